@@ -108,7 +108,7 @@ def _ready(spec: Spec, cluster: Cluster | None) -> Cluster:
     directory = state.directory(spec.name)
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     with state.choosing_ports():
-        ports = cluster.ports if cluster and not _lost_a_port(cluster) else _ports(spec.name, cluster)
+        ports = cluster.ports if cluster and not _lost_a_port(cluster) else _ports(spec, cluster)
         ready = Cluster(spec.name, ports, programs, crds, kubelets)
         if ready != cluster:
             ready.save()
@@ -131,11 +131,12 @@ def _lost_a_port(cluster: Cluster) -> bool:
     return not all(labs.port_is_free(port) for port in needed)
 
 
-def _ports(name: str, cluster: Cluster | None) -> dict[str, int]:
+def _ports(spec: Spec, cluster: Cluster | None) -> dict[str, int]:
     if cluster:
         say("a port of the cluster is taken by another program: it gets new ones")
-        _stop(name)
-    return dict(zip(state.PORTS, labs.free_ports(len(state.PORTS), state.promised_ports(but=name))))
+        _stop(spec.name)
+    names = state.NODE_PORTS if spec.kubelets or (cluster and cluster.kubelets) else state.PORTS
+    return dict(zip(names, labs.free_ports(len(names), state.promised_ports(but=spec.name))))
 
 
 def _schemas(cluster: Cluster) -> tuple[dict[str, schemas.Schema], list[str]]:

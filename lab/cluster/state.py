@@ -16,7 +16,8 @@ from lab.cluster.binaries import API, ETCD, MANAGER, SCHEDULER, Binaries
 from lab.errors import LabError
 
 FORMAT = 1
-PORTS = ("etcd", "peer", "api", "manager", "scheduler")
+PORTS = ("etcd", "peer", "api", "manager")
+NODE_PORTS = (*PORTS, "scheduler")  # with kubelets
 EGRESS = "egress"  # the way from the API server to the kubelets
 
 
@@ -79,8 +80,7 @@ def load(name: str) -> Cluster | None:
         raw: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
         if raw.pop("format") != FORMAT:
             raise ValueError("another format")
-        # a cluster of an earlier version has no port for a scheduler, and no scheduler
-        ports = {part: int(raw["ports"][part]) for part in PORTS if part != "scheduler" or part in raw["ports"]}
+        ports = {part: int(raw["ports"][part]) for part in (NODE_PORTS if raw.get("kubelets") else PORTS)}
         return Cluster(**{**raw, "ports": ports, "binaries": Binaries(**raw["binaries"])})
     except FileNotFoundError:
         return None

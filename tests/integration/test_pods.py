@@ -30,7 +30,7 @@ RAILS = range(1, 9)
 NAMES = {"one": "node-1", "two": "node-2"}
 MTU = 4200
 # an emulated node beside other work needs minutes for a pod with eight rails
-SECONDS = 1200
+SECONDS = 1800
 # DEVICE and INDEX of this pod's RoCE v2 GID with address $2 on rail $1
 FIND = """
 find_gid() {

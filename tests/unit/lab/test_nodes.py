@@ -21,7 +21,7 @@ import pytest
 from lab import cli, guest, image, node_image, process, state
 from lab.cluster import kubelets, lifecycle, parts, pki
 from lab.cluster.binaries import Binaries
-from lab.cluster.state import PORTS, Cluster
+from lab.cluster.state import NODE_PORTS, PORTS, Cluster
 from lab.errors import LabError
 from lab.host import Host
 from lab.image import Image
@@ -41,7 +41,7 @@ def lab(nodes: int = 2, rails: int = 8) -> state.Lab:
 
 def cluster(programs: Binaries = OLD, nodes: int = 2) -> Cluster:
     of_lab = lab(nodes)
-    ports = dict(zip(PORTS, range(21001, 21009)))
+    ports = dict(zip(NODE_PORTS, range(21001, 21009)))
     made = Cluster("one", ports, programs, None, dict(zip(of_lab.node_names, of_lab.kubelet_ports)))
     made.save()
     return made
@@ -101,7 +101,7 @@ def test_node_objects_of_real_nodes_are_left_to_their_kubelets(labs: Path) -> No
 
 
 def test_cluster_without_nodes_is_not_given_some(labs: Path) -> None:
-    Cluster("one", dict(zip(PORTS, state.free_ports(5, set()))), OLD).save()
+    Cluster("one", dict(zip(PORTS, state.free_ports(4, set()))), OLD).save()
     with pytest.raises(LabError, match="without the guests as its nodes.*Remedy: lab cluster down --name one"):
         lifecycle.up(lifecycle.Spec("one", kubelets={"node-1": 1}))
 
