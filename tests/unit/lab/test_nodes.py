@@ -20,6 +20,7 @@ import pytest
 
 from lab import cli, guest, image, node_image, process, state
 from lab.cluster import kubelets, lifecycle, parts, pki
+from lab.cluster import state as cluster_state
 from lab.cluster.binaries import Binaries
 from lab.cluster.state import NODE_PORTS, PORTS, Cluster
 from lab.errors import LabError
@@ -98,6 +99,16 @@ def test_node_objects_of_real_nodes_are_left_to_their_kubelets(labs: Path) -> No
     lab().save()
     with pytest.raises(LabError, match="have kubelets.*Remedy: run the command without --nodes"):
         lifecycle.up(lifecycle.Spec("one", nodes=["node-1"]))
+
+
+def test_scheduler_has_a_port_where_there_are_nodes_and_is_read_back_with_it(labs: Path) -> None:
+    assert "scheduler" not in lifecycle._ports(lifecycle.Spec("one"), None)
+    kubelets_of = {"node-1": 24001}
+    ports = lifecycle._ports(lifecycle.Spec("one", kubelets=kubelets_of), None)
+    made = Cluster("one", ports, OLD, None, kubelets_of)
+    made.save()
+    assert cluster_state.load("one") == made
+    assert made.ports["scheduler"] and set(lifecycle._ports(lifecycle.Spec("one"), made)) == set(ports)
 
 
 def test_cluster_without_nodes_is_not_given_some(labs: Path) -> None:
