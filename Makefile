@@ -44,15 +44,19 @@ $(VENV)/ready: requirements-dev.txt tools/venv tools/foreign_collections.py
 	tools/foreign_collections.py $(BIN)/python kubernetes.core
 	@touch $@
 
-# with an API server where its programs are built and there are CRDs; CLUSTER=1 builds them, CLUSTER=nodes makes the guests its
-# nodes, CLUSTER=0 does without
-nodes_of_lab = $(if $(filter nodes,$(CLUSTER)),,--nodes node-1,node-2 $(if $(filter 1,$(CLUSTER)),,--at-hand))
-cluster_of_lab = lab/lab cluster up $(if $(CRDS),--crds $(CRDS)) $(nodes_of_lab)
+# with an API server where its programs are built and there are CRDs; CLUSTER=1 builds them, CLUSTER=0 does without,
+# and with CLUSTER=nodes the guests are its nodes, prepared for pods
+cluster_of_lab = lab/lab cluster up --nodes node-1,node-2 $(if $(CRDS),--crds $(CRDS)) $(if $(filter 1,$(CLUSTER)),,--at-hand)
 
 lab: $(VENV)/ready ## boot the lab (two nodes, eight rails) and run site.yml on it to the end; a second time changes nothing
-	lab/lab up $(if $(filter nodes,$(CLUSTER)),--cluster)
+ifeq ($(CLUSTER),nodes)
+	lab/lab up --cluster
+	ansible-playbook -i inventories/lab-cni playbooks/hosts.yml
+else
+	lab/lab up
 	$(if $(filter 0,$(CLUSTER)),,$(cluster_of_lab))
 	ansible-playbook -i inventories/lab site.yml $(if $(filter 0,$(CLUSTER)),-e kubernetes_enabled=false)
+endif
 
 lab-down: ## end the lab's guests
 	lab/lab down --all
