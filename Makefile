@@ -16,7 +16,7 @@ N ?= 2
 
 # a command with the lab "test" up for it, and down after it, however it ends
 define on_lab
-	lab/lab up --name test
+	lab/lab up --name test $(lab_options)
 	export RAILYARD_LAB=test; $(1); rc=$$?; lab/lab down --name test; exit $$rc
 endef
 
@@ -25,7 +25,7 @@ pytest := $(BIN)/python -m pytest
 divided = $(pytest) -n $(N) --no-loadscope-reorder
 
 # Test files that are too long for `make test`: each has the whole lab to itself for many minutes.
-in_long := boot_loader faults interruption nic_driver runner take_back
+in_long := boot_loader faults interruption nic_driver pods runner take_back
 long_files := $(in_long:%=tests/integration/test_%.py)
 in_test := tests/integration $(addprefix --ignore=,$(long_files))
 long_parts := $(in_long:%=long-%)
@@ -44,13 +44,19 @@ $(VENV)/ready: requirements-dev.txt tools/venv tools/foreign_collections.py
 	tools/foreign_collections.py $(BIN)/python kubernetes.core
 	@touch $@
 
-# with an API server where its programs are built and there are CRDs; CLUSTER=1 builds them, CLUSTER=0 does without
+# with an API server where its programs are built and there are CRDs; CLUSTER=1 builds them, CLUSTER=0 does without,
+# and with CLUSTER=nodes the guests are its nodes, prepared for pods
 cluster_of_lab = lab/lab cluster up --nodes node-1,node-2 $(if $(CRDS),--crds $(CRDS)) $(if $(filter 1,$(CLUSTER)),,--at-hand)
 
 lab: $(VENV)/ready ## boot the lab (two nodes, eight rails) and run site.yml on it to the end; a second time changes nothing
+ifeq ($(CLUSTER),nodes)
+	lab/lab up --cluster
+	ansible-playbook -i inventories/lab-cni playbooks/hosts.yml
+else
 	lab/lab up
 	$(if $(filter 0,$(CLUSTER)),,$(cluster_of_lab))
 	ansible-playbook -i inventories/lab site.yml $(if $(filter 0,$(CLUSTER)),-e kubernetes_enabled=false)
+endif
 
 lab-down: ## end the lab's guests
 	lab/lab down --all
@@ -68,6 +74,9 @@ ifdef PART
 else
 	tools/parts.py --resume --jobs 1 --lab $(subst $(space),$(comma),$(long_parts)) compat
 endif
+
+# its guests are Kubernetes nodes
+long-pods: lab_options := --cluster
 
 $(long_parts): $(VENV)/ready
 	$(call on_lab,$(pytest) tests/integration/test_$(@:long-%=%).py)

@@ -68,8 +68,8 @@ def on_cluster(name: str, figures: t.Callable[[Path, t.Any], int]) -> int:
     """Call ``figures`` with a scratch directory and a new cluster of ``NODES`` nodes; nothing if it cannot be built."""
     from lab.cluster import lifecycle
 
-    spec = lifecycle.Wish(name, nodes=["ai-%04d" % (node + 1) for node in range(NODES)])
-    missing = lifecycle.lacks(spec)
+    spec = lifecycle.Spec(name, nodes=["ai-%04d" % (node + 1) for node in range(NODES)])
+    missing = lifecycle.missing(spec)
     if missing:
         print("The benchmark %s is skipped: %s" % (name, missing), flush=True)
         return 0

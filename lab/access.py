@@ -18,7 +18,7 @@ from lab.image import Image
 from lab.progress import say
 from lab.state import USER, Lab, node_name, write_file
 
-BOOT_SECONDS = {"kvm": 120.0, "tcg": 600.0}
+BOOT_SECONDS = {"kvm": 120.0, "tcg": 1200.0}
 
 
 def write_config(lab: Lab, image: Image) -> None:

@@ -28,7 +28,7 @@ def aside(work: Path, sources: str) -> list[str]:
         "Debug::NoLocking": "true",
     }
     lines = ['%s "%s";' % item for item in settings.items()]
-    # What a host does after its own updates is no business of this one.
+    # What a host does after its own updates must not run for these lists.
     lines += ["#clear APT::Update::Post-Invoke;", "#clear APT::Update::Post-Invoke-Success;"]
     (work / "apt.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return ["apt-get", "-q", "-c", str(work / "apt.conf")]

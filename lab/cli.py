@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 from typing import Any, Callable
@@ -15,6 +16,7 @@ from typing import Any, Callable
 from lab import __doc__ as ABOUT
 from lab import access, cable, lifecycle, snapshot, state
 from lab.cluster import commands as cluster_commands
+from lab.cluster import kubelets
 from lab.cluster import lifecycle as clusters
 from lab.errors import LabError
 from lab.progress import say
@@ -40,15 +42,24 @@ def _percent(text: str) -> float:
 
 
 def _up(arguments: Arguments) -> int:
-    wish = lifecycle.Wish(
-        arguments.name, arguments.nodes, arguments.rails, arguments.memory, arguments.cpus, arguments.accel
+    spec = lifecycle.Spec(
+        arguments.name,
+        *(arguments.nodes, arguments.rails, arguments.memory, arguments.cpus, arguments.accel),
+        cluster=arguments.cluster,
     )
-    lab, changed = lifecycle.up(wish, arguments.fresh)
+    if arguments.fresh and arguments.cluster:
+        clusters.down(arguments.name)
+    lab, changed = lifecycle.up(spec, arguments.fresh)
+    if lab.cluster:
+        cluster, joined = kubelets.up(lab)
+        changed = changed or joined
     print(
         "lab '%s' is up: %d nodes with %d rails each; %s"
         % (lab.name, lab.nodes, lab.rails, "started what was missing" if changed else "changed nothing")
     )
     print("log in with: ssh -F %s %s" % (lab.ssh_config, lab.node_names[0]))
+    if lab.cluster:
+        print("its nodes are ready: export KUBECONFIG=%s" % shlex.quote(str(cluster.kubeconfig)))
     return 0
 
 
@@ -58,14 +69,14 @@ def _down(arguments: Arguments) -> int:
         if lifecycle.down(name) or cluster:
             say("lab '%s' is down" % name)
         else:
-            say("there is no lab '%s'; nothing to do" % name)
+            say("lab '%s' does not exist; nothing to do" % name)
     return 0
 
 
 def _status(arguments: Arguments) -> int:
     lab = state.load(arguments.name)
     if lab is None and not arguments.json:
-        print("there is no lab '%s'; labs: %s" % (arguments.name, ", ".join(state.guest_names()) or "none"))
+        print("lab '%s' does not exist; labs: %s" % (arguments.name, ", ".join(state.guest_names()) or "none"))
         return 1
     if lab is None:
         print("null")
@@ -214,6 +225,12 @@ def parser() -> argparse.ArgumentParser:
         "--cpus", type=_bounded("--cpus", 1, 64), help="processors of a guest (default: 2 with KVM, 1 emulated)"
     )
     up.add_argument("--accel", choices=["auto", "kvm", "tcg"], help="default: auto, KVM where it is seen to work")
+    up.add_argument(
+        "--cluster",
+        action="store_true",
+        help="guests that are Kubernetes nodes, with a control plane on this machine; each has %d MiB by default"
+        % lifecycle.CLUSTER_MEMORY,
+    )
     up.add_argument("--fresh", action="store_true", help="end this lab first and start over with new disks")
 
     down = add("down", _down, "end the lab's processes, guests and cluster, and remove its disks and state")

@@ -8,6 +8,8 @@ in the order of slots, so that function is always ``0000:0n:00.0`` (n in hexadec
 
 from __future__ import annotations
 
+import shlex
+import sys
 import uuid
 from pathlib import Path
 
@@ -15,15 +17,20 @@ from lab import process
 from lab.image import Image
 from lab.qemu import Qemu
 from lab.qmp import monitor_socket
-from lab.state import Lab, node_name
+from lab.state import CLUSTER, Lab, node_name
 
-RNG_SLOT, DISK_SLOT, MANAGEMENT_SLOT = 0x1C, 0x1D, 0x1E
+LAN_SLOT, RNG_SLOT, DISK_SLOT, MANAGEMENT_SLOT = 0x1B, 0x1C, 0x1D, 0x1E
+LAN_NETDEV = "enp0s27"
 # For busy hosts. no_timer_check: an emulated timer fails the kernel's test of it at boot, and the guest stops there.
 # event_timeout, in seconds: the default of 180 ends the events of slow guests, and their netdevs keep kernel names.
 KERNEL_ARGUMENTS = (
     "root=/dev/vda ro console=ttyS0 quiet panic=10 mitigations=off apparmor=0 audit=0 tsc=reliable"
     " no_timer_check udev.event_timeout=900"
 )
+# Linux 7 watches memory accesses by itself, which takes a tenth of an emulated processor.
+NODE_ARGUMENTS = " damon_stat.enabled=0 selinux=0"
+API_ADDRESS, API_PORT, KUBELET_PORT = "10.0.2.100", 6443, 10250
+PIPE = Path(__file__).resolve().parent / "cluster" / "pipe.py"
 
 
 def rail_pci(rail: int) -> str:
@@ -46,6 +53,11 @@ def management_address(node: int) -> str:
     return "10.0.2.%d" % (10 + node)
 
 
+def lan_address(node: int) -> str:
+    """The node's address in the network of a cluster's nodes."""
+    return "10.77.0.%d" % (10 + node)
+
+
 # What an emulated processor leaves out: what is for guests of its own or very large machines, what a program takes for
 # fast and is emulated byte by byte (AVX, "rep movsb"), and what every copy between kernel and program then pays for.
 _SLOW = ("svm", "la57", "avx", "avx2", "xsave", "erms", "fsrm", "smap")
@@ -62,11 +74,10 @@ def command(lab: Lab, node: int, image: Image, qemu: Qemu) -> list[str]:
     """The command line of one guest; a pure function of the lab."""
     name = node_name(node)
     kernel = "%s systemd.hostname=%s systemd.machine_id=%s" % (
-        KERNEL_ARGUMENTS,
+        KERNEL_ARGUMENTS + (NODE_ARGUMENTS if lab.cluster else ""),
         name,
         uuid.uuid5(uuid.NAMESPACE_DNS, "%s.%s.railyard.lab" % (name, lab.name)).hex,
     )
-    forward = "tcp:127.0.0.1:%d-%s:22" % (lab.ports[node - 1], management_address(node))
     argv = [
         qemu.system,
         *qemu.arguments,
@@ -99,7 +110,7 @@ def command(lab: Lab, node: int, image: Image, qemu: Qemu) -> list[str]:
         "virtio-rng-pci,bus=pcie.0,addr=0x%x" % RNG_SLOT,
         # restrict=on: a guest reaches nothing beyond its own host-side process.
         "-netdev",
-        "user,id=management,restrict=on,dhcpstart=%s,hostfwd=%s" % (management_address(node), forward),
+        ",".join(("user,id=management,restrict=on", *_management(lab, node))),
         "-device",
         "virtio-net-pci,netdev=management,bus=pcie.0,addr=0x%x,romfile=,mac=%s" % (MANAGEMENT_SLOT, mac(node, 0)),
         "-serial",
@@ -107,17 +118,40 @@ def command(lab: Lab, node: int, image: Image, qemu: Qemu) -> list[str]:
         "-qmp",
         "unix:%s,server=on,wait=off" % _escaped(monitor_socket(lab.run, node)),
     ]
+    if lab.cluster:
+        lan = "virtio-net-pci,netdev=rail%d,bus=pcie.0,addr=0x%x,romfile=,mac=%s"
+        argv += ["-netdev", _cable(lab, node, lab.leaves)]
+        argv += ["-device", lan % (lab.leaves, LAN_SLOT, mac(node, lab.leaves))]
     for rail in range(1, lab.rails + 1):
-        nic, leaf = (_escaped(lab.run / ("n%dr%d.%s" % (node, rail, end))) for end in ("nic", "leaf"))
         argv += [
             "-netdev",
-            "dgram,id=rail%d,local.type=unix,local.path=%s,remote.type=unix,remote.path=%s" % (rail, nic, leaf),
+            _cable(lab, node, rail),
             "-device",
             "pcie-root-port,id=port%d,bus=pcie.0,addr=0x%x,chassis=%d,slot=%d" % (rail, rail, rail, rail),
             "-device",
             "igb,bus=port%d,netdev=rail%d,mac=%s" % (rail, rail, mac(node, rail)),
         ]
     return argv
+
+
+def _management(lab: Lab, node: int) -> list[str]:
+    """What passes between the host and the guest's closed user network: SSH, and for a cluster the two APIs."""
+    address = management_address(node)
+    forward = "hostfwd=tcp:127.0.0.1:%d-%s:%d"
+    options = ["dhcpstart=" + address, forward % (lab.ports[node - 1], address, 22)]
+    if lab.cluster:
+        options.append(forward % (lab.kubelet_ports[node - 1], address, KUBELET_PORT))
+        # a process per connection; it must not carry the mark of the guest, which would make it a guest
+        pipe = ["/usr/bin/env", "-u", process.MARK, "-u", "LD_LIBRARY_PATH", sys.executable, "-ISE"]
+        line = shlex.join([*pipe, str(PIPE), str(lab.directory / CLUSTER / "cluster.json")])
+        options.append("guestfwd=tcp:%s:%d-cmd:%s" % (API_ADDRESS, API_PORT, line.replace(",", ",,")))
+    return options
+
+
+def _cable(lab: Lab, node: int, leaf: int) -> str:
+    """The QEMU option of a NIC's other end: a pair of unix sockets of the leaf process."""
+    nic, far = (_escaped(lab.run / ("n%dr%d.%s" % (node, leaf, end))) for end in ("nic", "leaf"))
+    return "dgram,id=rail%d,local.type=unix,local.path=%s,remote.type=unix,remote.path=%s" % (leaf, nic, far)
 
 
 def _escaped(place: Path) -> str:

@@ -86,7 +86,7 @@ class Host:
         host = cls(values.get("ID", "unknown"), values.get("VERSION_CODENAME", ""), values.get("VERSION_ID", ""), root)
         if host.id not in DISTRIBUTIONS or not host.codename:
             raise LabError(
-                "the lab is built from the host's own packages, and '%s' is none of %s"
+                "the lab is built from the host's own packages, and '%s' is not one of %s"
                 % (host.id, ", ".join(sorted(DISTRIBUTIONS))),
                 "run it on Debian 12 or 13 or Ubuntu 24.04",
             )
@@ -195,7 +195,7 @@ def as_root(argv: list[str]) -> list[str]:
     if os.geteuid() == 0:
         return argv
     if shutil.which("sudo") is None:
-        raise LabError("'%s' needs root, and there is no sudo" % argv[0], "run the command as root")
+        raise LabError("'%s' needs root, and sudo is missing" % argv[0], "run the command as root")
     return ["sudo", *argv]
 
 

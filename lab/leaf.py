@@ -272,7 +272,7 @@ class Switch:
         return {"ports": [port.describe() for port in self.ports.values()]}
 
     def _unsay(self, before: list[tuple[Port, tuple[int, int, str | None, str | None]]]) -> None:
-        """Who noted what no longer holds is told so, as a leaf does that shuts a port down: no link goes down here."""
+        """Withdraw what is no longer announced, as a leaf does that shuts a port down: no link goes down here."""
         now = self._speaking()
         for each in before:
             if each not in now:

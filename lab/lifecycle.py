@@ -16,19 +16,21 @@ from lab import accel, access, cable, guest, process, qmp, state
 from lab import host as hosts
 from lab import image as images
 from lab import qemu as qemus
+from lab.cluster import binaries
 from lab.errors import LabError
 from lab.progress import say
 from lab.state import Lab, node_name
 
 LEAF = "leaf"
 DEFAULTS = {"nodes": 2, "rails": 8, "memory": 1024}
+CLUSTER_MEMORY = 1536  # for kubelet, containerd and some pods
 # Emulated processors of one guest wait for each other whenever the host is busy; they make nothing faster.
 CPUS = {"kvm": 2, "tcg": 1}
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a person asked of ``lab up``; None where nothing was said."""
+class Spec:
+    """What ``lab up`` was given; None where the default applies."""
 
     name: str
     nodes: int | None = None
@@ -36,45 +38,52 @@ class Wish:
     memory: int | None = None
     cpus: int | None = None
     accel: str | None = None
+    cluster: bool = False
 
 
-def up(wish: Wish, fresh: bool = False) -> tuple[Lab, bool]:
+def up(spec: Spec, fresh: bool = False) -> tuple[Lab, bool]:
     """Bring a lab up; it, and whether anything had to be started. A lab that is up is left alone."""
-    directory = state.state_directory(wish.name)
-    with state.changing(wish.name):
+    directory = state.state_directory(spec.name)
+    with state.changing(spec.name):
         if fresh:
             _end(directory)
-        lab = state.load(wish.name)
+        lab = state.load(spec.name)
         if lab is None:
-            _end(directory)  # processes of a lab whose state somebody removed
+            _end(directory)  # processes of a lab whose state was removed
         else:
-            _agree(wish, lab)
+            _agree(spec, lab)
             alive = process.members(directory)
             if all(part in alive for part in [LEAF, *lab.node_names]) and lab.ssh_config.exists():
                 access.wait(lab, list(range(1, lab.nodes + 1)))
                 return lab, False
-        return _start(wish, lab), True
+        return _start(spec, lab), True
 
 
-def _agree(wish: Wish, lab: Lab) -> None:
+def _agree(spec: Spec, lab: Lab) -> None:
     """Raise LabError when the lab that is there is not the one asked for."""
     for name in ("nodes", "rails", "memory", "cpus", "accel"):
-        wanted, present = getattr(wish, name), getattr(lab, name)
+        wanted, present = getattr(spec, name), getattr(lab, name)
         if wanted is not None and wanted != present and (name, wanted) != ("accel", "auto"):
             raise LabError(
                 "lab '%s' is there with --%s %s, not %s" % (lab.name, name, present, wanted),
                 "add --fresh to end it and start over, or take another --name",
             )
+    if spec.cluster and not lab.cluster:
+        raise LabError(
+            "the guests of lab '%s' are not Kubernetes nodes" % lab.name,
+            "add --fresh to end it and start over, or take another --name",
+        )
 
 
-def _start(wish: Wish, lab: Lab | None) -> Lab:
+def _start(spec: Spec, lab: Lab | None) -> Lab:
     cache = images.cache_directory()
     host = hosts.Host.read()
     hosts.ensure_tools(cache / "host.log")
     qemu = qemus.ensure(host, cache)
     if lab is None:
-        image = images.ensure(host, cache)
-        lab = _new(wish, image, accel.decide(wish.accel or "auto", qemu, image, cache))
+        kubelet = Path(str(binaries.ensure(cache, nodes=True).kubelet)) if spec.cluster else None
+        image = images.ensure(host, cache, kubelet)
+        lab = _new(spec, image, accel.decide(spec.accel or "auto", qemu, image, cache))
         lab.save()
     else:
         image = _image_of(lab)
@@ -97,20 +106,23 @@ def _start(wish: Wish, lab: Lab | None) -> Lab:
     return lab
 
 
-def _new(wish: Wish, image: images.Image, accelerator: str) -> Lab:
+def _new(spec: Spec, image: images.Image, accelerator: str) -> Lab:
     taken: set[int] = set()
     for name in state.names():
         with contextlib.suppress(LabError):
             other = state.load(name)
-            taken |= set(other.ports if other else [])
-    size = {key: getattr(wish, key) or default for key, default in DEFAULTS.items()}
+            taken |= {*other.ports, *other.kubelet_ports} if other else set()
+    defaults = {**DEFAULTS, "memory": CLUSTER_MEMORY} if spec.cluster else DEFAULTS
+    size = {key: getattr(spec, key) or default for key, default in defaults.items()}
+    ports = state.free_ports(size["nodes"] * (2 if spec.cluster else 1), taken)
     lab = Lab(
-        name=wish.name,
-        cpus=wish.cpus or CPUS[accelerator],
+        name=spec.name,
+        cpus=spec.cpus or CPUS[accelerator],
         accel=accelerator,
         image=str(image.directory),
         image_id=image.id,
-        ports=state.free_ports(size["nodes"], taken),
+        ports=ports[: size["nodes"]],
+        kubelet_ports=ports[size["nodes"] :],
         **size,
     )
     lab.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -118,7 +130,7 @@ def _new(wish: Wish, image: images.Image, accelerator: str) -> Lab:
 
 
 def _image_of(lab: Lab) -> images.Image:
-    """The image that the lab's disks stand on; raises LabError when it is gone or no longer the same."""
+    """The image below the lab's disks; raises LabError when it is gone or no longer the same."""
     image = images.find(Path(lab.image))
     if image is None or image.id != lab.image_id:
         raise LabError(
@@ -130,7 +142,7 @@ def _image_of(lab: Lab) -> images.Image:
 
 def _start_leaf(lab: Lab) -> None:
     env = {**os.environ, "PYTHONPATH": str(state.REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
-    argv = [sys.executable, "-m", "lab.leaf", str(lab.run), str(lab.nodes), str(lab.rails)]
+    argv = [sys.executable, "-m", "lab.leaf", str(lab.run), str(lab.nodes), str(lab.leaves)]
     (lab.run / "leaf.control").unlink(missing_ok=True)
     process.spawn(argv, lab.directory, LEAF, lab.log(LEAF), env)
     for _attempt in range(100):

@@ -73,13 +73,22 @@ def spawn(argv: list[str], lab: Path, part: str, log: Path, env: dict[str, str])
 
 def members(lab: Path) -> dict[str, Member]:
     """The running processes of the lab whose state lies in ``lab``, by part."""
+    marks = {int(entry): _mark(int(entry)) or "" for entry in os.listdir("/proc") if entry.isdigit()}
     found = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            place, _, part = (_mark(int(entry)) or "").rpartition("#")
-            if place == str(lab):
-                found[part] = Member(part, int(entry))
+    for pid, mark in marks.items():
+        place, _, part = mark.rpartition("#")
+        # a child that a guest's machine starts carries its mark until the child's own program is loaded
+        if place == str(lab) and marks.get(_parent(pid)) != mark:
+            found[part] = Member(part, pid)
     return found
+
+
+def _parent(pid: int) -> int:
+    try:
+        stat = Path("/proc/%d/stat" % pid).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0
+    return int(stat.rpartition(")")[2].split()[1])
 
 
 def stop(lab: Path, parts: list[Member], patience: float = 5.0) -> None:

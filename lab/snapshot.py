@@ -19,7 +19,9 @@ from lab.state import Lab, node_name
 
 def _place(lab: Lab, tag: str) -> Path:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,31}", tag):
-        raise LabError("'%s' is no name for a snapshot" % tag, "use up to 32 letters, digits, - and _, a letter first")
+        raise LabError(
+            "'%s' is not a valid name of a snapshot" % tag, "use up to 32 letters, digits, - and _, a letter first"
+        )
     return lab.directory / ("snapshot-%s.json" % tag)
 
 

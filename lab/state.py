@@ -36,20 +36,21 @@ def base_directory() -> Path:
 
 
 def state_directory(name: str) -> Path:
-    """The state directory of the lab ``name``; raises LabError for a name that is no file name."""
+    """The state directory of the lab ``name``; raises LabError for an invalid name."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,31}", name):
         raise LabError(
-            "'%s' is no name for a lab" % name, "use up to 32 of a-z, 0-9, - and _, beginning with a letter or digit"
+            "'%s' is not a valid name of a lab" % name,
+            "use up to 32 of a-z, 0-9, - and _, beginning with a letter or digit",
         )
     return base_directory() / name
 
 
 @dataclass(frozen=True)
 class Lab:
-    """One lab: its size, what its guests stand on, and the ports that lead to them.
+    """One lab: its size, the image of its guests, and the ports that lead to them.
 
     ``memory`` is MiB a node; ``image`` the directory of the image and ``image_id`` what it held when the disks were
-    made; ``ports`` the loopback SSH port of each node.
+    made; ``ports`` the loopback SSH port of each node, and ``kubelet_ports`` that of its kubelet, if it has one.
     """
 
     name: str
@@ -61,6 +62,17 @@ class Lab:
     image: str
     image_id: str
     ports: list[int] = field(default_factory=list)
+    kubelet_ports: list[int] = field(default_factory=list)
+
+    @property
+    def cluster(self) -> bool:
+        """Whether the guests are nodes of the lab's Kubernetes."""
+        return bool(self.kubelet_ports)
+
+    @property
+    def leaves(self) -> int:
+        """One leaf per rail, and one for the pod network of Kubernetes nodes."""
+        return self.rails + self.cluster
 
     @property
     def directory(self) -> Path:
@@ -88,7 +100,7 @@ class Lab:
         return self.directory / ("%s.log" % part)
 
     def node_number(self, text: str) -> int:
-        """The number of the node called ``text`` (``node-2`` or ``2``); raises LabError when there is none."""
+        """The number of the node called ``text`` (``node-2`` or ``2``); raises LabError for another name."""
         match = re.fullmatch(r"(?:node-)?([1-9][0-9]*)", text)
         if not match or int(match.group(1)) > self.nodes:
             raise LabError(
@@ -139,7 +151,7 @@ def make_run_directory(directory: Path) -> Path:
 
 
 def load(name: str) -> Lab | None:
-    """The lab as it was last written down; None when there is none.
+    """The lab as it was last written down, or None.
 
     Raises LabError when what is written there cannot be read.
     """
@@ -158,11 +170,11 @@ def load(name: str) -> Lab | None:
 
 
 def require(name: str) -> Lab:
-    """The lab ``name``; raises LabError when there is none."""
+    """The lab ``name``; raises LabError without one."""
     lab = load(name)
     if lab is None:
         others = ", ".join(guest_names()) or "none"
-        raise LabError("there is no lab '%s' (labs: %s)" % (name, others), "lab up --name %s" % name)
+        raise LabError("lab '%s' does not exist (labs: %s)" % (name, others), "lab up --name %s" % name)
     return lab
 
 
@@ -232,7 +244,7 @@ def remove_empty(directory: Path) -> None:
 
 
 def port_is_free(port: int) -> bool:
-    """Whether nobody listens on this loopback port."""
+    """Whether this loopback port is free."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

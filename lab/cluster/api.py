@@ -20,7 +20,7 @@ APPLY = "application/apply-patch+yaml"
 
 
 class Unreachable(LabError):
-    """Nobody answers, or not in a way that can be understood."""
+    """No answer, or none that can be understood."""
 
 
 class Refused(LabError):
@@ -70,7 +70,7 @@ class Api:
     def request(
         self, method: str, path: str, body: bytes | dict[str, Any] | None = None, kind: str = "application/json"
     ) -> Any:
-        """The answer as data. Raises Refused for an error of the server's, Unreachable when there is no answer."""
+        """The answer as data. Raises Refused for an error of the server's, Unreachable without an answer."""
         remedy = "lab cluster up --name %s" % self.cluster.name
         headers = {"Accept": "application/json", **({"Content-Type": kind} if body is not None else {})}
         try:
@@ -87,14 +87,14 @@ class Api:
         if answer.status >= 400:
             why = " ".join(str(value.get("message")).split())
             message = "the API server refuses %s %s: %s" % (method, path.partition("?")[0], why)
-            raise Refused(answer.status, message, "mend what was asked for, or see %s" % self.cluster.log(API))
+            raise Refused(answer.status, message, "fix the request, or see %s" % self.cluster.log(API))
         return value
 
     def get(self, path: str) -> Any:
         return self.request("GET", path)
 
     def delete(self, path: str, at_once: bool = False) -> None:
-        """Ask that an object goes; one that has gone already is as well. ``at_once``: nobody has to confirm it."""
+        """Delete an object; one that has gone already is fine. ``at_once``: without waiting for a confirmation."""
         now = {"gracePeriodSeconds": 0, "apiVersion": "v1", "kind": "DeleteOptions"}
         try:
             self.request("DELETE", path, now if at_once else None)

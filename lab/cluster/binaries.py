@@ -19,17 +19,24 @@ ASSETS = "KUBEBUILDER_ASSETS"
 # Server-side apply and today's CRDs as this project uses them; older servers have them in part.
 OLDEST = (1, 20)
 ETCD, API, MANAGER = "etcd", "kube-apiserver", "kube-controller-manager"
+SCHEDULER, KUBELET = "kube-scheduler", "kubelet"
+NAMES = (ETCD, API, MANAGER, SCHEDULER, KUBELET)
 
 
 @dataclass(frozen=True)
 class Binaries:
-    """Programs that were seen to run. ``manager`` is None where none of the server's own release is at hand."""
+    """Programs that were seen to run.
+
+    ``manager``, ``scheduler`` and ``kubelet`` are None where no program of the server's own release is at hand.
+    """
 
     etcd: str
     api: str
     manager: str | None
     version: str
     origin: str
+    scheduler: str | None = None
+    kubelet: str | None = None
 
     @property
     def release(self) -> tuple[int, int]:
@@ -50,66 +57,92 @@ def version_of(program: str) -> str | None:
     return match.group(1) if done.returncode == 0 and match else None
 
 
-def probe(etcd: str | None, api: str | None, manager: str | None, origin: str) -> Binaries | str:
-    """These programs if they run and are new enough, else what is wrong with them."""
-    for name, place in ((ETCD, etcd), (API, api)):
+def probe(places: dict[str, str | None], origin: str, nodes: bool = False) -> Binaries | str:
+    """The programs at these places if they run and are new enough, else what is wrong with them.
+
+    ``nodes``: those of a cluster with kubelets too.
+    """
+    for name in (ETCD, API):
+        place = places[name]
         if place is None:
             return "there is no %s" % name
         if version_of(place) is None:
             return "%s does not run" % place
-    assert etcd is not None and api is not None
-    version = version_of(api) or ""
-    found = Binaries(etcd, api, None, version, origin)
+    version = version_of(str(places[API])) or ""
+    release = version.split(".")[:2]
+    others = {name: places[name] for name in ((MANAGER, SCHEDULER, KUBELET) if nodes else (MANAGER,))}
+
+    def fits(place: str | None) -> bool:
+        return place is not None and (version_of(place) or "").split(".")[:2] == release
+
+    same = {name: place for name, place in others.items() if fits(place)}
+    found = Binaries(
+        *(str(places[ETCD]), str(places[API]), same.get(MANAGER), version, origin),
+        *(same.get(SCHEDULER), same.get(KUBELET)),
+    )
     if found.release < OLDEST:
-        return "%s is %s, older than %d.%d" % (api, version, *OLDEST)
-    same = (version_of(manager) or "").split(".")[:2] == version.split(".")[:2] if manager else False
-    return Binaries(etcd, api, manager if same else None, version, origin)
+        return "%s is %s, older than %d.%d" % (places[API], version, *OLDEST)
+    if nodes and len(same) < len(others):
+        return "there is no %s %s" % (min(set(others) - set(same)), ".".join(release))
+    return found
 
 
-def _in(directory: Path, origin: str) -> Binaries | str:
-    """The programs in one directory."""
+def again(found: Binaries, nodes: bool) -> bool:
+    """Whether programs that were recorded still run."""
+    places = {ETCD: found.etcd, API: found.api, MANAGER: found.manager, SCHEDULER: found.scheduler}
+    return not isinstance(probe({**places, KUBELET: found.kubelet}, found.origin, nodes), str)
+
+
+def _in(directories: list[Path], origin: str, nodes: bool) -> Binaries | str:
+    """The programs in these directories."""
 
     def place(name: str) -> str | None:
-        return str(directory / name) if os.access(directory / name, os.X_OK) else None
+        found = [str(directory / name) for directory in directories if os.access(directory / name, os.X_OK)]
+        return found[0] if found else None
 
-    return probe(place(ETCD), place(API), place(MANAGER), origin)
+    return probe({name: place(name) for name in NAMES}, origin, nodes)
 
 
 def at_hand(cache: Path) -> bool:
     """Whether there are programs without building them. Raises LabError when those that a person named do not work."""
-    return _given() is not None or build.fault(build.directory(cache)) is None
+    return _given(nodes=False) is not None or build.fault(build.directory(cache)) is None
 
 
-def _given() -> Binaries | None:
+def _given(nodes: bool) -> Binaries | None:
     """The programs of this machine, if it has any."""
     named = os.environ.get(ASSETS)
     if named:
-        found = _in(Path(named).expanduser().resolve(), ASSETS)
+        found = _in([Path(named).expanduser().resolve()], ASSETS, nodes)
         if isinstance(found, str):
+            names = NAMES if nodes else NAMES[:3]
             raise LabError(
                 "%s (%s) cannot be used: %s" % (ASSETS, named, found),
-                "point it at a directory with etcd, kube-apiserver and kube-controller-manager, or unset it",
+                "point it at a directory with %s and %s, or unset it" % (", ".join(names[:-1]), names[-1]),
             )
         return found
     if hosts.find(API):
-        found = probe(hosts.find(ETCD), hosts.find(API), hosts.find(MANAGER), "PATH")
+        found = probe({name: hosts.find(name) for name in NAMES}, "PATH", nodes)
         if not isinstance(found, str):
             return found
         say("the programs on PATH cannot be used: %s" % found)
     return None
 
 
-def ensure(cache: Path) -> Binaries:
-    """Working programs, built when there are none. Raises LabError when none can be had."""
-    given = _given()
+def ensure(cache: Path, nodes: bool = False) -> Binaries:
+    """Working programs, built when there are none; ``nodes``: those of a cluster with kubelets too.
+
+    Raises LabError when there is no way to get them.
+    """
+    given = _given(nodes)
     if given is not None:
         return given
     for attempt in (1, 2):
-        place = build.ensure(cache)
-        found = _in(place, "built")
+        places = build.ensure(cache, nodes)
+        found = _in(places, "built", nodes)
         if not isinstance(found, str):
             return found
         if attempt == 1:
             say("the cached Kubernetes is damaged: %s; building it again" % found)
-            build.discard(place)
+            for place in places:
+                build.discard(place)
     raise LabError("what was built does not run here: %s" % found, "point %s at programs that do" % ASSETS)

@@ -1,13 +1,16 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""kube-apiserver and kube-controller-manager, built once from Debian's own source package, with Debian's etcd.
+"""Kubernetes' own programs, built once from Debian's source package, with Debian's etcd.
 
-Nothing of the toolchain is installed: Go and the rest are unpacked beside the source and go away with it. What was
-built is cached under the hash of its recipe, is there whole or not at all, and is built again when it is damaged.
+The toolchain is not installed: Go and the rest are unpacked beside the source and removed with it. There are two sets
+of programs, the control plane and what a lab with kubelets needs in addition. Each set is cached under the hash of its
+recipe, is there whole or not at all, and is built again when it is damaged; sets that are missing together are built
+from one source tree.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -41,8 +44,8 @@ PATCHES = (
         "if data == nil {",
     ),
 )
-BUILT = ("kube-apiserver", "kube-controller-manager")
-FILES = ("etcd", *BUILT)
+FILES = ("etcd", "kube-apiserver", "kube-controller-manager")
+NODE_FILES = ("kubelet", "kube-scheduler")
 # Command to look for, and the package that brings it.
 TOOLS = {"make": "make", "rsync": "rsync", "dpkg-source": "dpkg-dev"}
 FREE_GIB = 5
@@ -51,27 +54,27 @@ BUILD_REMEDY = (
 )
 
 
-def recipe() -> dict[str, Any]:
-    """Everything that shapes what is built."""
+def recipe(files: tuple[str, ...]) -> dict[str, Any]:
+    """Everything that shapes a set of programs."""
     return {
         "format": FORMAT,
         "source": [SUITE, SOURCE],
         "packages": PACKAGES,
         "patches": PATCHES,
-        "files": list(FILES),
+        "files": list(files),
     }
 
 
-def directory(cache: Path) -> Path:
-    """Where the binaries of the recipe in force are, or will be."""
-    return cache / ("kubernetes-" + recipe_hash(recipe()))
+def directory(cache: Path, files: tuple[str, ...] | None = None) -> Path:
+    """Where a set of programs of the recipe in force is, or will be; by default the control plane's."""
+    return cache / ("kubernetes-" + recipe_hash(recipe(files or FILES)))
 
 
-def fault(place: Path) -> str | None:
-    """What is wrong with the binaries in ``place``; None when they are whole."""
+def fault(place: Path, files: tuple[str, ...] | None = None) -> str | None:
+    """What is wrong with the programs in ``place``; None when they are whole."""
     try:
         sizes = json.loads((place / "manifest.json").read_text(encoding="utf-8"))["sizes"]
-        expected = {name: int(sizes[name]) for name in FILES}
+        expected = {name: int(sizes[name]) for name in files or FILES}
     except (OSError, ValueError, KeyError, TypeError) as error:
         return "its manifest cannot be read (%s)" % error
     for name, size in expected.items():
@@ -86,24 +89,34 @@ def fault(place: Path) -> str | None:
     return None
 
 
-def ensure(cache: Path) -> Path:
-    """The directory of the built binaries; built when they are not there. Raises LabError when they cannot be."""
-    place = directory(cache)
-    with locked(cache / (place.name + ".lock"), "another command is building Kubernetes; waiting for it"):
-        wrong = fault(place)
-        if wrong:
+def ensure(cache: Path, nodes: bool = False) -> list[Path]:
+    """The directory of the control plane's programs and, with ``nodes``, that of the nodes'.
+
+    Builds what is missing. Raises LabError when that fails.
+    """
+    sets: dict[Path, tuple[str, ...]] = {
+        directory(cache, files): files for files in ((FILES, NODE_FILES) if nodes else (FILES,))
+    }
+    with contextlib.ExitStack() as stack:
+        for place in sorted(sets):
+            lock = cache / (place.name + ".lock")
+            stack.enter_context(locked(lock, "another command is building Kubernetes; waiting for it"))
+        missing = {place: files for place, files in sets.items() if fault(place, files)}
+        for place, files in missing.items():
             if place.exists():
-                say("the cached Kubernetes is damaged: %s; building it again" % wrong)
+                say("the cached Kubernetes is damaged: %s; building it again" % fault(place, files))
             _sweep(place)
-            _build(hosts.Host.read(), place)
-            wrong = fault(place)
-    if wrong:
-        raise LabError("what was built in %s is not whole: %s" % (place, wrong), "run the command again")
-    return place
+        if missing:
+            _build(hosts.Host.read(), missing)
+        for place, files in missing.items():
+            wrong = fault(place, files)
+            if wrong:
+                raise LabError("what was built in %s is not whole: %s" % (place, wrong), "run the command again")
+    return list(sets)
 
 
 def discard(place: Path) -> None:
-    """Forget built binaries that do not run although they look whole; the next ``ensure`` builds them again."""
+    """Forget programs that do not run although they look whole; the next ``ensure`` builds them again."""
     (place / "manifest.json").unlink(missing_ok=True)
 
 
@@ -113,44 +126,50 @@ def _sweep(place: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def _build(host: hosts.Host, place: Path) -> None:
-    log = place.with_name(place.name + ".log")
+def _build(host: hosts.Host, sets: dict[Path, tuple[str, ...]]) -> None:
+    """Build these sets of programs, each into its directory, from one source tree."""
+    first = next(iter(sets))
+    log = first.with_name(first.name + ".log")
     log.unlink(missing_ok=True)
+    names = [name for files in sets.values() for name in files]
     if host.id != "debian":
         raise LabError(
             "%s has no source package of the Kubernetes server to build from" % host.id.capitalize(),
-            "point KUBEBUILDER_ASSETS at a directory with etcd, kube-apiserver and kube-controller-manager",
+            "point KUBEBUILDER_ASSETS at a directory with %s" % ", ".join(names),
         )
-    free = shutil.disk_usage(place.parent).free >> 30
+    free = shutil.disk_usage(first.parent).free >> 30
     if free < FREE_GIB:
         raise LabError(
-            "building Kubernetes takes %d GiB in %s, where %d are free" % (FREE_GIB, place.parent, free),
+            "building Kubernetes takes %d GiB in %s, where %d are free" % (FREE_GIB, first.parent, free),
             "free some space there, or set RAILYARD_LAB_CACHE to a directory that has it",
         )
     missing = sorted({package for command, package in TOOLS.items() if hosts.find(command) is None})
     if missing:
         hosts.install(missing, log)
     say("building Kubernetes from Debian's source package: once, about five minutes on two cores (log: %s)" % log)
-    work = Path(tempfile.mkdtemp(prefix=place.name + ".", suffix=".building", dir=place.parent))
+    work = Path(tempfile.mkdtemp(prefix=first.name + ".", suffix=".building", dir=first.parent))
     try:
         version = _fetch(host, work, log)
-        _compile(work, version, log)
-        result = work / "result"
-        result.mkdir(mode=0o755)
-        for name, source in (
-            ("etcd", work / "tree/usr/bin/etcd"),
-            *((name, work / "source/_output/bin" / name) for name in BUILT),
-        ):
-            shutil.move(source, result / name)
-            (result / name).chmod(0o755)
-        sizes = {name: (result / name).stat().st_size for name in FILES}
-        write_file(result / "manifest.json", json.dumps({"version": version, "sizes": sizes}, indent=2))
-        if place.exists():
-            os.rename(place, work / "damaged")
-        os.rename(result, place)
+        _compile(work, version, [name for name in names if name != "etcd"], log)
+        for place, files in sets.items():
+            _keep(work, place, files, version)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    say("Kubernetes %s is ready: %s" % (version, place))
+    say("Kubernetes %s is ready: %s" % (version, ", ".join(map(str, sets))))
+
+
+def _keep(work: Path, place: Path, files: tuple[str, ...], version: str) -> None:
+    """Move built programs to their directory, in place of damaged ones."""
+    result = work / ("result-" + place.name)
+    result.mkdir(mode=0o755)
+    for name in files:
+        shutil.move(work / ("tree/usr/bin/etcd" if name == "etcd" else "source/_output/bin/" + name), result / name)
+        (result / name).chmod(0o755)
+    sizes = {name: (result / name).stat().st_size for name in files}
+    write_file(result / "manifest.json", json.dumps({"version": version, "sizes": sizes}, indent=2))
+    if place.exists():
+        os.rename(place, work / ("damaged-" + place.name))
+    os.rename(result, place)
 
 
 def _fetch(host: hosts.Host, work: Path, log: Path) -> str:
@@ -178,7 +197,7 @@ def _fetch(host: hosts.Host, work: Path, log: Path) -> str:
     return named.group(1)
 
 
-def _compile(work: Path, version: str, log: Path) -> None:
+def _compile(work: Path, version: str, names: list[str], log: Path) -> None:
     source, go = work / "source", work / "tree/usr/lib" / GO.replace("golang", "go")
     remedy = BUILD_REMEDY % (FREE_GIB, work.parent)
     for file, before, after in PATCHES:
@@ -212,7 +231,7 @@ def _compile(work: Path, version: str, log: Path) -> None:
         CGO_ENABLED="0",
         KUBE_GIT_VERSION_FILE=str(stamp),
     )
-    for name in BUILT:
+    for name in names:
         say("  compiling %s" % name)
         make = ["nice", "-n", "19", "make", "-C", str(source), "WHAT=cmd/" + name]
         run(make, log, "compiling %s" % name, remedy, show=_shown, env=env)

@@ -23,14 +23,14 @@ def _up(arguments: Arguments) -> int:
     crds = arguments.crds and [str(Path(place).expanduser().resolve()) for place in arguments.crds]
     for place in crds or ():
         if not Path(place).is_dir():
-            raise LabError("there is no directory %s" % place, "give a folder of CRD files, or --no-crds")
+            raise LabError("%s is not a directory" % place, "give a folder of CRD files, or --no-crds")
     names = None if arguments.nodes is None else [name for name in arguments.nodes.split(",") if name]
-    wish = lifecycle.Wish(arguments.name, [] if arguments.no_crds else crds, names)
-    lacks = lifecycle.lacks(wish) if arguments.at_hand else None
-    if lacks:
-        say("no cluster for lab '%s': %s" % (wish.name, lacks))
+    spec = lifecycle.Spec(arguments.name, [] if arguments.no_crds else crds, names)
+    missing = lifecycle.missing(spec) if arguments.at_hand else None
+    if missing:
+        say("no cluster for lab '%s': %s" % (spec.name, missing))
         return 0
-    cluster, done = lifecycle.up(wish, arguments.fresh)
+    cluster, done = lifecycle.up(spec, arguments.fresh)
     print("cluster '%s' is up: Kubernetes %s at %s; %s" % (cluster.name, cluster.binaries.version, cluster.url, done))
     print("use it with: export KUBECONFIG=%s" % shlex.quote(str(cluster.kubeconfig)))
     return 0
@@ -51,29 +51,30 @@ def _status(arguments: Arguments) -> int:
         names = ", ".join(state.names()) or "none"
         print("null" if arguments.json else "lab '%s' has no cluster; labs with one: %s" % (arguments.name, names))
         return 1
-    told = lifecycle.summary(cluster)
+    found = lifecycle.summary(cluster)
     if arguments.json:
-        print(json.dumps(told, indent=2))
+        print(json.dumps(found, indent=2))
     else:
-        _print(told)
-    return 0 if all(part["up"] for part in told["parts"]) else 1
+        _print(found)
+    return 0 if all(part["up"] for part in found["parts"]) else 1
 
 
-def _print(told: dict[str, Any]) -> None:
+def _print(found: dict[str, Any]) -> None:
     print(
-        "cluster %s: Kubernetes %s (%s), %s" % (told["name"], told["version"], told["binaries"]["origin"], told["url"])
+        "cluster %s: Kubernetes %s (%s), %s"
+        % (found["name"], found["version"], found["binaries"]["origin"], found["url"])
     )
-    print("kubeconfig %s" % told["kubeconfig"])
-    for part in told["parts"]:
+    print("kubeconfig %s" % found["kubeconfig"])
+    for part in found["parts"]:
         if part["pid"] is None:
             how = "not running"
         else:
             up = "up" if part["up"] else "does not answer"
             how = "%s, pid %d, running %d s" % (up, part["pid"], part["running_seconds"])
         print("%-24s %s" % (part["name"], how))
-    if told["crds"] is not None:
-        print("%-24s %d" % ("CRDs", told["crds"]))
-    for node in told["nodes"] or ():
+    if found["crds"] is not None:
+        print("%-24s %d" % ("CRDs", found["crds"]))
+    for node in found["nodes"] or ():
         print("%-24s Ready %s: %s" % (node["name"], node["ready"], node["message"]))
 
 
@@ -129,7 +130,7 @@ def add(commands: Any, add_command: Callable[[str, Callable[[Arguments], int], s
     up.add_argument(
         "--at-hand",
         action="store_true",
-        help="only where nothing must be built and there are CRDs; otherwise say what lacks, with exit status 0",
+        help="only where nothing must be built and there are CRDs; otherwise print what is missing, with exit status 0",
     )
     down = deed("down", _down, "end its processes and remove all that it holds")
     down.add_argument("--all", action="store_true", help="the clusters of every lab of this checkout")
@@ -139,7 +140,7 @@ def add(commands: Any, add_command: Callable[[str, Callable[[Arguments], int], s
 
     for tool in tools.PROBES:
         text = "run %s on the cluster; the words after it are its own (--name NAME before them: which lab)" % tool
-        # With a prefix that nobody types every word is left to the tool, also those that begin with a dash.
+        # With a prefix that is never typed every word is left to the tool, also those that begin with a dash.
         one = commands.add_parser(tool, help=text, add_help=False, prefix_chars="\0")
         one.add_argument("words", nargs=argparse.REMAINDER)
         one.set_defaults(act=_tool, tool=tool)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab import process
+from lab import guest, process
 from lab import state as labs
 from lab.cluster import binaries, nodes, parts, pki, schemas, state
 from lab.cluster.api import Api
@@ -21,12 +21,13 @@ from lab.progress import say
 
 
 @dataclass
-class Wish:
-    """What a person asked of ``lab cluster up``; None where nothing was said."""
+class Spec:
+    """What ``lab cluster up`` was given; None where the default applies."""
 
     name: str
     crds: list[str] | None = None
     nodes: list[str] | None = None
+    kubelets: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -46,17 +47,23 @@ class Done:
         return "; ".join(deed for deed in deeds if deed) or "changed nothing"
 
 
-def up(wish: Wish, fresh: bool = False) -> tuple[Cluster, Done]:
+def up(spec: Spec, fresh: bool = False) -> tuple[Cluster, Done]:
     """Bring a cluster up; it, and what had to be done. One that is up and has what is asked for is left alone."""
-    nodes.check(wish.nodes or [])
+    nodes.check(spec.nodes or [])
+    lab = labs.load(spec.name) if spec.nodes is not None else None
+    if lab and lab.cluster:
+        raise LabError(
+            "the nodes of lab '%s' have kubelets, which make their Node objects" % spec.name,
+            "run the command without --nodes",
+        )
     done = Done()
-    with state.changing(wish.name):
+    with state.changing(spec.name):
         if fresh:
-            _end(wish.name)
-        cluster = state.load(wish.name)
+            _end(spec.name)
+        cluster = state.load(spec.name)
         if cluster is None:
-            _end(wish.name)  # processes of a cluster whose state somebody removed
-        cluster = _ready(wish, cluster)
+            _end(spec.name)  # processes of a cluster whose state was removed
+        cluster = _ready(spec, cluster)
         wanted, overridden = _schemas(cluster)
         done.started = _start(cluster)
         with Api(cluster) as api:
@@ -64,46 +71,54 @@ def up(wish: Wish, fresh: bool = False) -> tuple[Cluster, Done]:
                 done.crds = schemas.apply(api, wanted)
                 for line in overridden if done.crds else ():
                     say(line)
-            if wish.nodes is not None:
-                done.nodes = nodes.apply(api, wish.nodes)
+            if spec.nodes is not None:
+                done.nodes = nodes.apply(api, spec.nodes)
     return cluster, done
 
 
-def lacks(wish: Wish) -> str | None:
+def missing(spec: Spec) -> str | None:
     """Why a cluster that would be of use is not a matter of seconds, with what would bring it; None where it is."""
-    cluster = state.load(wish.name)
+    cluster = state.load(spec.name)
     if cluster is None and not binaries.at_hand(cache_directory()):
         return "its programs are not built yet: lab cluster up builds them, once, in five minutes on two idle cores"
-    crds = wish.crds if wish.crds is not None or cluster is None else cluster.crds
+    crds = spec.crds if spec.crds is not None or cluster is None else cluster.crds
     if crds is None and not schemas.DEFAULT.is_dir():
-        return "there are no upstream CRDs in %s: lab cluster up --crds DIR takes them from DIR" % schemas.DEFAULT
+        return "upstream's CRDs are missing from %s: lab cluster up --crds DIR takes them from DIR" % schemas.DEFAULT
     return None
 
 
-def _ready(wish: Wish, cluster: Cluster | None) -> Cluster:
+def _ready(spec: Spec, cluster: Cluster | None) -> Cluster:
     """The cluster with programs that run, ports that are its own, keys and kubeconfig; written down."""
+    kubelets = spec.kubelets or (cluster.kubelets if cluster else {})
+    if cluster and kubelets != cluster.kubelets:
+        raise LabError(
+            "the cluster of lab '%s' was made without the guests as its nodes" % spec.name,
+            "lab cluster down --name %s, then run the command again" % spec.name,
+        )
     programs = cluster.binaries if cluster else None
-    if programs is None or isinstance(
-        binaries.probe(programs.etcd, programs.api, programs.manager, programs.origin), str
-    ):
-        programs = binaries.ensure(cache_directory())
+    if programs is None or not binaries.again(programs, nodes=bool(kubelets)):
+        programs = binaries.ensure(cache_directory(), nodes=bool(kubelets))
     if cluster and programs.release != cluster.binaries.release:
         raise LabError(
             "the cluster of lab '%s' was made by Kubernetes %s, and there is %s now"
-            % (wish.name, cluster.binaries.version, programs.version),
+            % (spec.name, cluster.binaries.version, programs.version),
             "add --fresh to end it and start over",
         )
-    crds = wish.crds if wish.crds is not None or cluster is None else cluster.crds
-    directory = state.directory(wish.name)
+    crds = spec.crds if spec.crds is not None or cluster is None else cluster.crds
+    directory = state.directory(spec.name)
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     with state.choosing_ports():
-        ports = cluster.ports if cluster and not _lost_a_port(cluster) else _ports(wish.name, cluster)
-        ready = Cluster(wish.name, ports, programs, crds)
+        ports = cluster.ports if cluster and not _lost_a_port(cluster) else _ports(spec, cluster)
+        ready = Cluster(spec.name, ports, programs, crds, kubelets)
         if ready != cluster:
             ready.save()
-    pki.ensure(ready.pki, directory / "host.log")
+    pki.ensure(ready.pki, directory / "host.log", list(kubelets))
     pki.write_kubeconfig(ready.kubeconfig, ready.pki, "admin", ready.url, ready.context)
-    pki.write_kubeconfig(directory / "manager.kubeconfig", ready.pki, "manager", ready.url, ready.context)
+    for who in ("manager", *(["scheduler"] if kubelets else [])):
+        pki.write_kubeconfig(directory / (who + ".kubeconfig"), ready.pki, who, ready.url, ready.context)
+    for node in kubelets:
+        url = "https://%s:%d" % (guest.API_ADDRESS, guest.API_PORT)
+        pki.write_kubeconfig(directory / (node + ".kubeconfig"), ready.pki, node, url, ready.context)
     return ready
 
 
@@ -111,15 +126,17 @@ def _lost_a_port(cluster: Cluster) -> bool:
     """Whether a stranger holds a port that a part which is not running would need."""
     alive = process.members(cluster.directory)
     uses = {binaries.ETCD: ("etcd", "peer"), binaries.API: ("api",), binaries.MANAGER: ("manager",)}
-    needed = [cluster.ports[port] for part in cluster.parts if part not in alive for port in uses[part]]
+    uses[binaries.SCHEDULER] = ("scheduler",)
+    needed = [cluster.ports[port] for part in cluster.parts if part not in alive for port in uses.get(part, ())]
     return not all(labs.port_is_free(port) for port in needed)
 
 
-def _ports(name: str, cluster: Cluster | None) -> dict[str, int]:
+def _ports(spec: Spec, cluster: Cluster | None) -> dict[str, int]:
     if cluster:
         say("a port of the cluster is taken by another program: it gets new ones")
-        _stop(name)
-    return dict(zip(state.PORTS, labs.free_ports(len(state.PORTS), state.promised_ports(but=name))))
+        _stop(spec.name)
+    names = state.NODE_PORTS if spec.kubelets or (cluster and cluster.kubelets) else state.PORTS
+    return dict(zip(names, labs.free_ports(len(names), state.promised_ports(but=spec.name))))
 
 
 def _schemas(cluster: Cluster) -> tuple[dict[str, schemas.Schema], list[str]]:
@@ -138,7 +155,7 @@ def _start(cluster: Cluster) -> list[str]:
         say("starting %s (Kubernetes %s, %s)" % (", ".join(missing), cluster.binaries.version, cluster.binaries.origin))
     if cluster.binaries.manager is None:
         say(
-            "there is no kube-controller-manager %d.%d: namespaces end only when they are finalized by hand"
+            "kube-controller-manager %d.%d is missing: namespaces end only when they are finalized by hand"
             % cluster.binaries.release
         )
     for part in cluster.parts:
@@ -177,6 +194,7 @@ def _stop(name: str) -> None:
 def _end(name: str) -> None:
     _stop(name)
     directory = state.directory(name)
+    shutil.rmtree(labs.run_directory(directory), ignore_errors=True)
     if directory.exists():
         shutil.rmtree(directory)
     labs.remove_empty(directory.parent)
@@ -185,7 +203,7 @@ def _end(name: str) -> None:
 def summary(cluster: Cluster) -> dict[str, Any]:
     """The cluster as it is now, for ``lab cluster status``."""
     alive = process.members(cluster.directory)
-    told: dict[str, Any] = {
+    found: dict[str, Any] = {
         "name": cluster.name,
         "url": cluster.url,
         "kubeconfig": str(cluster.kubeconfig),
@@ -203,11 +221,11 @@ def summary(cluster: Cluster) -> dict[str, Any]:
         "crds": None,
         "nodes": None,
     }
-    if told["parts"][1]["up"]:
+    if next(part["up"] for part in found["parts"] if part["name"] == binaries.API):
         with Api(cluster) as api:
-            told["crds"] = len(api.get(schemas.PATH)["items"])
-            told["nodes"] = [_node(item) for item in api.get(nodes.PATH)["items"]]
-    return told
+            found["crds"] = len(api.get(schemas.PATH)["items"])
+            found["nodes"] = [_node(item) for item in api.get(nodes.PATH)["items"]]
+    return found
 
 
 def _node(item: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def check(names: list[str]) -> None:
         if len(name) > 253 or not re.fullmatch(
             r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", name
         ):
-            raise LabError("'%s' is no name for a node" % name, "use a-z, 0-9, - and dots, as in node-1")
+            raise LabError("'%s' is not a valid name of a node" % name, "use a-z, 0-9, - and dots, as in node-1")
 
 
 def apply(api: Api, names: list[str]) -> list[str]:

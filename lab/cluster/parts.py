@@ -5,24 +5,31 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import socket
+import sys
 import time
 from collections import deque
+from pathlib import Path
 
-from lab import process
+from lab import guest, process
+from lab import state as labs
 from lab.cluster import api
-from lab.cluster.binaries import API, ETCD, MANAGER
-from lab.cluster.state import Cluster
+from lab.cluster.binaries import API, ETCD, MANAGER, SCHEDULER
+from lab.cluster.state import EGRESS, Cluster
 from lab.errors import LabError
 
 SECONDS = 120.0
 SERVICES = "10.96.0.0/16"
+EGRESS_PROGRAM = Path(__file__).resolve().parent / "egress.py"
 # Those whose work does not need a kubelet or a scheduler. Workloads get their pods, which stay Pending; the node
-# lifecycle controller is left out because it would evict from nodes that no kubelet speaks for.
+# lifecycle controller would evict from Node objects without a kubelet.
 CONTROLLERS = (
     *("namespace", "garbagecollector", "serviceaccount", "serviceaccount-token", "root-ca-cert-publisher"),
     *("clusterrole-aggregation", "endpoint", "deployment", "replicaset", "daemonset", "statefulset", "job"),
 )
+NODE_CONTROLLERS = ("nodelifecycle", "podgc", "endpointslice", "disruption")
 
 
 def _etcd(cluster: Cluster) -> list[str]:
@@ -57,13 +64,12 @@ def _api(cluster: Cluster) -> list[str]:
         "--etcd-keyfile=%s" % (pki / "etcd-client.key"),
         "--bind-address=127.0.0.1",
         "--secure-port=%d" % cluster.ports["api"],
-        # a loopback address may stand in no Endpoints object
+        # an Endpoints object must not have a loopback address
         "--endpoint-reconciler-type=none",
         "--tls-cert-file=%s" % (pki / "server.crt"),
         "--tls-private-key-file=%s" % (pki / "server.key"),
         "--client-ca-file=%s" % (pki / "ca.crt"),
         "--anonymous-auth=false",
-        "--authorization-mode=RBAC",
         "--allow-privileged=true",
         "--service-cluster-ip-range=" + SERVICES,
         "--service-account-issuer=https://kubernetes.default.svc",
@@ -71,6 +77,17 @@ def _api(cluster: Cluster) -> list[str]:
         "--service-account-signing-key-file=%s" % (pki / "accounts.key"),
         "--profiling=false",
     ]
+    if cluster.kubelets:
+        argv += [
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            "--kubelet-client-certificate=%s" % (pki / "kubelet-client.crt"),
+            "--kubelet-client-key=%s" % (pki / "kubelet-client.key"),
+            "--kubelet-preferred-address-types=InternalIP",
+            "--egress-selector-config-file=%s" % _egress_selector(cluster),
+        ]
+    else:
+        argv.append("--authorization-mode=RBAC")
     if cluster.binaries.manager is None:
         # without the controller that makes them, pods would wait for service accounts forever
         argv.append("--disable-admission-plugins=ServiceAccount")
@@ -86,7 +103,7 @@ def _manager(cluster: Cluster) -> list[str]:
         "--secure-port=%d" % cluster.ports["manager"],
         "--tls-cert-file=%s" % (pki / "server.crt"),
         "--tls-private-key-file=%s" % (pki / "server.key"),
-        "--controllers=" + ",".join(CONTROLLERS),
+        "--controllers=" + ",".join(CONTROLLERS + (NODE_CONTROLLERS if cluster.kubelets else ())),
         # each controller with the rights of its own that RBAC has for it, as in any cluster
         "--use-service-account-credentials=true",
         "--leader-elect=false",
@@ -101,7 +118,52 @@ def _manager(cluster: Cluster) -> list[str]:
     return argv
 
 
-ARGUMENTS = {ETCD: _etcd, API: _api, MANAGER: _manager}
+def _scheduler(cluster: Cluster) -> list[str]:
+    pki = cluster.pki
+    argv = [
+        str(cluster.binaries.scheduler),
+        "--kubeconfig=%s" % (cluster.directory / "scheduler.kubeconfig"),
+        "--bind-address=127.0.0.1",
+        "--secure-port=%d" % cluster.ports["scheduler"],
+        "--tls-cert-file=%s" % (pki / "server.crt"),
+        "--tls-private-key-file=%s" % (pki / "server.key"),
+        "--leader-elect=false",
+        "--profiling=false",
+    ]
+    if cluster.binaries.release < (1, 24):
+        argv.append("--port=0")
+    return argv
+
+
+def egress_socket(cluster: Cluster) -> Path:
+    """Where the API server reaches the kubelets."""
+    return labs.run_directory(cluster.directory) / "egress"
+
+
+def _egress(cluster: Cluster) -> list[str]:
+    labs.make_run_directory(cluster.directory)
+    targets = {
+        "%s:%d" % (guest.lan_address(node), guest.KUBELET_PORT): port
+        for node, port in enumerate(cluster.kubelets.values(), 1)
+    }
+    return [sys.executable, "-ISE", str(EGRESS_PROGRAM), str(egress_socket(cluster)), json.dumps(targets)]
+
+
+def _egress_selector(cluster: Cluster) -> Path:
+    """Write which connections of the API server go through the egress; the file's place."""
+    transport = {"uds": {"udsName": str(egress_socket(cluster))}}
+    selection = {"name": "cluster", "connection": {"proxyProtocol": "HTTPConnect", "transport": transport}}
+    version = {"apiVersion": "apiserver.k8s.io/v1beta1", "kind": "EgressSelectorConfiguration"}
+    place = cluster.directory / "egress.yaml"
+    labs.write_file(place, json.dumps({**version, "egressSelections": [selection]}))
+    return place
+
+
+ARGUMENTS = {EGRESS: _egress, ETCD: _etcd, API: _api, MANAGER: _manager, SCHEDULER: _scheduler}
+
+
+# Which port and path answer that a part works.
+PROBES = {API: ("api", "/readyz"), MANAGER: ("manager", "/healthz"), SCHEDULER: ("scheduler", "/healthz")}
 
 
 def works(cluster: Cluster, part: str, seconds: float = 5.0) -> bool:
@@ -110,8 +172,12 @@ def works(cluster: Cluster, part: str, seconds: float = 5.0) -> bool:
     with contextlib.suppress(OSError):
         if part == ETCD:
             return api.answers(cluster.ports["etcd"], "/health", api.trust(pki, "etcd-ca", "etcd-client"), seconds)
-        port, path = (cluster.ports["api"], "/readyz") if part == API else (cluster.ports["manager"], "/healthz")
-        return api.answers(port, path, api.trust(pki, "ca", "admin"), seconds)
+        if part == EGRESS:
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.connect(str(egress_socket(cluster)))
+            return True
+        port, path = PROBES[part]
+        return api.answers(cluster.ports[port], path, api.trust(pki, "ca", "admin"), seconds)
     return False
 
 

@@ -10,15 +10,19 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Sequence
 
 from lab import host as hosts
 from lab.errors import LabError
+from lab.guest import API_ADDRESS
 from lab.state import write_file
 
 DAYS = "3650"
 SERVER_NAMES = (
     "IP:127.0.0.1",
     "IP:10.96.0.1",
+    # where guests that are nodes reach it
+    "IP:" + API_ADDRESS,
     "DNS:localhost",
     "DNS:kubernetes",
     "DNS:kubernetes.default",
@@ -26,13 +30,16 @@ SERVER_NAMES = (
 )
 # etcd has an authority of its own: who may ask the API server may not write past it.
 AUTHORITIES = ("ca", "etcd-ca")
+CLIENT = ("extendedKeyUsage=clientAuth",)
 # Name, authority, subject, extensions.
 CERTIFICATES = (
     ("server", "ca", "/CN=kube-apiserver", ("subjectAltName=" + ",".join(SERVER_NAMES), "extendedKeyUsage=serverAuth")),
-    ("admin", "ca", "/O=system:masters/CN=railyard-lab-admin", ("extendedKeyUsage=clientAuth",)),
-    ("manager", "ca", "/CN=system:kube-controller-manager", ("extendedKeyUsage=clientAuth",)),
+    ("admin", "ca", "/O=system:masters/CN=railyard-lab-admin", CLIENT),
+    ("manager", "ca", "/CN=system:kube-controller-manager", CLIENT),
+    ("scheduler", "ca", "/CN=system:kube-scheduler", CLIENT),
+    ("kubelet-client", "ca", "/O=system:masters/CN=kube-apiserver-kubelet-client", CLIENT),
     ("etcd", "etcd-ca", "/CN=etcd", ("subjectAltName=IP:127.0.0.1", "extendedKeyUsage=serverAuth,clientAuth")),
-    ("etcd-client", "etcd-ca", "/CN=kube-apiserver", ("extendedKeyUsage=clientAuth",)),
+    ("etcd-client", "etcd-ca", "/CN=kube-apiserver", CLIENT),
 )
 
 
@@ -47,11 +54,11 @@ def _openssl(work: Path, *arguments: str) -> None:
         )
 
 
-def ensure(place: Path, log: Path) -> None:
-    """Make all keys and certificates in ``place``, or leave those there as they are.
+def ensure(place: Path, log: Path, nodes: Sequence[str] = ()) -> None:
+    """Make all keys and certificates in ``place``, with one per node's kubelet, or leave those there as they are.
 
     They are made aside and renamed into place, so they are there whole or not at all. The authorities' own keys are
-    not kept: nobody can sign another certificate.
+    not kept, so no further certificate can be signed.
     """
     if place.exists():
         return
@@ -66,7 +73,8 @@ def ensure(place: Path, log: Path) -> None:
                 *("req", "-x509", *key, "-keyout", name + ".key", "-out", name + ".crt"),
                 *("-subj", "/CN=railyard lab " + name, "-addext", "keyUsage=critical,keyCertSign,cRLSign"),
             )
-        for name, authority, subject, extensions in CERTIFICATES:
+        kubelets = ((name, "ca", "/O=system:nodes/CN=system:node:" + name, CLIENT) for name in nodes)
+        for name, authority, subject, extensions in (*CERTIFICATES, *kubelets):
             _openssl(
                 work,
                 *("req", "-x509", *key, "-keyout", name + ".key", "-out", name + ".crt", "-subj", subject),

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A door to a cluster that keeps what goes through it, for tests and benchmarks that count requests."""
+"""A proxy of a cluster that records what goes through it, for tests and benchmarks that count requests."""
 
 from __future__ import annotations
 

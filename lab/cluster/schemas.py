@@ -72,7 +72,8 @@ def _schema(file: Path) -> Schema:
     name = re.search(r"^  name: *[\"']?([a-z0-9.-]+)", metadata.group(1) if metadata else "", re.MULTILINE)
     if kinds != ["CustomResourceDefinition"] or name is None:
         raise LabError(
-            "%s is no single CRD" % file, "keep one CustomResourceDefinition a file in that folder, and nothing else"
+            "%s does not contain exactly one CRD" % file,
+            "keep one CustomResourceDefinition per file in that folder, and nothing else",
         )
     return Schema(name.group(1), file, text)
 
@@ -105,10 +106,10 @@ def _put(api: Api, schema: Schema, old: dict[str, Any] | None) -> dict[str, Any]
             return metadata
         except Refused as error:
             if error.status != 409:
-                raise LabError(error.message, "mend %s, or leave it out of the folder" % schema.file) from None
+                raise LabError(error.message, "fix %s, or leave it out of the folder" % schema.file) from None
         # the server's own controllers write to it as well
         old = _present(api).get(schema.name)
-    raise LabError("%s is written to by somebody all the time" % schema.name, "run the command again")
+    raise LabError("%s is written to by another program all the time" % schema.name, "run the command again")
 
 
 def _request(schema: Schema, old: dict[str, Any] | None) -> tuple[str, str, bytes]:
@@ -136,7 +137,7 @@ def _wait(api: Api, names: set[str]) -> None:
             name, why = sorted(waiting.items())[0]
             raise LabError(
                 "the server does not serve %d CRDs, such as %s: %s" % (len(waiting), name, why),
-                "see that its group and names are no other CRD's",
+                "see that no other CRD has its group and names",
             )
         time.sleep(0.1)
 
@@ -144,7 +145,7 @@ def _wait(api: Api, names: set[str]) -> None:
 def _waiting(api: Api, names: set[str]) -> dict[str, str]:
     """Those of these CRDs that the server does not serve yet, and why."""
     waiting = {}
-    told: dict[str, set[str]] = {}
+    served: dict[str, set[str]] = {}
     for item in api.get(PATH)["items"]:
         name, spec = item["metadata"]["name"], item["spec"]
         if name not in names:
@@ -156,9 +157,9 @@ def _waiting(api: Api, names: set[str]) -> dict[str, str]:
         for version in spec["versions"]:
             path = "/apis/%s/%s" % (spec["group"], version["name"])
             if version["served"]:
-                if path not in told:
-                    told[path] = _resources(api, path)
-                if spec["names"]["plural"] not in told[path]:
+                if path not in served:
+                    served[path] = _resources(api, path)
+                if spec["names"]["plural"] not in served[path]:
                     waiting[name] = "not in %s" % path
     return waiting
 

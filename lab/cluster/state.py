@@ -7,26 +7,32 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lab import state as labs
-from lab.cluster.binaries import API, ETCD, MANAGER, Binaries
+from lab.cluster.binaries import API, ETCD, MANAGER, SCHEDULER, Binaries
 from lab.errors import LabError
 
 FORMAT = 1
 PORTS = ("etcd", "peer", "api", "manager")
+NODE_PORTS = (*PORTS, "scheduler")  # with kubelets
+EGRESS = "egress"  # the way from the API server to the kubelets
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """One cluster: its loopback ports, its programs, and where its CRDs come from (None: not said)."""
+    """One cluster: its loopback ports, its programs, and where its CRDs come from (None: not given).
+
+    ``kubelets`` has the loopback port of each node's kubelet, in the order of the nodes; it is empty without any.
+    """
 
     name: str
     ports: dict[str, int]
     binaries: Binaries
     crds: list[str] | None = None
+    kubelets: dict[str, int] = field(default_factory=dict)
 
     @property
     def directory(self) -> Path:
@@ -51,7 +57,8 @@ class Cluster:
     @property
     def parts(self) -> list[str]:
         """The processes that this cluster has when it is up, in the order in which they start."""
-        return [ETCD, API, *([MANAGER] if self.binaries.manager else [])]
+        nodes = [SCHEDULER] if self.kubelets else []
+        return [*([EGRESS] if nodes else []), ETCD, API, *([MANAGER] if self.binaries.manager else []), *nodes]
 
     def log(self, part: str) -> Path:
         return self.directory / ("%s.log" % part)
@@ -67,13 +74,13 @@ def directory(name: str) -> Path:
 
 
 def load(name: str) -> Cluster | None:
-    """The cluster as it was last written down; None when there is none. Raises LabError when that cannot be read."""
+    """The cluster as it was last written down, or None. Raises LabError when that cannot be read."""
     place = directory(name) / "cluster.json"
     try:
         raw: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
         if raw.pop("format") != FORMAT:
             raise ValueError("another format")
-        ports = {part: int(raw["ports"][part]) for part in PORTS}
+        ports = {part: int(raw["ports"][part]) for part in (NODE_PORTS if raw.get("kubelets") else PORTS)}
         return Cluster(**{**raw, "ports": ports, "binaries": Binaries(**raw["binaries"])})
     except FileNotFoundError:
         return None
@@ -84,7 +91,7 @@ def load(name: str) -> Cluster | None:
 
 
 def require(name: str) -> Cluster:
-    """The cluster of lab ``name``; raises LabError when there is none."""
+    """The cluster of lab ``name``; raises LabError for a lab without one."""
     cluster = load(name)
     if cluster is None:
         raise LabError("lab '%s' has no cluster" % name, "lab cluster up --name %s" % name)
@@ -113,7 +120,7 @@ def promised_ports(but: str) -> set[int]:
     for name in labs.names():
         with contextlib.suppress(LabError):
             lab = labs.load(name)
-            taken.update(lab.ports if lab else ())
+            taken.update((*lab.ports, *lab.kubelet_ports) if lab else ())
         with contextlib.suppress(LabError):
             cluster = load(name) if name != but else None
             taken.update(cluster.ports.values() if cluster else ())

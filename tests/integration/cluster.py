@@ -203,7 +203,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Cluster]:
     _sweep()
     name = own or "pytest-%d" % os.getpid()
     try:
-        running, _done = lifecycle.up(lifecycle.Wish(name, nodes=NODES))
+        running, _done = lifecycle.up(lifecycle.Spec(name, nodes=NODES))
         yield Cluster(running, tmp_path_factory.mktemp("cluster"))
     finally:
         if not own:

@@ -19,7 +19,7 @@ from kubernetes.dynamic.exceptions import ConflictError, DynamicApiError, Forbid
 
 from lab import process
 from lab.cluster import lifecycle, parts, schemas
-from lab.cluster.lifecycle import Wish
+from lab.cluster.lifecycle import Spec
 from tests.integration.cluster import NODES, Cluster, Object
 
 POOLS = "spiderippools.spiderpool.spidernet.io"
@@ -118,7 +118,7 @@ def soon(question: t.Callable[[], bool], seconds: float = 20) -> None:
 def test_second_up_changes_nothing(cluster: Cluster) -> None:
     before = pids(cluster)
     assert set(before) == set(cluster.running.parts)
-    again, done = lifecycle.up(Wish(cluster.running.name, nodes=NODES))
+    again, done = lifecycle.up(Spec(cluster.running.name, nodes=NODES))
     assert (done.started, done.crds, done.nodes) == ([], [], [])
     assert again == cluster.running
     assert pids(cluster) == before
@@ -138,7 +138,7 @@ def test_killed_parts_are_started_again_with_what_they_held(cluster: Cluster, na
         before = pids(cluster)
         kill(cluster, *names)
         assert not lifecycle.summary(cluster.running)["parts"][0 if "etcd" in names else 1]["up"]
-        _again, done = lifecycle.up(Wish(cluster.running.name))
+        _again, done = lifecycle.up(Spec(cluster.running.name))
         assert done.started == names
         after = pids(cluster)
         assert {part for part in after if after[part] == before[part]} == set(before) - set(names)
@@ -201,13 +201,13 @@ def test_nodes_are_those_asked_for_and_others_are_left_alone(cluster: Cluster) -
     own: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "somebodys"}}
     try:
         cluster.apply(own)
-        _again, done = lifecycle.up(Wish(cluster.running.name, nodes=["node-2", "node-3"]))
+        _again, done = lifecycle.up(Spec(cluster.running.name, nodes=["node-2", "node-3"]))
         assert sorted(done.nodes) == ["node-1", "node-3"]
         names = [node["name"] for node in lifecycle.summary(cluster.running)["nodes"]]
         assert names == ["node-2", "node-3", "somebodys"]
     finally:
         cluster.kubectl("delete", "node", "somebodys")
-        lifecycle.up(Wish(cluster.running.name, nodes=NODES))
+        lifecycle.up(Spec(cluster.running.name, nodes=NODES))
 
 
 def test_pod_that_no_kubelet_runs_stays_pending(cluster: Cluster, namespace: str) -> None:

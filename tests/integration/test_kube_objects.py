@@ -305,7 +305,7 @@ def test_a_server_that_dies_in_mid_run_is_told_and_the_next_run_does_the_rest(be
         text = bench.refused(plan)
     finally:
         bench.proxy.after = lambda writes: None
-        lifecycle.up(lifecycle.Wish(running.name, nodes=["node-1", "node-2"]))
+        lifecycle.up(lifecycle.Spec(running.name, nodes=["node-1", "node-2"]))
     assert "%s: the API server does not answer: " % bench.proxy.url in text
     assert "of %d objects were written before). Remedy: check that it runs" % len(plan.objects) in text
     written = set(bench.live(plan))
@@ -319,7 +319,7 @@ def test_a_server_that_dies_in_mid_run_is_told_and_the_next_run_does_the_rest(be
 def test_a_server_that_starts_again_in_mid_run_is_awaited(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_server, "_AWAY", 60.0)
     plan, running = bench.plan(), bench.cluster.running
-    again = threading.Thread(target=lambda: lifecycle.up(lifecycle.Wish(running.name, nodes=["node-1", "node-2"])))
+    again = threading.Thread(target=lambda: lifecycle.up(lifecycle.Spec(running.name, nodes=["node-1", "node-2"])))
 
     def kill(writes: int) -> None:
         if writes >= 4 and not again.ident:

@@ -47,7 +47,7 @@ def test_cluster_is_read_back_as_it_was_saved(labs: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 0}', '{"format": 1}', '{"format": 1, "ports": {}}'])
-def test_damaged_state_is_told_with_its_remedy_and_can_be_taken_down(
+def test_damaged_state_is_shown_with_its_remedy_and_can_be_taken_down(
     labs: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = make()
@@ -130,13 +130,13 @@ def test_status_without_processes_says_so(labs: Path, capsys: pytest.CaptureFixt
     assert cli.main(["cluster", "status"]) == 1
     assert capsys.readouterr().out.count("not running") == 3
     assert cli.main(["cluster", "status", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["url"] == "https://127.0.0.1:%d" % cluster.ports["api"]
-    assert [part["up"] for part in told["parts"]] == [False, False, False]
-    assert told["crds"] is None
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["url"] == "https://127.0.0.1:%d" % cluster.ports["api"]
+    assert [part["up"] for part in shown["parts"]] == [False, False, False]
+    assert shown["crds"] is None
 
 
-def test_part_that_ends_at_once_is_told_with_its_last_words(labs: Path) -> None:
+def test_part_that_ends_at_once_is_shown_with_its_last_words(labs: Path) -> None:
     cluster = make(programs=Binaries("/bin/false", "/bin/false", None, "1.20.2", "built"))
     pki.ensure(cluster.pki, cluster.directory / "host.log")
     (cluster.directory / "etcd.log").write_text("starting\npanic: no room\n")
@@ -222,7 +222,7 @@ def test_licence_and_blank_lines_make_no_other_schema(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "kind: ConfigMap\nmetadata:\n  name: a\n", CRD % "a" + CRD % "b", "kind: ["])
 def test_file_that_is_no_single_crd_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "odd.yaml").write_text(text)
-    with pytest.raises(LabError, match=r"odd.yaml is no single CRD\. Remedy"):
+    with pytest.raises(LabError, match=r"odd.yaml does not contain exactly one CRD\. Remedy"):
         schemas.read([tmp_path])
 
 
@@ -230,12 +230,12 @@ def test_folder_without_crds_is_named(labs: Path, tmp_path: Path, capsys: pytest
     with pytest.raises(LabError, match="no CRDs in"):
         schemas.read([tmp_path])
     assert cli.main(["cluster", "up", "--crds", str(tmp_path / "nowhere")]) == 1
-    assert "there is no directory" in capsys.readouterr().err
+    assert "is not a directory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["Node-1", "-a", "a_b", "a..b", "x" * 254, "a,b"])
 def test_node_name_that_kubernetes_would_refuse_is_refused_before_anything_is_started(labs: Path, name: str) -> None:
-    with pytest.raises(LabError, match="is no name for a node"):
+    with pytest.raises(LabError, match="is not a valid name of a node"):
         nodes.check(["node-1", name])
     assert cli.main(["cluster", "up", "--nodes=%s" % name.replace(",", "_,")]) == 1
     assert not labs.exists()
@@ -288,10 +288,10 @@ def test_a_cluster_that_is_not_at_hand_is_left_out_with_its_reason(
     make()
     monkeypatch.setattr(schemas, "DEFAULT", tmp_path / "none")
     assert cli.main(["cluster", "up", "--at-hand", "--name", "one"]) == 0
-    assert "there are no upstream CRDs in %s: lab cluster up --crds DIR" % (tmp_path / "none") in _said(capsys)
-    assert clusters.lacks(clusters.Wish("one", crds=[str(tmp_path)])) is None
+    assert "upstream's CRDs are missing from %s: lab cluster up --crds DIR" % (tmp_path / "none") in _said(capsys)
+    assert clusters.missing(clusters.Spec("one", crds=[str(tmp_path)])) is None
 
 
 def _said(capsys: pytest.CaptureFixture[str]) -> str:
-    told = capsys.readouterr()
-    return told.out + told.err
+    shown = capsys.readouterr()
+    return shown.out + shown.err

@@ -26,12 +26,17 @@ def program(place: Path, says: str, status: int = 0) -> Path:
     return place
 
 
-def fill(place: Path, api: str = "Kubernetes v1.20.2", manager: str = "Kubernetes v1.20.2") -> Path:
+def fill(
+    place: Path,
+    api: str = "Kubernetes v1.20.2",
+    manager: str = "Kubernetes v1.20.2",
+    files: tuple[str, ...] = build.FILES,
+) -> Path:
     """A directory of programs as a build leaves it."""
-    program(place / "etcd", "etcd Version: 3.4.23")
-    program(place / "kube-apiserver", api)
-    program(place / "kube-controller-manager", manager)
-    sizes = {name: (place / name).stat().st_size for name in build.FILES}
+    printed = {"etcd": "etcd Version: 3.4.23", "kube-apiserver": api}
+    for name in files:
+        program(place / name, printed.get(name, manager))
+    sizes = {name: (place / name).stat().st_size for name in files}
     (place / "manifest.json").write_text(json.dumps({"version": "1.20.2", "sizes": sizes}))
     return place
 
@@ -41,9 +46,9 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """What is built, by a compiler that takes no time; the rest is as it is."""
     done: list[Path] = []
 
-    def quick(host: Host, place: Path) -> None:
+    def quick(host: Host, sets: dict[Path, tuple[str, ...]]) -> None:
         time.sleep(0.2)
-        done.append(fill(place))
+        done.extend(fill(place, files=files) for place, files in sets.items())
 
     monkeypatch.setattr(build, "_build", quick)
     monkeypatch.setattr(build.hosts.Host, "read", classmethod(lambda cls: DEBIAN))
@@ -92,7 +97,7 @@ def test_many_at_once_build_once_and_what_a_killed_build_left_is_swept(builds: l
     left = tmp_path / (build.directory(tmp_path).name + ".abc.building")
     (left / "source").mkdir(parents=True)
     with ThreadPoolExecutor(4) as pool:
-        places = set(pool.map(lambda _number: build.ensure(tmp_path), range(4)))
+        places = {place for places in pool.map(lambda _number: build.ensure(tmp_path), range(4)) for place in places}
     assert places == {build.directory(tmp_path)}
     assert len(builds) == 1
     assert not left.exists()
@@ -101,7 +106,7 @@ def test_many_at_once_build_once_and_what_a_killed_build_left_is_swept(builds: l
 def test_whole_cache_is_not_built_again_and_a_half_one_is(
     builds: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = build.ensure(tmp_path)
+    (place,) = build.ensure(tmp_path)
     build.ensure(tmp_path)
     assert len(builds) == 1
     (place / "kube-apiserver").unlink()
@@ -110,8 +115,43 @@ def test_whole_cache_is_not_built_again_and_a_half_one_is(
     assert "kube-apiserver is missing; building it again" in capsys.readouterr().err
 
 
+def test_programs_of_nodes_are_a_set_of_their_own_beside_the_control_plane(builds: list[Path], tmp_path: Path) -> None:
+    control = build.ensure(tmp_path)
+    both = build.ensure(tmp_path, nodes=True)
+    assert both[:1] == control and len(set(both)) == 2
+    assert builds == both  # each set once
+    (both[1] / "kubelet").unlink()
+    assert build.ensure(tmp_path) == control
+    assert len(builds) == 2
+    build.ensure(tmp_path, nodes=True)
+    assert builds[2:] == both[1:]
+
+
+def test_cluster_with_kubelets_takes_programs_of_one_release(builds: list[Path], tmp_path: Path) -> None:
+    assert binaries.ensure(tmp_path).kubelet is None
+    found = binaries.ensure(tmp_path, nodes=True)
+    place = str(build.directory(tmp_path, build.NODE_FILES))
+    assert (found.scheduler, found.kubelet) == (place + "/kube-scheduler", place + "/kubelet")
+    assert binaries.again(found, nodes=True)
+    program(Path(str(found.kubelet)), "Kubernetes v1.19.2")
+    assert not binaries.again(found, nodes=True)
+    assert binaries.again(found, nodes=False)
+
+
+@pytest.mark.parametrize("name", ["kube-controller-manager", "kube-scheduler", "kubelet"])
+def test_named_programs_without_one_that_nodes_need_are_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    assets = fill(tmp_path / "assets", files=(*build.FILES, *build.NODE_FILES))
+    monkeypatch.setenv(binaries.ASSETS, str(assets))
+    assert binaries.ensure(tmp_path, nodes=True).origin == binaries.ASSETS
+    program(assets / name, "Kubernetes v1.19.2")
+    with pytest.raises(LabError, match="there is no %s 1.20.*Remedy: .*kube-scheduler and kubelet" % name):
+        binaries.ensure(tmp_path, nodes=True)
+
+
 def test_built_program_that_does_not_run_is_built_again(builds: list[Path], tmp_path: Path) -> None:
-    place = build.ensure(tmp_path)
+    (place,) = build.ensure(tmp_path)
     text = (place / "kube-apiserver").read_text()
     (place / "kube-apiserver").write_text(text.replace("exit 0", "exit 1"))
     assert build.fault(place) is None
@@ -123,14 +163,14 @@ def test_built_program_that_does_not_run_is_built_again(builds: list[Path], tmp_
 
 def test_distribution_without_the_sources_says_what_to_do_instead(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="Ubuntu has no source package .* Remedy: point KUBEBUILDER_ASSETS at"):
-        build._build(Host("ubuntu", "noble", "24.04"), tmp_path / "built")
+        build._build(Host("ubuntu", "noble", "24.04"), {tmp_path / "built": build.FILES})
     assert not (tmp_path / "built").exists()
 
 
 def test_too_little_room_is_said_before_anything_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(build, "FREE_GIB", 1 << 30)
     with pytest.raises(LabError, match="Remedy: free some space there, or set RAILYARD_LAB_CACHE"):
-        build._build(DEBIAN, tmp_path / "built")
+        build._build(DEBIAN, {tmp_path / "built": build.FILES})
 
 
 def test_sources_are_asked_for_from_where_the_host_gets_its_release(tmp_path: Path) -> None:

@@ -13,32 +13,32 @@ import pytest
 
 from lab import image
 
-# Imports the module "told" from the archive argv[3], with what is kept in argv[2]; says where it is from and its value.
+# Imports the module "found" from the archive argv[3], with what is kept in argv[2]; prints its origin and value.
 PROGRAM = """
 import runpy, sys, zipimport
 given = runpy.run_path(sys.argv[1])
 given["_kept"].__globals__["PLACE"] = sys.argv[2]
 given["_kept"].__globals__["_compile"] = lambda *a, real=given["_compile"]: (print("compiled"), real(*a))[1]
 sys.path.insert(0, sys.argv[3])
-import told
-print(told.where(), told.VALUE)
+import found
+print(found.where(), found.VALUE)
 """
 SOURCE = "VALUE = %d\ndef where():\n    return where.__code__.co_filename\n"
 
 
 def said(kept: Path, archive: Path, value: int) -> list[str]:
     with zipfile.ZipFile(archive, "w") as new:
-        new.writestr("told.py", SOURCE % value)
+        new.writestr("found.py", SOURCE % value)
     argv = [sys.executable, "-c", PROGRAM, str(image.BYTECODE), str(kept), str(archive)]
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split()
 
 
 def test_a_source_is_compiled_once_wherever_its_archive_lies(tmp_path: Path) -> None:
     kept, one, two = tmp_path / "kept", tmp_path / "one.zip", tmp_path / "two.zip"
-    assert said(kept, one, 1) == ["compiled", str(one / "told.py"), "1"]
-    assert said(kept, two, 1) == [str(two / "told.py"), "1"]
+    assert said(kept, one, 1) == ["compiled", str(one / "found.py"), "1"]
+    assert said(kept, two, 1) == [str(two / "found.py"), "1"]
     # what changed is another source
-    assert said(kept, one, 2) == ["compiled", str(one / "told.py"), "2"]
+    assert said(kept, one, 2) == ["compiled", str(one / "found.py"), "2"]
 
 
 @pytest.mark.parametrize("rubbish", [b"", b"no bytecode"])
@@ -47,10 +47,10 @@ def test_what_is_damaged_is_compiled_again(tmp_path: Path, rubbish: bytes) -> No
     said(kept, archive, 1)
     (file,) = kept.iterdir()
     file.write_bytes(rubbish)
-    assert said(kept, archive, 1) == ["compiled", str(archive / "told.py"), "1"]
+    assert said(kept, archive, 1) == ["compiled", str(archive / "found.py"), "1"]
 
 
 def test_where_nothing_can_be_kept_it_runs_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     archive = tmp_path / "one.zip"
-    assert said(tmp_path / "file" / "kept", archive, 1) == ["compiled", str(archive / "told.py"), "1"]
+    assert said(tmp_path / "file" / "kept", archive, 1) == ["compiled", str(archive / "found.py"), "1"]

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A lab's state, its command line and its mending of what was left behind, with real processes and files."""
+"""A lab's state, its command line and its repair of what was left behind, with real processes and files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_lab_is_read_back_as_it_was_saved(labs: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 0}', '{"format": 1}', '{"format": 1, "what": 2}'])
-def test_damaged_state_is_told_with_its_remedy_and_can_be_taken_down(
+def test_damaged_state_is_shown_with_its_remedy_and_can_be_taken_down(
     labs: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lab = make()
@@ -54,7 +54,7 @@ def test_damaged_state_is_told_with_its_remedy_and_can_be_taken_down(
 @pytest.mark.parametrize("name", ["", "..", "a/b", "A", "-x", "x" * 33])
 def test_name_that_is_no_file_name_is_refused(labs: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["down", "--name=%s" % name]) == 1
-    assert "is no name for a lab" in capsys.readouterr().err
+    assert "is not a valid name of a lab" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_status_tells_what_is_not_running(labs: Path, capsys: pytest.CaptureFixt
     out = capsys.readouterr().out
     assert "not running" in out
     assert cli.main(["status", "--name", "one", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["nodes"][0]["pid"] is None
-    assert told["cables"] is None
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["nodes"][0]["pid"] is None
+    assert shown["cables"] is None
 
 
 def test_status_of_no_lab(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,7 +176,7 @@ def test_status_of_no_lab(labs: Path, capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize("command", ["ssh node-1", "console node-1", "reboot node-1", "cable show", "inventory"])
 def test_command_on_no_lab_names_the_remedy(labs: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(command.split()) == 1
-    assert capsys.readouterr().err == "lab: there is no lab 'default' (labs: none). Remedy: lab up --name default\n"
+    assert capsys.readouterr().err == "lab: lab 'default' does not exist (labs: none). Remedy: lab up --name default\n"
 
 
 def test_cable_without_its_leaf_process_names_the_remedy(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -188,7 +188,7 @@ def test_cable_without_its_leaf_process_names_the_remedy(labs: Path, capsys: pyt
 @pytest.mark.parametrize("line", ["cable --name x show", "cable show --name x", "snapshot list --name x"])
 def test_lab_is_named_before_or_after_the_deed(labs: Path, line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(line.split()) == 1
-    assert "there is no lab 'x'" in capsys.readouterr().err
+    assert "lab 'x' does not exist" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_lab_is_named_before_or_after_the_deed(labs: Path, line: str, capsys: py
         "cable lldp 1:1 maybe", "snapshot save", "fly", "",
     ],
 )  # fmt: skip
-def test_wrong_usage_is_told(labs: Path, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_shown(labs: Path, line: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(line.split())
     assert ended.value.code == 2
@@ -215,12 +215,12 @@ def test_ssh_configuration_is_what_ssh_reads(labs: Path, tmp_path: Path) -> None
     done = subprocess.run(
         ["ssh", "-G", "-F", str(lab.ssh_config), "node-2"], capture_output=True, text=True, check=True
     )
-    told = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
-    assert told["hostname"] == "127.0.0.1"
-    assert told["port"] == str(lab.ports[1])
-    assert told["user"] == "ops"
-    assert told["stricthostkeychecking"] in ("true", "yes")
-    assert told["userknownhostsfile"] == str(lab.directory / "known_hosts")
+    shown = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+    assert shown["hostname"] == "127.0.0.1"
+    assert shown["port"] == str(lab.ports[1])
+    assert shown["user"] == "ops"
+    assert shown["stricthostkeychecking"] in ("true", "yes")
+    assert shown["userknownhostsfile"] == str(lab.directory / "known_hosts")
     assert (lab.directory / "known_hosts").read_text().splitlines()[1] == "[127.0.0.1]:%d ssh-ed25519 AAAA" % lab.ports[
         1
     ]

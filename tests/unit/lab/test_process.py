@@ -70,3 +70,18 @@ def test_process_that_ignores_the_polite_request_is_ended_all_the_same(tmp_path:
     process.stop(tmp_path, [member], patience=0.3)
     assert process.members(tmp_path) == {}
     assert os.waitstatus_to_exitcode(os.waitpid(member.pid, 0)[1]) == -signal.SIGKILL
+
+
+def test_child_with_the_mark_of_its_parent_is_not_taken_for_it(tmp_path: Path) -> None:
+    line = "import os, time; os.fork() and time.sleep(60); time.sleep(60)"
+    member = process.spawn([sys.executable, "-c", line], tmp_path, "node-1", tmp_path / "log", dict(os.environ))
+    children = Path("/proc/%d/task/%d/children" % (member.pid, member.pid))
+    while not children.read_text().split():
+        time.sleep(0.01)
+    child = int(children.read_text().split()[0])
+    try:
+        assert process.members(tmp_path) == {"node-1": member}
+    finally:
+        os.kill(child, 9)
+        os.kill(member.pid, 9)
+        os.waitpid(member.pid, 0)
