@@ -66,7 +66,7 @@ class ActionModule(ControllerAction):
             if not isinstance(fields, dict):
                 raise RailyardError("its value is not a mapping", place, "write it as FIELD: SECRET pairs")
             for key, value in fields.items():
-                # encrypted values of Ansible are texts, and need not be of Python's type
+                # encrypted values of Ansible are texts, but may be of a type other than str
                 if value is None or isinstance(value, (bool, int, float, dict, list)) or not str(value):
                     raise RailyardError("its value is not text", "%s.%s" % (place, key), "write the secret, in quotes")
             found[name] = {str(key): str(value) for key, value in fields.items()}

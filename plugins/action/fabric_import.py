@@ -47,8 +47,8 @@ class ActionModule(ControllerAction):
             "summary": import_report.summary(outcome),
         }
         if not outcome.text:
-            said = [found.text() for found in outcome.findings if found.finding.severity == "error"]
-            return dict(result, failed=True, msg="\n".join(said))
+            errors = [found.text() for found in outcome.findings if found.finding.severity == "error"]
+            return dict(result, failed=True, msg="\n".join(errors))
         if options["dest"]:
             refused = "a different fabric file exists already, and it may contain what manifests do not"
             consent = None if options["force"] else "-e import_force=true"

@@ -37,14 +37,14 @@ class ActionModule(ControllerAction):
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         if options["fail_on"] and not options["against"]:
-            said = "differences are to fail the run, and no earlier plan is named to differ from"
-            raise RailyardError(said, "against", "name its plan.json, with -e plan_diff=OLD/plan.json")
+            message = "differences are to fail the run, and no earlier plan is given to compare with"
+            raise RailyardError(message, "against", "name its plan.json, with -e plan_diff=OLD/plan.json")
         path = _one(_fabric_files.named([options["file"]] if options["file"] else []))
         outcome = lint(_fabric_files.read(path))
         if outcome.plan is None:
-            said = "\n".join(finding.text(path) for finding in outcome.errors)
-            _output.show_error(said)
-            return {"failed": True, "msg": said}
+            message = "\n".join(finding.text(path) for finding in outcome.errors)
+            _output.show_error(message)
+            return {"failed": True, "msg": message}
         document = outcome.plan.document()
         directory = _fabric_files.shown_path(options["report_dir"]) if options["report_dir"] else ""
         result: dict[str, t.Any] = {
@@ -96,11 +96,11 @@ class ActionModule(ControllerAction):
 
 def _keep(options: t.Mapping[str, t.Any], files: dict[str, bytes], result: dict[str, t.Any]) -> None:
     """Leave the earlier plan where an unwanted one would be written over it: the next run compares with it again."""
-    held = os.path.realpath(options["against"])
-    for name in [name for name in files if os.path.realpath(os.path.join(options["report_dir"], name)) == held]:
+    earlier = os.path.realpath(options["against"])
+    for name in [name for name in files if os.path.realpath(os.path.join(options["report_dir"], name)) == earlier]:
         del files[name]
-        said = "%s is left as it was: what differs from it is not wanted, and the next run is to say so again"
-        result.setdefault("warnings", []).append(said % _fabric_files.shown_path(options["against"]))
+        message = "%s is left as it was: the plan has unwanted differences from it, which the next run reports again"
+        result.setdefault("warnings", []).append(message % _fabric_files.shown_path(options["against"]))
 
 
 def _one(paths: t.Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html impor
     run_history,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_context import Material
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import Said, Verdict
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import LintFinding, Verdict
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_page import Report
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_tables
@@ -41,7 +41,7 @@ class ActionModule(ControllerAction):
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         directory = options["report_dir"]
-        document, said, loaded = _plan(options["file"], directory)
+        document, findings, loaded = _plan(options["file"], directory)
         verdicts = _verdicts(directory)
         runs, warnings = _history(directory, options["history"], verdicts)
         notes = [*_stale(document, verdicts), *warnings]
@@ -54,7 +54,7 @@ class ActionModule(ControllerAction):
                 warnings.append(str(error))
                 notes.append("No charts are drawn: %s" % error)
         material = Material(
-            *(document, plan_tables.digest(document), said, verdicts, runs, _fabric_files.version(), notes, draw),
+            *(document, plan_tables.digest(document), findings, verdicts, runs, _fabric_files.version(), notes, draw),
             _fabric_files.inventory(options["file"] or ""),
         )
         report, html = _made(material, loaded)
@@ -90,13 +90,13 @@ def _made(material: Material, loaded: str) -> tuple[Report, bytes]:
         if not loaded:
             raise
         # a required part of the plan is missing; the verdicts were checked before
-        said = "the plan is not as it is written (%s: %s)" % (type(error).__name__, error)
-        raise RailyardError(said, loaded, "run %s again, with -e report_dir=DIR" % playbook("plan")) from error
+        message = "this is not a whole plan (%s: %s)" % (type(error).__name__, error)
+        raise RailyardError(message, loaded, "run %s again, with -e report_dir=DIR" % playbook("plan")) from error
 
 
-def _plan(file: str | None, directory: str) -> tuple[dict[str, t.Any], list[Said] | None, str]:
-    """The plan and what lint says: of the file that is named, else of the inventory's, else ``plan.json``; and which
-    file the plan was read from, if it was."""
+def _plan(file: str | None, directory: str) -> tuple[dict[str, t.Any], list[LintFinding] | None, str]:
+    """The plan and the findings of lint: of the file that is named, else of the inventory's, else ``plan.json``; and
+    the file that the plan was read from, if it was."""
     named = os.path.join(directory, "plan.json")
     try:
         paths = _fabric_files.named([file] if file else [])
@@ -105,23 +105,23 @@ def _plan(file: str | None, directory: str) -> tuple[dict[str, t.Any], list[Said
             raise
         shown = _fabric_files.shown_path(named)
         known = os.path.join(directory, "findings.json")
-        said = (
+        findings = (
             report_documents.findings(_read(known), _fabric_files.shown_path(known)) if os.path.exists(known) else None
         )
-        return report_documents.plan(_read(named), shown), said, shown
+        return report_documents.plan(_read(named), shown), findings, shown
     if len(paths) > 1:
-        _planned.document(None)  # says which there are
+        _planned.document(None)  # its error names them
     outcome = lint(_fabric_files.read(paths[0]))
     if outcome.plan is None:
         raise _planned.Wrong("\n".join(finding.text(paths[0]) for finding in outcome.errors), paths[0])
-    found = [
-        Said(
+    findings = [
+        LintFinding(
             paths[0], each.code, each.severity, each.place, each.line, each.message, each.remedy, each.reason, each.name
         )
         for each in outcome.findings
     ]
     made: dict[str, t.Any] = outcome.plan.document()
-    return made, found, ""
+    return made, findings, ""
 
 
 def _read(path: str) -> bytes:
@@ -144,7 +144,7 @@ def _verdicts(directory: str) -> dict[str, Verdict]:
 
 
 def _history(directory: str, most: int, verdicts: t.Mapping[str, Verdict]) -> tuple[list[run_history.Run], list[str]]:
-    """Earlier runs, the newest ``most`` of each kind, and the newest themselves; what cannot be read is said."""
+    """Earlier runs, the newest ``most`` of each kind, and the newest themselves; what cannot be read is a warning."""
     folder = os.path.join(directory, "history")
     names = [name for name in sorted(os.listdir(folder)) if _EARLIER.match(name)] if os.path.isdir(folder) else []
     runs, warnings = [], []
@@ -153,7 +153,7 @@ def _history(directory: str, most: int, verdicts: t.Mapping[str, Verdict]) -> tu
         for name in of_kind[max(len(of_kind) - most, 0) :]:
             path = os.path.join(folder, name)
             try:
-                # only what the history tells of a run is kept: the documents of a large fabric are large
+                # only what the history shows of a run is kept: the documents of a large fabric are large
                 runs.append(
                     run_history.run(report_documents.verdict(_read(path), _fabric_files.shown_path(path), kind))
                 )

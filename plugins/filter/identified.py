@@ -13,12 +13,12 @@ author:
 description:
   - Finds, for each port of the plan that has C(match), the one PCI function of the live node that is meant, and fills
     in C(pci) and, where the plan names none, C(netdev). Other ports stay as they are.
-  - All that the plan says of a port must hold at once. What is looked at, in this order, is the PCI address, the card's
-    serial number, the card's slot, C(port) among the card's functions (from 1, in the order of their addresses), the
-    permanent hardware address, and the RDMA device's name.
-  - All that does not fit is one error, each line with place and remedy. That is what nothing or several functions
-    match, what one identity says against another, and a function that would be two ports.
-  - What the plan itself says is kept as C(identified), so that it can be done again after cards have moved.
+  - The function must match everything that the plan defines. The filter compares, in this order, the PCI address, the
+    card's serial number, the card's slot, C(port) among the card's functions (from 1, in the order of their addresses),
+    the permanent hardware address, and the RDMA device's name.
+  - All mismatches are reported in one error, each on its own line with place and remedy. A mismatch is a port that no
+    function or several functions match, identities that contradict each other, and a function that two ports match.
+  - The plan's own values are kept as C(identified), so that ports can be identified again after cards have moved.
 positional: nics
 options:
   _input:

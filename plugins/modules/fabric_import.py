@@ -52,8 +52,8 @@ options:
   nodes:
     description:
       - The nodes, which manifests seldom name. A text or a list of names and ranges, such as V(ai-[01:16]), or a
-        mapping as the C(nodes) of a fabric file, in which C(profile) need not be said.
-      - Without it, the nodes that pools name; without these, an empty section, of which lint says that it is empty.
+        mapping as the C(nodes) of a fabric file, in which C(profile) is optional.
+      - Without it, the nodes that pools name. Without these, the section is empty, which lint reports.
     type: raw
   name:
     description: The fabric's name. Without it, C(imported).

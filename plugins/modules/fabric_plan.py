@@ -24,10 +24,10 @@ extends_documentation_fragment:
   - railyard.fabric.controller.fabric_file
 attributes:
   check_mode:
-    description: Writes nothing, and says what would be written.
+    description: Writes nothing, and reports what would be written.
     support: full
   diff_mode:
-    description: Files are written anew as a whole. For what differs in the plan, see O(against).
+    description: Files are always rewritten as a whole. For what differs in the plan, see O(against).
     support: none
 options:
   report_dir:
@@ -40,11 +40,11 @@ options:
   against:
     description:
       - An earlier C(plan.json), against which the plan is compared.
-      - Where it is the C(plan.json) of O(report_dir), it is written anew only where RV(passed) is true.
+      - Where it is the C(plan.json) of O(report_dir), it is replaced only where RV(passed) is true.
     type: path
   fail_on:
     description:
-      - The kinds of differences from O(against) for which RV(passed) is false; V(any) stands for all of them.
+      - The kinds of differences from O(against) for which RV(passed) is false; V(any) means all of them.
       - Needs O(against).
     type: list
     elements: str
@@ -63,7 +63,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Plan, write all files, and see that nobody is renumbered
+- name: Plan, write all files, and compare with an earlier plan
   railyard.fabric.fabric_plan:
     file: inventories/prod/fabric.yml
     report_dir: reports
@@ -75,7 +75,7 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ plan.table }}"
 
-- name: Fail where somebody is renumbered
+- name: Fail where a node is renumbered
   ansible.builtin.assert:
     that: plan.passed
     fail_msg: "{{ plan.diff_summary }}"

@@ -29,7 +29,7 @@ extends_documentation_fragment:
   - railyard.fabric.controller.fabric_file
 attributes:
   check_mode:
-    description: Writes and removes nothing, and says what would be.
+    description: Writes and removes nothing, and reports what would be written and removed.
     support: full
   diff_mode:
     description: Files are written again as a whole; RV(written) and RV(removed) name them.

@@ -24,7 +24,7 @@ author:
 extends_documentation_fragment: railyard.fabric.controller
 attributes:
   check_mode:
-    description: Reads everything, writes nothing, and says what would be written.
+    description: Reads everything, writes nothing, and reports what would be written.
     support: full
   diff_mode:
     description: The page is written again as a whole.

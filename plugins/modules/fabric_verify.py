@@ -87,7 +87,7 @@ options:
     type: dict
   file:
     description:
-      - The fabric file, by which the verdict says which plan it is of; that of the inventory where it is not given.
+      - The fabric file, from which the verdict names the plan that it belongs to. The default is the inventory's.
     type: path
   report_dir:
     description: Directory for C(verify.json), C(verify.junit.xml) or C(drift.json), C(drift.junit.xml).

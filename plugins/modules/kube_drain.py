@@ -17,8 +17,8 @@ description:
     may not go yet again and again until O(timeout). Pods of DaemonSets and static pods stay.
   - Pods that go with your consent alone (O(empty_dirs), O(unmanaged)) are named before anything is done. Pods that have
     not ended in time are an error, and the node then takes pods again.
-  - With O(state=restored) the node takes pods again where this had cordoned it, as the annotation
-    C(reboot.railyard.fabric/cordoned) says. A cordon of another user stays.
+  - With O(state=restored) the node takes pods again where the annotation C(reboot.railyard.fabric/cordoned) shows that
+    this module cordoned it. A cordon of another user stays.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment: railyard.fabric.kube

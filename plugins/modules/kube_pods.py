@@ -13,8 +13,8 @@ module: kube_pods
 short_description: Where the test workload's pods are, and why one does not run
 version_added: 0.2.0
 description:
-  - Reads the pods of the fabric's test workload from the API server, with what Multus says it has attached to each.
-    Of a pod that does not run it tells what its status or its newest warning gives as the reason.
+  - Reads the pods of the fabric's test workload from the API server, with the networks that Multus reports for each.
+    For a pod that does not run, it returns the reason in the pod's status or its newest warning.
   - The workload is brought by people (C(kubectl apply -k DIR/workload)); if it does not exist, that is reported, and is
     no error.
 author:
@@ -92,7 +92,7 @@ pods:
       returned: always
       type: str
     phase:
-      description: What Kubernetes says of it.
+      description: The phase in the pod's status.
       returned: always
       type: str
       sample: Running
@@ -110,7 +110,7 @@ pods:
       type: str
       sample: "Unschedulable: 0/2 nodes are available: 2 Insufficient spidernet.io/gpu03_macvlan"
     networks:
-      description: What Multus says it has attached, with C(interface) and C(network).
+      description: The networks that Multus reports as attached, with C(interface) and C(network).
       returned: always
       type: list
       elements: dict

@@ -42,8 +42,8 @@ options:
     default: true
   wait:
     description:
-      - Whether M(railyard.fabric.kube_ready) is to wait for the objects. The rights that it needs are then asked for
-        too, such as to list nodes and what an operator says of them.
+      - Whether M(railyard.fabric.kube_ready) is to wait for the objects. The rights that it needs are then checked
+        too, such as to list nodes and the objects in which an operator reports their state.
     type: bool
     default: true
 seealso:

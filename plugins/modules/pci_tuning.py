@@ -164,8 +164,9 @@ gathered:
       type: str
     ports:
       description:
-        - The ports. C(link) is the PCI link now, at most, and what the slot can do; null where the kernel cannot tell.
-        - C(near) says how far each GPU is and which bridges are between.
+        - The ports. C(link) is the PCI link now, at most, and what the slot can do; null where the kernel does not
+          report it.
+        - C(near) has the distance of each GPU and the bridges in between.
         - C(iommu) is what the IOMMU does for the port, V(identity) or V(DMA) or V(DMA-FQ), null without one.
       type: list
       elements: dict

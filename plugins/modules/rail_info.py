@@ -123,15 +123,16 @@ nics:
   description:
     - The network PFs in the order of their PCI addresses, one row a netdev. A function that shows no netdev here has
       one row with C(netdev) null.
-    - Values that the kernel or the driver does not tell are null. C(speed) is in Mb/s, C(mtu) in bytes.
+    - Values that the kernel or the driver does not report are null. C(speed) is in Mb/s, C(mtu) in bytes.
     - C(pcie) has the link's C(speed) and C(max_speed) in GT/s, C(width) and C(max_width) in lanes.
-    - C(gpus) are the nearest GPUs by their index in RV(gpus), C(gpu_proximity) says how near, as C(nvidia-smi topo)
-      does.
-    - C(branch) says why the card must not be touched, null where it may be.
-    - C(slot) is the label of the chassis' slot, C(serial) and C(part_number) are what the card says in its Vital
-      Product Data, which only root may read; null where there is none, or the card does not answer in a second.
+    - C(gpus) are the nearest GPUs by their index in RV(gpus), C(gpu_proximity) is how near, in the terms of
+      C(nvidia-smi topo).
+    - C(branch) is the reason why the card must not be touched, null where it may be.
+    - C(slot) is the label of the chassis' slot, C(serial) and C(part_number) are from the card's Vital Product Data,
+      which only root may read; null where there is none, or the card does not answer in a second.
     - C(permanent_mac) is the hardware address that the port was made with, C(mac) the one that it has now.
-    - C(holders) says in whose network namespace a netdev is that is not here, as a whole device's while a pod has it.
+    - C(holders) names the owners of the network namespace of a netdev that is not here, such as the pod that has a
+      whole device.
   returned: when O(subset) has V(nics)
   type: list
   elements: dict
@@ -192,8 +193,8 @@ rdma:
       firmware: 16.35.2000
 gids:
   description:
-    - What the GID tables hold. C(type) is V(IB), V(RoCE v1) or V(RoCE v2); C(address) is the IP address that a RoCE GID
-      stands for.
+    - The entries of the GID tables. C(type) is V(IB), V(RoCE v1) or V(RoCE v2); C(address) is the IP address of a
+      RoCE GID.
   returned: when O(subset) has V(gids)
   type: list
   elements: dict
@@ -207,7 +208,7 @@ gids:
       address: 172.16.11.201
 gpus:
   description:
-    - The GPUs in the order of their PCI addresses. C(nics) says of each NIC, by PCI address, how near it is, V(PIX)
+    - The GPUs in the order of their PCI addresses. C(nics) has for each NIC, by PCI address, how near it is, V(PIX)
       (one PCIe switch), V(PXB) (several), V(PHB) (one host bridge), V(NODE) (one NUMA node) or V(SYS).
   returned: when O(subset) has V(gpus)
   type: list
@@ -224,7 +225,7 @@ gpus:
 vfs:
   description:
     - The VFs in the order of PF and index. C(holders) lists the holders of each. C(netdev) is null
-      where there is none here. C(attributes) is null where the kernel cannot tell them.
+      where there is none here. C(attributes) is null where the kernel does not report them.
   returned: when O(subset) has V(vfs)
   type: list
   elements: dict
@@ -317,7 +318,7 @@ kernel:
   version_added: 0.2.0
   sample: {loader: grub, live: [quiet, iommu=pt], next_boot: [quiet, iommu=pt], iommu: {groups: 64, translated: 0}}
 limits:
-  description: What M(railyard.fabric.rail_limits) gathers, with what it tells of the PFs' netdevs.
+  description: What M(railyard.fabric.rail_limits) gathers, with its results for the PFs' netdevs.
   returned: when O(subset) has V(limits)
   type: dict
   version_added: 0.2.0

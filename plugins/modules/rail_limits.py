@@ -144,7 +144,7 @@ gathered:
     memlock:
       description:
         - The services that the node has. C(configured) is what each gets when it is started, C(live) what it has now,
-          C(pid) null where it does not run. C(drop_in) says whether systemd has read a drop-in of this module,
+          C(pid) null where it does not run. C(drop_in) is whether systemd has read a drop-in of this module,
           C(reload) whether files of the service have changed since systemd read them.
       type: list
       elements: dict
@@ -173,7 +173,7 @@ gathered:
     firewall:
       description:
         - Rules that drop RoCE on a port, null where they cannot be read. C(handle) is null where it is the chain's
-          policy. C(certain) is false where it depends on more than a rule says.
+          policy. C(certain) is false where the drop depends on more than the rule.
       type: list
       elements: dict
       sample:

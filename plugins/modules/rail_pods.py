@@ -96,8 +96,8 @@ pods:
       elements: dict
       sample: [{from: 172.16.11.7/32, oif: null, table: 101, priority: 10001}]
     rdma:
-      description: RDMA devices of its own, a row a port, with C(device), C(port), C(link_layer), C(state), C(netdev)
-        and C(pci). Empty in the mode V(shared), where all devices are everybody's.
+      description: RDMA devices of its own, one row per port, with C(device), C(port), C(link_layer), C(state),
+        C(netdev) and C(pci). Empty in the mode V(shared), where all pods see all devices.
       returned: always
       type: list
       elements: dict
@@ -113,7 +113,7 @@ pods:
     settings:
       description:
         - C(environment), the variables of NCCL and UCX that the first process of each container was started with, and
-          C(file), what its C(/etc/nccl.conf) says of them; null where there is none.
+          C(file), their values in its C(/etc/nccl.conf); null where there is none.
       returned: always
       type: dict
       sample: {environment: {UCX_NET_DEVICES: "mlx5_0:1"}, file: {NCCL_IB_ROCE_VERSION_NUM: "2"}}

@@ -245,7 +245,7 @@ EXAMPLES = r"""
         mtu: 4200
         port: "{{ servers.results[0].port }}"
 
-- name: Serve a port of InfiniBand that has no address; its partner meets it where the result says
+- name: Serve a port of InfiniBand without an address; the result has the address at which its partner connects
   railyard.fabric.rail_probe:
     mode: serve
     ports:

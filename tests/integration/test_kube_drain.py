@@ -362,7 +362,7 @@ def test_a_batch_of_which_one_node_cannot_be_freed_takes_pods_again(node: Node, 
     given["railyard_node"] = {"name": "{{ inventory_hostname }}"}
     kept = role(node, tmp_path, "-i", "node-2,", **given)
     assert kept.returncode == 2 and "was evicted and did not end within 2 s" in kept.one_line, kept.text
-    assert "node-2 is not rebooted: a node beside it could not be freed of pods" in kept.one_line
+    assert "node-2 is not rebooted: another node of its batch could not be drained" in kept.one_line
     assert "would reboot the control node" not in kept.one_line and node.cordoned == (False, False)
     assert not node.admin.get(other)["spec"].get("unschedulable"), "no cordon remains"
 

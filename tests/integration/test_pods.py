@@ -16,7 +16,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import cni_objects
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import plain_cni
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from lab.cluster import tools
 from lab.image import cache_directory
@@ -53,7 +53,7 @@ def networks() -> dict[str, list[Manifest]]:
     plan = lint((ROOT / "inventories/lab-cni/fabric.yml").read_bytes()).plan
     assert plan
     return {
-        each["name"]: cni_objects.of_node(plan.fabric_vars(), each)
+        each["name"]: plain_cni.of_node(plan.fabric_vars(), each)
         for each in (plan.node_vars(node) for node in plan.nodes)
     }
 

@@ -103,7 +103,7 @@ def _report(
     known = report_context.Material(
         plan=sample.plan,
         digest=plan_tables.digest(sample.plan),
-        said=[],
+        findings=[],
         verdicts={each.kind: each for each in read},
         runs=run_history.ordered(map(run_history.run, [*earlier, *read])),
         version="1.2.3",
@@ -178,7 +178,7 @@ def test_every_section_is_there_and_is_linked(two: Sample) -> None:
 
 
 def test_without_documents_the_page_says_what_to_run(two: Sample) -> None:
-    report = _report(two, said=None)
+    report = _report(two, findings=None)
     made = _page(report)
     assert report.state == "open" and report.summary() == ["fabric ai-10-1-16: not verified"]
     assert made.sections == ["first", "matrix", "drift", "findings", "topology"]
@@ -297,12 +297,12 @@ def test_a_fabric_that_fails_everywhere_is_still_a_page(huge: Sample) -> None:
 
 
 def test_errors_of_lint_come_before_all(two: Sample) -> None:
-    said = [
-        report_documents.Said(
+    findings = [
+        report_documents.LintFinding(
             "f.yml", "RY112", "error", "fabric.mtu", 7, "jumbo is no number", "write one", "", "wrong-type"
         )
     ]
-    report = _report(two, two.verify(BEGAN, True, 1.0), said=said)
+    report = _report(two, two.verify(BEGAN, True, 1.0), findings=findings)
     assert report.steps[0].origin == "lint" and report.steps[0].places == [("f.yml:7", "")]
     assert "jumbo is no number" in _page(report).text
     assert report.steps[0].heading.startswith("wrong-type (RY112) ") and "wrong-type (RY112)" in _page(report).text

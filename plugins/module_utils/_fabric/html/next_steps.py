@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import ERROR, label
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import (
     Failure,
-    Said,
+    LintFinding,
     Verdict,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
@@ -75,14 +75,14 @@ class _Leaves:
                     )
 
 
-def steps(plan: Document, said: t.Sequence[Said], verdicts: t.Sequence[Verdict]) -> list[Step]:
+def steps(plan: Document, findings: t.Sequence[LintFinding], verdicts: t.Sequence[Verdict]) -> list[Step]:
     """All steps, the first first: what is wrong with the plan, then each verdict's failures down its layers."""
-    found = [_of_finding(each) for each in said if each.severity == ERROR]
+    found = [_of_finding(each) for each in findings if each.severity == ERROR]
     known: set[tuple[str, ...]] = set()
     known_of = _Leaves(plan)
     for verdict in verdicts:
         found += _of_verdict(verdict, known, known_of)
-        # one cause that a later verdict has too is said once
+        # a cause that a later verdict has too is one step
         known.update(_same(failure) for failure in verdict.failures)
     return found
 
@@ -91,10 +91,10 @@ def _same(failure: Failure) -> tuple[str, ...]:
     return failure.node, failure.rail, failure.what
 
 
-def _of_finding(said: Said) -> Step:
-    place = "%s:%s" % (said.file, said.line) if said.line else said.file
-    title = "%s: %s" % (said.place, said.message) if said.place else said.message
-    return Step("lint", said.code, title, (), (), (), (), said.remedy, [(place, "")], "", (), name=said.name)
+def _of_finding(finding: LintFinding) -> Step:
+    place = "%s:%s" % (finding.file, finding.line) if finding.line else finding.file
+    title = "%s: %s" % (finding.place, finding.message) if finding.place else finding.message
+    return Step("lint", finding.code, title, (), (), (), (), finding.remedy, [(place, "")], "", (), name=finding.name)
 
 
 def _of_verdict(verdict: Verdict, known: t.AbstractSet[tuple[str, ...]], leaves: _Leaves) -> list[Step]:

@@ -10,8 +10,8 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import (
     VERIFY,
+    LintFinding,
     Measure,
-    Said,
     Verdict,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.run_history import Run
@@ -20,13 +20,13 @@ Document = t.Mapping[str, t.Any]
 
 
 class Material(t.NamedTuple):
-    """``digest``: the plan's; ``said``: findings of lint, None if it did not run; ``runs``: the oldest first, those of
+    """``digest``: the plan's; ``findings``: those of lint, None if it did not run; ``runs``: the oldest first, those of
     the verdicts among them; ``notes``: what the reader should know of the documents; ``charts``: whether they can be
     drawn; ``inventory``: the path that commands name, where it is known."""
 
     plan: Document
     digest: str
-    said: t.Sequence[Said] | None
+    findings: t.Sequence[LintFinding] | None
     verdicts: t.Mapping[str, Verdict]
     runs: t.Sequence[Run]
     version: str

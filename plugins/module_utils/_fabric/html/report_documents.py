@@ -117,7 +117,7 @@ class Verdict(t.NamedTuple):
     unproven: t.Mapping[str, str] | None = None
 
 
-class Said(t.NamedTuple):
+class LintFinding(t.NamedTuple):
     """One finding of lint."""
 
     file: str
@@ -184,7 +184,7 @@ def _ports(value: t.Any) -> bool:
     )
 
 
-def findings(raw: bytes, file: str) -> list[Said]:
+def findings(raw: bytes, file: str) -> list[LintFinding]:
     """The findings in a ``findings.json``."""
     read = _Read(file, "run %s again, or take the file away" % playbook("validate"))
     data = read.document(raw)
@@ -200,7 +200,7 @@ def findings(raw: bytes, file: str) -> list[Said]:
                 raise read.wrong(at + ".severity", "%s is not a severity" % _shown(severity))
             texts = [read.text(said, key, at) for key in ("code", "place", "message", "remedy", "reason", "name")]
             line = read.whole(said, "line", at)
-            found.append(Said(name, texts[0], severity, texts[1], line, *texts[2:]))
+            found.append(LintFinding(name, texts[0], severity, texts[1], line, *texts[2:]))
     return found
 
 

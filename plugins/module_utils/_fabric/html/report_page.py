@@ -66,7 +66,7 @@ class Report:
     def __init__(self, material: Material) -> None:
         self.material = material
         self.grid = grid(material.plan, material.judged)
-        self.steps = steps(material.plan, material.said or (), list(material.verdicts.values()))
+        self.steps = steps(material.plan, material.findings or (), list(material.verdicts.values()))
 
     @property
     def state(self) -> str:
@@ -195,9 +195,9 @@ def _tiles(report: Report) -> t.Iterator[xml.Element]:
         yield _tile("slowest rail's median", "%s Gb/s" % html_charts.short(min(medians)), "")
     if drift:
         yield _tile("drifted", "{:,}".format(len(drift.failures)), "failed" if drift.failures else "ok")
-    if material.said is not None:
-        errors = sum(each.severity == ERROR for each in material.said)
-        yield _tile("findings", "{:,}".format(len(material.said)), "failed" if errors else "")
+    if material.findings is not None:
+        errors = sum(each.severity == ERROR for each in material.findings)
+        yield _tile("findings", "{:,}".format(len(material.findings)), "failed" if errors else "")
 
 
 def _tile(title: str, value: str, kind: str) -> xml.Element:
@@ -283,11 +283,11 @@ def _drift(material: Material) -> list[Child]:
 
 
 def _findings(material: Material) -> list[Child]:
-    if material.said is None:
+    if material.findings is None:
         return [h("p", "The fabric file was not checked: run %s." % playbook("validate"), class_="soft")]
-    if not material.said:
+    if not material.findings:
         return [h("p", "None: the fabric file is clean.")]
-    return report_sections.findings(material.said)
+    return report_sections.findings(material.findings)
 
 
 def _footer(material: Material) -> list[Child]:

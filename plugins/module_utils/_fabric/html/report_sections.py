@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.repor
     Counter,
     Failure,
     Layer,
-    Said,
+    LintFinding,
     Verdict,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.run_history import Run, clean_since
@@ -173,9 +173,9 @@ def drifted(drift: Verdict, runs: t.Sequence[Run], rails: t.Sequence[str]) -> xm
     return rows(("node", "drifted", "since", "boot"), lines, "Nodes that drifted", brief=True)
 
 
-def findings(said: t.Sequence[Said]) -> list[Child]:
+def findings(reported: t.Sequence[LintFinding]) -> list[Child]:
     order = {severity: at for at, severity in enumerate(SEVERITIES)}
-    found = sorted(said, key=lambda each: order[each.severity])
+    found = sorted(reported, key=lambda each: order[each.severity])
     lines: list[t.Sequence[Child]] = []
     for each in found[:MOST]:
         kind = {"error": "failed", "note": "open"}.get(each.severity, "")

@@ -29,7 +29,7 @@ UNREPORTED = "no NIC of the node reports its %s: use another identity (mac, slot
 def identify(node: t.Mapping[str, t.Any], nics: t.Sequence[t.Mapping[str, t.Any]]) -> Row:
     """The node with ``pci`` and ``netdev`` of the ports that have ``match`` filled in.
 
-    What the plan itself found_by of them is kept under ``identified``, so that it can be done again after a reboot.
+    The plan's own values are kept under ``identified``, so that ports can be identified again after a reboot.
 
     :param node: a node's plan, ``railyard_node``.
     :param nics: ``nics`` of ``rail_info``.
