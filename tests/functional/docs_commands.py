@@ -177,7 +177,8 @@ def takes(playbook: Path) -> Takes:
             if "{{" not in named:
                 file(path.parent / named)
         elif key in ("import_role", "include_role"):
-            role(value["name"])
+            for name in _software_roles() if "{{" in value["name"] else [value["name"]]:
+                role(name)
         elif key == "roles":
             for each in value:
                 role(each["role"] if isinstance(each, dict) else each)
@@ -191,6 +192,12 @@ def takes(playbook: Path) -> Takes:
 
     file(playbook)
     return Takes(frozenset(variables), frozenset(tags))
+
+
+def _software_roles() -> list[str]:
+    """The roles that a loop over the cluster's software includes."""
+    mains = sorted((ROOT / "roles").glob("*/tasks/main.yml"))
+    return [path.parent.parent.name for path in mains if "railyard.fabric.cluster_software" in path.read_text()]
 
 
 def _names(text: str) -> set[str]:

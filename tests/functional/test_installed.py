@@ -69,9 +69,11 @@ def test_a_verdict_is_printed_line_by_line_and_names_what_can_be_typed(place: Pa
     done = play(place, "verify", *words, inventory="dead")
     lines = done.stdout.splitlines()
     assert done.returncode == 2, done.text
-    assert sum(line.startswith("RV001 ai-10-1-16-1, ai-10-1-16-2: ") for line in lines) == 1, done.text
+    assert sum(line.startswith("node-unreachable (RV001) ai-10-1-16-1, ai-10-1-16-2: ") for line in lines) == 1, (
+        done.text
+    )
     assert any(re.match(r"Nodes answer +2 +2 +0", line) for line in lines), done.text
-    assert "look at it with -e kubernetes_kubeconfig" in done.one_line and "railyard.fabric.drift" in done.text
+    assert "check it with -e kubernetes_kubeconfig" in done.one_line and "railyard.fabric.drift" in done.text
     assert "playbooks/" not in re.sub(r"\S*/collections/\S*", "", done.text)
     done = play(place, "report", "-e", "report_dir=seen", inventory="dead")
     assert done.returncode == 0 and "the report: seen/report.html" in done.stdout.splitlines(), done.text

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import playbook
+from tests.functional.node.apart_child import in_child
 from tests.prepared import Prepared
 
 WORKED = ("-i", "inventories/macvlan-roce/fabric.yml")
@@ -63,4 +64,22 @@ def test_a_run_that_takes_too_long_is_ended(prepared: Prepared, tmp_path: Path) 
         prepared.run("ansible-playbook", argv, env, str(tmp_path), 3)
     found = prepared.run("ansible-playbook", [*argv, "--syntax-check"], env, str(tmp_path), 60)
     assert found and found[0] == 0
+    prepared.close()
+
+
+def test_a_fork_has_a_process_of_its_own(prepared: Prepared, tmp_path: Path) -> None:
+    """Tests in their own mount namespace fork, and the parent's process does not see their files."""
+    words = ["ansible-playbook", "--version"]
+    environment = playbook.environment()
+
+    def version() -> None:
+        found = prepared.run(words[0], words, environment, str(tmp_path), 120)
+        assert found and found[0] == 0 and prepared._process
+        print(prepared._process.pid, file=(tmp_path / "pid").open("a"))
+
+    version()
+    in_child(version)
+    version()
+    first, child, last = (tmp_path / "pid").read_text().split()
+    assert first == last != child
     prepared.close()

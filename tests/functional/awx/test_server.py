@@ -110,7 +110,7 @@ def test_a_request_whose_answer_is_lost_is_sent_again(status: int, after: bool, 
 
 def test_an_awx_that_stays_down_is_one_line_and_the_next_run_continues(site: Site) -> None:
     site.awx.troubles = [Trouble("POST", "workflow_job_templates/$", 502, times=99)]
-    with pytest.raises(RailyardError, match=r"HTTP 502.*Remedy: see that AWX runs, and run this again"):
+    with pytest.raises(RailyardError, match=r"HTTP 502.*Remedy: check that AWX runs, and run this again"):
         site.sync()
     site.awx.troubles = []
     site.sync()

@@ -33,7 +33,7 @@ def play(book: str, *words: str, inventory: str | Path = INVENTORY, **given: t.A
 def refused(done: Played, *parts: str) -> None:
     """It ended before a node was contacted, with one error that has these parts and a remedy."""
     assert done.returncode == 1 and "UNREACHABLE" not in done.stdout, done.text
-    assert "TASK [" not in done.stdout or "TASK [See that the cluster can take" in done.stdout, done.text
+    assert "TASK [" not in done.stdout or "TASK [Check that the cluster can take" in done.stdout, done.text
     assert "Remedy: " in done.one_line and all(part in done.one_line for part in parts), done.text
     assert done.stderr.count("[ERROR]") == 1, done.text
 

@@ -45,7 +45,7 @@ def test_a_good_inventory_passes_by_itself() -> None:
 def test_a_bad_file_is_reported_and_fails(bad: Path, tmp_path: Path) -> None:
     done = play("validate.yml", cwd=tmp_path, fabric_file="cluster", report_dir="out")
     assert done.returncode == 2, done.text
-    assert re.search(r"RY112\s+error\s+fabric\.mtu\s+jumbo is not a whole number", done.stdout)
+    assert re.search(r"wrong-type \(RY112\)\s+error\s+fabric\.mtu\s+jumbo is not a whole number", done.stdout)
     assert "cluster/fabric.yml: 1 error. Remedy: " in done.stdout
     out = tmp_path / "out"
     assert sorted(path.name for path in out.iterdir()) == ["findings.json", "findings.junit.xml", "findings.sarif"]
