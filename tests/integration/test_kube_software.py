@@ -264,8 +264,8 @@ def test_nothing_is_installed_that_is_not_right(bench: Bench, chart: Path) -> No
     acted("has no checksum here", checksums={}, version="9.9.9")
     acted("should have " + "0" * 64, checksums={chart.name: "0" * 64})
     acted("should have", checksums={})  # the small chart is not the pinned one
-    acted("nobody says where", source="")
-    acted("is no program", helm="/nowhere/helm")
+    acted("no source is configured for", source="")
+    acted("is not a program", helm="/nowhere/helm")
     # a name that no software has
     known = "use one of calico, flannel, gpu-operator, multus, network-operator, spiderpool, sriov-operator"
     played("cluster_versions.spider_pool: no software has this name", known, cluster_versions={"spider_pool": "2"})
