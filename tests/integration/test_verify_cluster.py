@@ -147,7 +147,7 @@ def test_faults_of_a_cluster_are_reported_one_by_one(ground: Ground, cluster: Cl
         path = "/apis/spiderpool.spidernet.io/v2beta1/namespaces/%s/spidermultusconfigs/%s"
         admin.request("DELETE", path % (network["namespace"], network["name"]))
         failures = ground.failures()
-        assert [(each.code, each.found) for each in failures] == [("RV902", "not there")], [e.line() for e in failures]
+        assert [(each.code, each.found) for each in failures] == [("RV902", "absent")], [e.line() for e in failures]
 
         # a kubelet that is silent
         ready = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "silent"}
