@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import typing as t
 from pathlib import Path
@@ -171,7 +172,10 @@ def pod(live: LiveNode, uid: str, address: str, name: str = "net1", mtu: int = 4
     place = Path(
         "/run/cgroup/kubepods.slice/kubepods-pod%s.slice/cri-containerd-%s.scope" % (uid.replace("-", "_"), uid)
     )
-    place.mkdir(parents=True, exist_ok=True)  # a run that was killed leaves it
+    if place.exists():  # left by a run that was killed
+        for left in (place / "cgroup.procs").read_text().split():
+            os.kill(int(left), signal.SIGKILL)
+    place.mkdir(parents=True, exist_ok=True)
     script = "mount -t tmpfs none /etc && echo NCCL_IB_TC=106 > /etc/nccl.conf && exec sleep 600"
     own = dict(os.environ, NCCL_DEBUG="WARN", TOKEN="hush", **environment)
     made = subprocess.Popen(["unshare", "--net", "--mount", "sh", "-c", script], env=own)
