@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import re
 import typing as t
+from functools import partial
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
@@ -337,8 +338,7 @@ class IbPorts(Kept):
                     Change(name, "pkey", None, "0x%04x" % key, self._maker(port, seen, key, name), port=seen.netdev)
                 )
             elif not (self._flags(name) & 1):
-                act = lambda name=name: self._bring_up(name)  # noqa: E731
-                changes.append(Change(name, "up", False, True, act, port=seen.netdev))
+                changes.append(Change(name, "up", False, True, partial(self._bring_up, name), port=seen.netdev))
         ours = {_pkey(each) for each in former.get("pkeys") or []}
         for key, name in seen.children.items():
             if key in ours and key not in port.pkeys:
