@@ -209,8 +209,8 @@ def test_what_only_the_wait_reads_is_asked_for_before_anything_is_written(
 ) -> None:
     plan, server = planned(bench, Case("network-operator", "sriov", "prefix")), bench.server(account)
     without(bench.cluster, "sriovnetworknodestates.sriovnetwork.openshift.io list")
-    lacks = "the user may not list sriovnetworknodestates.sriovnetwork.openshift.io"
-    said_until([lacks], lambda: asked_first(server, plan))
+    missing = "the user may not list sriovnetworknodestates.sriovnetwork.openshift.io"
+    said_until([missing], lambda: asked_first(server, plan))
     assert asked_first(server, plan, wait=False) == []
     # where Node Feature Discovery labels nodes, nobody but the wait lists them
     without(bench.cluster, "nodes list")
@@ -226,8 +226,8 @@ def test_who_may_not_delete_what_an_earlier_plan_left_is_told_before(bench: Benc
     bench.apply(planned(bench, Case("cni", "macvlan", "block")))
     plan, server = planned(bench, Case("spiderpool", "macvlan", "subnet")), bench.server(account)
     without(bench.cluster, "network-attachment-definitions.k8s.cni.cncf.io delete")
-    lacks = "the user may not delete network-attachment-definitions.k8s.cni.cncf.io"
-    said_until([lacks], lambda: asked_first(server, plan))
+    missing = "the user may not delete network-attachment-definitions.k8s.cni.cncf.io"
+    said_until([missing], lambda: asked_first(server, plan))
     keeps = preflight.Later(prune=False)
     assert preflight.problems(server, plan.desired(), plan.labels_nodes, quiet, plan.secrets(), keeps) == []
 

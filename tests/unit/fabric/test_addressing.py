@@ -698,7 +698,7 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
     ),
     ("IPv6 has no broadcast", common(network=RAIL6, gateway="::ffff"), None, Demand(), [], ""),
     (
-        "gateway is no word",
+        "invalid gateway",
         common(gateway="middle"),
         None,
         Demand(),

@@ -299,12 +299,12 @@ def test_a_fabric_that_fails_everywhere_is_still_a_page(huge: Sample) -> None:
 def test_errors_of_lint_come_before_all(two: Sample) -> None:
     findings = [
         report_documents.LintFinding(
-            "f.yml", "RY112", "error", "fabric.mtu", 7, "jumbo is no number", "write one", "", "wrong-type"
+            "f.yml", "RY112", "error", "fabric.mtu", 7, "jumbo is not a number", "write one", "", "wrong-type"
         )
     ]
     report = _report(two, two.verify(BEGAN, True, 1.0), findings=findings)
     assert report.steps[0].origin == "lint" and report.steps[0].places == [("f.yml:7", "")]
-    assert "jumbo is no number" in _page(report).text
+    assert "jumbo is not a number" in _page(report).text
     assert report.steps[0].heading.startswith("wrong-type (RY112) ") and "wrong-type (RY112)" in _page(report).text
 
 

@@ -122,7 +122,7 @@ def _pkeys(own: Section, report: Report) -> tuple[int, ...]:
     for at, text in enumerate(own.texts("pkeys")):
         key = pkey(text)
         if key is None or key in keys:
-            message = "%s is %s" % (shown(text), "no partition key" if key is None else "there already")
+            message = "%s is %s" % (shown(text), "not a partition key" if key is None else "listed already")
             remedy = "write keys from 0x0001 to 0x7ffe, with or without the bit 0x8000 of full members, each once"
             report.add(rules.PKEY, own.path + ("pkeys", at), message, remedy)
             continue

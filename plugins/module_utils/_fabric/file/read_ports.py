@@ -53,7 +53,7 @@ _KINDS = {
     "netdev": _Kind(
         _matching(name_syntax.NETDEV),
         name_rules.NETDEV_NAME,
-        "no name for a netdev",
+        "not a valid name of a netdev",
         "use at most 15 characters, without slash, colon, per cent sign and space; not lo, all or default",
     ),
     "pci": _Kind(
@@ -65,7 +65,7 @@ _KINDS = {
     "rdma": _Kind(
         _matching(name_syntax.RDMA),
         name_rules.RDMA_NAME,
-        "no name for an RDMA device",
+        "not a valid name of an RDMA device",
         "use letters, digits, dots, hyphens and underscores, at most 63",
     ),
     "slot": _Kind(
