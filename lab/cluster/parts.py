@@ -94,45 +94,38 @@ def _api(cluster: Cluster) -> list[str]:
     return argv
 
 
+def _served(cluster: Cluster, part: str) -> list[str]:
+    """The options that the controller manager and the scheduler share."""
+    return [
+        "--kubeconfig=%s" % (cluster.directory / ("%s.kubeconfig" % part)),
+        "--bind-address=127.0.0.1",
+        "--secure-port=%d" % cluster.ports[part],
+        "--tls-cert-file=%s" % (cluster.pki / "server.crt"),
+        "--tls-private-key-file=%s" % (cluster.pki / "server.key"),
+        "--leader-elect=false",
+        "--profiling=false",
+        # the unprotected port that later releases no longer have
+        *(["--port=0"] if cluster.binaries.release < (1, 24) else []),
+    ]
+
+
 def _manager(cluster: Cluster) -> list[str]:
     pki = cluster.pki
-    argv = [
+    return [
         str(cluster.binaries.manager),
-        "--kubeconfig=%s" % (cluster.directory / "manager.kubeconfig"),
-        "--bind-address=127.0.0.1",
-        "--secure-port=%d" % cluster.ports["manager"],
-        "--tls-cert-file=%s" % (pki / "server.crt"),
-        "--tls-private-key-file=%s" % (pki / "server.key"),
+        *_served(cluster, "manager"),
         "--controllers=" + ",".join(CONTROLLERS + (NODE_CONTROLLERS if cluster.kubelets else ())),
         # each controller with the rights of its own that RBAC has for it, as in any cluster
         "--use-service-account-credentials=true",
-        "--leader-elect=false",
         "--root-ca-file=%s" % (pki / "ca.crt"),
         "--service-account-private-key-file=%s" % (pki / "accounts.key"),
         "--kube-api-qps=100",
         "--kube-api-burst=200",
-        "--profiling=false",
     ]
-    if cluster.binaries.release < (1, 24):
-        argv.append("--port=0")  # the unprotected one that later releases no longer have
-    return argv
 
 
 def _scheduler(cluster: Cluster) -> list[str]:
-    pki = cluster.pki
-    argv = [
-        str(cluster.binaries.scheduler),
-        "--kubeconfig=%s" % (cluster.directory / "scheduler.kubeconfig"),
-        "--bind-address=127.0.0.1",
-        "--secure-port=%d" % cluster.ports["scheduler"],
-        "--tls-cert-file=%s" % (pki / "server.crt"),
-        "--tls-private-key-file=%s" % (pki / "server.key"),
-        "--leader-elect=false",
-        "--profiling=false",
-    ]
-    if cluster.binaries.release < (1, 24):
-        argv.append("--port=0")
-    return argv
+    return [str(cluster.binaries.scheduler), *_served(cluster, "scheduler")]
 
 
 def egress_socket(cluster: Cluster) -> Path:
