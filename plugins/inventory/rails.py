@@ -195,9 +195,9 @@ class InventoryModule(BaseInventoryPlugin):
 def _set_data(inventory: t.Any, entity: t.Any, name: str, value: t.Mapping[str, t.Any]) -> None:
     """Set a variable of a host or group that holds no template.
 
-    ansible-core from 2.19 on copies what ``inventory.set_variable`` is given, to mark each string as a template that may
-    be evaluated: of 4,096 nodes that is most of the time and memory of an inventory. ``ansible-inventory`` prints
-    strings without the mark as ``{"__ansible_unsafe": ...}``.
+    From 2.19 on, ansible-core copies what ``inventory.set_variable`` gets, to mark each string as a template. For 4,096
+    nodes that is most of the time and memory of an inventory. ``ansible-inventory`` prints strings without the mark
+    as ``{"__ansible_unsafe": ...}``.
     """
     if {"list", "graph"} <= set(context.CLIARGS):
         inventory.set_variable(entity.name, name, value)
