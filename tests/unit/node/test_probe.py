@@ -180,9 +180,7 @@ def test_a_rail_that_is_not_reached_is_red_and_its_rdma_is_not_tried(
     perftest: t.Callable[..., tuple[Perftest, System]],
 ) -> None:
     runner, system = perftest(CommandResult(0, TABLE, ""))
-    asked = options(
-        targets=[target(address="192.0.2.77"), target(error="it has no link", remedy="mend it")]
-    )
+    asked = options(targets=[target(address="192.0.2.77"), target(error="it has no link", remedy="mend it")])
     dark, unserved = probe.probe(asked, system)
     assert not dark["ok"]
     assert dark["error"].startswith("0 of 2 packets of 4200 bytes came back")
