@@ -76,6 +76,8 @@ def files(draw: t.Callable[..., t.Any]) -> File:
     )
     if ATTACHMENTS[attachment].vfs:
         fabric += ", vfs: {count: %d, link_state: %s}" % (vfs, draw(st.sampled_from(["auto", "enable"])))
+    elif PROVIDERS[provider].slots and not alone:
+        fabric += ", slots: {all_rails: %d, per_rail: %d}" % (draw(st.integers(1, 4)), draw(st.integers(0, 4)))
     head = "plugin: railyard.fabric.rails\nfabric: {%s}\naddresses: {mode: %s" % (fabric, mode)
     for family in families:
         six = "6" if family == 6 else ""
@@ -155,6 +157,9 @@ def test_no_two_allocations_overlap_in_any_mode(file: File) -> None:
                 owner = port["rail"] if common[port["rail"]] else where
                 assert single.setdefault(gateway, owner) == owner and gateway in own.network
                 assert own.network.subnet_of(ipaddress.ip_network(leaf["aggregate" + six]))  # type: ignore[arg-type]
+                if not pods:
+                    assert document["fabric"]["provider"] == "none"
+                    continue
                 first, last = ipaddress.ip_address(pods["first" + six]), ipaddress.ip_address(pods["last" + six])
                 assert first <= last and first in network and last in network
                 if rail["mode"] == "link":

@@ -81,7 +81,8 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     if not facts.kubernetes:
         _without(fabric, report)
         return
-    _masters(fabric, variants, report)
+    if facts.networks:
+        _masters(fabric, variants, report)
     if not facts.link_local_gateway:
         _local_router(fabric, report)
     if facts.lists_addresses:
