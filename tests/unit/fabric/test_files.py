@@ -55,9 +55,9 @@ _POD_KEYS6 = 'gateway6: "::1", pods6: "::4:0-::4:fff", hosts6: "::8:0-::8:ffff"'
 
 
 @st.composite
-def files(draw: t.Callable[..., t.Any]) -> File:
+def files(draw: t.Callable[..., t.Any], provider: str = "") -> File:
     """A good file: an attachment and provider that go together, in any mode, with any families, planes and units."""
-    provider = draw(st.sampled_from(list(PROVIDERS)))
+    provider = provider or draw(st.sampled_from(list(PROVIDERS)))
     attachment = draw(st.sampled_from(PROVIDERS[provider].served))
     alone = attachment in ("host-device", "host")
     modes = [mode for mode in MODES if not PROVIDERS[provider].mode_refused(mode) and (mode != "link" or alone)]

@@ -21,7 +21,7 @@ RAILS = "rails"
 @dataclass(frozen=True)
 class Slots:
     """What each rail port of a node has: the first ``all_rails`` slots are units of ``rails``, the other ``per_rail``
-    are units of the rail's own resource. ``path``: where their number is said."""
+    are units of the rail's own resource. ``path``: where their number is given."""
 
     all_rails: int
     per_rail: int
@@ -59,7 +59,7 @@ def most_slots(fabric: Fabric, variants: Variants) -> int:
 
 
 def _pods(fabric: Fabric, variant: Variant) -> tuple[int | None, Path]:
-    """How many pods of a node need an address on each rail, and where that is said."""
+    """How many pods of a node need an address on each rail, and where that is given."""
     if variant.attachment == "host-device":
         return 1, variant.attachment_path
     if fabric.pods_per_node is not None:
