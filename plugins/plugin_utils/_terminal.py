@@ -103,21 +103,25 @@ def summary(name: str, results: t.Mapping[str, Result], check: bool, changes: bo
     """
     lines: list[str] = []
     changed = {node: result for node, result in results.items() if result.get("changed")}
-    if changed:
+    verb = "would change" if check else "changed"
+    if changed and list(results) == ["localhost"]:
+        # work of the control node, not on nodes
+        lines.append("%s: %s" % (name, verb))
+    elif changed:
         others = len(results) - len(changed)
         lines.append(
             "%s: %s %s%s: %s"
             % (
                 name,
                 counted(len(changed)),
-                "would change" if check else "changed",
+                verb,
                 ", %d as planned" % others if others else "",
                 fold_names(changed),
             )
         )
-        if changes:
-            lines += ["  " + line for line in change_lines(changed)]
-    elif any("changes" in result for result in results.values()):
+    if changed and changes:
+        lines += ["  " + line for line in change_lines(changed)]
+    elif not changed and any("changes" in result for result in results.values()):
         lines.append("%s: %s as planned" % (name, counted(len(results))))
     return lines
 

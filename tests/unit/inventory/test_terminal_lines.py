@@ -55,6 +55,10 @@ def test_check_mode_and_diff() -> None:
     ]
 
 
+def test_changes_of_the_control_node() -> None:
+    assert _terminal.summary("Plan", {"localhost": {"changed": True}}, check=False, changes=True) == ["Plan: changed"]
+
+
 def test_many_changes_end_in_a_number() -> None:
     result = changed(*({**MTU, "subject": "enp%ds0" % number} for number in range(20)))
     lines = _terminal.change_lines({"node-1": result})
