@@ -98,7 +98,7 @@ PACKAGES: dict[str, Package] = {
     ),
     "_node.agent": Package(
         "The rail agent: slots, attaching pods to rails, its socket, CDI files and OCI hook.",
-        "_common _node.core _node.netlink",
+        "_common _node.core _node.netlink _node.readers",
     ),
     "_node.info": Package(
         "The state of a node as rail_info reports it.",
