@@ -18,9 +18,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_
     Device,
     read_spec,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_resources import given
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder, SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.pod_resources import given
 
 Table = t.List[t.Sequence[str]]
 

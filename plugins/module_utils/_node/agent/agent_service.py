@@ -22,15 +22,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_
     RailSpec,
     read_spec,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.device_plugin import (
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.device_plugin import (
     PluginServer,
     Resource,
     import_grpc,
     kubelet_identity,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.kubelet_messages import DeviceState
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import DeviceState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import numa_node
 
 # The version of the collection, as in galaxy.yml.

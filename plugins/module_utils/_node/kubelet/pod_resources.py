@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import device_plugin
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.kubelet_messages import (
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet import device_plugin
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import (
     PodDevices,
     WrongMessage,
     pod_resources,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 REMEDY = "start kubelet, or see its log: journalctl -u kubelet"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Kubelet's device plugins of the rail agent: one resource each, on a socket of its own.
+"""Device plugins for kubelet: one resource each, on a socket of its own.
 
 gRPC comes from the distribution (python3-grpcio, 1.30 or later) and is imported when the first server starts. Handlers
 are generic, so there is no generated code and no need of a protobuf library.
@@ -18,9 +18,8 @@ import typing as t
 from concurrent import futures
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import kubelet_messages as messages
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import ALL_RAILS
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet import kubelet_messages as messages
 
 DIRECTORY = "/var/lib/kubelet/device-plugins"
 KUBELET_SOCKET = DIRECTORY + "/kubelet.sock"
@@ -152,7 +151,7 @@ class Resource:
         """
         elsewhere: dict[int, int] = {}
         for device in self._held():
-            if device.rpartition("-")[0] not in (self.name, ALL_RAILS):
+            if device.rpartition("-")[0] != self.name:
                 elsewhere[slot_number(device)] = elsewhere.get(slot_number(device), 0) + 1
 
         def rank(device: str) -> tuple[int, int]:
