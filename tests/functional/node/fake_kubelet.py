@@ -165,5 +165,5 @@ class Kubelet:
     def stop(self) -> None:
         """As a kubelet that ends: its sockets are gone, its calls end."""
         self._server.stop(0).wait()
-        for plugin in self.plugins.values():
+        for plugin in list(self.plugins.values()):
             plugin.close()

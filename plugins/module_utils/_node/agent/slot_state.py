@@ -48,10 +48,19 @@ class Holder(t.NamedTuple):
     def pod(self) -> str:
         return "%s/%s" % (self.pod_namespace, self.pod_name)
 
+    def alias(self, rail: str) -> str:
+        """The alias of the holder's interface on a rail in the kernel, which marks it as made for this sandbox."""
+        return "railyard %s %s %s" % (self.device, self.sandbox_id, rail)
+
     @property
-    def alias(self) -> str:
-        """The alias of the holder's interfaces in the kernel, which marks them as made for it."""
-        return "railyard %s %s" % (self.device, self.sandbox_id)
+    def aliases(self) -> list[str]:
+        return [self.alias(each["rail"]) for each in self.interfaces]
+
+    @property
+    def addresses(self) -> set[str]:
+        """The addresses of all interfaces, without prefix lengths."""
+        keys = ("address", "address6")
+        return {each[key].partition("/")[0] for each in self.interfaces for key in keys if each.get(key)}
 
     def as_dict(self) -> Row:
         return dict(self._asdict(), interfaces=list(self.interfaces))
