@@ -46,11 +46,11 @@ _LOOK = 0.5
 
 
 class PodAttach:
-    """The devices of one node. Safe for several threads."""
+    """The devices of one node. Safe for several threads. ``spec`` may be replaced after the node file has changed."""
 
     def __init__(self, system: System, spec: AgentSpec, state: SlotState, patience: float = PATIENCE) -> None:
         self._system = system
-        self._spec = spec
+        self.spec = spec
         self._state = state
         self._patience = patience
         self._turns: dict[str, threading.Lock] = {}
@@ -62,7 +62,7 @@ class PodAttach:
         :raises AttachError: the pod does not get it, and nothing of it is left.
         :raises RailyardError: it cannot be recorded, and nothing of it is left.
         """
-        device = self._spec.device(identity)
+        device = self.spec.device(identity)
         if device is None:
             raise AttachError("device", "device %s" % plain(identity))
         pod = read_pod(oci_state, "device %s" % device.id)
@@ -81,7 +81,7 @@ class PodAttach:
             rdma = rdma_netlink.connect(self._system)
             if rdma is not None:
                 stack.callback(rdma.close)
-            work = pod_links.PodLinks(self._system, self._spec, holder, jobs, fd, home, host, rdma)
+            work = pod_links.PodLinks(self._system, self.spec, holder, jobs, fd, home, host, rdma)
             try:
                 holder = holder._replace(interfaces=tuple(in_namespace(fd, work.attach)), phase=ATTACHED)
                 self._record(holder, before, fd, home)
@@ -142,9 +142,12 @@ class PodAttach:
 
     def _free(self, host: Rtnetlink, holder: Holder) -> bool:
         """Free a device if its holder's interfaces exist no more, or are back on the node."""
-        if any(link.alias in holder.aliases for link in _links(host, holder.nsid)):
+        lives = any(link.alias in holder.aliases for link in _links(host, holder.nsid))
+        if lives and holder.phase == ATTACHED:
             return False
-        if not host_links.restore(self._system, host, holder):
+        # of an attach that was interrupted, some ports may be in the pod and others on the node
+        returned = host_links.restore(self._system, host, holder)
+        if lives or not returned:
             return False
         self._state.release(holder.device)
         return True
@@ -174,8 +177,8 @@ class PodAttach:
         rows = {row["rail"]: row for row in before.interfaces} if before else {}
         jobs = []
         for name, slot in device.slots.items():
-            rail = self._spec.rail(name)
-            source = host_links.source(self._system, host, self._spec, rail, slot, rows.get(name))
+            rail = self.spec.rail(name)
+            source = host_links.source(self._system, host, self.spec, rail, slot, rows.get(name))
             jobs.append(pod_links.Job(rail, slot, source))
         return jobs
 
