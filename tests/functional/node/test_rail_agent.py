@@ -22,60 +22,39 @@ import grpc
 import pytest
 import yaml
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import hook
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_service import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
+from tests.functional.node.agent_pods import Pod, document, rail, slot
 from tests.functional.node.fake_kubelet import Kubelet
+from tests.functional.node.own_namespace import why_not
 from tests.unit.node.packed import reached
 
 ENTRY = "_node.agent.agent_main"
+FETCH = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9465/metrics', timeout=10).read().decode())"
 CHECKOUT = Path(__file__).resolve().parents[3]
 
 
-def rail(number: int) -> dict[str, t.Any]:
-    slots = [
-        {
-            "number": slot,
-            "resource": "rails" if slot < 2 else "gpu%02d" % number,
-            "address": "172.16.1%d.%d/24" % (number, slot + 1),
-            "address6": None,
-            "mac": "02:00:00:00:%02d:%02d" % (number, slot),
-            "vf": None,
-        }
-        for slot in range(5)
-    ]
-    return {
-        "rail": "gpu%02d" % number,
-        "number": number,
-        "netdev": "rail%d" % number,
-        "pci": "0000:0%d:00.0" % number,
-        "rdma": "mlx5_gpu%02d" % number,
-        "rdma_type": "hardware",
-        "interface": "net%d" % number,
-        "mtu": 4200,
-        "table": 100 + number,
-        "rule_priority": 10000 + number,
-        "gateway": "172.16.1%d.254" % number,
-        "gateway6": None,
-        "routes": [],
-        "sysctl": {},
-        "slots": slots,
-    }
+# The node's network: ports rail1 and rail2, whose other ends are leaf1 and leaf2.
+NETWORK = """
+for number in 1 2; do
+    ip link add rail$number type veth peer name leaf$number && ip link set rail$number up && ip link set leaf$number up
+done
+ip link set lo up && echo ready && exec sleep 600
+"""
 
 
 def node_file(**changed: t.Any) -> dict[str, t.Any]:
-    document = {
-        "format": 1,
-        "fabric": "ai",
-        "node": "node-1",
-        "resource_prefix": "railyard.fabric",
-        "attachment": "macvlan",
-        "rdma_mode": "shared",
-        "conflict_check": True,
-        "metrics": None,
-        "env": {"NCCL_IB_GID_INDEX": "3"},
-        "rails": [rail(1), rail(2)],
-    }
-    return dict(document, **changed)
+    """Two rails; slots 0 and 1 for both, slots 2 to 4 of each alone."""
+    rails = [
+        rail(
+            number,
+            pci="0000:0%d:00.0" % number,
+            slots=[slot(number, each, "rails" if each < 2 else "gpu%02d" % number) for each in range(5)],
+        )
+        for number in (1, 2)
+    ]
+    return dict(document(*rails), **changed)
 
 
 class Node:
@@ -85,7 +64,9 @@ class Node:
         self.root = root
         self.program = program
         self.agent: subprocess.Popen[str] | None = None
+        self.network: subprocess.Popen[str] | None = None
         self.log = root / "log"
+        (root / "proc").symlink_to("/proc")
         for number in (1, 2):
             self.put("/sys/bus/pci/devices/0000:0%d:00.0/numa_node" % number, "%d\n" % (number - 1))
         self.write(node_file())
@@ -95,8 +76,8 @@ class Node:
         full.parent.mkdir(parents=True, exist_ok=True)
         full.write_text(text)
 
-    def write(self, document: dict[str, t.Any]) -> None:
-        self.put("/etc/railyard/agent.json.new", json.dumps(document))
+    def write(self, content: dict[str, t.Any]) -> None:
+        self.put("/etc/railyard/agent.json.new", json.dumps(content))
         (self.root / "etc/railyard/agent.json.new").rename(self.root / "etc/railyard/agent.json")
 
     def command(self, *words: str) -> list[str]:
@@ -105,11 +86,36 @@ class Node:
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(self.command(*words), capture_output=True, text=True, check=False, timeout=60)
 
-    def start(self, **environment: str) -> subprocess.Popen[str]:
+    def start(self, *before: str, **environment: str) -> subprocess.Popen[str]:
+        """Start the service; ``before``: a program that starts it."""
         with self.log.open("a") as log:
             env = dict(os.environ, **environment)
-            self.agent = subprocess.Popen(self.command("run"), stdout=log, stderr=log, text=True, env=env)
+            self.agent = subprocess.Popen([*before, *self.command("run")], stdout=log, stderr=log, text=True, env=env)
         return self.agent
+
+    def start_with_rails(self) -> None:
+        """Start the service in a network namespace that has the ports of its rails."""
+        if why_not():
+            pytest.skip("no namespaces here: %s" % why_not())
+        command = ["unshare", "--net", "sh", "-c", NETWORK]
+        self.network = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        assert self.network.stdout
+        assert self.network.stdout.readline() == "ready\n"
+        self.start(*self._there())
+
+    def _there(self) -> list[str]:
+        assert self.network
+        return ["nsenter", "--net=/proc/%d/ns/net" % self.network.pid]
+
+    def inside(self, *command: str) -> str:
+        """Run a command in the namespace of the service."""
+        return subprocess.run([*self._there(), *command], check=True, capture_output=True, text=True).stdout
+
+    def attach(self, device: str, pod: Pod) -> dict[str, t.Any]:
+        request = {"do": "attach", "device": device, "state": pod.state()}
+        found = hook.ask(request, str(self.root) + hook.SOCKET)
+        assert isinstance(found, dict)
+        return found
 
     def stop(self) -> int:
         assert self.agent
@@ -135,9 +141,10 @@ def node(program: Path) -> t.Iterator[Node]:
     try:
         yield node
     finally:
-        if node.agent and node.agent.poll() is None:
-            node.agent.kill()
-            node.agent.wait()
+        for process in (node.agent, node.network):
+            if process:
+                process.kill()
+                process.wait()
         shutil.rmtree(root)
 
 
@@ -196,29 +203,21 @@ def test_a_bad_allocation_is_refused(node: Node, kubelet: Kubelet, devices: list
 
 
 def test_one_slot_number_is_preferred_on_all_rails(node: Node, kubelet: Kubelet) -> None:
-    holder = {
-        "device": "gpu01-2",
-        "pod_uid": "u",
-        "pod_name": "one",
-        "pod_namespace": "ns",
-        "container": "c",
-        "sandbox_id": "s",
-        "pid": 0,
-        "nsid": 5,
-        "phase": "attached",
-        "since": 0,
-        "interfaces": [],
-    }
-    node.put("/var/lib/railyard/agent/slots.json", json.dumps({"format": 1, "holders": [holder]}))
-    node.start()
+    node.start_with_rails()
     for name in ("gpu01", "gpu02"):
         kubelet.devices("railyard.fabric/" + name)
     free = {name: kubelet.plugins["railyard.fabric/" + name].prefer for name in ("gpu01", "gpu02")}
-    # gpu01-2 is held: a pod of both rails gets slot 3 of both
-    assert free["gpu01"](["gpu01-4", "gpu01-3"], [], 1) == ["gpu01-3"]
-    assert free["gpu02"](["gpu02-2", "gpu02-3", "gpu02-4"], [], 1) == ["gpu02-3"]
-    assert free["gpu02"](["gpu02-2", "gpu02-3", "gpu02-4"], ["gpu02-4"], 2) == ["gpu02-4", "gpu02-3"]
-    assert free["gpu02"](["gpu02-2"], [], 1) == ["gpu02-2"]
+    assert free["gpu02"](["gpu02-4", "gpu02-2", "gpu02-3"], [], 1) == ["gpu02-2"]
+    pod = Pod("one")
+    try:
+        assert node.attach("gpu01-2", pod) == {"ok": True}
+        # a pod of both rails gets slot 3 of both
+        assert free["gpu01"](["gpu01-4", "gpu01-3"], [], 1) == ["gpu01-3"]
+        assert free["gpu02"](["gpu02-2", "gpu02-3", "gpu02-4"], [], 1) == ["gpu02-3"]
+        assert free["gpu02"](["gpu02-2", "gpu02-3", "gpu02-4"], ["gpu02-4"], 2) == ["gpu02-4", "gpu02-3"]
+        assert free["gpu02"](["gpu02-2"], [], 1) == ["gpu02-2"]
+    finally:
+        pod.end()
 
 
 def test_it_registers_again_with_each_new_kubelet(node: Node) -> None:
@@ -251,9 +250,8 @@ def test_a_new_node_file_is_served_without_a_restart(node: Node, kubelet: Kubele
     assert len(kubelet.devices("railyard.fabric/gpu01")) == 3
     kubelet.devices("railyard.fabric/gpu02")
     plugin = kubelet.plugins["railyard.fabric/gpu01"]
-    document = node_file()
-    document["rails"] = [dict(rail(1), slots=rail(1)["slots"][:4])]
-    node.write(document)
+    first = node_file()["rails"][0]
+    node.write(node_file(rails=[dict(first, slots=first["slots"][:4])]))
     kubelet.wait(lambda: len(kubelet.devices("railyard.fabric/gpu01")) == 2)
     assert kubelet.plugins["railyard.fabric/gpu01"] is plugin, "the stream of kubelet went on"
     kubelet.wait(lambda: kubelet.plugins["railyard.fabric/gpu02"].ended)
@@ -305,8 +303,8 @@ def test_metrics(node: Node, kubelet: Kubelet) -> None:
     with urllib.request.urlopen("http://%s/metrics" % address, timeout=10) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         text = answer.read().decode()
-    assert 'railyard_agent_slots{resource="railyard.fabric/gpu01"} 3\n' in text
-    assert 'railyard_agent_info{version="%s",fabric="ai",node="node-1"} 1\n' % VERSION in text
+    assert 'railyard_agent_devices{resource="railyard.fabric/gpu01"} 3\n' in text
+    assert 'railyard_agent_info{version="%s",fabric="ai",node="node-1",attachment="macvlan"} 1\n' % VERSION in text
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen("http://%s/other" % address, timeout=10)
     node.write(node_file(metrics=None))
@@ -323,6 +321,76 @@ def refused(address: str) -> bool:
     return False
 
 
+def test_a_rail_that_is_down_is_unhealthy(node: Node, kubelet: Kubelet) -> None:
+    node.start_with_rails()
+
+    def health(device: str) -> str:
+        return kubelet.devices("railyard.fabric/" + device.partition("-")[0])[device].health
+
+    kubelet.wait(lambda: [health(each) for each in ("rails-0", "gpu01-2", "gpu02-2")] == ["Healthy"] * 3)
+    node.inside("ip", "link", "set", "leaf1", "down")
+    kubelet.wait(lambda: health("gpu01-2") == "Unhealthy")
+    kubelet.wait(lambda: health("rails-0") == "Unhealthy")
+    assert health("gpu02-2") == "Healthy"
+    status = node.run("status")
+    assert status.returncode == 1
+    assert re.search(r"^gpu01 +rail1 +rail1 has no carrier$", status.stdout, re.MULTILINE)
+    assert re.search(r"^gpu02 +rail2 +healthy$", status.stdout, re.MULTILINE)
+    assert node.logged("rail gpu01: rail1 has no carrier\n") == 1
+    node.inside("ip", "link", "set", "leaf1", "up")
+    kubelet.wait(lambda: health("rails-0") == "Healthy")
+
+
+def test_a_pod_is_attached_and_seen_everywhere(node: Node, kubelet: Kubelet) -> None:
+    node.write(node_file(metrics="127.0.0.1:9465"))
+    node.start_with_rails()
+    kubelet.devices("railyard.fabric/rails")
+    pod, other = Pod("first"), Pod("second")
+    try:
+        assert node.attach("rails-1", pod) == {"ok": True}
+        assert pod.links() == {"net1", "net2"}
+        status = node.run("status")
+        assert re.search(r"^railyard\.fabric/rails +2 +1 +registered$", status.stdout, re.MULTILINE)
+        assert status.returncode == 0, status
+        row = r"^rails-1 +gpu02 .* default/first +main +\d+s$"
+        assert re.search(row, node.run("slots").stdout, re.MULTILINE)
+        explained = node.run("explain", "default/first").stdout
+        assert "default/first container main: rails-1\n" in explained
+        assert re.search(r"  gpu01 +172\.16\.11\.2/24,fd00:11::2/64 +02:00:00:00:01:01 +attached\n", explained)
+        # one slot for two pods: the second is refused, and people are told
+        answer = node.attach("rails-1", other)
+        assert "held by pod default/first" in answer["error"]
+        assert answer["error"] in node.log.read_text()
+        assert answer["error"] in node.run("status").stdout
+        metrics = node.inside(sys.executable, "-c", FETCH)
+        labels = r'namespace="default",pod="first",rail="gpu01",interface="net1",device="rails-1"'
+        assert re.search(r"^railyard_pod_network_transmit_packets_total\{%s\} \d+$" % labels, metrics, re.MULTILINE)
+        assert 'railyard_agent_attach_failures_total{reason="held"} 1\n' in metrics
+        assert "railyard_agent_attaches_total 2\n" in metrics
+        assert 'railyard_agent_devices_held{resource="railyard.fabric/rails"} 1\n' in metrics
+        # a new node file, and a new agent, leave the pod as it is
+        before = pod.whole()
+        node.write(node_file(env={}))
+        kubelet.wait(lambda: node.logged("the node file was read again"))
+        assert pod.whole() == before
+        assert node.attach("gpu01-9", other)["reason"] == "device"
+        assert node.stop() == 0
+        assert pod.whole() == before
+    finally:
+        pod.end()
+        other.end()
+
+
+def test_the_cdi_files_are_kept(node: Node, kubelet: Kubelet) -> None:
+    node.start()
+    path = node.root / "var/run/cdi/railyard.fabric-gpu01.json"
+    kubelet.devices("railyard.fabric/gpu01")
+    names = [device["name"] for device in json.loads(path.read_text())["devices"]]
+    assert names == ["gpu01-2", "gpu01-3", "gpu01-4"]
+    path.unlink()
+    kubelet.wait(path.exists)
+
+
 def test_without_grpc_it_says_what_to_install(node: Node) -> None:
     node.put("/broken/grpc.py", "raise ImportError('no grpc here')\n")
     node.start(PYTHONPATH=str(node.root / "broken"))
@@ -337,7 +405,8 @@ def test_commands_of_people(node: Node) -> None:
     lines = node.run("slots").stdout.splitlines()
     assert re.match(r"DEVICE +RAIL +ADDRESS +MAC +POD +CONTAINER +AGE$", lines[0])
     assert len(lines) == 1 + 10
-    assert any(re.match(r"rails-1 +gpu02 +172\.16\.12\.2/24 +02:00:00:00:02:01 +- +- +-$", line) for line in lines)
+    row = r"rails-1 +gpu02 +172\.16\.12\.2/24,fd00:12::2/64 +02:00:00:00:02:01 +- +- +-$"
+    assert any(re.match(row, line) for line in lines)
     unknown = node.run("explain", "ns/nothing")
     assert unknown.returncode == 1
     assert "pod ns/nothing: has no device of railyard.fabric on node node-1. Remedy: see with kubectl" in unknown.stderr
@@ -352,9 +421,9 @@ def test_explain_names_what_kubelet_gave_and_what_is_attached(node: Node) -> Non
     finally:
         kubelet.stop()
     assert "ns/job container main: gpu01-3\n" in text
-    assert re.search(
-        r"gpu01 +172\.16\.11\.4/24 +02:00:00:00:01:03 +not attached: its container did not start yet\n", text
-    )
+    row = r"gpu01 +172\.16\.11\.4/24,fd00:11::4/64 +02:00:00:00:01:03 +not attached: its container did not start yet\n"
+    assert re.search(row, text)
+    assert "the rail agent does not answer" in text
 
 
 def test_the_version_is_the_collections() -> None:

@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_service import VERSION, Service
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_socket import SOCKET, ask
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
     AgentSpec,
     Device,
@@ -22,11 +23,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_s
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.pod_resources import given
 
+# The agent answers at once, if it runs.
+ANSWER_SECONDS = 2.0
 Table = t.List[t.Sequence[str]]
 
 
 def main(argv: t.Sequence[str] | None = None) -> int:
-    """Exit status 0: done; 1: an error, which standard error names with its remedy; 2: a wrong command."""
+    """Exit status 0: done; 1: an error, which standard error names with its remedy, or ``status`` shows a problem; 2: a
+    wrong command.
+    """
     parser = argparse.ArgumentParser("railyard-agent", description="Gives pods the rails of this node.")
     parser.add_argument("--root", default="/", help="put this directory before all paths; for tests")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -45,6 +50,10 @@ def main(argv: t.Sequence[str] | None = None) -> int:
             print(VERSION)
         elif arguments.command == "slots":
             print(slots(read_spec(system), SlotState(system).holders(), time.time()), end="")
+        elif arguments.command == "status":
+            document = ask({"do": "status"}, system.path(SOCKET))
+            print(status(document), end="")
+            return int(bool(document["problems"]) or not all(row["healthy"] for row in document["rails"]))
         elif arguments.command == "explain":
             print(explained(system, arguments.pod), end="")
     except RailyardError as error:
@@ -57,6 +66,19 @@ def columns(rows: Table) -> str:
     """Rows of equal length as lines, each column as wide as its widest value."""
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     return "".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() + "\n" for row in rows)
+
+
+def status(document: t.Mapping[str, t.Any]) -> str:
+    head = "railyard-agent %(version)s, node %(node)s, fabric %(fabric)s, %(attachment)s, RDMA mode %(rdma_mode)s\n"
+    rails: Table = [("RAIL", "PORT", "STATE")]
+    rails += [(row["rail"], row["port"], "healthy" if row["healthy"] else row["reason"]) for row in document["rails"]]
+    resources: Table = [("RESOURCE", "DEVICES", "HELD", "KUBELET")]
+    for row in document["resources"]:
+        registered = "registered" if row["registered"] else "not registered"
+        resources.append((row["resource"], str(row["devices"]), str(row["held"]), registered))
+    texts = [head % document, columns(rails), columns(resources)]
+    errors = [*document["problems"], *document["attaches"]["errors"].values()]
+    return "\n".join(texts + ["%s\n" % "\n".join(errors)] * bool(errors))
 
 
 def slots(spec: AgentSpec, holders: t.Mapping[str, Holder], now: float) -> str:
@@ -105,6 +127,11 @@ def explained(system: System, name: str) -> str:
     for holder in holders.values():
         if named(holder.pod_namespace, holder.pod_name):
             wanted.setdefault(holder.device, (holder.pod, holder.container))
+    errors: t.Mapping[str, str] = {}
+    try:
+        errors = ask({"do": "status"}, system.path(SOCKET), ANSWER_SECONDS)["attaches"]["errors"]
+    except RailyardError as error:
+        problem += "%s\n" % error
     if not wanted:
         raise RailyardError(
             "has no device of %s on node %s" % (spec.resource_prefix, spec.node),
@@ -115,6 +142,8 @@ def explained(system: System, name: str) -> str:
     for device, (pod_name, container) in sorted(wanted.items()):
         text += "%s container %s: %s\n" % (pod_name, container, device)
         text += columns([("  RAIL", "ADDRESS", "MAC", "STATE"), *_states(spec, holders, device, pod_name)])
+        if device in errors:
+            text += "  %s\n" % errors[device]
     return text
 
 

@@ -9,6 +9,7 @@ Source of the format: https://prometheus.io/docs/instrumenting/exposition_format
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import socket
 import threading
@@ -18,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import FILE, AgentSpec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 CLIENT_SECONDS = 10
@@ -61,11 +63,37 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
+def add_agent(out: Exposition, status: t.Mapping[str, t.Any]) -> None:
+    """What the agent's status document counts."""
+
+    def gauge(name: str, help_text: str, value: int, **labels: t.Any) -> None:
+        out.add("railyard_agent_" + name, "gauge", help_text, value, {key: str(text) for key, text in labels.items()})
+
+    def counter(name: str, help_text: str, value: float, **labels: str) -> None:
+        out.add("railyard_agent_" + name, "counter", help_text, value, labels)
+
+    labels = {key: status[key] for key in ("version", "fabric", "node", "attachment")}
+    gauge("info", "The agent of this node.", 1, **labels)
+    for row in status["rails"]:
+        healthy = int(row["healthy"])
+        gauge("rail_healthy", "Whether a rail's port can serve pods.", healthy, rail=row["rail"], port=row["port"])
+    for row in status["resources"]:
+        of = {"resource": row["resource"]}
+        gauge("registered", "Whether kubelet has the resource.", int(row["registered"]), **of)
+        gauge("devices", "Devices of a resource.", row["devices"], **of)
+        gauge("devices_held", "Devices that pods hold.", row["held"], **of)
+    attaches = status["attaches"]
+    counter("attaches_total", "Attaches of devices to pods, failed ones too.", attaches["count"])
+    counter("attach_seconds_total", "Seconds that attaches took.", attaches["seconds"])
+    for reason, count in sorted(attaches["failed"].items()):
+        counter("attach_failures_total", "Attaches that failed, by reason.", count, reason=reason)
+
+
 def add_pods(out: Exposition, system: System, spec: AgentSpec, holders: t.Iterable[Holder]) -> None:
     """Traffic of each pod's interfaces, and the counters of RDMA devices that one pod alone uses."""
     hosts = {rail.rail: rail.rdma for rail in spec.rails}
     for holder in holders:
-        counters = netdev_counters(system, holder.pid)
+        counters = netdev_counters(system, holder)
         for row in holder.interfaces:
             labels = {
                 "namespace": holder.pod_namespace,
@@ -86,15 +114,25 @@ def add_pods(out: Exposition, system: System, spec: AgentSpec, holders: t.Iterab
                     out.add("railyard_pod_rdma_counter_total", "counter", help_text, value, rdma_labels)
 
 
-def netdev_counters(system: System, pid: int) -> dict[str, dict[str, int]]:
-    """Interface -> counters, in the network namespace of a process; empty when it has ended."""
+def netdev_counters(system: System, holder: Holder) -> dict[str, dict[str, int]]:
+    """Interface -> counters, in the network namespace of the holder; empty when its container has ended."""
     found = {}
-    for line in (system.read("/proc/%d/net/dev" % pid) or "").splitlines():
+    for line in (_held_file(system, holder, "net/dev") or "").splitlines():
         name, colon, rest = line.partition(":")
         columns = rest.split()
         if colon and len(columns) >= 12 and columns[0].isdigit():
             found[name.strip()] = {key: int(columns[at]) for key, at in NETDEV.items()}
     return found
+
+
+def _held_file(system: System, holder: Holder, name: str) -> str | None:
+    """A file of the holder's process; None if another process has its number by now."""
+    place = "/proc/%d/" % holder.pid
+    with contextlib.suppress(OSError, RailyardError), Rtnetlink() as kernel:
+        with open(system.path(place + "ns/net"), "rb") as namespace:
+            number = kernel.namespace_number(namespace.fileno())
+        return system.read(place + name) if number == holder.nsid else None
+    return None
 
 
 def rdma_counters(system: System, device: str) -> dict[str, int]:
