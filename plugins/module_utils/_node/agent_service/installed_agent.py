@@ -10,6 +10,7 @@ stamp of them. A restart does not change the interfaces of running pods.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import typing as t
 from functools import partial
@@ -21,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     Unsupported,
     raise_all,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_spec, cdi_files, slot_state
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_spec, cdi_files, hook, slot_state
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service import (
     agent_files,
     container_runtime,
@@ -80,6 +81,10 @@ class RailAgent(Subsystem):
 
     def _slots(self) -> list[dict[str, t.Any]]:
         """The held slots and their pods."""
+        if self._service.get("ActiveState") == "active" and self._system.exists(hook.SOCKET):
+            # before it answers, it frees the slots of pods that have ended
+            with contextlib.suppress(OSError, ValueError):
+                hook.ask({"do": "status"}, self._system.path(hook.SOCKET), seconds=20)
         try:
             holders = slot_state.SlotState(self._system).holders()
         except RailyardError:
