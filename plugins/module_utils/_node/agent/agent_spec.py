@@ -58,7 +58,9 @@ class RouteSpec(t.NamedTuple):
 
 
 class RailSpec(t.NamedTuple):
-    """One rail of the node. ``table`` is None if the rail does not have a routing table of its own in the pod."""
+    """One rail of the node. ``netdev``: the port, by its PCI address if the plan does not name it. ``table`` is None if
+    the rail does not have a routing table of its own in the pod.
+    """
 
     rail: str
     number: int
@@ -181,7 +183,7 @@ def _rail(row: dict[str, t.Any]) -> RailSpec:
     return RailSpec(
         rail=str(row["rail"]),
         number=int(row["number"]),
-        netdev=str(row["netdev"]),
+        netdev=str(row["netdev"] or row["pci"]),
         pci=row.get("pci"),
         rdma=row.get("rdma"),
         rdma_type=str(row.get("rdma_type") or "hardware"),
