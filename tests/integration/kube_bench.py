@@ -82,14 +82,14 @@ class Bench:
         force: bool = False,
         config: Path | None = None,
         replace: bool = False,
-        timeout: float = 20,
+        timeout: float = 120,
     ) -> Apply:
         self.proxy.seen.clear()
         run = Apply(self.server(config), plan.desired(force, replace), check, quiet)
         run.present(prune, timeout)
         return run
 
-    def absent(self, plan: Planned, timeout: float = 10, check: bool = False) -> Apply:
+    def absent(self, plan: Planned, timeout: float = 120, check: bool = False) -> Apply:
         self.proxy.seen.clear()
         run = Apply(self.server(), plan.desired(), check, quiet)
         run.absent(timeout)
@@ -121,7 +121,7 @@ def made(cluster: Cluster, proxy: Proxy, place: Path, monkeypatch: pytest.Monkey
         clean = Apply(
             connect(str(cluster.kubeconfig), None, 4), found.plan(fabric={"name": name}).desired(), False, quiet
         )
-        clean.absent(20)
+        clean.absent(120)
 
 
 def names(run: Apply) -> list[str]:

@@ -21,7 +21,7 @@ FILES = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("*.py")]
 def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     own = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "RAILYARD_"))}
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
-    return subprocess.run(argv, cwd=ROOT, env={**own, **env}, capture_output=True, text=True, timeout=120)
+    return subprocess.run(argv, cwd=ROOT, env={**own, **env}, capture_output=True, text=True, timeout=600)
 
 
 def test_an_unlisted_reason_is_not_accepted() -> None:
