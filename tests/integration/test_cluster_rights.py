@@ -142,7 +142,7 @@ def after_preflight(server: Server, plan: Planned) -> None:
     _look(server, Goal(plan.document, plan.given, plan.objects))
     assert cordon(server, {"node-1": ["gpu01"]}, MANAGER, False)
     assert cordon(server, {"node-1": []}, MANAGER, False)
-    Apply(server, plan.desired(), False, quiet).absent(20)
+    Apply(server, plan.desired(), False, quiet).absent(120)
     assert labels({}).done
 
 
