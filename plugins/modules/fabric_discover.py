@@ -57,7 +57,7 @@ options:
   provider:
     description: The provider. Without it, the first that supports attachment and address mode.
     type: str
-    choices: [spiderpool, network-operator, cni]
+    choices: [spiderpool, network-operator, cni, agent]
   profile:
     description: The name of the profile that most nodes have. Others get a number at its end.
     type: str

@@ -33,9 +33,9 @@ options:
   report_dir:
     description:
       - A directory on the control node for C(plan.json), C(ports.csv), C(objects.csv), C(leaves.csv), C(leaves.md),
-        C(topology.svg), with O(against) C(diff.json), and for VFs with GUIDs C(guids.csv) and, where there are
-        partitions, C(partitions.conf) and C(ufm-pkeys.json). It is made where it is missing. Without it nothing is
-        written.
+        C(topology.svg), for slots of an agent C(slots.csv), with O(against) C(diff.json), and for VFs with GUIDs
+        C(guids.csv) and, where there are partitions, C(partitions.conf) and C(ufm-pkeys.json). It is made where it is
+        missing. Without it nothing is written.
     type: path
   against:
     description:

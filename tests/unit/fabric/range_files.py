@@ -106,6 +106,9 @@ def files(draw: st.DrawFn, provider: str = "spiderpool", mode: str | None = None
     }
     if provider == "network-operator":
         whole["fabric"]["pods_per_node"] = 1
+    elif provider == "agent":
+        # a block has at least as many addresses
+        whole["fabric"]["slots"] = {"all_rails": 1, "per_rail": draw(st.integers(0, min(2, (block or 3) - 1)))}
     return Drawn(
         yaml.safe_dump(whole, sort_keys=False),
         six,

@@ -78,6 +78,7 @@ def test_node_variables_are_the_contract() -> None:
         "gpudirect": None,
         "nccl": None,
         "groups": ["rack_1"],
+        "agent": None,
     }
     assert node["ports"][0] == {
         "rail": "gpu01",

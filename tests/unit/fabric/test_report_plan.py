@@ -210,7 +210,8 @@ def test_every_worked_inventory_can_be_read_in_every_form(name: str) -> None:
         assert row["node"] and row["rail"] and row["mtu"] and (row["prefix"] or row["prefix6"] or not row["gateway"])
     objects = _csv(files["objects.csv"])
     kinds = {row["kind"] for row in objects}
-    assert kinds >= {"network", "resource"} if made["fabric"]["provider"] != "none" else not kinds
+    wanted = {"none": set(), "agent": {"resource"}}.get(made["fabric"]["provider"], {"network", "resource"})
+    assert kinds >= wanted and bool(kinds) == bool(wanted)
     for said in (plan_tables.as_table(made, ports), plan_tables.leaf_table(made, ports)):
         assert max(map(len, said.splitlines())) <= text_table.WIDTH
     assert plan_diff.diff(json.loads(files["plan.json"]), made) == []

@@ -25,6 +25,7 @@ SHARED = SERVERS.replace("attachment: sriov", "attachment: macvlan").replace(
 PLAIN = SHARED.replace("provider: spiderpool", "provider: cni").replace(
     ".254, pods: .1-.200, hosts: .201-.253", ".254, mode: block, block: 16, pods: .1-.192, hosts: .201-.253"
 )
+AGENT = PLAIN.replace("provider: cni", "provider: agent, pods_per_node: 8")
 DUAL = SERVERS.replace(
     "hosts: .201-.253}",
     'hosts: .201-.253, subnet6: "fd00:{n+10}::/64", gateway6: "::ffff", pods6: "::1-::fff", hosts6: "::1001-::2000"}',
@@ -225,7 +226,9 @@ def test_an_index_that_is_right_for_all_rails_is_let_stand(world: World) -> None
     assert (failure["code"], failure["rail"], failure["expected"]) == ("RV952", RAIL, "none: rails have 3, 5")
 
 
-@pytest.mark.parametrize("text", [SERVERS, SHARED, PLAIN, DUAL], ids=["sriov", "macvlan", "cni", "dual stack"])
+@pytest.mark.parametrize(
+    "text", [SERVERS, SHARED, PLAIN, AGENT, DUAL], ids=["sriov", "macvlan", "cni", "agent", "dual stack"]
+)
 def test_pods_of_each_kind_are_green_as_the_provider_makes_them(text: str) -> None:
     verdict = World(plan(4, text)).document()
     assert verdict["failures"] == [] and verdict["warnings"] == []

@@ -180,7 +180,7 @@ class World:
             found["addresses"].append({"netdev": name, "address": "%s/%s" % (address, prefix), "secondary": False})
             gateway = share.get("gateway" + six)
             everywhere = "::/0" if six else "0.0.0.0/0"
-            ours = self.fabric["provider"] == "cni"
+            ours = self.fabric["provider"] in ("cni", "agent")
             to = everywhere if self.fabric["routing"]["cross_rail"] else None
             whole = self.fabric["subnets"][port["rail"]]["subnet" + six]
             if ours or (gateway and to):

@@ -27,6 +27,7 @@ INVENTORIES = sorted(path.parent.name for path in (ROOT / "inventories").glob("*
 # Nodes of the worked examples that have more than two.
 NODES = {
     "dual-stack": 4,
+    "agent": 8,
     "four-gpu-two-nic": 6,
     "host-device": 4,
     "infiniband-sriov": 32,

@@ -106,15 +106,25 @@ class Units:
 @dataclass(frozen=True)
 class Demand:
     """What a rail must have addresses for: ``nodes`` that are on it now, the planned maximum, and the pods
-    of each node that need an address at the same time."""
+    of each node that need an address at the same time. ``slots``: their number is that of the slots of a port."""
 
     nodes: int = 0
     max_nodes: int | None = None
     pods_per_node: int | None = None
+    slots: bool = False
 
     @property
     def most(self) -> int:
         return max(self.nodes, self.max_nodes or 0)
+
+    @property
+    def key(self) -> str:
+        """The key of the file that sets how many pods there are."""
+        return "slots" if self.slots else "pods_per_node"
+
+    @property
+    def asked(self) -> str:
+        return ("a port has %d slots" if self.slots else "pods_per_node is %d") % (self.pods_per_node or 0)
 
 
 class Share(t.NamedTuple):
@@ -205,6 +215,16 @@ class Planner(abc.ABC):
     def aggregate(self, unit: int) -> Network:
         """The one network that a unit's leaf on this rail advertises: the rail's own where units do not cut it."""
         return self.network
+
+    def slots(self, share: Share, index: int, count: int, step: int) -> list[int | None]:
+        """The pods' addresses of a node one by one, from the first on; None where there are no more.
+
+        :param step: how many of the pool's addresses each node has, where all nodes share one pool.
+        """
+        if share.pods_first is None or share.pods_last is None:
+            return [None] * count
+        pool = Ranges(share.ranges or (Range(share.pods_first, share.pods_last, self.bits),))
+        return [pool.at(number) for number in range(count)]
 
     @abc.abstractmethod
     def problems(self, demand: Demand) -> list[Problem]:

@@ -103,7 +103,7 @@ class OwnPlanner(Planner):
         if scheme.mode == PREFIX:
             self._check_share(demand)
         elif demand.pods_per_node and demand.pods_per_node > 1:
-            message = "a link has one address, but pods_per_node is %d" % demand.pods_per_node
+            message = "a link has one address, but %s" % demand.asked
             self._add(SMALL, "pods_per_node", message, "lower it to 1, or use the mode prefix")
         self._check_taken()
         if self.units and self._span > self.network.size:

@@ -84,6 +84,13 @@ class CommonPlanner(Planner):
             first, last, ranges = self._block(index)
         return Share(address, self.network.prefix, self.gateway, self.network.first, first, last, ranges)
 
+    def slots(self, share: Share, index: int, count: int, step: int) -> list[int | None]:
+        if self._step or self.pods is None:
+            return super().slots(share, index, count, step)
+        # In the order of the file: a range at the end of the list renumbers nothing.
+        first = (index - 1) * step
+        return [self.pods.at(number) for number in range(first, first + count)]
+
     def _block(self, index: int) -> tuple[int | None, int | None, tuple[Range, ...] | None]:
         """A node's block: its lowest and its highest address, and its ranges where they are several."""
         blocks = self._blocks
@@ -283,10 +290,7 @@ class CommonPlanner(Planner):
             message += what % (six, pods, count(largest, "address", "addresses"))
             self._add(SMALL, "block" + six, message, "widen the range, or lower the block")
         elif demand.pods_per_node and demand.pods_per_node > block:
-            message = "a node has %s, and pods_per_node is %d" % (
-                count(block, "address", "addresses"),
-                demand.pods_per_node,
-            )
+            message = "a node has %s, and %s" % (count(block, "address", "addresses"), demand.asked)
             self._add(SMALL, "block" + six, message, "set it to %d or more" % demand.pods_per_node)
 
     def _check_room(self, demand: Demand) -> None:
@@ -312,7 +316,7 @@ class CommonPlanner(Planner):
                 pods,
                 pods.size,
             )
-            self._add(PODS, "pods" + self._six, message, "widen the range, or lower pods_per_node")
+            self._add(PODS, "pods" + self._six, message, "widen the range, or lower %s" % demand.key)
 
 
 def _whole(pods: Ranges, block: int) -> Ranges | None:

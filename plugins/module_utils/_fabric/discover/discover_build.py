@@ -14,6 +14,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     BLOCK,
     NONE,
     SUBNET,
+    Demand,
+    planner,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_addresses import (
     Addressed,
@@ -68,6 +70,8 @@ _UNSET: dict[str, tuple[t.Any, ...]] = {
     "max_tx_rate": (None, 0),
 }
 _ON_INFINIBAND = ("link_state",)
+# Slots that a port gets where the addresses are enough.
+_PODS = 8
 SAFE_MTU = {ETHERNET: 1500, INFINIBAND: 2044}
 
 
@@ -221,6 +225,7 @@ class Builder:
             remedy = "correct it, or set -e discover_provider=NAME"
             self._findings.add("DS503", ("fabric", "provider"), "nodes do not show the provider", remedy)
         self._blocks(made)
+        self._slots(made)
         self._rdma_mode()
 
     def _blocks(self, made: Addressed) -> None:
@@ -239,6 +244,20 @@ class Builder:
             self._findings.add(
                 "DS310", ("rails",), message, "set block, and pods to the range that is divided into blocks"
             )
+
+    def _slots(self, made: Addressed) -> None:
+        """The agent needs a number of slots, which other attachments follow from the devices of a port."""
+        if not facts_of(self.fabric.provider).slots or self.fabric.attachment not in ("macvlan", "ipvlan"):
+            return
+        most = _PODS
+        for scheme in (scheme for schemes in made.schemes.values() for scheme in schemes.values()):
+            share = planner(scheme).capacity(Demand()).share
+            if share is None and scheme.pods:
+                share = scheme.pods.size // max(made.indexes.values(), default=1)
+            most = min(most, share or most)
+        self.fabric.pods_per_node = max(most, 1)
+        message = "nodes do not show how many slots a port has"
+        self._findings.add("DS504", ("fabric", "pods_per_node"), message, "correct it, or set slots")
 
     def _attachment(self, model: Model) -> str:
         if any(nic.vfs for rail in model.rails for _node, nic in model.on(rail)):

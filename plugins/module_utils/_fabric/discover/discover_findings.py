@@ -63,6 +63,7 @@ CODES: dict[str, tuple[str, str, str]] = {
     "DS501": ("default-fabric-name", WARNING, "Default fabric name"),
     "DS502": ("inferred-attachment", WARNING, "Inferred attachment"),
     "DS503": ("default-provider", WARNING, "Default provider"),
+    "DS504": ("default-slots", WARNING, "Default number of slots"),
 }
 
 

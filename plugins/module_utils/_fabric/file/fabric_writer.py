@@ -26,8 +26,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Profile,
     Rail,
     Routing,
+    Setting,
     Unit,
-    VfSettings,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
     written as _infiniband,
@@ -68,10 +68,11 @@ def document(fabric: Fabric) -> Data:
         found["groups"] = {
             group.name: _stated(
                 attachment=group.attachment,
+                slots=_settings(group.slots),
                 driver=_driver(group.driver),
                 firmware=_firmware(group.firmware),
                 infiniband=group.partitions and group.partitions.written(),
-                vfs=_vfs(group.vfs),
+                vfs=_settings(group.vfs),
                 **_host(group.host),
                 ports=_ports(group.ports),
                 vars=group.vars or None,
@@ -100,10 +101,11 @@ def _general(fabric: Fabric) -> Data:
         mac_seed=fabric.mac_seed,
         max_nodes=fabric.max_nodes,
         pods_per_node=fabric.pods_per_node,
+        slots=_settings(fabric.slots),
         reserved={name: str(net) for name, net in fabric.reserved.items()} or None,
         routing=_routing(fabric.routing),
         infiniband=_infiniband(fabric.infiniband),
-        vfs=_vfs(fabric.vfs),
+        vfs=_settings(fabric.vfs),
         **_host(fabric.host),
     )
 
@@ -115,8 +117,8 @@ def _routing(routing: Routing) -> Data | None:
     return said or None
 
 
-def _vfs(vfs: VfSettings) -> Data | None:
-    return {key: setting.value for key, setting in vfs.items()} or None
+def _settings(given: t.Mapping[str, Setting]) -> Data | None:
+    return {key: setting.value for key, setting in given.items()} or None
 
 
 def _host(settings: HostSettings) -> Data:
@@ -183,7 +185,7 @@ def _rails(fabric: Fabric) -> Data:
             found[rail.name] = _rail(rail)
             continue
         # What the rail has for all of its planes is at the rail, the addresses of each at the plane.
-        base = found.setdefault(rail.base, dict(_stated(mtu=rail.mtu, vfs=_vfs(rail.vfs)), planes=[]))
+        base = found.setdefault(rail.base, dict(_stated(mtu=rail.mtu, vfs=_settings(rail.vfs)), planes=[]))
         base["planes"].append({key: value for key, value in _rail(rail).items() if key not in ("mtu", "vfs")})
     return found
 
@@ -199,7 +201,9 @@ def _rail(rail: Rail) -> Data:
         for name, held in scheme.taken:
             taken.setdefault(name, []).append(held)
     found.update(
-        _stated(taken={name: written(held) for name, held in taken.items()} or None, mtu=rail.mtu, vfs=_vfs(rail.vfs))
+        _stated(
+            taken={name: written(held) for name, held in taken.items()} or None, mtu=rail.mtu, vfs=_settings(rail.vfs)
+        )
     )
     return found
 
@@ -252,11 +256,12 @@ def _profile(profile: Profile) -> Data:
         gpus = len(gpus)
     return _stated(
         attachment=profile.attachment,
+        slots=_settings(profile.slots),
         soft_rdma=profile.soft_rdma,
         driver=_driver(profile.driver),
         firmware=_firmware(profile.firmware),
         infiniband=profile.partitions and profile.partitions.written(),
-        vfs=_vfs(profile.vfs),
+        vfs=_settings(profile.vfs),
         **_host(profile.host),
         **profile.expected,
         gpus=gpus,

@@ -10,9 +10,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog im
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_driver import read_infiniband
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_host import read_host
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import (
+    MAX_PODS,
     label,
     read_mtu,
     read_network,
+    read_slots,
     read_vfs,
     template,
 )
@@ -45,7 +47,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Sequence
 
 MAX_NODES = 65536
-_MAX_PODS = 4096
 
 
 def read_general(fabric: Fabric, section: Section, report: Report) -> None:
@@ -70,7 +71,8 @@ def read_general(fabric: Fabric, section: Section, report: Report) -> None:
     fabric.mtu = read_mtu(fabric.link_layer, section, "say what every switch of the rails carries, such as mtu: 4200")
     fabric.mac_seed = section.text("mac_seed")
     fabric.max_nodes = section.number("max_nodes", 1, MAX_NODES, "nodes")
-    fabric.pods_per_node = section.number("pods_per_node", 1, _MAX_PODS, "pods")
+    fabric.pods_per_node = section.number("pods_per_node", 1, MAX_PODS, "pods")
+    fabric.slots = read_slots(section)
     reserved = section.section("reserved")
     if reserved:
         for name in reserved.mapping.entries:

@@ -22,7 +22,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_
     make_port,
     port_texts,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import filled, label, read_vfs
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import (
+    filled,
+    label,
+    read_slots,
+    read_vfs,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_variables import (
     group_name,
     read_variables,
@@ -51,6 +56,7 @@ def read_profile(name: str, parent: Section, report: Report) -> Profile:
     if not section:
         return profile
     profile.attachment = section.choice("attachment", tuple(ATTACHMENTS))
+    profile.slots = read_slots(section)
     profile.soft_rdma = section.choice("soft_rdma", ("rxe", "siw"))
     profile.driver = read_driver(section)
     profile.firmware = read_firmware(section, report)
@@ -112,6 +118,7 @@ def read_groups(fabric: Fabric, section: Section, report: Report) -> None:
         group_name(name, own.path, report)
         group = Group(name, own.path)
         group.attachment = own.choice("attachment", tuple(ATTACHMENTS))
+        group.slots = read_slots(own)
         group.driver = read_driver(own)
         group.firmware = read_firmware(own, report)
         group.partitions = read_partitions(own, report)

@@ -11,7 +11,12 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import address_rules, file_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, Rule, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET, INFINIBAND
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Setting, VfSettings
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    SLOT_KEYS,
+    Setting,
+    SlotSettings,
+    VfSettings,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section, text_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
@@ -32,6 +37,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
 MAX_LABEL = 40
 # Ranges of one key: each is part of what nodes and pools get, and a subnet with more is better described by taken.
 MAX_RANGES = 256
+MAX_PODS = 4096
 # NVIDIA documents 127 as the most VFs a port can have.
 MAX_VFS = 127
 _MTU = {ETHERNET: (576, 9978), INFINIBAND: (576, 65520)}
@@ -77,6 +83,15 @@ def read_vfs(section: Section) -> VfSettings:
     }
     vfs.done()
     return {key: Setting(value, vfs.path + (key,)) for key, value in values.items() if vfs.has(key)}
+
+
+def read_slots(section: Section) -> SlotSettings:
+    slots = section.section("slots")
+    if not slots:
+        return {}
+    values = {key: slots.number(key, 0, MAX_PODS, "slots") for key in SLOT_KEYS}
+    slots.done()
+    return {key: Setting(value, slots.path + (key,)) for key, value in values.items() if slots.has(key)}
 
 
 def template(

@@ -37,6 +37,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.setti
     check_qos,
     check_rdma,
     check_rendered,
+    check_slots,
     check_sriov,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
@@ -57,6 +58,7 @@ FAMILIES = (
     check_objects.check,
     check_kubernetes.check,
     check_sriov.check,
+    check_slots.check,
     check_gpus.check,
     check_host.check,
     check_scale.check,

@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot_model import slots_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants, ports_of
 
 
@@ -36,7 +37,8 @@ def demands_of(fabric: Fabric, variants: Variants) -> dict[str, tuple[Demand, Pa
                 pods[rail.name] = (each, path)
     for rail in fabric.rails:
         most = pods.get(rail.name)
-        demand = Demand(counts.get(rail.name, 0), fabric.max_nodes, most[0] if most else None)
+        slots = facts_of(fabric.provider).slots
+        demand = Demand(counts.get(rail.name, 0), fabric.max_nodes, most[0] if most else None, slots)
         found[rail.name] = (demand, most[1] if most else ())
     return found
 
@@ -45,6 +47,9 @@ def _pods(fabric: Fabric, rail: Rail, variant: Variant) -> tuple[int | None, Pat
     """How many pods of a node need an address on a rail, and where that is said."""
     if not facts_of(fabric.provider).kubernetes:
         return None, ()
+    if facts_of(fabric.provider).slots:
+        slots = slots_of(fabric, variant)
+        return (slots.total, slots.path) if slots else (None, ())
     if fabric.pods_per_node is not None:
         return fabric.pods_per_node, ("fabric", "pods_per_node")
     if variant.has_vfs:

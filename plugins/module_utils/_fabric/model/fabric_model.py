@@ -44,6 +44,9 @@ class Setting:
 
 # Attribute of a VF (or ``count``) -> its setting.
 VfSettings = t.Dict[str, Setting]
+SLOT_KEYS = ("all_rails", "per_rail")
+# Key of ``slots`` -> its setting.
+SlotSettings = t.Dict[str, Setting]
 # Layer (``pci``, ``limits``, ``gpudirect``, ``nccl``) -> key -> its setting; a layer that is not named is not there.
 HostSettings = t.Dict[str, t.Dict[str, Setting]]
 
@@ -178,6 +181,7 @@ class Profile:
     name: str
     path: Path
     attachment: str | None = None
+    slots: SlotSettings = field(default_factory=dict)
     soft_rdma: str | None = None
     driver: Driver | None = None
     firmware: Firmware | None = None
@@ -198,6 +202,7 @@ class Group:
     name: str
     path: Path
     attachment: str | None = None
+    slots: SlotSettings = field(default_factory=dict)
     driver: Driver | None = None
     firmware: Firmware | None = None
     partitions: Partitions | None = None
@@ -275,6 +280,7 @@ class Fabric:
     routing: Routing = field(default_factory=Routing)
     max_nodes: int | None = None
     pods_per_node: int | None = None
+    slots: SlotSettings = field(default_factory=dict)
     vfs: VfSettings = field(default_factory=dict)
     host: HostSettings = field(default_factory=dict)
     names: dict[str, Template | RailTemplates] = field(default_factory=dict)

@@ -27,6 +27,7 @@ class ProviderFacts:
     ``injects``: a webhook adds the networks to pods. ``rule_priority``: of the rules that it makes in pods.
     ``shared_netdevs``: its objects name a netdev once for all nodes. ``link_local_gateway``: pods can have one.
     ``driver_container``: an operator can bring the NIC driver. ``node_features``: it brings Node Feature Discovery.
+    ``slots``: an agent on each node gives pods the slots of the plan, and no network is an object of the cluster.
     """
 
     name: str = ""
@@ -50,6 +51,12 @@ class ProviderFacts:
     driver_container: bool = True
     node_features: bool = False
     kubernetes: bool = True
+    slots: bool = False
+
+    @property
+    def networks(self) -> bool:
+        """Whether pods ask for networks by name, which are objects of the cluster."""
+        return self.kubernetes and not self.slots
 
     def refused(self, attachment: str | None) -> str | None:
         """Why it does not serve an attachment; None where it does."""
@@ -110,6 +117,19 @@ CNI = ProviderFacts(
     shared_netdevs=False,
     driver_container=False,
 )
+AGENT = ProviderFacts(
+    "agent",
+    {
+        "ib-sriov": "each VF needs a GUID that the subnet manager knows, and the agent does not set GUIDs",
+        "ipoib": "the agent does not make child interfaces of InfiniBand ports",
+    },
+    resource_prefix="railyard.fabric",
+    pools=False,
+    pool_per_node=False,
+    shared_netdevs=False,
+    driver_container=False,
+    slots=True,
+)
 # Nodes without Kubernetes, such as those of Slurm.
 NO_KUBERNETES = ProviderFacts(
     "none",
@@ -118,7 +138,7 @@ NO_KUBERNETES = ProviderFacts(
     driver_container=False,
     kubernetes=False,
 )
-PROVIDERS = {each.name: each for each in (SPIDERPOOL, OPERATOR, CNI, NO_KUBERNETES)}
+PROVIDERS = {each.name: each for each in (SPIDERPOOL, OPERATOR, CNI, AGENT, NO_KUBERNETES)}
 _UNKNOWN = ProviderFacts()
 
 

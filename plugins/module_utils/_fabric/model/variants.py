@@ -26,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Port,
     Profile,
     Rail,
+    SlotSettings,
     VfSettings,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import Partitions
@@ -35,8 +36,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infi
 class Variant:
     """A server model as some nodes have it. ``ports``: rail -> its port, in the order of the profile.
 
-    ``attachment_path``: where the attachment is. ``vfs``: the groups' and the profile's own words; ``host``: the
-    fabric's too.
+    ``attachment_path``: where the attachment is. ``vfs``: the groups' and the profile's own words; ``host`` and
+    ``slots``: the fabric's too.
     """
 
     profile: Profile
@@ -47,6 +48,7 @@ class Variant:
     firmware: Firmware | None
     partitions: Partitions | None
     driver: Driver | None
+    slots: SlotSettings
     vfs: VfSettings
     host: HostSettings
     ports: dict[str, Port]
@@ -162,19 +164,21 @@ def _made(fabric: Fabric, profile: Profile, groups: tuple[Group, ...]) -> Varian
     firmware, vfs, ports = profile.firmware, dict(profile.vfs), profile.ports
     settings = host.over(fabric.host, profile.host)
     driver, partitions = profile.driver, profile.partitions
+    slots = dict(fabric.slots, **profile.slots)
     for group in groups:
         if group.attachment:
             attachment, path = group.attachment, group.path + ("attachment",)
         driver = group.driver or driver
         firmware = group.firmware or firmware
         partitions = group.partitions or partitions
+        slots.update(group.slots)
         vfs.update(group.vfs)
         settings = host.over(settings, group.host)
         ports = over(ports, group.ports) if group.ports else ports
     mode = rdma_mode_of(attachment)
     if fabric.rdma_mode and attachment == fabric.attachment:
         mode = fabric.rdma_mode
-    return Variant(profile, groups, attachment, path, mode, firmware, partitions, driver, vfs, settings, ports)
+    return Variant(profile, groups, attachment, path, mode, firmware, partitions, driver, slots, vfs, settings, ports)
 
 
 def guids(fabric: Fabric) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import vf_identity
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Port, Rail
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot_model import slots_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants, ports_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.host_variables import Handout
 
@@ -20,7 +21,8 @@ _NONE: dict[str, tuple[str, ...]] = {}
 
 @dataclass(frozen=True)
 class PlannedNode:
-    """A node with its ports, in rail order. ``identities``: rail -> a MAC address or GUID for each of its VFs."""
+    """A node with its ports, in rail order. ``identities``: rail -> a MAC address or GUID for each of its VFs, or a MAC
+    address for each interface that the agent makes on it."""
 
     node: Node
     variant: Variant
@@ -80,17 +82,21 @@ class Plan:
         if variant is None:
             raise ValueError("%s has no profile, which lint reports" % node.name)
         ports = self._in_order(ports_of(node, variant)) if node.ports else self._ports[id(variant)]
-        return PlannedNode(node, variant, ports, self._identities(node, variant, ports) if variant.has_vfs else _NONE)
+        return PlannedNode(node, variant, ports, self._identities(node, variant, ports))
 
     def _identities(
         self, node: Node, variant: Variant, ports: t.Iterable[tuple[Rail, Port]]
     ) -> dict[str, tuple[str, ...]]:
         fabric = self.fabric
+        slots = None if variant.has_vfs or variant.attachment != "macvlan" else slots_of(fabric, variant)
+        if not variant.has_vfs and not slots:
+            return _NONE
         make = vf_identity.guid if fabric.link_layer == INFINIBAND else vf_identity.mac
         seed = fabric.mac_seed or fabric.name or ""
         return {
             rail.name: tuple(
-                make(seed, node.name, rail.name, vf) for vf in range(variant.vfs_on(fabric, rail)["count"].value)
+                make(seed, node.name, rail.name, number)
+                for number in range(slots.total if slots else variant.vfs_on(fabric, rail)["count"].value)
             )
             for rail, _port in ports
         }

@@ -43,6 +43,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infi
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import Naming
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.agent_file import AgentFiles
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, show
 
@@ -85,7 +86,8 @@ class Handout:
             for rail in fabric.rails
         }
         self._source = fabric.routing.mode == "source"
-        self._kubernetes = facts_of(fabric.provider).kubernetes
+        facts = facts_of(fabric.provider)
+        self._kubernetes, self._networked = facts.kubernetes, facts.networks
         # (variant, rail) -> the parts of a port that all of its nodes have.
         self._parts: dict[tuple[int, str], dict[str, t.Any]] = {}
         self._values: dict[tuple[int, str], dict[str, t.Any]] = {}
@@ -94,6 +96,7 @@ class Handout:
         self._leaf_parts: dict[tuple[str | None, str], dict[str, t.Any]] = {}
         self._heads: dict[int, dict[str, t.Any]] = {}
         self._served = {id(variant): variants.rails_of(variant) for variant in variants}
+        self._agents = AgentFiles(fabric, self.fabric_vars(), variants, planners) if facts.slots else None
 
     # -- the fabric --------------------------------------------------------------------------------------------------
 
@@ -150,6 +153,7 @@ class Handout:
         found["ports"] = [
             self._port(node, unit, variant, rail, port, identities.get(rail.name)) for rail, port in ports
         ]
+        found["agent"] = self._agents.file(node, variant, found, identities) if self._agents else None
         return found
 
     def _head(self, variant: Variant) -> dict[str, t.Any]:
@@ -194,14 +198,14 @@ class Handout:
         if variant.ports.get(rail.name) is not port:
             found.update(self._own(variant, rail, port), ipoib=self._ipoib(variant, port))
         self._address(found, node, unit, rail)
-        if identities is not None:
+        if identities is not None and variant.has_vfs:
             found["vfs"] = self._vfs(variant, rail, identities)
         own = self._own_pools.get(rail.name)
         if own is None:
             own = self._own_pools[rail.name] = [
                 kind
                 for kind in self.naming.pools(rail.schemes)
-                if self._kubernetes and rail.mode not in (None, NONE) and self.naming.own_pools(kind, rail.mode)
+                if self._networked and rail.mode not in (None, NONE) and self.naming.own_pools(kind, rail.mode)
             ]
         if own:
             values = self._values.get(key)
@@ -264,6 +268,12 @@ class Handout:
         if not self._kubernetes:
             return dict.fromkeys(("resource", "network", "pool", "pool6", "policy", "interface"))
         values = self.naming.values(rail, variant.attachment or "", variant.name)
+        if not self._networked:
+            return {
+                "resource": rail.name,
+                **dict.fromkeys(("network", "pool", "pool6", "policy")),
+                "interface": self.naming.name("interface", values),
+            }
         return {
             "resource": self.naming.name("resource", values),
             "network": self.naming.name("network", values),
@@ -275,7 +285,7 @@ class Handout:
 
     def _rail_pool(self, kind: str, rail: Rail, values: t.Mapping[str, t.Any]) -> str | None:
         """The one pool of a rail; None where each node has its own, or the rail has none of the kind."""
-        if not self._kubernetes or rail.mode in (None, NONE) or kind not in self.naming.pools(rail.schemes):
+        if not self._networked or rail.mode in (None, NONE) or kind not in self.naming.pools(rail.schemes):
             return None
         return None if self.naming.own_pools(kind, rail.mode) else self.naming.name(kind, values, rail.mode)
 
@@ -412,7 +422,7 @@ class Handout:
             if self._kubernetes and rail.name in self._served[id(variant)]:
                 names = self._names(variant, rail)
                 found.setdefault(
-                    names["network"],
+                    names["network"] or variant.attachment or "",
                     {
                         "attachment": variant.attachment,
                         "network": names["network"],

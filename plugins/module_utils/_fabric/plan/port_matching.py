@@ -46,7 +46,12 @@ def identify(node: t.Mapping[str, t.Any], nics: t.Sequence[t.Mapping[str, t.Any]
     done = [
         _filled(port, pci, functions[pci]) if port.get("match") and pci else port for port, pci in zip(ports, found)
     ]
-    return dict(node, ports=done)
+    identified = dict(node, ports=done)
+    if node.get("agent"):
+        agent: Row = node["agent"]
+        rails = [dict(rail, pci=port["pci"], netdev=port["netdev"]) for rail, port in zip(agent["rails"], done)]
+        identified["agent"] = dict(agent, rails=rails)
+    return identified
 
 
 def _place(node: t.Mapping[str, t.Any], port: Port) -> str:

@@ -64,6 +64,7 @@ _KEYS = {
     "other_ports": ("other port", "name"),
     "attributes": ("VF", "index"),
     "routes": ("route", "to"),
+    "slots": ("slot", "number"),
 }
 # Which numbers say that an item of another name is the same one.
 _SAME = {"rails": ("number",), "units": ("number",), "nodes": ("index", "unit_number", "place")}
@@ -121,7 +122,21 @@ def _plain(document: Document) -> dict[str, t.Any]:
     if fabric.get("rails") == [_name(rail) for rail in document["rails"]]:
         del fabric["rails"]
     rest = {key: value for key, value in document.items() if key not in ("fabric", "format")}
+    rest["nodes"] = [_with_slots(node) if isinstance(node, dict) else node for node in rest["nodes"]]
     return {**{"fabric." + key: value for key, value in fabric.items()}, **rest}
+
+
+def _with_slots(node: Document) -> Document:
+    """The node with the slots of its ports, without its agent's file, which repeats the rest of the ports."""
+    rest = {key: value for key, value in node.items() if key != "agent"}
+    agent = node.get("agent")
+    if isinstance(agent, dict) and _listed(agent.get("rails")) and _listed(node.get("ports")):
+        slots = {rail.get("rail"): rail.get("slots") for rail in agent["rails"] or () if isinstance(rail, dict)}
+        rest["ports"] = [
+            dict(port, slots=slots.get(port.get("rail"))) if isinstance(port, dict) else port
+            for port in node["ports"] or ()
+        ]
+    return rest
 
 
 def _name(item: t.Any) -> t.Any:

@@ -35,6 +35,7 @@ LEAVES = (
     *("leaf", "unit", "rail", "leaf_port", "node", "rack", "vlan", "prefix", "gateway", "prefix6", "gateway6"),
     *("mtu", "qos_class", "aggregate", "aggregate6"),
 )
+SLOTS = ("node", "rail", "slot", "device", "resource", "address", "address6", "mac", "vf")
 # The kinds of objects in the order in which they need each other.
 KINDS = ("policy", "resource", "pool", "network")
 
@@ -103,6 +104,18 @@ def _route(route: Document) -> str:
     return text + (" table %s" % route["table"] if route.get("table") else "")
 
 
+def slots(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
+    """A row a slot of the nodes' agents, in the plan's order; the columns are ``SLOTS``."""
+    for node in document["nodes"]:
+        agent = _part(node, "agent")
+        for rail in agent.get("rails") or ():
+            for slot in rail["slots"]:
+                device = "%s-%d" % (slot["resource"], slot["number"])
+                resource = "%s/%s" % (agent["resource_prefix"], slot["resource"])
+                rest = (slot[key] for key in ("address", "address6", "mac", "vf"))
+                yield (node["name"], rail["rail"], slot["number"], device, resource, *rest)
+
+
 def objects(document: Document) -> list[tuple[t.Any, ...]]:
     """A row an object in Kubernetes, sorted by kind, rail and name; the columns are ``OBJECTS``.
 
@@ -111,10 +124,13 @@ def objects(document: Document) -> list[tuple[t.Any, ...]]:
     found: dict[tuple[str, str], dict[str, t.Any]] = {}
     fabric = document["fabric"]
     for node in document["nodes"]:
+        slots = {rail["rail"]: rail["slots"] for rail in _part(node, "agent").get("rails") or ()}
         for port in node["ports"]:
             names = _full(_part(port, "names"), fabric)
             for kind in KINDS:
-                if names.get(kind):
+                if kind == "resource" and port["rail"] in slots:
+                    _resources(found, slots[port["rail"]], names, node, port, fabric)
+                elif names.get(kind):
                     if kind == "pool" and not port.get("pods"):
                         continue  # a name for a pool is there, and nothing to be in it
                     row = found.get((kind, names[kind]))
@@ -125,6 +141,28 @@ def objects(document: Document) -> list[tuple[t.Any, ...]]:
     order = {kind: at for at, kind in enumerate(KINDS)}
     rows = sorted(found.items(), key=lambda item: (order[item[0][0]], item[1]["number"], item[1]["at"]))
     return [tuple(row.get(column) for column in OBJECTS) for _key, row in rows]
+
+
+def _resources(
+    found: dict[tuple[str, str], dict[str, t.Any]],
+    slots: t.Iterable[Document],
+    names: Document,
+    node: Document,
+    port: Document,
+    fabric: Document,
+) -> None:
+    """The resources of which the slots of a port are units; one of them may be that of all rails."""
+    for resource in dict.fromkeys(slot["resource"] for slot in slots):
+        own = _full(dict(names, resource=resource), fabric)
+        key = ("resource", own["resource"])
+        row = found.get(key)
+        if row is None:
+            row = found[key] = _object("resource", own, node, port, len(found))
+            if resource != port["rail"]:
+                row.update(rail=None, number=0)
+        elif row["rail"] is None and port["rail"] != node["ports"][0]["rail"]:
+            continue  # the node is counted
+        _serve(row, node)
 
 
 def _full(names: Document, fabric: Document) -> Document:

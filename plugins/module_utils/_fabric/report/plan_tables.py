@@ -26,6 +26,7 @@ _RAILS = ("rail", "mode", "subnet", "gateway", "pods", "mtu", "table", "networks
 _CAPACITY = ("rail", "addresses", "pods", "pods a node", "needed", "room for nodes", "addresses that pods cannot have")
 _PORTS = ("rail", "netdev", "pci", "match", "rdma", "gpus", "address", "gateway", "mtu", "table")
 _OBJECTS = ("name", "rail", "nodes", "node", "resource", "interface", "first", "last", "ranges")
+_SLOTS = ("node", "rail", "slot", "device", "resource", "address", "mac", "vf")
 _LEAVES = ("leaf_port", "node", "vlan", "prefix", "gateway", "mtu", "qos_class")
 # Of these a terminal's table has both families in one column, IPv4 first.
 _BOTH = ("subnet", "gateway", "pods", "address", "prefix", "first", "last", "ranges")
@@ -165,6 +166,10 @@ def as_table(document: Document, most: int, directory: str = "") -> str:
         lines.append("  " + _node_line(node, len(document["fabric"].get("attachments") or ()) > 1))
         lines.extend(table(_PORTS, chosen, indent="    "))
     lines.extend(_more(counts(document)["ports"] - shown, "port", "ports.csv", directory))
+    slots = list(plan_rows.slots(document))
+    if slots:
+        lines.extend(["", "SLOTS", *table(_SLOTS, _choose(plan_rows.SLOTS, _SLOTS, slots[:most]), indent="  ")])
+        lines.extend(_more(len(slots) - most, "slot", "slots.csv", directory))
     objects = plan_rows.objects(document)
     for kind, title in _TITLES.items():
         chosen = [row for row in objects if row[0] == kind]
@@ -278,10 +283,12 @@ def _qos_lines(document: Document) -> list[str]:
 def files(document: Document) -> dict[str, bytes]:
     """The files of a report by their names, but for the picture and the comparison."""
     leaf_rows = (row for leaf in plan_rows.leaves(document) for row in leaf.rows)
+    slots = list(plan_rows.slots(document))
     return {
         "plan.json": as_json(document),
         "ports.csv": as_csv(plan_rows.PORTS, plan_rows.ports(document)),
         "objects.csv": as_csv(plan_rows.OBJECTS, plan_rows.objects(document)),
         "leaves.csv": as_csv(plan_rows.LEAVES, leaf_rows),
         "leaves.md": leaf_page(document),
+        **({"slots.csv": as_csv(plan_rows.SLOTS, slots)} if slots else {}),
     }

@@ -2,12 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""NCCL's and UCX's settings from the plan.
-
-There is no GID index among them, ever: an index is a place in a table that differs between pods and changes at run
-time. Family and
-RoCE version say the same for good.
-"""
+"""NCCL's and UCX's settings on hosts and in pods, and the objects that hold them."""
 
 from __future__ import annotations
 
@@ -21,11 +16,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     View,
     made,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import nccl_settings
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 
 COMPONENT = "nccl"
 FILE = "nccl.conf"
-# UCX's words for NCCL's.
-_UCX = {"NCCL_IB_TC": "UCX_IB_TRAFFIC_CLASS", "NCCL_IB_SL": "UCX_IB_SL"}
 
 
 def host(view: View, node: Node) -> dict[str, str]:
@@ -35,12 +30,12 @@ def host(view: View, node: Node) -> dict[str, str]:
 
 def host_settings(fabric: t.Mapping[str, t.Any], node: Node) -> dict[str, str]:
     """The same from the two variables that a host has, ``railyard_fabric`` and ``railyard_node``."""
-    return _settings(fabric, node, _devices(node))
+    return nccl_settings.nccl(fabric, node, _devices(node))
 
 
 def host_ucx(fabric: t.Mapping[str, t.Any], node: Node) -> dict[str, str]:
     """UCX's settings on the host itself."""
-    return _ucx_settings(fabric, _devices(node))
+    return nccl_settings.ucx(fabric, _devices(node))
 
 
 def pod(view: View, options: Options, node: Node) -> dict[str, str]:
@@ -48,23 +43,23 @@ def pod(view: View, options: Options, node: Node) -> dict[str, str]:
 
     In shared mode a pod sees all of the node's devices, the storage's too, so the rails' are named. In
     exclusive mode
-    it sees its own and nothing else, under names that the kernel gives as it finds them.
+    it sees its own and nothing else, under names that the kernel gives as it finds them. The agent sets the
+    environment itself, and names the devices of the pod's slots.
     """
-    names = _devices(node) if node["rdma_mode"] == "shared" else []
-    return dict(_settings(view.fabric, node, names), NCCL_SOCKET_IFNAME="=" + options.pod_interface)
+    settings = nccl_settings.nccl(view.fabric, node, _named(view, node))
+    if not facts_of(view.provider).slots:
+        settings["NCCL_SOCKET_IFNAME"] = "=" + options.pod_interface
+    return settings
 
 
 def ucx(view: View, node: Node) -> dict[str, str]:
     """UCX's settings in the same sense; with no device named, UCX takes all that it sees."""
-    return _ucx_settings(view.fabric, _devices(node) if node["rdma_mode"] == "shared" else [])
+    return nccl_settings.ucx(view.fabric, _named(view, node))
 
 
-def _ucx_settings(fabric: t.Mapping[str, t.Any], names: t.Sequence[str]) -> dict[str, str]:
-    settings = {}
-    if names:
-        settings["UCX_NET_DEVICES"] = ",".join("%s:1" % name for name in names)
-    settings.update((_UCX[key], value) for key, value in _service(fabric).items() if key in _UCX)
-    return settings
+def _named(view: View, node: Node) -> list[str]:
+    shared = node["rdma_mode"] == "shared" and not facts_of(view.provider).slots
+    return _devices(node) if shared else []
 
 
 def text(settings: t.Mapping[str, str]) -> str:
@@ -74,9 +69,9 @@ def text(settings: t.Mapping[str, str]) -> str:
 
 def objects(view: View, options: Options) -> t.Iterator[Object]:
     """A ConfigMap a variant in the namespace of the workloads, to be mounted at /etc/nccl.conf; UCX's settings as
-    environment.
+    environment. With the agent, each pod has them in its environment.
     """
-    for variant, node in samples(view).items():
+    for variant, node in ({} if facts_of(view.provider).slots else samples(view)).items():
         labels = view.labels(COMPONENT, **{VARIANT: variant})
         data = dict(ucx(view, node), **{FILE: text(pod(view, options, node))})
         yield made("v1", "ConfigMap", name(view, variant), labels, namespace=options.workload_namespace, data=data)
@@ -99,29 +94,3 @@ def samples(view: View) -> dict[str, Node]:
 
 def _devices(node: Node) -> list[str]:
     return [port["rdma"]["name"] for port in node["ports"] if port["rdma"]["name"]]
-
-
-def _settings(fabric: t.Mapping[str, t.Any], node: Node, names: t.Sequence[str]) -> dict[str, str]:
-    settings = {}
-    if names:
-        # "=" asks for exactly these names; without it, mlx5_1 would take mlx5_10 as well.
-        settings["NCCL_IB_HCA"] = "=" + ",".join("%s:1" % each for each in names)
-    if fabric["link_layer"] == "ethernet":
-        settings["NCCL_IB_ROCE_VERSION_NUM"] = "2"
-        pods = [port.get("pods") or {} for port in node["ports"]]
-        families = {version for each in pods for version, first in ((4, "first"), (6, "first6")) if each.get(first)}
-        if not families:
-            families = {6 if ":" in port["address"] else 4 for port in node["ports"] if port.get("address")}
-        if families:
-            settings["NCCL_IB_ADDR_FAMILY"] = "AF_INET" if 4 in families else "AF_INET6"
-    settings.update(_service(fabric))
-    if not fabric["routing"]["cross_rail"]:
-        # Another rail's NIC cannot be reached: traffic between rails goes over NVLink to the GPU of the right one.
-        settings.update(NCCL_CROSS_NIC="0", NCCL_PXN_DISABLE="0")
-    return settings
-
-
-def _service(fabric: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """The class of service on Ethernet, as the plan's QoS has it; InfiniBand's level is the subnet manager's."""
-    qos = fabric["qos"]
-    return dict(qos["nccl"]) if qos and fabric["link_layer"] == "ethernet" else {}

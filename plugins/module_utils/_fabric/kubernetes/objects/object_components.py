@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import (
     device_plugins,
     partition_keys,
+    rail_agent,
     sriov_operator_objects,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.all_providers import (
@@ -109,6 +110,8 @@ def node_labels(document: Document) -> dict[str, dict[str, str]]:
 def allocatable(document: Document, given: t.Mapping[str, t.Any] | None = None) -> dict[str, dict[str, int]]:
     """Node -> resource -> the units that it must report once everything runs."""
     view = View(document)
+    if PROVIDERS[view.provider].facts.slots:
+        return rail_agent.allocatable(view)
     return device_plugins.allocatable(view, Options.of(given)) if view.networks else {}
 
 

@@ -19,6 +19,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     label_value,
     made,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot_model import RAILS
 
 COMPONENT = "workload"
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
@@ -42,8 +44,10 @@ def annotation(view: View, rails: RailSet) -> str:
 
 def resources(view: View, rails: RailSet) -> dict[str, str]:
     """One unit of each network's resource. A device plugin for Ethernet VFs or shared devices, or none for plain
-    IPoIB's TCP/IP.
+    IPoIB's TCP/IP. The agent has one resource for all rails.
     """
+    if facts_of(view.provider).slots:
+        return {view.qualified(RAILS): "1"}
     return {view.qualified(view.network(name).resource): "1" for name in rails.networks}
 
 
@@ -90,24 +94,21 @@ def _daemon_set(view: View, options: Options, rails: RailSet) -> Object:
         "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
         "resources": {"requests": dict(units), "limits": dict(units)},
         "volumeMounts": [
-            {"name": "nccl", "mountPath": "/etc/nccl.conf", "subPath": nccl_objects.FILE, "readOnly": True},
             {"name": "shm", "mountPath": "/dev/shm"},
         ],
     }
-    settings = nccl_objects.ucx(view, nccl_objects.samples(view)[variant])
-    if settings:
-        # The server drops an empty list, and would differ from the plan for good.
-        container["env"] = [{"name": key, "value": value} for key, value in settings.items()]
+    volumes: list[Object] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    metadata: Object = {"labels": match}
+    if facts_of(view.provider).networks:
+        metadata["annotations"] = {NETWORKS: annotation(view, rails)}
+        _configure(view, variant, container, volumes)
     template = {
-        "metadata": {"labels": match, "annotations": {NETWORKS: annotation(view, rails)}},
+        "metadata": metadata,
         "spec": {
             "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _nodes(view, rails)}},
             "terminationGracePeriodSeconds": 0,
             "containers": [container],
-            "volumes": [
-                {"name": "nccl", "configMap": {"name": nccl_objects.name(view, variant), "optional": True}},
-                {"name": "shm", "emptyDir": {"medium": "Memory"}},
-            ],
+            "volumes": volumes,
         },
     }
     return made(
@@ -118,6 +119,17 @@ def _daemon_set(view: View, options: Options, rails: RailSet) -> Object:
         {"selector": {"matchLabels": match}, "template": template},
         namespace=options.workload_namespace,
     )
+
+
+def _configure(view: View, variant: str, container: Object, volumes: list[Object]) -> None:
+    """The settings of NCCL and UCX, which the agent would set itself."""
+    mount = {"name": "nccl", "mountPath": "/etc/nccl.conf", "subPath": nccl_objects.FILE, "readOnly": True}
+    container["volumeMounts"].insert(0, mount)
+    volumes.insert(0, {"name": "nccl", "configMap": {"name": nccl_objects.name(view, variant), "optional": True}})
+    settings = nccl_objects.ucx(view, nccl_objects.samples(view)[variant])
+    if settings:
+        # The server drops an empty list, and would differ from the plan for good.
+        container["env"] = [{"name": key, "value": value} for key, value in settings.items()]
 
 
 def _nodes(view: View, rails: RailSet) -> Object:

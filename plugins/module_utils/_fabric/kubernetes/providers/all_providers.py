@@ -13,6 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.plain_cni import PlainCni
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.provider import Provider
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.rail_agent import RailAgent
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.spiderpool import Spiderpool
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import NO_KUBERNETES
 
@@ -23,5 +24,5 @@ class NoKubernetes(Provider):
     facts = NO_KUBERNETES
 
 
-_ALL: tuple[Provider, ...] = (Spiderpool(), NetworkOperator(), PlainCni(), NoKubernetes())
+_ALL: tuple[Provider, ...] = (Spiderpool(), NetworkOperator(), PlainCni(), RailAgent(), NoKubernetes())
 PROVIDERS: t.Mapping[str, Provider] = {each.facts.name: each for each in _ALL}

@@ -84,7 +84,7 @@ def allocatable(view: View, options: Options) -> dict[str, dict[str, int]]:
     for node in view.nodes:
         resources = wanted[node["name"]] = {}
         for port in node["ports"]:
-            network = view.network(port["names"]["network"])
+            network = view.network_of(node, port)
             resource = view.qualified(network.resource)
             if network.attachment in OF_NETDEV:
                 resources[resource] = options.rdma_hca_max
@@ -156,7 +156,7 @@ def _one_rail_each(view: View, wanted: t.Mapping[str, t.Sequence[str]], variant:
             continue
         seen.add(key)
         for port in node["ports"]:
-            own = view.network(port["names"]["network"]).resource
+            own = view.network_of(node, port).resource
             for resource, netdevs in wanted.items():
                 if resource != own and port["netdev"] in netdevs:
                     raise RailyardError(

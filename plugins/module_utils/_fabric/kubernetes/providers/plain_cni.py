@@ -18,8 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import device_plugins
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.provider import (
     EVERYTHING,
-    PodRoutes,
-    Provider,
+    OwnTables,
     rdma_plugin,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
@@ -94,7 +93,7 @@ def configurations(view: View, options: Options, node: Node) -> dict[str, str]:
 
 def _networks_of(view: View, options: Options, node: Node) -> t.Iterator[tuple[str, Object]]:
     for port in node["ports"]:
-        network = view.network(port["names"]["network"])
+        network = view.network_of(node, port)
         yield network.name, configuration(view, options, node, network, port)
 
 
@@ -186,7 +185,7 @@ def _ranges(share: Share, port: Port) -> list[Object]:
     ]
 
 
-class PlainCni(Provider):
+class PlainCni(OwnTables):
     """CNI plugins and files on each node; ``railyard-rail`` sets the plan's table and priority in pods."""
 
     facts = CNI
@@ -197,15 +196,3 @@ class PlainCni(Provider):
 
     def node_files(self, view: View, options: Options, node: Node) -> dict[str, str]:
         return {"%s/%s" % (CONF_DIR, name): text for name, text in configurations(view, options, node).items()}
-
-    def sets_mtu(self, attachment: str) -> bool:
-        return True
-
-    def pod_routes(self, attachment: str, port: Port, shares: t.Sequence[Share]) -> PodRoutes:
-        """The plan's own table, which holds all routes of the rail."""
-        routes = super().pod_routes(attachment, port, shares)
-        if port["table"] is None or not shares:
-            return routes._replace(sourced=())
-        in_table = routes.in_table + tuple((share.subnet, None) for share in shares) + routes.in_main
-        versions = tuple(share.version for share in shares)
-        return PodRoutes(versions, port["table"], port["rule_priority"], in_table, routes.in_main)

@@ -89,6 +89,22 @@ class Provider:
         )
 
 
+class OwnTables(Provider):
+    """Those that set the plan's tables, rules and MTU in pods themselves."""
+
+    def sets_mtu(self, attachment: str) -> bool:
+        return True
+
+    def pod_routes(self, attachment: str, port: Port, shares: t.Sequence[Share]) -> PodRoutes:
+        """The plan's own table, which holds all routes of the rail."""
+        routes = super().pod_routes(attachment, port, shares)
+        if port["table"] is None or not shares:
+            return routes._replace(sourced=())
+        in_table = routes.in_table + tuple((share.subnet, None) for share in shares) + routes.in_main
+        versions = tuple(share.version for share in shares)
+        return PodRoutes(versions, port["table"], port["rule_priority"], in_table, routes.in_main)
+
+
 def rdma_plugin(network: Network, function: str | None = None) -> list[Object]:
     """The CNI plugin that moves the RDMA device into the pod.
 

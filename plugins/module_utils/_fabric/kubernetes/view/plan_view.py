@@ -174,6 +174,9 @@ class View:
     def network(self, name: str) -> Network:
         return self._networks[name]
 
+    def network_of(self, node: Node, port: Port) -> Network:
+        return self._networks[_network_name(node, port) or ""]
+
     def of(self, *attachments: str) -> list[Network]:
         return [network for network in self.networks if network.attachment in attachments]
 
@@ -239,10 +242,11 @@ class View:
         for node in self.nodes:
             names = []
             for port in node["ports"]:
-                if port["names"]["network"] is None:
+                name = _network_name(node, port)
+                if name is None:
                     continue  # a fabric without Kubernetes
-                self._add(node, port)
-                names.append(port["names"]["network"])
+                self._add(name, node, port)
+                names.append(name)
             key = tuple(names)
             if key and key not in sets:
                 sets[key] = RailSet(key, node["attachment"])
@@ -259,12 +263,12 @@ class View:
             each.name = _free(each.variants[0], taken)
             each.part = any(each.shares(other) and set(each.networks) < set(other.networks) for other in self.sets)
 
-    def _add(self, node: Node, port: Port) -> None:
+    def _add(self, name: str, node: Node, port: Port) -> None:
         names = port["names"]
-        network = self._networks.get(names["network"])
+        network = self._networks.get(name)
         if network is None:
-            network = self._networks[names["network"]] = Network(
-                names["network"],
+            network = self._networks[name] = Network(
+                name,
                 port["rail"],
                 port["base"],
                 port["number"],
@@ -296,8 +300,15 @@ class View:
         pods = port.get("pods")
         if pods:
             for version, first in ((4, "first"), (6, "first6")):
-                if pods.get(first):
+                if pods.get(first) and names["network"]:
                     network.pools[version][self.pool(port, version)] = node["name"]
+
+
+def _network_name(node: Node, port: Port) -> str | None:
+    """The name of a port's network. The agent's have no object, so that their name is their rail's and attachment's."""
+    names = port["names"]
+    slots = "%s-%s" % (names["resource"], node["attachment"]) if names["resource"] else None
+    return names["network"] or slots
 
 
 @dataclass

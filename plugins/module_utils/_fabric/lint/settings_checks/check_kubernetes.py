@@ -39,7 +39,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.host_model import CONTAINER, GPUDIRECT
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import Naming
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS, facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants, ports_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.kubernetes_rules import (
     BLOCK_SHORT,
@@ -81,7 +81,8 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     if not facts.kubernetes:
         _without(fabric, report)
         return
-    _masters(fabric, variants, report)
+    if facts.networks:
+        _masters(fabric, variants, report)
     if not facts.link_local_gateway:
         _local_router(fabric, report)
     if facts.lists_addresses:
@@ -116,9 +117,11 @@ def _without(fabric: Fabric, report: Report) -> None:
         for six, scheme in (("" if bits == IPV4 else "6", scheme) for bits, scheme in rail.schemes.items()):
             if scheme.pods is not None:
                 found.append((rail.where("pods" + six), "a range of pod addresses"))
+    names = [name for name, facts in PROVIDERS.items() if facts.kubernetes]
+    served = "%s or %s" % (", ".join(names[:-1]), names[-1])
     for path, what in dict.fromkeys(found):
         message = "%s has no effect with provider: none" % what
-        report.add(WITHOUT_PODS, path, message, "remove it, or set provider: spiderpool, network-operator or cni")
+        report.add(WITHOUT_PODS, path, message, "remove it, or set provider: %s" % served)
     for path, setting in _operator_drivers(fabric):
         if setting.value == CONTAINER:
             message = "the GPU Operator runs the GPU driver's container, and with provider: none there is no Kubernetes"

@@ -32,6 +32,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     if not fabric.name or report.within(("rails",)) or report.has(("fabric", "name")):
         return
     naming = Naming(fabric.name, fabric.provider, fabric.names)
+    networks = facts_of(fabric.provider).networks
     for kind in ("resource_prefix", "namespace"):
         _shape(fabric, kind, naming.common(kind), report)
     owners: dict[tuple[str, str], tuple[t.Any, ...]] = {}
@@ -43,13 +44,14 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                 continue
             values = naming.values(rail, variant.attachment, variant.name)
             wide = (rail.name, variant.attachment)
-            named: list[tuple[str, tuple[t.Any, ...]]] = [("resource", wide), ("network", wide)]
-            named.append(("interface", (rail.name,)))
-            if variant.has_vfs:
+            named: list[tuple[str, tuple[t.Any, ...]]] = [("interface", (rail.name,))]
+            if networks:
+                named += [("resource", wide), ("network", wide)]
+            if networks and variant.has_vfs:
                 named.append(("policy", wide + (variant.name,)))
             for kind, owner in named:
                 _one(fabric, naming, kind, values, owner, owners, report)
-            if rail.mode in (None, NONE):
+            if rail.mode in (None, NONE) or not networks:
                 continue
             for kind in naming.pools(rail.schemes):
                 if kind == "pool6" and report.has(fabric.names_path + ("pool",)):

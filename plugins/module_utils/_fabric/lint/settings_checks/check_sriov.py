@@ -134,7 +134,7 @@ def _settings(fabric: Fabric, vfs: t.Mapping[str, Setting], report: Report) -> N
 
 
 def check_plan(plan: Plan, report: Report) -> None:
-    """Report VFs of the fabric that share a MAC address or GUID."""
+    """Report VFs, or slots of macvlan, that share a MAC address or GUID."""
 
     def owned() -> t.Iterator[tuple[str, tuple[PlannedNode, str, int]]]:
         for node in plan.nodes:
@@ -147,7 +147,10 @@ def check_plan(plan: Plan, report: Report) -> None:
         report.add(
             COLLISION,
             second[0].node.path,
-            "VF %d of %s on %s would have %s, which VF %d of %s on %s has"
-            % (second[2], second[0].node.name, second[1], value, first[2], first[0].node.name, first[1]),
-            "set fabric.mac_seed to another text than %s; all VFs get new ones" % seed,
+            "%s would have %s, which %s has" % (_owner(*second), value, _owner(*first)),
+            "set fabric.mac_seed to another text than %s; all of them get new ones" % seed,
         )
+
+
+def _owner(node: PlannedNode, rail: str, number: int) -> str:
+    return "%s %d of %s on %s" % ("VF" if node.variant.has_vfs else "slot", number, node.node.name, rail)

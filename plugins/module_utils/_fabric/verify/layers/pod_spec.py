@@ -62,7 +62,7 @@ def _rail_spec(view: View, node: Row, port: Row) -> RailSpec:
     mtus: tuple[int, ...] = ()
     if provider.sets_mtu(node["attachment"]):
         # upstream's objects name one MTU for all ports of a network
-        network = view.network(port["names"]["network"])
+        network = view.network_of(node, port)
         mtus = tuple(dict.fromkeys(each for each in (port["mtu"], network.mtu) if each))
     return RailSpec(
         port["rail"],

@@ -1,0 +1,177 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY83x: the slots that the agent gives to pods."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import SUBNET
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.shared_subnet import CommonPlanner
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.file_rules import UNKNOWN
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.pool_rules import NO_PODS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    Fabric,
+    Rail,
+    Setting,
+    SlotSettings,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import Naming
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot_model import (
+    RAILS,
+    Slots,
+    most_slots,
+    slots_of,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants, ports_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.slot_rules import (
+    DEVICE_NAME,
+    NAME_UNUSED,
+    NO_SLOTS,
+    POOL_SHORT,
+    SLOTS_FEW,
+    SLOTS_MANY,
+    SLOTS_MISSING,
+    SLOTS_UNUSED,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV6
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
+
+# Of the names of the file, those that the agent's devices have.
+_NAMES = ("resource_prefix", "interface")
+# PREFIX_RESOURCE in the key of the annotation by which the kubelet hands a device to the container runtime.
+_LONGEST = 63
+
+
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    if fabric.provider is None:
+        return
+    if not facts_of(fabric.provider).slots:
+        holders = [fabric.slots, *(profile.slots for profile in fabric.profiles.values())]
+        holders += [group.slots for group in fabric.groups.values()]
+        for path in (_path(slots) for slots in holders if slots):
+            message = "%s gives addresses of pools to pods, and has no slots" % fabric.provider
+            report.add(SLOTS_UNUSED, path, message, "remove it, or set provider: agent")
+        return
+    known = variants.with_unused()
+    for variant in known:
+        if not facts_of(fabric.provider).refused(variant.attachment):
+            _counted(fabric, variant, variants.rails_of(variant) or set(variant.ports), report)
+    _names(fabric, report)
+    _pools(fabric, variants, report)
+
+
+def _path(slots: SlotSettings) -> Path:
+    return next(iter(slots.values())).path[:-1]
+
+
+def _counted(fabric: Fabric, variant: Variant, rails: t.Collection[str], report: Report) -> None:
+    """That the number of slots is known, and that the port has as many devices."""
+    slots = slots_of(fabric, variant)
+    if slots is None:
+        holders = [("fabric",), variant.profile.path] + [group.path for group in variant.groups]
+        unread = any(report.within(path + ("slots",)) or report.within_by(UNKNOWN, path) for path in holders)
+        # The number of VFs is missing too, and reported.
+        if not unread and not variant.has_vfs and variant.attachment and not report.within(("fabric", "pods_per_node")):
+            message = "neither slots nor pods_per_node is set, and %s has no number of its own" % variant.attachment
+            report.add(SLOTS_MISSING, ("fabric", "slots"), message, "set slots, such as {all_rails: 4, per_rail: 4}")
+        return
+    if not variant.slots:
+        return
+    if not slots.total:
+        report.add(NO_SLOTS, slots.path, "a port has no slots", "set all_rails or per_rail to 1 or more")
+    elif fabric.pods_per_node and fabric.pods_per_node > slots.total and variant.attachment != "host-device":
+        message = "pods_per_node is %d, and a port has %d slots" % (fabric.pods_per_node, slots.total)
+        remedy = "raise all_rails or per_rail, or lower pods_per_node"
+        report.add(SLOTS_FEW, slots.path, message, remedy)
+    else:
+        _devices(fabric, variant, rails, slots, report)
+
+
+def _devices(fabric: Fabric, variant: Variant, rails: t.Collection[str], slots: Slots, report: Report) -> None:
+    if variant.attachment == "host-device" and slots.total > 1:
+        message = "a port has %d slots, and with host-device it can have one" % slots.total
+        report.add(SLOTS_MANY, slots.path, message, "set {all_rails: 1, per_rail: 0}, or use the attachment sriov")
+    for rail in fabric.rails if variant.has_vfs else ():
+        vfs: Setting | None = variant.vfs_on(fabric, rail).get("count") if rail.name in rails else None
+        if vfs and vfs.value and slots.total > vfs.value:
+            message = "a port has %d slots, and %s has %d VFs" % (slots.total, rail.name, vfs.value)
+            report.add(
+                SLOTS_MANY, slots.path, message, "lower all_rails or per_rail, or set vfs.count to %d" % slots.total
+            )
+
+
+def _names(fabric: Fabric, report: Report) -> None:
+    for kind in fabric.names:
+        if kind not in _NAMES:
+            message = "%s has no effect with provider: agent" % kind
+            report.add(
+                NAME_UNUSED, fabric.names_path + (kind,), message, "remove it; %s are used" % " and ".join(_NAMES)
+            )
+    prefix = Naming(fabric.name, fabric.provider, fabric.names).common("resource_prefix")
+    path = fabric.names_path + ("resource_prefix",)
+    if not report.has(path) and not re.match("[a-z]", prefix):
+        report.add(DEVICE_NAME, path, "%s does not begin with a letter" % prefix, "write one that does")
+    for rail in fabric.rails:
+        # a rail of several planes is read as one rail for each, at one place
+        if report.within(rail.path):
+            continue
+        if rail.name == RAILS:
+            message = "rails is the resource for a slot on every rail"
+            report.add(DEVICE_NAME, rail.path, message, "give the rail another name, such as gpu01")
+        elif not re.match("[a-z]", rail.name):
+            message = "%s does not begin with a letter" % rail.name
+            report.add(DEVICE_NAME, rail.path, message, "give the rail another name, such as gpu01")
+        elif len(prefix) + 1 + len(rail.name) > _LONGEST and not report.has(path):
+            message = "%s_%s has %d characters, and the limit is %d" % (
+                prefix,
+                rail.name,
+                len(prefix) + 1 + len(rail.name),
+                _LONGEST,
+            )
+            report.add(DEVICE_NAME, path, message, "shorten the prefix or the name of the rail")
+
+
+def _pools(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """That a pool that all nodes share has addresses for the slots of each."""
+    step = most_slots(fabric, variants)
+    last: dict[str, tuple[int, str]] = {}
+    for variant in variants if step else ():
+        for node in variants.nodes_of(variant):
+            for name in ports_of(node, variant):
+                last[name] = max(last.get(name, (0, "")), (node.index or 0, node.name))
+    planners = fabric.planners()
+    short: list[tuple[Path, Rail, str]] = []
+    for rail in fabric.rails if last else ():
+        for bits, planner in planners[rail.name].items() if rail.mode == SUBNET else ():
+            key = "pods6" if bits == IPV6 else "pods"
+            path = rail.where(key)
+            if report.within(path) or report.within(rail.path) or not isinstance(planner, CommonPlanner):
+                continue
+            index, node_name = last.get(rail.name, (0, ""))
+            if planner.scheme.pods is None:
+                message = "slots need addresses, and %s has no pods in %s" % (rail.name, planner.network)
+                report.add(NO_PODS, path, message, "set aside a range for pods")
+            elif planner.pods and index * step > planner.pods.size:
+                room = count(planner.pods.size // step, "node")
+                message = "%s has index %d, and with %d slots per port %s (%s) has addresses for %s" % (
+                    node_name,
+                    index,
+                    step,
+                    key,
+                    planner.scheme.pods,
+                    room,
+                )
+                short.append((path, rail, message))
+    if short:
+        path, rail, message = short[0]
+        if len({each for each, _rail, _message in short}) > 1:
+            path = demands_of(fabric, variants)[rail.name][1]
+            message = "on %s, %s" % (count(len({each.name for _path, each, _message in short}), "rail"), message)
+        report.add(POOL_SHORT, path, message, "widen the range, lower the index, or use the mode block")

@@ -1,0 +1,72 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The slots of rail ports, which the agent gives to pods: how many a port has, and which resource each is a unit of."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import SLOT_KEYS, Fabric
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
+
+# The resource of which a unit is one slot on every rail of a node; a rail's own resource has the rail's name.
+RAILS = "rails"
+
+
+@dataclass(frozen=True)
+class Slots:
+    """What each rail port of a node has: the first ``all_rails`` slots are units of ``rails``, the other ``per_rail``
+    are units of the rail's own resource. ``path``: where their number is given."""
+
+    all_rails: int
+    per_rail: int
+    path: Path
+
+    @property
+    def total(self) -> int:
+        return self.all_rails + self.per_rail
+
+    def resource(self, rail: str, number: int) -> str:
+        return RAILS if number < self.all_rails else rail
+
+
+def slots_of(fabric: Fabric, variant: Variant) -> Slots | None:
+    """The slots on each port of a variant's nodes; None where the file does not say how many, or the provider has none.
+
+    A number that is not stated is the rest of the pods per node. Where neither is, each is half of them.
+    """
+    if not facts_of(fabric.provider).slots:
+        return None
+    stated = {key: setting.value for key, setting in variant.slots.items()}
+    if None in stated.values():
+        return None
+    pods, path = _pods(fabric, variant)
+    if not stated:
+        return Slots(pods - pods // 2, pods // 2, path) if pods else None
+    rest = max((pods or 0) - sum(stated.values()), 0)
+    all_rails, per_rail = (stated.get(key, rest) for key in SLOT_KEYS)
+    return Slots(all_rails, per_rail, next(iter(variant.slots.values())).path[:-1])
+
+
+def most_slots(fabric: Fabric, variants: Variants) -> int:
+    """The most slots that a port of any node has. In the mode subnet each node has so many addresses of the pool."""
+    return max((slots.total for variant in variants for slots in [slots_of(fabric, variant)] if slots), default=0)
+
+
+def _pods(fabric: Fabric, variant: Variant) -> tuple[int | None, Path]:
+    """How many pods of a node need an address on each rail, and where that is given."""
+    if variant.attachment == "host-device":
+        return 1, variant.attachment_path
+    if fabric.pods_per_node is not None:
+        return fabric.pods_per_node, ("fabric", "pods_per_node")
+    if variant.has_vfs:
+        counts = [variant.vfs_on(fabric, rail).get("count") for rail in fabric.rails if rail.name in variant.ports]
+        known = [count for count in counts if count and count.value]
+        least = min(known, key=lambda count: t.cast(int, count.value), default=None)
+        return (least.value, least.path) if least else (None, ())
+    return None, ()

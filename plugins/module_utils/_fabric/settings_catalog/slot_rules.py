@@ -1,0 +1,79 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY83x: the slots that the agent gives to pods."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import rule
+
+
+def _fabric(more: str, attachment: str = "macvlan", provider: str = "agent") -> str:
+    return "fabric: {name: ai, mtu: 4200, attachment: %s, provider: %s%s}\n" % (attachment, provider, more)
+
+
+_SLOTS = ", slots: {all_rails: 4, per_rail: 2}"
+_RAILS = 'rails: {count: 2, name: "%s{n}", subnet: "172.16.{n+10}.0/24", pods: .1-.200, hosts: .201-.253}\n'
+_PROFILE = 'profiles: {hgx: {ports: {%s1: {netdev: nic1, pci: "0000:0b:00.0"}, %s2: {netdev: nic2}}}}\n'
+
+
+def _named(name: str) -> str:
+    return _fabric(_SLOTS) + _RAILS % name + _PROFILE % (name, name)
+
+
+SLOTS_UNUSED = rule(
+    "RY832 slots-without-agent: Slots with a provider that has none",
+    _fabric(_SLOTS, provider="spiderpool"),
+    _fabric(_SLOTS),
+    why="Other providers give each pod any free address of a pool.",
+)
+
+SLOTS_MISSING = rule(
+    "RY833 missing-slots: Number of slots not stated",
+    _fabric(""),
+    _fabric(_SLOTS),
+    why="Each slot has an address of its own, so the plan must know how many there are.",
+)
+
+NO_SLOTS = rule(
+    "RY834 zero-slots: Zero slots",
+    _fabric(", slots: {all_rails: 0, per_rail: 0}"),
+    _fabric(_SLOTS),
+)
+
+SLOTS_FEW = rule(
+    "RY835 too-few-slots: Fewer slots than pods on a node",
+    _fabric(", pods_per_node: 8" + _SLOTS),
+    _fabric(", pods_per_node: 6" + _SLOTS),
+    why="Each pod has one slot of a rail, so the pods above that count stay pending.",
+)
+
+SLOTS_MANY = rule(
+    "RY836 too-many-slots: More slots than devices on a port",
+    _fabric(_SLOTS + ", vfs: {count: 4}", "sriov"),
+    _fabric(_SLOTS + ", vfs: {count: 6}", "sriov"),
+    why="With sriov, slot K is VF K. With host-device a pod gets the port itself, which is one slot.",
+)
+
+POOL_SHORT = rule(
+    "RY837 slots-beyond-pool: Pool without addresses for the slots of a node",
+    _fabric(_SLOTS) + "nodes:\n  ai-1: {profile: hgx}\n  ai-40: {profile: hgx}\n",
+    _fabric(_SLOTS) + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx}\n",
+    why="The node with index I has the I-th part of the pool, so that a node that joins or leaves renumbers no other.",
+)
+
+NAME_UNUSED = rule(
+    "RY838 name-without-object: Name of an object that the agent does not have",
+    _fabric(_SLOTS) + 'names: {network: "{rail}-rdma"}\n',
+    _fabric(_SLOTS) + "names: {resource_prefix: rails.example.com}\n",
+    why="Pods ask for slots by resource_prefix and a rail's name. There are no networks, pools and policies.",
+)
+
+DEVICE_NAME = rule(
+    "RY839 agent-device-name: Rail or prefix whose name a device of the agent cannot have",
+    _named("1-"),
+    _named("gpu"),
+    why="A prefix and a rail are the vendor and class of a device (CDI), which begin with a letter, and together they"
+    " are part of an annotation. The resource rails is a slot on every rail.",
+)
