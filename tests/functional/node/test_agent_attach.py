@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import pod_links, rail_health
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import AttachError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
-from tests.functional.node.agent_pods import AgentNode, document, rail, slot
-from tests.functional.node.own_namespace import LiveNode, in_own_namespace, ip, shown
+from tests.functional.node.agent_pods import AgentNode
+from tests.functional.node.own_namespace import LiveNode, has_kind, in_own_namespace, ip, shown
+from tests.unit.node.agent_files import document, rail, slot
 
 WHOLE = {
     "names": ["net1", "net2"],
@@ -178,7 +180,7 @@ def test_what_cannot_be_attached_is_refused(node: LiveNode) -> None:
     error = refused("interface", lambda: agent.attach("rails-0", pod.state()))
     assert error.place == "slot 0 of rail gpu02"
     pod.run("ip", "link", "del", "net2")
-    # a port that is missing; one that has no carrier is in test_agent_ports
+    # a port that is missing
     ip("link", "del", "rail2")
     error = refused("port", lambda: agent.attach("rails-0", pod.state()))
     assert str(error) == "slot 0 of rail gpu02: rail2 is not on the node. Remedy: run ip link and the playbook again."
@@ -186,6 +188,50 @@ def test_what_cannot_be_attached_is_refused(node: LiveNode) -> None:
     ip("link", "set", "rail1", "mtu", "1300")
     error = refused("kernel", lambda: agent.attach("gpu01-2", pod.state()))
     assert (error.place, pod.links(), agents.held()) == ("slot 2 of rail gpu01", set(), {})
+
+
+@in_own_namespace
+def test_a_port_without_carrier_is_named(node: LiveNode) -> None:
+    agents = AgentNode(node)
+    pod, agent = agents.pod("a"), agents.agent()
+    pod_links.PATIENCE = 0.2
+    node.leaf("ip", "link", "set", "leaf2", "down")
+    error = refused("carrier", lambda: agent.attach("rails-0", pod.state()))
+    assert (str(error), pod.links(), agents.held()) == (
+        "slot 0 of rail gpu02: rail2 has no carrier. Remedy: check its cable and the port of the leaf.",
+        set(),
+        {},
+    )
+    found = rail_health.look(agent.spec, [], node.system)
+    assert found == {"gpu01": (True, ""), "gpu02": (False, "rail2 has no carrier")}
+
+
+@in_own_namespace
+def test_a_pod_whose_ipv6_is_off_has_it_on_its_rails(node: LiveNode) -> None:
+    agents = AgentNode(node)
+    pod = agents.pod("a")
+    for name in ("all", "default"):
+        pod.run("sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/%s/disable_ipv6" % name)
+    agents.agent().attach("rails-0", pod.state())
+    assert pod.whole() == WHOLE
+
+
+def test_a_pod_by_ipvlan_has_the_mac_of_the_port() -> None:
+    if not has_kind("ipvlan"):
+        pytest.skip("this kernel has no ipvlan")
+
+    def scenario(node: LiveNode) -> None:
+        agents = AgentNode(node)
+        bare = [rail(n, slots=[slot(n, k, "rails", mac=None) for k in (0, 1)]) for n in (1, 2)]
+        agents.write(document(*bare, attachment="ipvlan"))
+        first, second, agent = agents.pod("a"), agents.pod("b"), agents.agent()
+        agent.attach("rails-0", first.state())
+        agent.attach("rails-1", second.state())
+        macs = {each["ifname"]: each["address"] for each in shown("link")}
+        assert first.whole() == dict(WHOLE, macs={"lo": macs["lo"], "net1": macs["rail1"], "net2": macs["rail2"]})
+        assert agent.detach("rails-0") and agent.detach("rails-1")
+
+    in_own_namespace(scenario)()
 
 
 @in_own_namespace

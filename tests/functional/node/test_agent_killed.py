@@ -12,8 +12,9 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec
-from tests.functional.node.agent_pods import AgentNode, Pod, document, rail, slot
+from tests.functional.node.agent_pods import AgentNode, Pod
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace, shown
+from tests.unit.node.agent_files import document, rail, slot
 
 MOST = 200
 

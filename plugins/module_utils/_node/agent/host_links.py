@@ -43,10 +43,8 @@ def source(
     """
     pci = _pci(system, rail, slot) if spec.attachment == "sriov" else rail.pci
     port = rail.netdev if spec.attachment != "sriov" else "VF %s of %s" % (slot.vf, rail.netdev)
-    name: str | None = rail.netdev
-    if spec.moved and pci is not None:
-        name = next(iter(system.listdir(PCI % pci + "/net")), None)
-    link = None if name is None else kernel.link(name)
+    name = port_name(system, rail) if spec.attachment != "sriov" else next(iter(system.listdir(PCI % pci + "/net")), "")
+    link = kernel.link(name) if name else None
     host = (before or {}).get("host")
     if link is None and not (spec.moved and host):
         raise AttachError("port", place(rail, slot), port=port)
@@ -59,6 +57,13 @@ def source(
         if rdma is None:
             raise AttachError("rdma", place(rail, slot), rdma="of " + port)
     return Source(port, None if link is None else link.ifindex, rdma, host)
+
+
+def port_name(system: System, rail: RailSpec) -> str:
+    """The name of the port's interface."""
+    if rail.netdev != rail.pci:
+        return rail.netdev
+    return next(iter(system.listdir(PCI % rail.pci + "/net")), rail.netdev)
 
 
 def vf_pci(system: System, rail: RailSpec, slot: SlotSpec) -> str | None:

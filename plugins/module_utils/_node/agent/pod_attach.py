@@ -46,11 +46,15 @@ _LOOK = 0.5
 
 
 class PodAttach:
-    """The devices of one node. Safe for several threads. ``spec`` may be replaced after the node file has changed."""
+    """The devices of one node. Safe for several threads; :meth:`recover` comes before all else.
+
+    ``spec`` may be replaced after the node file has changed. ``problems``: device -> why the last sweep left it.
+    """
 
     def __init__(self, system: System, spec: AgentSpec, state: SlotState, patience: float = PATIENCE) -> None:
         self._system = system
         self.spec = spec
+        self.problems: dict[str, str] = {}
         self._state = state
         self._patience = patience
         self._turns: dict[str, threading.Lock] = {}
@@ -106,12 +110,17 @@ class PodAttach:
 
     def sweep(self) -> list[str]:
         """Free the devices whose pods have ended; their ids. What cannot be freed now is left for the next sweep."""
-        freed = []
+        freed, problems = [], {}
         with Rtnetlink() as host:
             for holder in self._state.holders().values():
-                with contextlib.suppress(RailyardError), self._turn(holder.device, 0):
-                    if self._state.holders().get(holder.device) == holder and self._free(host, holder):
-                        freed.append(holder.device)
+                try:
+                    with self._turn(holder.device, 0):
+                        if self._state.holders().get(holder.device) == holder and self._free(host, holder):
+                            freed.append(holder.device)
+                except RailyardError as error:
+                    if getattr(error, "reason", "") != "busy":
+                        problems[holder.device] = str(error)
+        self.problems = problems
         return freed
 
     def observe(self) -> list[Row]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import AgentSpec, RailSpec
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.host_links import port_name
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 
@@ -21,14 +23,15 @@ class Health(t.NamedTuple):
     reason: str = ""
 
 
-def look(spec: AgentSpec, holders: t.Iterable[Holder]) -> dict[str, Health]:
+def look(spec: AgentSpec, holders: t.Iterable[Holder], system: System | None = None) -> dict[str, Health]:
     """Rail -> its health now. Raises :class:`.codec.NetlinkError`."""
+    system = system or System()
     with Rtnetlink() as kernel:
         links = {link.name: link for link in kernel.links()}
     # a port that is in a pod is judged when it is back
     away = {row["rail"] for holder in holders for row in holder.interfaces if row.get("host")}
     ports_away = away if spec.attachment == "host-device" else set()
-    return {rail.rail: health(rail, links.get(rail.netdev), rail.rail in ports_away) for rail in spec.rails}
+    return {rail.rail: health(rail, links.get(port_name(system, rail)), rail.rail in ports_away) for rail in spec.rails}
 
 
 def health(rail: RailSpec, link: Link | None, away: bool) -> Health:
