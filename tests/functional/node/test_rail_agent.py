@@ -25,9 +25,10 @@ import yaml
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import hook
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_service import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
-from tests.functional.node.agent_pods import Pod, document, rail, slot
+from tests.functional.node.agent_pods import Pod
 from tests.functional.node.fake_kubelet import Kubelet
 from tests.functional.node.own_namespace import why_not
+from tests.unit.node.agent_files import document, rail, slot
 from tests.unit.node.packed import reached
 
 ENTRY = "_node.agent.agent_main"
