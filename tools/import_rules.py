@@ -96,6 +96,14 @@ PACKAGES: dict[str, Package] = {
         "CNI networks and plugins of a node, and the plugin railyard-rail.",
         "_common _node.core _node.netlink _node.safety",
     ),
+    "_node.kubelet": Package(
+        "Kubelet's protocols on a node, over gRPC: device plugins, and the list of pod resources.",
+        "_common _node.core",
+    ),
+    "_node.agent": Package(
+        "The rail agent: slots, attaching pods to rails, its socket, CDI files and OCI hook.",
+        "_common _node.core _node.kubelet _node.netlink _node.readers",
+    ),
     "_node.info": Package(
         "The state of a node as rail_info reports it.",
         "_node.boot _node.core _node.gpu _node.host _node.netlink _node.nic _node.qos _node.rdma "

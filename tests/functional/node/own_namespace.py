@@ -181,6 +181,12 @@ def why_not() -> str:
     return done.stderr.strip() if done.returncode else ""
 
 
+def has_kind(kind: str) -> bool:
+    """Whether the kernel has interfaces of a kind on top of others."""
+    command = "ip link add a type veth peer name b && ip link add c link a type %s" % kind
+    return not subprocess.run(["unshare", "--net", "sh", "-c", command], capture_output=True).returncode
+
+
 def in_own_namespace(scenario: Scenario) -> t.Callable[[], None]:
     """A test that runs the scenario on a live node of its own."""
 

@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.cni import c
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from tests.cni_runtime import PluginError, Runtime, together
-from tests.functional.node.own_namespace import LiveNode, in_own_namespace, ip, shown
+from tests.functional.node.own_namespace import LiveNode, has_kind, in_own_namespace, ip, shown
 from tests.unit.node.packed import reached
 
 PLACES = [os.environ.get("RAILYARD_CNI_PLUGINS", ""), "/usr/lib/cni", "/opt/cni/bin"]
@@ -365,15 +365,10 @@ def everything() -> dict[str, t.Any]:
     }
 
 
-def _has(kind: str) -> bool:
-    command = "ip link add a type veth peer name b && ip link add c link a type %s" % kind
-    return not subprocess.run(["unshare", "--net", "sh", "-c", command], capture_output=True).returncode
-
-
 @needs_plugins
 @pytest.mark.parametrize("first", ["macvlan", "ipvlan"])
 def test_a_pod_on_eight_rails(first: str) -> None:
-    if first == "ipvlan" and not _has("ipvlan"):
+    if first == "ipvlan" and not has_kind("ipvlan"):
         pytest.skip("this kernel has no ipvlan")
 
     def scenario(node: LiveNode) -> None:

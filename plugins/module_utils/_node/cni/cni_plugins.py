@@ -32,6 +32,7 @@ PACKED = (
     "_common.urls",
     "_node.cni.rail_plugin",
     "_node.netlink.codec",
+    "_node.netlink.in_namespace",
     "_node.netlink.link_messages",
     "_node.netlink.rtnetlink",
     "_node.netlink.vf_setter",
