@@ -25,7 +25,7 @@ pytest := $(BIN)/python -m pytest
 divided = $(pytest) -n $(N) --no-loadscope-reorder
 
 # Test files that are too long for `make test`: each has the whole lab to itself for many minutes.
-in_long := boot_loader faults interruption nic_driver pods runner take_back
+in_long := agent_pods boot_loader faults interruption nic_driver pods runner take_back
 long_files := $(in_long:%=tests/integration/test_%.py)
 in_test := tests/integration $(addprefix --ignore=,$(long_files))
 long_parts := $(in_long:%=long-%)
@@ -75,8 +75,8 @@ else
 	tools/parts.py --resume --jobs 1 --lab $(subst $(space),$(comma),$(long_parts)) compat
 endif
 
-# its guests are Kubernetes nodes
-long-pods: lab_options := --cluster
+# their guests are Kubernetes nodes
+long-agent_pods long-pods: lab_options := --cluster
 
 $(long_parts): $(VENV)/ready
 	$(call on_lab,$(pytest) tests/integration/test_$(@:long-%=%).py)

@@ -104,6 +104,10 @@ PACKAGES: dict[str, Package] = {
         "The rail agent: slots, attaching pods to rails, its socket, CDI files and OCI hook.",
         "_common _node.core _node.kubelet _node.netlink _node.readers",
     ),
+    "_node.agent_service": Package(
+        "The rail agent as a service: programs, unit, spec, and what the container runtime must support.",
+        "_common _node.agent _node.core",
+    ),
     "_node.info": Package(
         "The state of a node as rail_info reports it.",
         "_node.boot _node.core _node.gpu _node.host _node.netlink _node.nic _node.qos _node.rdma "

@@ -32,6 +32,7 @@ _PREPARED: tuple[str, ...] = (
     "rail_ports",
     "rdma_links",
     "cni",
+    "agent",
     "limits",
     "gpudirect",
     "qos",
