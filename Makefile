@@ -14,10 +14,10 @@ N ?= 2
 .PHONY: help lab lab-down quick test long soak static lint types docs sanity changelog unit scale functional browser \
   cluster molecule molecule-default molecule-sriov integration bench release compat html vendor clean
 
-# a command with the lab "test" up for it, and down after it, however it ends
+# a command with a new lab "test" for it, which ends with it, however it ends; what a killed run left ends before
 define on_lab
-	lab/lab up --name test $(lab_options)
-	export RAILYARD_LAB=test; $(1); rc=$$?; lab/lab down --name test; exit $$rc
+	lab/lab down --name test; trap 'lab/lab down --name test' EXIT; trap 'exit 130' INT TERM; \
+	  lab/lab up --name test $(lab_options) || exit; export RAILYARD_LAB=test; $(1)
 endef
 
 pytest := $(BIN)/python -m pytest

@@ -171,7 +171,6 @@ def check_rdma(kube: Kube, server: tuple[str, list[str]], client: tuple[str, lis
         passed = {int(rail): float(speed) for rail, speed in (line.split() for line in printed.splitlines())}
         ends = kube.inside(client[0], "tail -n 3 /tmp/rail*")
         assert sorted(passed) == list(RAILS), ends
-        assert all(passed.values()), ends
     finally:
         process.kill()
         process.communicate()

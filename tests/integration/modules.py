@@ -78,10 +78,10 @@ class Modules:
         self._node = node
         self._process: subprocess.Popen[bytes] | None = None
 
-    def call(self, *calls: Call, seconds: float = 300) -> list[Row]:
+    def call(self, *calls: Call, seconds: float = 900) -> list[Row]:
         """The modules' results, in order. Raises AssertionError where there is no answer in time."""
         # a guest may have been rebooted, or its processes killed: that is seen before anything is asked of it
-        if self._process and self._ask(self._process, [], 30) != []:
+        if self._process and self._ask(self._process, [], 120) != []:
             self.close()
         self._process = self._process or self._start()
         found = self._ask(self._process, calls, seconds)

@@ -4,7 +4,7 @@
 
 Written from the protocol: service Registration of v1beta1, a client of each registered plugin, and service
 PodResourcesLister of v1. As kubelet does, it removes all sockets in its directory when it starts. Messages are trees of
-(field number, value); field numbers stand beside each use.
+(field number, value); field numbers are beside each use.
 """
 
 from __future__ import annotations

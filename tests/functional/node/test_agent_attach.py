@@ -202,7 +202,7 @@ def test_a_port_without_carrier_is_named(node: LiveNode) -> None:
         set(),
         {},
     )
-    found = rail_health.look(node.system, agent.spec, [])
+    found = rail_health.look(agent.spec, [], node.system)
     assert found == {"gpu01": (True, ""), "gpu02": (False, "rail2 has no carrier")}
 
 

@@ -25,7 +25,7 @@ from tests.functional.node.agent_pods import AgentNode
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace
 from tests.unit.node.packed import reached
 
-NOBODY = 65534
+OTHER_USER = 65534
 
 
 def test_the_hook_imports_little() -> None:
@@ -130,7 +130,7 @@ def test_only_root_is_served(node: LiveNode) -> None:
         subprocess.run(
             [*words, client % (user, agent_socket.SOCKET)], capture_output=True, text=True, check=True
         ).stdout
-        for user in (0, NOBODY)
+        for user in (0, OTHER_USER)
     ]
     assert found == ['{"node": "node-1"}\n', ""]
 

@@ -434,7 +434,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
     sock.setsockopt(socket.IPPROTO_IP, 10, 2)  # IP_MTU_DISCOVER: never in parts
     sock.bind(("172.16.11.1", 0))
     sock.settimeout(1)
-    for _try in range(20):
+    for _try in range(120):
         try:
             sock.sendto(bytes(4200 - 28), ("172.16.12.254", 7))
             print(len(sock.recv(9000)))

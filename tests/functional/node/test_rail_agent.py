@@ -25,9 +25,10 @@ import yaml
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import hook
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_service import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
-from tests.functional.node.agent_pods import Pod, document, rail, slot
+from tests.functional.node.agent_pods import Pod
 from tests.functional.node.fake_kubelet import Kubelet
 from tests.functional.node.own_namespace import why_not
+from tests.unit.node.agent_files import document, rail, slot
 from tests.unit.node.packed import reached
 
 ENTRY = "_node.agent.agent_main"
@@ -54,7 +55,7 @@ def node_file(**changed: t.Any) -> dict[str, t.Any]:
         )
         for number in (1, 2)
     ]
-    return dict(document(*rails), **changed)
+    return dict(document(*rails, metrics=None), **changed)
 
 
 class Node:
@@ -180,20 +181,20 @@ def test_allocate_answers_both_forms_of_cdi(node: Node, kubelet: Kubelet) -> Non
 
 
 @pytest.mark.parametrize(
-    ("devices", "said"),
+    ("devices", "error"),
     [
         (["rails-0", "rails-1"], "asks for 2.*Remedy: write 'railyard.fabric/rails: 1'"),
         (["rails-7"], "rails-7, which this node does not have.*Remedy: restart kubelet"),
     ],
 )
-def test_a_bad_allocation_is_refused(node: Node, kubelet: Kubelet, devices: list[str], said: str) -> None:
+def test_a_bad_allocation_is_refused(node: Node, kubelet: Kubelet, devices: list[str], error: str) -> None:
     node.start()
     kubelet.devices("railyard.fabric/rails")
     plugin = kubelet.plugins["railyard.fabric/rails"]
     with pytest.raises(grpc.RpcError) as refused:
         plugin.allocate(devices)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert re.search(said, refused.value.details())
+    assert re.search(error, refused.value.details())
     with pytest.raises(grpc.RpcError) as refused:
         plugin.call("Allocate", b"\x0a\x7f")
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -357,7 +358,7 @@ def test_a_pod_is_attached_and_seen_everywhere(node: Node, kubelet: Kubelet) -> 
         explained = node.run("explain", "default/first").stdout
         assert "default/first container main: rails-1\n" in explained
         assert re.search(r"  gpu01 +172\.16\.11\.2/24,fd00:11::2/64 +02:00:00:00:01:01 +attached\n", explained)
-        # one slot for two pods: the second is refused, and people are told
+        # one slot for two pods: the second is refused, and people see why
         answer = node.attach("rails-1", other)
         assert "held by pod default/first" in answer["error"]
         assert answer["error"] in node.log.read_text()
@@ -391,7 +392,7 @@ def test_the_cdi_files_are_kept(node: Node, kubelet: Kubelet) -> None:
     kubelet.wait(path.exists)
 
 
-def test_without_grpc_it_says_what_to_install(node: Node) -> None:
+def test_without_grpc_it_names_the_package(node: Node) -> None:
     node.put("/broken/grpc.py", "raise ImportError('no grpc here')\n")
     node.start(PYTHONPATH=str(node.root / "broken"))
     assert node.agent

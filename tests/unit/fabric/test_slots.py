@@ -14,7 +14,10 @@ import yaml
 from hypothesis import assume, given
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
+    cluster_ready,
+    object_components,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_matching import identify
@@ -305,6 +308,27 @@ def test_the_cluster_has_no_object_but_the_test_pods() -> None:
     assert [volume["name"] for volume in template["spec"]["volumes"]] == ["shm"]
     files = dict(object_components.node_files(plan))
     assert json.loads(files["node-1"]["/etc/railyard/agent.json"]) == plan["nodes"][0]["agent"]
+
+
+def test_a_node_without_its_agent_is_missing() -> None:
+    goal = cluster_ready.Goal(document(worked(attachment="ipvlan", pods_per_node=2)), {"metrics": False}, [])
+    ready = [{"type": "Ready", "status": "True"}]
+    units = {"railyard.fabric/rails": "1", **{"railyard.fabric/gpu%02d" % number: "1" for number in range(1, 9)}}
+    nodes = {
+        name: {"metadata": {"name": name}, "status": {"conditions": ready, "allocatable": dict(units)}}
+        for name in ("node-1", "node-2")
+    }
+    assert goal.missing(nodes, {}) == [] and goal.reached(nodes) == goal.resources == 18
+    nodes["node-1"]["status"]["allocatable"]["railyard.fabric/rails"] = "0"
+    del nodes["node-1"]["status"]["allocatable"]["railyard.fabric/gpu02"]
+    nodes["node-2"]["status"]["allocatable"] = {}
+    found = goal.missing(nodes, {})
+    assert [(each.subject, each.what, each.rail) for each in found] == [
+        ("node-1", "reports 0 of 1 railyard.fabric/rails (all rails)", None),
+        ("node-1", "reports none of 1 railyard.fabric/gpu02 (rail gpu02)", "gpu02"),
+        ("node-2", "reports none of its 9 rails' resources", None),
+    ]
+    assert ["railyard-agent" in each.reason for each in found] == [False, True, True]
 
 
 def test_tables_and_differences() -> None:

@@ -61,6 +61,11 @@ def test_a_wrong_node_file_is_refused(change: dict[str, t.Any], message: str) ->
     assert (caught.value.place, caught.value.remedy) == (agent_spec.FILE, agent_spec.REMEDY)
 
 
+def test_metrics_are_on_unless_the_node_file_turns_them_off() -> None:
+    assert [spec().metrics, spec(metrics=None).metrics] == ["127.0.0.1:9465", None]
+    assert (spec().gateway_check, spec(gateway_check=True).gateway_check) == (False, True)
+
+
 def test_a_missing_or_torn_node_file_is_refused(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     with pytest.raises(RailyardError, match="the node file of the rail agent does not exist"):

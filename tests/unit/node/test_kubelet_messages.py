@@ -86,7 +86,7 @@ def test_numbers_of_several_bytes() -> None:
     "data",
     [b"\x0a", b"\x0a\x05abc", b"\x08\x80", b"\x08" + b"\xff" * 11, b"\x0b\x0c", b"\x0d\x01", b"\x0a\x03\x0a\x01\xff"],
 )
-def test_what_is_no_message_is_refused(data: bytes) -> None:
+def test_other_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(messages.WrongMessage):
         messages.allocate_request(data)
 

@@ -181,12 +181,13 @@ class Service:
         changed = self._system.modified(FILE)
         if not self._reload and changed == self._file_time:
             return
-        self._reload = False
-        self._file_time = changed
 
         def take() -> None:
             self._spec = read_spec(self._system)
             self._apply()
+            # otherwise it is tried again
+            self._reload = False
+            self._file_time = changed
             log("the node file was read again")
 
         self._attempt(FILE, take)
@@ -200,7 +201,8 @@ class Service:
         """Let all parts serve the node file as it was read last. Pods that run are not touched."""
         pods = PodAttach(self._system, self._spec, self._state)
         if self._pods is None:
-            self._attempt("recover", pods.recover)
+            # before the first attach, which it would take for one of an agent that was killed
+            pods.recover()
         self._pods = pods
         if self._socket:
             # a hook asks again while the socket is not there

@@ -26,6 +26,8 @@ REMEDY = "run the playbook again, which writes the file"
 ALL_RAILS = "rails"
 ATTACHMENTS = ("macvlan", "ipvlan", "sriov", "host-device")
 RDMA_MODES = ("shared", "exclusive")
+# Where metrics are served if the node file does not name it.
+METRICS = "127.0.0.1:9465"
 # RDMA devices that the agent makes on a pod's interface; others are the port's or the VF's own.
 SOFT_RDMA = ("rxe", "siw")
 
@@ -169,7 +171,7 @@ def parse_spec(document: t.Any) -> AgentSpec:
             rdma_mode=_one_of(document, "rdma_mode", RDMA_MODES),
             conflict_check=bool(document.get("conflict_check", True)),
             gateway_check=bool(document.get("gateway_check", False)),
-            metrics=document.get("metrics"),
+            metrics=document.get("metrics", METRICS),
             env=_strings(document.get("env")),
             rails=tuple(_rail(each) for each in document["rails"]),
         )

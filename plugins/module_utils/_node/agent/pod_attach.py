@@ -48,7 +48,7 @@ _LOOK = 0.5
 class PodAttach:
     """The devices of one node. Safe for several threads; :meth:`recover` comes before all else.
 
-    ``spec`` may be replaced after the node file has changed. ``problems``: device -> why the last sweep did not free it.
+    ``spec`` may be replaced after the node file has changed. ``problems``: device -> why the last sweep left it.
     """
 
     def __init__(self, system: System, spec: AgentSpec, state: SlotState, patience: float = PATIENCE) -> None:

@@ -23,8 +23,9 @@ class Health(t.NamedTuple):
     reason: str = ""
 
 
-def look(system: System, spec: AgentSpec, holders: t.Iterable[Holder]) -> dict[str, Health]:
+def look(spec: AgentSpec, holders: t.Iterable[Holder], system: System | None = None) -> dict[str, Health]:
     """Rail -> its health now. Raises :class:`.codec.NetlinkError`."""
+    system = system or System()
     with Rtnetlink() as kernel:
         links = {link.name: link for link in kernel.links()}
     # a port that is in a pod is judged when it is back

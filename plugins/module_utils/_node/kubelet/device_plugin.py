@@ -245,7 +245,7 @@ class PluginServer:
                 try:
                     return act(request)
                 except (RailyardError, messages.WrongMessage) as error:
-                    self._log("%s: refused: %s" % (self.resource.full_name, error))
+                    self._log("kubelet's call for %s is refused: %s" % (self.endpoint, error))
                     context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
                     raise
 

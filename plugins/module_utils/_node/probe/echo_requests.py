@@ -15,6 +15,7 @@ import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.answers import ready
 
 Options = t.Mapping[str, t.Any]
 
@@ -137,7 +138,8 @@ def reach(targets: t.Sequence[Options], count: int, timeout: float) -> list[Resu
     """Send ``count`` full-size echo requests to every target, all targets side by side.
 
     :param targets: each with ``netdev``, ``source`` and ``address`` (both IPv4, or both IPv6) and ``mtu`` in bytes.
-    :param timeout: seconds to wait for an answer to one request; doubles as the pace.
+    :param timeout: seconds to wait for an answer to one request; doubles as the pace. What comes later counts as long as
+        further requests are waited for: a busy node is slow and loses nothing.
     :return: for each target ``sent``, ``received``, ``rtt_ms`` (least) and ``error`` (the kernel's, or "").
     """
     pings: list[_Ping] = []
@@ -163,12 +165,8 @@ def reach(targets: t.Sequence[Options], count: int, timeout: float) -> list[Resu
         for _turn in range(count):
             for ping in pings:
                 ping.send()
-            end = time.monotonic() + timeout
-            while any(ping.due for ping in pings) and time.monotonic() < end:
-                for fd, _event in poller.poll(max(1, int((end - time.monotonic()) * 1000))):
-                    by_fd[fd].receive()
-            for ping in pings:
-                ping.due.clear()
+            for fd in ready(poller, timeout, lambda: any(ping.due for ping in pings)):
+                by_fd[fd].receive()
         spoken = iter(pings)
         for number in range(len(targets)):
             if number in mute:
