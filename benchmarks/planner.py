@@ -88,6 +88,14 @@ def listed(path: Path) -> Run:
     )
 
 
+def started(path: Path) -> Run:
+    """A playbook up to the end of its first task, on one of the nodes."""
+    playbook = ROOT / "benchmarks/first_task.yml"
+    return measured(
+        [str(BIN / "ansible-playbook"), "-i", str(path), str(playbook)], ANSIBLE_CONFIG=str(ROOT / "ansible.cfg")
+    )
+
+
 def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         here = Path(scratch)
@@ -112,6 +120,7 @@ def _figures(files: t.Mapping[str, Path]) -> int:
             runs.setdefault(name, []).append(child("records" if name == "records" else "plan", each))
         runs.setdefault("document", []).append(child("document", files["one"]))
         runs.setdefault("inventory", []).append(listed(files["one"]))
+        runs.setdefault("start", []).append(started(files["one"]))
 
     def seconds(text: str, name: str) -> None:
         say(text, spread([run.seconds for run in runs[name]], "s"))
@@ -132,6 +141,8 @@ def _figures(files: t.Mapping[str, Path]) -> int:
     memory("  memory at the most", "sriov")
     seconds("file to linted plan, and all host variables as JSON", "document")
     against("  / as many records read from YAML, written as JSON", "document", "records")
+    seconds("ansible-playbook, to the end of the first task (goal: at most 10 s)", "start")
+    memory("  memory at the most", "start")
     seconds("ansible-inventory --list", "inventory")
     memory("  memory at the most", "inventory")
     against("  / file to linted plan, and all host variables as JSON", "inventory", "document")

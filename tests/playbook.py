@@ -41,6 +41,8 @@ def environment(**more: str) -> dict[str, str]:
     """This process's environment without any cluster of its own, with Ansible's programs first, and with ``more``."""
     env = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
     env.update(ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
+    # what tests read is the same on every terminal; test_terminal.py reads that of the checkout's ansible.cfg
+    env.update(ANSIBLE_STDOUT_CALLBACK="default")
     env["PATH"] = "%s:%s" % (PROGRAMS, env["PATH"])
     return {**env, **more}
 

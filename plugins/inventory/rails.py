@@ -93,6 +93,7 @@ import os
 import re
 import typing as t
 
+from ansible import context
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin
 
@@ -170,7 +171,7 @@ class InventoryModule(BaseInventoryPlugin):
             remedy = " Remedy: name one fabric file with -i, and run once for each fabric."
             stop([message % (path, first, other["name"], plan.fabric.name) + remedy], AnsibleParserError)
         setattr(inventory, _FILE, path)
-        inventory.set_variable(GROUP, "railyard_fabric", plan.fabric_vars())
+        _set_data(inventory, inventory.groups[GROUP], "railyard_fabric", plan.fabric_vars())
         for profile in plan.fabric.profiles:
             inventory.add_group(_group(profile))
             inventory.add_child(GROUP, _group(profile))
@@ -188,7 +189,20 @@ class InventoryModule(BaseInventoryPlugin):
                 inventory.set_variable(node.name, "ansible_host", node.address)
             for name, value in node.vars.items():
                 inventory.set_variable(node.name, name, value)
-            inventory.set_variable(node.name, "railyard_node", plan.node_vars(planned))
+            _set_data(inventory, inventory.hosts[node.name], "railyard_node", plan.node_vars(planned))
+
+
+def _set_data(inventory: t.Any, entity: t.Any, name: str, value: t.Mapping[str, t.Any]) -> None:
+    """Set a variable of a host or group that holds no template.
+
+    From 2.19 on, ansible-core copies what ``inventory.set_variable`` gets, to mark each string as a template. For 4,096
+    nodes that is most of the time and memory of an inventory. ``ansible-inventory`` prints strings without the mark
+    as ``{"__ansible_unsafe": ...}``.
+    """
+    if {"list", "graph"} <= set(context.CLIARGS):
+        inventory.set_variable(entity.name, name, value)
+    else:
+        entity.set_variable(name, value)
 
 
 def _line(finding: Finding, path: str) -> str:

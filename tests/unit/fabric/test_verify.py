@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 import typing as t
 from pathlib import Path
 from xml.etree import ElementTree as xml
@@ -23,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_engine, verify_output
+from tests import work
 from tests.unit.fabric.test_verify_pods import HARMS as POD_HARMS
 from tests.unit.fabric.verify_nodes import ABOUT, SERVERS, Row, World, only_failure, plan
 
@@ -762,15 +762,14 @@ def test_a_rail_that_one_node_alone_has_is_a_warning(world: World) -> None:
     assert verdict["warnings"][0]["cause"] == "no other node of this run has the rail"
 
 
-def test_a_large_fabric_that_nothing_proved_is_reported_in_seconds() -> None:
+def test_a_large_fabric_that_nothing_proved_is_reported_with_little_work() -> None:
     wide = INFINIBAND.replace("nodes: 32", "nodes: 512")
     world = World(plan(512, wide), rounds=8)
     for rows in (*world.probes.values(), *world.pod_probes.values()):
         rows.clear()
-    began = time.perf_counter()
-    failures, _warnings, _verdict = ended(world, layers=["rdma"])
+    with work.at_most(5_000_000):
+        failures, _warnings, _verdict = ended(world, layers=["rdma"])
     assert failures == [("RV870", ["gpu01", "gpu02", RAIL, "gpu04"])]
-    assert time.perf_counter() - began < 10
 
 
 def slow_everywhere(world: World) -> None:
@@ -794,16 +793,15 @@ def elsewhere_everywhere(world: World) -> None:
     ("harm", "code"),
     [(slow_everywhere, "RV853"), (drifted_everywhere, "RV404"), (elsewhere_everywhere, "RV701")],
 )
-def test_what_is_wrong_with_all_of_a_large_fabric_is_reported_soon(harm: t.Callable[[World], None], code: str) -> None:
+def test_what_is_wrong_everywhere_is_reported_with_little_work(harm: t.Callable[[World], None], code: str) -> None:
     wide = SERVERS.replace("nodes: 32", "nodes: 512").replace("172.16.{n+10}.0/24", "10.{n}.0.0/16")
     wide = wide.replace(".1-.200", ".8.1-.200.254").replace(".201-.253", ".0.1-.7.254").replace(".254,", ".255.254,", 1)
     world = World(plan(512, wide), rounds=8)
     world.cluster = None
     harm(world)
-    began = time.process_time()
-    verdict = world.verdict()
-    assert verify_output.as_junit(verdict, verify_engine.document(verdict, ABOUT))
-    assert time.process_time() - began < 6
+    with work.at_most(20_000_000):
+        verdict = world.verdict()
+        assert verify_output.as_junit(verdict, verify_engine.document(verdict, ABOUT))
     assert {each.code for each in verdict.run.failures} == {code}
 
 
@@ -1063,15 +1061,14 @@ def test_pairs_are_few_rounds_cover_all_and_make_no_incast(count: int) -> None:
 
 
 @pytest.mark.scale
-def test_a_large_fabric_is_judged_in_seconds() -> None:
+def test_a_large_fabric_is_judged_with_little_work() -> None:
     wide = SERVERS.replace("nodes: 32", "nodes: 256").replace("172.16.{n+10}.0/24", "10.{n}.0.0/16")
     wide = wide.replace(".1-.200", ".8.1-.200.254").replace(".201-.253", ".0.1-.7.254").replace(".254,", ".255.254,", 1)
     world = World(plan(256, wide), rounds=8)
     link_down(world)
-    began = time.perf_counter()
-    failures = found(world)
+    with work.at_most(10_000_000):
+        failures = found(world)
     assert failures == [("RV401", NODE, RAIL)]
-    assert time.perf_counter() - began < 20
 
 
 # -- the codes -------------------------------------------------------------------------------------------------------

@@ -244,11 +244,14 @@ def test_the_macvlan_example_is_the_cluster_that_was_asked_for() -> None:
 
 def test_the_command_lists_the_lab() -> None:
     done = run("-i", "inventories/lab-sriov", "--list")
-    assert done.returncode == 0 and done.stderr == ""
+    assert done.returncode == 0 and done.stderr == "" and "__ansible_unsafe" not in done.stdout
     hosts = json.loads(done.stdout)["_meta"]["hostvars"]
     assert sorted(hosts) == ["node-1", "node-2"]
     assert [len(port["vfs"]["attributes"]) for port in hosts["node-1"]["railyard_node"]["ports"]] == [2] * 8
     assert hosts["node-2"]["railyard_fabric"]["rdma_mode"] == "exclusive"
+    # as a playbook has it
+    inventory = parse(ROOT / "inventories/lab-sriov/fabric.yml", [])
+    assert hosts["node-2"]["railyard_node"] == inventory.hosts["node-2"].get_vars()["railyard_node"]
 
 
 @pytest.mark.parametrize("own_config", [False, True], ids=["this ansible.cfg", "an ansible.cfg of someone else"])

@@ -98,6 +98,18 @@ def test_the_newest_warning_says_more_than_that_a_container_is_made() -> None:
     assert row["why"] == "FailedCreatePodSandBox: " + failed
 
 
+@pytest.mark.parametrize("reason", ["FailedCreatePodSandBox", "FailedMount", "NetworkNotReady", "Unhealthy"])
+@pytest.mark.parametrize("harmless", ["MissingClusterDNS", "DNSConfigForming", "FailedToRetrieveImagePullSecret"])
+def test_a_failure_is_reported_though_a_harmless_warning_is_newer(reason: str, harmless: str) -> None:
+    newer = event(harmless, "the default", lastTimestamp="2026-11-21T22:00:00Z")
+    older = event(reason, "it failed", lastTimestamp="2026-11-21T21:00:00Z")
+    waiting = pod("Pending", {"waiting": {"reason": "ContainerCreating"}})
+    assert of(waiting, newer, older)["why"] == of(waiting, older, newer)["why"] == reason + ": it failed"
+    # without a failure, the status is what is known
+    assert of(waiting, newer)["why"] == "it is Pending"
+    assert of(pod("Pending", BACK_OFF), newer)["why"] == "ImagePullBackOff: Back-off pulling image"
+
+
 def test_a_pod_that_goes_is_told_as_that_and_a_damaged_status_is_none() -> None:
     going = pod()
     going["metadata"]["deletionTimestamp"] = "2026-11-21T21:00:00Z"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -30,6 +31,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.echo_r
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path
 from ansible_collections.railyard.fabric.plugins.modules import rail_probe
+from tests.waiting import wait_for
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a raw socket needs root")
 
@@ -44,7 +46,7 @@ def target(**other: t.Any) -> dict[str, t.Any]:
 
 
 def options(**other: t.Any) -> dict[str, t.Any]:
-    return dict({"count": 2, "timeout": 0.5, "size": 4096, "iterations": 5, "lifetime": 5, "targets": []}, **other)
+    return dict({"count": 2, "timeout": 1.0, "size": 4096, "iterations": 5, "lifetime": 5, "targets": []}, **other)
 
 
 def rdma_device(root: Path, name: str, gids: dict[int, tuple[str, str]], link_layer: str = "Ethernet") -> None:
@@ -70,7 +72,7 @@ def test_a_packet_is_exactly_as_large_as_the_mtu() -> None:
 
 @needs_root
 def test_full_packets_come_back_and_too_large_ones_are_named() -> None:
-    good, large = reach([target(), target(mtu=66000)], 2, 0.3)
+    good, large = reach([target(), target(mtu=66000)], 2, 1.0)
     assert (good["sent"], good["received"], good["error"]) == (2, 2, "")
     assert good["rtt_ms"] > 0
     assert (large["received"], large["error"]) == (0, "Message too long")
@@ -98,6 +100,9 @@ def test_bandwidth_is_read_from_table_and_json_and_never_guessed() -> None:
     assert probe.bandwidth(TABLE) == 0.032069
     assert probe.bandwidth((RECORDINGS / "ib_write_bw-6.06.json").read_text()) == 0.017983
     assert probe.bandwidth('{"results": {"MsgSize": 65536, "BW_average": 96.5,},}') == 96.5
+    # a busy node's rate may be rounded to nothing, and the transfer still went well
+    zero = " 65536      5                0.00               0.00               0.000000\n"
+    assert probe.bandwidth(zero) == probe.bandwidth('{"results": {"BW_average": 0.00,},}') == 0.0
     assert probe.bandwidth('{"results": {}}') is None
     assert probe.bandwidth("{ not json") is None
     assert probe.bandwidth("Couldn't connect to 172.16.11.201:18515\n") is None
@@ -139,6 +144,12 @@ def test_a_transfer_uses_the_rails_device_and_gid(perftest: t.Callable[..., tupl
     assert runner.asked[-1] == "172.16.11.202"
 
 
+def test_a_rate_that_is_rounded_to_zero_is_a_result(perftest: t.Callable[..., tuple[Perftest, System]]) -> None:
+    _runner, system = perftest(CommandResult(0, TABLE.replace("0.032069", "0.00"), ""))
+    result = probe.transfer(target(source="172.16.11.201", address="172.16.11.202", port=40000), options(), system)
+    assert (result["gbits"], result["error"]) == (0.0, "")
+
+
 def test_the_report_is_structured_where_the_tool_can(perftest: t.Callable[..., tuple[Perftest, System]]) -> None:
     _runner, system = perftest(CommandResult(0, "", ""), "      --out_json   Creates a report in a json file\n")
     # the report is written and read at the path that the tool was given, outside the test's root
@@ -169,9 +180,7 @@ def test_a_rail_that_is_not_reached_is_red_and_its_rdma_is_not_tried(
     perftest: t.Callable[..., tuple[Perftest, System]],
 ) -> None:
     runner, system = perftest(CommandResult(0, TABLE, ""))
-    asked = options(
-        targets=[target(address="192.0.2.77", timeout=0.1), target(error="it has no link", remedy="mend it")]
-    )
+    asked = options(targets=[target(address="192.0.2.77"), target(error="it has no link", remedy="mend it")])
     dark, unserved = probe.probe(asked, system)
     assert not dark["ok"]
     assert dark["error"].startswith("0 of 2 packets of 4200 bytes came back")
@@ -198,7 +207,7 @@ def test_only_the_noted_process_is_ended(tmp_path: Path) -> None:
         # an earlier process of the same number
         (tmp_path / str(other.pid)).write_text(json.dumps(dict(noted, pid=other.pid, started="1")))
         probe_runs.stop(Noted())
-        assert server.wait(timeout=10) < 0
+        assert server.wait(timeout=120) < 0
         assert other.poll() is None
         assert os.listdir(tmp_path) == []
     finally:
@@ -222,7 +231,7 @@ SIX = {"source6": "::1", "address6": "::1"}
 @needs_root
 def test_full_packets_come_back_over_ipv6_and_are_not_cut_up() -> None:
     six = target(source="::1", address="::1")
-    good, large, dark = reach([six, dict(six, mtu=66000), target(source="::1", address="2001:db8::9")], 2, 0.3)
+    good, large, dark = reach([six, dict(six, mtu=66000), target(source="::1", address="2001:db8::9")], 2, 1.0)
     assert (good["sent"], good["received"], good["error"]) == (2, 2, "")
     assert (large["received"], large["error"]) == (0, "Message too long")
     assert dark["received"] == 0
@@ -449,8 +458,8 @@ def test_a_server_listens_at_the_management_address_alone_and_says_where(
     assert len(started) == 2
     for line, port in zip(sorted(started), sorted((result["port"], result["latency_port"]))):
         assert "-d mlx5_0 -u 17 --bind_source_ip 127.0.0.9" in line and "-x" not in line
-        with socket.create_connection(("127.0.0.9", port), timeout=5), pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", port), timeout=5)
+        with socket.create_connection(("127.0.0.9", port), timeout=60), pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=60)
 
 
 def test_an_older_server_is_not_reported_what_it_does_not_know(
@@ -479,10 +488,26 @@ def test_ports_with_addresses_are_met_there_unless_it_is_reported_otherwise(serv
     assert "-d rxe0 -x 1 -u 17 --bind_source_ip 127.0.0.9" in (tmp_path / "log").read_text()
 
 
+def free_ports(count: int) -> int:
+    """The first of so many free TCP ports in a row. No other program gets them from the kernel, which chooses above."""
+    for first in range(10000 + os.getpid() * 16 % 20000, 32000, count):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as held:
+            for number in range(first, first + count):
+                held.enter_context(socket.create_server(("", number)))
+            return first
+    raise AssertionError("too few TCP ports are free")
+
+
+def test_a_server_that_ends_at_once_is_reported(server: Node, tmp_path: Path) -> None:
+    (tmp_path / probe.PROGRAM).write_text("#!/bin/sh\nexit 1\n")
+    (result,) = probe.serve(options(ports=[dict(PORT, address="127.0.0.1")]), server)
+    assert (result["port"], result["error"]) == (None, "ib_write_bw did not start to listen")
+
+
 def test_servers_wait_on_the_ports_that_a_firewall_lets_through(server: Node, tmp_path: Path) -> None:
     roce = dict(PORT, device="rxe0", address="172.16.11.201", pci=None, netdev=None)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        first = taken.getsockname()[1]
+    first = free_ports(9)
+    with socket.create_server(("127.0.0.1", first)):
         spec = "%d-%d" % (first, first + 8)
         served = probe.serve(options(ports=[roce, dict(roce, rail="gpu02")], latency=True, tcp_ports=spec), server)
         held = [each[key] for each in served for key in ("port", "latency_port")]
@@ -563,27 +588,19 @@ def test_a_run_leaves_the_servers_of_another_alone(server: Node) -> None:
     assert first != second and waits(first) and waits(second)
     # its own of an earlier round end
     again, _told = serve(server, TWO)
-    gone_by(lambda: not waits(second))
+    wait_for(lambda: not waits(second))
     assert waits(first) and waits(again)
     call(server, "stop", TWO)
-    gone_by(lambda: not waits(again))
+    wait_for(lambda: not waits(again))
     assert waits(first)
     # who names no run ends all, as of one that was cut off
     call(server, "stop", "")
-    gone_by(lambda: not waits(first))
+    wait_for(lambda: not waits(first))
     assert server.listdir(probe_runs.SERVER_DIR) == []
 
 
-def gone_by(done: t.Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def test_servers_of_two_runs_never_get_the_same_port(server: Node) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        first = taken.getsockname()[1] + 1
+    first = free_ports(8)
     spec = "%d-%d" % (first, first + 7)
     with ThreadPoolExecutor(4) as pool:
         found = [pool.submit(serve, server, "run %d" % number, tcp_ports=spec) for number in range(4)]
@@ -592,8 +609,7 @@ def test_servers_of_two_runs_never_get_the_same_port(server: Node) -> None:
 
 
 def test_too_few_ports_say_whose_servers_are_on_them(server: Node) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        first = taken.getsockname()[1] + 1
+    first = free_ports(1)
     spec = "%d-%d" % (first, first)
     serve(server, ONE, tcp_ports=spec)
     with pytest.raises(RailyardError) as refused:
@@ -619,11 +635,11 @@ def test_what_a_run_that_was_cut_off_has_left_is_not_an_one_until_it_is_made_use
     left, _told = serve(server, ONE)
     time.sleep(0.01)
     assert serve(server, TWO)[1] == [] and call(server, "stop", TWO)["others"] == []
-    with socket.create_connection(("127.0.0.1", left), timeout=5):
-        gone_by(lambda: not waits(left))
+    with socket.create_connection(("127.0.0.1", left), timeout=60):
+        wait_for(lambda: not waits(left))
         # a transfer is under way
         assert serve(server, "third")[1] == [ONE]
-    gone_by(lambda: not [each for each in probe_runs.servers(server) if each.run == ONE])
+    wait_for(lambda: not [each for each in probe_runs.servers(server) if each.run == ONE])
     # it waited when this run looked before, and is gone
     assert [each["run"] for each in call(server, "stop", TWO)["others"]] == [ONE, "third"]
 
@@ -634,7 +650,7 @@ def test_a_server_whose_time_was_over_was_not_made_use_of(server: Node, monkeypa
     serve(server, TWO)
     (left,) = [each for each in probe_runs.servers(server) if each.run == ONE]
     os.killpg(left.pid, signal.SIGTERM)
-    gone_by(lambda: len(probe_runs.servers(server)) == 1)
+    wait_for(lambda: len(probe_runs.servers(server)) == 1)
     monkeypatch.setattr(probe_runs.time, "time", lambda: left.until + 1)
     assert call(server, "stop", TWO)["others"] == []
 

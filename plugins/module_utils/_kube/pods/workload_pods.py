@@ -17,6 +17,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_r
 RUNNING = "Running"
 # These reasons do not explain why the pod's network is not ready.
 _WAITING = ("ContainerCreating", "PodInitializing")
+# Warnings of the kubelet that do not keep a pod from starting.
+_HARMLESS = ("DNSConfigForming", "FailedToRetrieveImagePullSecret", "MissingClusterDNS", "ProbeWarning")
 # Pods of which events are read: most have the same cause.
 _EVENTS_READ = 32
 
@@ -97,11 +99,13 @@ def _why(status: Object, phase: str) -> str:
 
 
 def _warning(server: Server, namespace: str, uid: str) -> str:
-    """The newest warning event of a pod; empty if no event exists, or the user may not read events."""
+    """The newest warning event of a pod that explains why it does not run; empty if none does, or the user may not read
+    events."""
     query = urlencode({"fieldSelector": "involvedObject.uid=%s,type=Warning" % uid})
     path = "%s?%s" % (Resource("/api/v1", "events", True).of(namespace), query)
     status, answer = server.ask("GET", path)
-    events = [] if status >= 400 else answer.get("items") or []
+    items = [] if status >= 400 else answer.get("items") or []
+    events = [each for each in items if each.get("reason") not in _HARMLESS]
     if not events:
         return ""
     newest = max(events, key=_moment)

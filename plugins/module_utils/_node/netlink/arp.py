@@ -12,10 +12,10 @@ import contextlib
 import select
 import socket
 import struct
-import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.answers import ready
 
 ETH_P_ARP, ETH_P_IPV6 = 0x0806, 0x86DD
 BROADCAST = b"\xff" * 6
@@ -98,10 +98,8 @@ def ask(asked: Asked, seconds: float, ours: t.Container[str] = ()) -> Answers:
                         _device, kind, _packet, _hardware, mac = mouth.getsockname()
                         if (netdev, address) not in found and kind == _kind(address):
                             mouth.send((solicitation if ":" in address else probe_frame)(mac, address))
-            deadline = time.monotonic() + seconds
-            while time.monotonic() < deadline and _open(wanted, mouths, found):
-                for fd, _event in poller.poll(max(1, int((deadline - time.monotonic()) * 1000))):
-                    _hear(*mouths[fd], wanted, ours, found)
+            for fd in ready(poller, seconds, lambda: _open(wanted, mouths, found)):
+                _hear(*mouths[fd], wanted, ours, found)
     return found
 
 

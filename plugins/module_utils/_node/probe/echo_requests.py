@@ -15,6 +15,7 @@ import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.answers import ready
 
 Options = t.Mapping[str, t.Any]
 
@@ -163,10 +164,8 @@ def reach(targets: t.Sequence[Options], count: int, timeout: float) -> list[Resu
         for _turn in range(count):
             for ping in pings:
                 ping.send()
-            end = time.monotonic() + timeout
-            while any(ping.due for ping in pings) and time.monotonic() < end:
-                for fd, _event in poller.poll(max(1, int((end - time.monotonic()) * 1000))):
-                    by_fd[fd].receive()
+            for fd in ready(poller, timeout, lambda: any(ping.due for ping in pings)):
+                by_fd[fd].receive()
             for ping in pings:
                 ping.due.clear()
         spoken = iter(pings)

@@ -31,7 +31,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.echo_r
 
 PROGRAM = "ib_write_bw"
 LATENCY = "ib_write_lat"
-# Seconds that a server waits beyond the transfers before its own: for packets that are sent first, and slow nodes.
+# Seconds that a server may need to listen, and that it waits beyond the transfers before its own: for packets that are
+# sent first, and slow nodes.
 SLACK = 60
 # Two bytes, as the tool does by itself: what is timed is the way, not the load.
 LATENCY_SIZES = ("-s", "2", "-n", "1000")
@@ -179,15 +180,23 @@ def serve(options: Options, system: System) -> list[Result]:
         if latency:
             argv = [latency, *arguments, *LATENCY_SIZES]
             result["latency_port"] = _start(system, argv, next(free), lifetime, run)
-    deadline = time.monotonic() + 30
-    waiting = [result for result in results if result["port"]]
-    while waiting and time.monotonic() < deadline:
-        listening = probe_runs.listening(system)
-        waiting = [each for each in waiting if not {each["port"], each["latency_port"] or each["port"]} <= listening]
+    deadline = time.monotonic() + SLACK
+    starting = started = [result for result in results if result["port"]]
+    while starting and time.monotonic() < deadline:
         time.sleep(0.1)
-    for result in waiting:
-        result.update(port=None, error="%s did not start to listen" % PROGRAM, remedy="run it by hand on the node")
+        alive = {each.port for each in probe_runs.servers(system)}
+        listening = probe_runs.listening(system)
+        starting = [each for each in starting if _ports(each) <= alive and not _ports(each) <= listening]
+    listening = probe_runs.listening(system)
+    for result in started:
+        if not _ports(result) <= listening:
+            result.update(port=None, error="%s did not start to listen" % PROGRAM, remedy="run it by hand on the node")
     return results
+
+
+def _ports(result: Result) -> set[int]:
+    """The TCP ports of a result's servers."""
+    return {result["port"], result["latency_port"] or result["port"]}
 
 
 def _elsewhere(options: Options, system: System) -> str | None:

@@ -13,9 +13,9 @@ import json
 import select
 import socket
 import struct
-import time
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.answers import ready
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 ETH_P_LLDP = 0x88CC
@@ -138,13 +138,11 @@ def listen(netdevs: t.Mapping[str, int], seconds: float) -> list[Row]:
                 deaf.add(name)
                 continue
             poller.register(ear.fileno(), select.POLLIN)
-        deadline = time.monotonic() + seconds
-        while len(found) + len(deaf) < len(netdevs) and time.monotonic() < deadline:
-            for fd, _event in poller.poll(max(1, int((deadline - time.monotonic()) * 1000))):
-                name, ear = ears[fd]
-                row = _heard(ear)
-                if row and row not in found.get(name, []):
-                    found.setdefault(name, []).append(row)
+        for fd in ready(poller, seconds, lambda: len(found) + len(deaf) < len(netdevs)):
+            name, ear = ears[fd]
+            row = _heard(ear)
+            if row and row not in found.get(name, []):
+                found.setdefault(name, []).append(row)
     finally:
         for _name, ear in ears.values():
             ear.close()

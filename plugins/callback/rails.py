@@ -1,0 +1,315 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: rails
+type: stdout
+short_description: Print one line per layer for all nodes
+version_added: 0.2.0
+author:
+  - Railyard contributors (@railyard)
+description:
+  - Prints one line per layer or task for all nodes together. Prints nothing for what was skipped, and nothing for
+    tasks that only read, unless they run longer than O(progress_seconds).
+  - Lists the changes of the modules of this collection by port and attribute. Equal changes and equal errors of
+    several nodes are printed once, with the names of the nodes.
+  - Prints the progress of tasks that take long, with the nodes that have not answered yet.
+  - Ends with the verdict of M(railyard.fabric.fabric_verify) where there is one.
+  - With C(-v) the output is that of the P(ansible.builtin.default#callback) callback.
+extends_documentation_fragment:
+  - ansible.builtin.default_callback
+  - ansible.builtin.result_format_callback
+options:
+  progress_seconds:
+    description:
+      - How many seconds a task runs before its progress is printed. It is printed again after twice that time, four
+        times, and so on.
+      - V(0) does not print progress.
+    type: int
+    default: 15
+    env:
+      - name: RAILYARD_PROGRESS_SECONDS
+    ini:
+      - section: callback_rails
+        key: progress_seconds
+requirements:
+  - Set C(stdout_callback = railyard.fabric.rails) in the section C(defaults) of the Ansible configuration.
+"""
+
+import signal
+import threading
+import time
+import typing as t
+
+from ansible import constants
+from ansible.plugins.callback.default import CallbackModule as Default
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _terminal
+
+C: t.Any = constants  # made from the configuration, without declarations
+# These print for themselves, or need no line unless they fail.
+SILENT = ("show", "set_fact", "set_stats", "group_by", "add_host", "assert", "meta", "include_tasks", "include_role",
+          "include_vars", "validate_argument_spec")  # fmt: skip
+
+
+class Running:
+    """One task: who works on it, and what came back."""
+
+    def __init__(self, name: str, action: str, check: bool) -> None:
+        self.name = name
+        self.action = action
+        self.check = check
+        self.began = time.monotonic()
+        self.waiting: dict[str, None] = {}
+        self.done: dict[str, _terminal.Result] = {}
+        self.ended = 0
+        # text -> nodes that failed with it, and of these the number that was printed
+        self.failures: dict[str, list[str]] = {}
+        self.diff_shown = False
+        self.next_progress = 0.0
+
+
+class CallbackModule(Default):
+    """Prints one line per layer for all nodes; see DOCUMENTATION."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "railyard.fabric.rails"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._running: dict[str, Running] = {}
+        self._verdict: str | None = None
+        self._seconds = 0
+
+    def set_options(self, task_keys: t.Any = None, var_options: t.Any = None, direct: t.Any = None) -> None:
+        super().set_options(task_keys=task_keys, var_options=var_options, direct=direct)
+        self._seconds = self.get_option("progress_seconds")
+
+    @property
+    def _verbose(self) -> bool:
+        return bool(self._display.verbosity)
+
+    # plays and tasks
+
+    def v2_playbook_on_start(self, playbook: t.Any) -> None:
+        if self._verbose:
+            super().v2_playbook_on_start(playbook)
+        elif (
+            self._seconds > 0
+            and threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGALRM) == signal.SIG_DFL  # another timer is kept
+        ):
+            # workers do not inherit the timer
+            signal.signal(signal.SIGALRM, self._progress)
+            signal.setitimer(signal.ITIMER_REAL, 1, 1)
+
+    def v2_playbook_on_play_start(self, play: t.Any) -> None:
+        if self._verbose:
+            super().v2_playbook_on_play_start(play)
+            return
+        self._finish()
+        self._play = play
+        name = play.get_name().strip()
+        if name:
+            self._display.display(
+                "\n%s%s" % (name, " (check mode)" if play.check_mode else ""), color=C.COLOR_HIGHLIGHT
+            )
+
+    def v2_playbook_on_no_hosts_matched(self) -> None:
+        self._line("no hosts matched", C.COLOR_SKIP)
+
+    def _task_start(self, task: t.Any, prefix: str | None = None) -> None:
+        if self._verbose:
+            super()._task_start(task, prefix)
+            return
+        self._finish()
+        self._known(task)
+
+    def _known(self, task: t.Any) -> Running:
+        known = self._running.get(task._uuid)
+        if known is None:
+            action = task.action.rpartition(".")[2]
+            # "railyard.fabric.sriov : Create ..." -> "sriov: Create ..."
+            role, colon, name = task.get_name().strip().rpartition(" : ")
+            shown = "%s: %s" % (role.rpartition(".")[2], name) if colon else name
+            known = self._running[task._uuid] = Running(shown, action, bool(task.check_mode))
+            known.next_progress = self._seconds
+        return known
+
+    def v2_runner_on_start(self, host: t.Any, task: t.Any) -> None:
+        if self._verbose:
+            super().v2_runner_on_start(host, task)
+        else:
+            self._known(task).waiting[host.get_name()] = None
+
+    def v2_playbook_on_include(self, included_file: t.Any) -> None:
+        if self._verbose:
+            super().v2_playbook_on_include(included_file)
+
+    # results
+
+    def _ended(self, result: t.Any) -> tuple[Running, str, dict[str, t.Any]]:
+        """The task, the node and the result, of any supported ansible-core."""
+        # ansible-core before 2.19 has only the underscored names
+        task = getattr(result, "task", None) or result._task
+        host = (getattr(result, "host", None) or result._host).get_name()
+        data = getattr(result, "result", None) or result._result
+        known = self._known(task)
+        known.waiting.pop(host, None)
+        known.ended += 1
+        self._handle_warnings(data)
+        return known, host, data
+
+    def v2_runner_on_ok(self, result: t.Any) -> None:
+        if self._verbose:
+            super().v2_runner_on_ok(result)
+            return
+        known, host, data = self._ended(result)
+        if known.action == "fabric_verify" and data.get("lines"):
+            self._verdict = str(data["lines"][0])
+        if known.action == "debug":
+            self._line("%s: %s" % (host, data.get("msg", self._dump_results(data))), C.COLOR_DEBUG)
+        elif known.action not in SILENT:
+            known.done[host] = data
+
+    def v2_runner_on_skipped(self, result: t.Any) -> None:
+        if self._verbose:
+            super().v2_runner_on_skipped(result)
+        else:
+            self._ended(result)
+
+    def v2_runner_on_failed(self, result: t.Any, ignore_errors: bool = False) -> None:
+        if self._verbose:
+            super().v2_runner_on_failed(result, ignore_errors)
+        else:
+            self._failed(result, "ignored: " if ignore_errors else "FAILED: ")
+
+    def v2_runner_on_unreachable(self, result: t.Any) -> None:
+        if self._verbose:
+            super().v2_runner_on_unreachable(result)
+        else:
+            self._failed(result, "UNREACHABLE: ")
+
+    def _failed(self, result: t.Any, kind: str) -> None:
+        known, host, data = self._ended(result)
+        text = kind + _terminal.failure_text(data)
+        known.failures.setdefault(text, []).append(host)
+        if len(known.failures[text]) == 1:
+            first, *rest = text[len(kind) :].splitlines()
+            color = C.COLOR_SKIP if kind == "ignored: " else C.COLOR_ERROR
+            lines = ["  %s%s: %s" % (kind, host, known.name), "    " + first, *("    " + line for line in rest)]
+            to_stderr = kind != "ignored: " and self.get_option("display_failed_stderr")
+            self._display.display("\n".join(lines), color=color, stderr=to_stderr)
+
+    def v2_on_file_diff(self, result: t.Any) -> None:
+        if self._verbose:
+            super().v2_on_file_diff(result)
+            return
+        task = getattr(result, "task", None) or result._task
+        host = (getattr(result, "host", None) or result._host).get_name()
+        data = getattr(result, "result", None) or result._result
+        parts = data.get("results") or [data] if task.loop else [data]
+        for part in parts:
+            text = self._get_diff(part["diff"]) if part.get("diff") and part.get("changed") else ""
+            if text:
+                known = self._known(task)
+                known.diff_shown = True
+                self._display.display("  %s: %s" % (host, known.name))
+                self._display.display(text)
+
+    def v2_runner_item_on_ok(self, result: t.Any) -> None:
+        if self._verbose:
+            super().v2_runner_item_on_ok(result)
+
+    def v2_runner_item_on_failed(self, result: t.Any) -> None:
+        if self._verbose:
+            super().v2_runner_item_on_failed(result)
+
+    def v2_runner_item_on_skipped(self, result: t.Any) -> None:
+        if self._verbose:
+            super().v2_runner_item_on_skipped(result)
+
+    def v2_runner_retry(self, result: t.Any) -> None:
+        if self._verbose:
+            super().v2_runner_retry(result)
+
+    # output
+
+    def _line(self, text: str, color: str | None = None) -> None:
+        self._display.display("  " + text, color=color)
+
+    def _finish(self) -> None:
+        """Print what the tasks before this one came to."""
+        for known in self._running.values():
+            took = time.monotonic() - known.began
+            for hosts in known.failures.values():
+                if len(hosts) > 1:
+                    self._line("  the same on %s" % _terminal.fold_names(hosts[1:]), C.COLOR_ERROR)
+            layers: dict[str, dict[str, _terminal.Result]] = {}
+            for host, data in known.done.items():
+                for name, part in _terminal.layers_of(known.name, data).items():
+                    layers.setdefault(name, {})[host] = part
+            printed = False
+            for name, results in layers.items():
+                changed = any(each.get("changed") for each in results.values())
+                for line in _terminal.summary(name, results, known.check, not known.diff_shown):
+                    self._line(line, C.COLOR_CHANGED if changed else C.COLOR_OK)
+                    printed = True
+            if known.done and not printed and 0 < self._seconds <= took:
+                nodes = _terminal.counted(len(known.done))
+                self._line("%s: %s, %s" % (known.name, nodes, _terminal.duration(took)), C.COLOR_OK)
+        self._running.clear()
+
+    def _progress(self, _number: int, _frame: t.Any) -> None:
+        """Called each second: print what still runs, at growing intervals."""
+        now = time.monotonic()
+        for known in list(self._running.values()):
+            seconds = now - known.began
+            if not known.waiting or seconds < known.next_progress:
+                continue
+            known.next_progress = max(2 * known.next_progress, seconds)
+            self._line(
+                "%s: %d of %s, %s; waiting for %s"
+                % (
+                    known.name,
+                    known.ended,
+                    _terminal.counted(known.ended + len(known.waiting)),
+                    _terminal.duration(seconds),
+                    _terminal.fold_names(list(known.waiting), 4),
+                ),
+                C.COLOR_DEBUG,
+            )
+
+    def v2_playbook_on_stats(self, stats: t.Any) -> None:
+        if self._verbose:
+            super().v2_playbook_on_stats(stats)
+            return
+        self._finish()
+        if signal.getsignal(signal.SIGALRM) == self._progress:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        if stats.custom and self.get_option("show_custom_stats") or len(stats.processed) <= _terminal.MOST_ROWS:
+            super().v2_playbook_on_stats(stats)
+        else:
+            self._display.banner("PLAY RECAP")
+            for line, color in self._recap(stats):
+                self._display.display(line, color=color)
+        if self._verdict:
+            self._display.display(self._verdict)
+
+    def _recap(self, stats: t.Any) -> t.Iterator[tuple[str, str]]:
+        """Nodes with equal ends share a line; tasks that ended well are not counted."""
+        ends: dict[tuple[int, int, int], list[str]] = {}
+        for host in sorted(stats.processed):
+            found = stats.summarize(host)
+            ends.setdefault((found["failures"], found["unreachable"], found["changed"]), []).append(host)
+        for (failed, unreachable, changed), hosts in sorted(ends.items()):
+            color = C.COLOR_ERROR if failed or unreachable else C.COLOR_CHANGED if changed else C.COLOR_OK
+            text = "%s : changed=%d unreachable=%d failed=%d" % (
+                _terminal.fold_names(hosts), changed, unreachable, failed
+            )  # fmt: skip
+            yield "%s (%s)" % (text, _terminal.counted(len(hosts))), color

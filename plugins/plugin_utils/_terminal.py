@@ -1,0 +1,157 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Lines for a terminal from the results of one task on many nodes. Pure: results in, text out."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+# Rows of a list that are printed before the rest becomes a number.
+MOST_ROWS = 8
+Result = t.Mapping[str, t.Any]
+
+
+def fold_names(names: t.Iterable[str], most: int = MOST_ROWS) -> str:
+    """Names with their numbers as ranges, ``login, node-[1-3,7]``; ``and N more`` after ``most`` names."""
+    sequences: dict[tuple[str, str], list[str]] = {}
+    found: list[str] = []
+    for name in sorted(set(names)):
+        match = re.fullmatch(r"(.*?)(\d+)(\D*)", name)
+        if match is None:
+            found.append(name)
+        else:
+            sequences.setdefault((match[1], match[3]), []).append(match[2])
+    for (prefix, suffix), numbers in sequences.items():
+        runs = _runs(sorted(numbers, key=lambda digits: (int(digits), digits)))
+        text = ",".join(runs[:most]) + (",..." if len(runs) > most else "")
+        found.append(prefix + (text if len(numbers) == 1 else "[%s]" % text) + suffix)
+    found.sort()
+    if len(found) > most:
+        return "%s and %d more" % (", ".join(found[:most]), len(found) - most)
+    return ", ".join(found)
+
+
+def _runs(numbers: t.Sequence[str]) -> list[str]:
+    """Numbers as ranges. A sequence keeps its way to write numbers: 009 to 010, and 9 to 10."""
+    runs: list[list[str]] = []
+    for digits in numbers:
+        if runs and digits == str(int(runs[-1][-1]) + 1).zfill(len(runs[-1][-1])):
+            runs[-1].append(digits)
+        else:
+            runs.append([digits])
+    return [run[0] if len(run) == 1 else "%s-%s" % (run[0], run[-1]) for run in runs]
+
+
+def counted(number: int, noun: str = "node") -> str:
+    """``1 node``, ``2 nodes``."""
+    return "%d %s%s" % (number, noun, "" if number == 1 else "s")
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: ``12 s``, ``3 min 20 s``; empty below one second."""
+    whole = int(seconds)
+    if whole < 1:
+        return ""
+    if whole < 120:
+        return "%d s" % whole
+    return "%d min %d s" % divmod(whole, 60)
+
+
+def change_text(change: t.Mapping[str, t.Any]) -> str:
+    """One change of a module as text, as its fields say."""
+    subject = str(change.get("subject", ""))
+    port = change.get("port")
+    where = "%s: %s" % (port, subject) if port and port != subject else subject
+    attribute = change.get("attribute")
+    what = "%s %s" % (where, attribute) if attribute else where
+    return "%s: %s -> %s" % (what, _value(change.get("before")), _value(change.get("after")))
+
+
+def _value(value: t.Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_value, value)) or "none"
+    return str(value)
+
+
+def changes_of(result: Result) -> list[t.Mapping[str, t.Any]]:
+    """The changes that a result of our modules lists, those of a loop's items together."""
+    parts = [result, *(each for each in result.get("results") or () if isinstance(each, dict))]
+    return [change for part in parts for change in part.get("changes") or () if isinstance(change, dict)]
+
+
+def layers_of(name: str, result: Result) -> dict[str, Result]:
+    """Layer -> its result: of a module that handles several layers, else the task's own under ``name``."""
+    layers = result.get("modules")
+    if isinstance(layers, dict) and all(isinstance(each, dict) for each in layers.values()):
+        return layers
+    return {name: result}
+
+
+def summary(name: str, results: t.Mapping[str, Result], check: bool, changes: bool) -> list[str]:
+    """The lines about one layer or task on the nodes where it ended well; none where nothing is to be shown.
+
+    :param results: node -> result.
+    :param changes: list the changes too; not where the diff was printed.
+    """
+    lines: list[str] = []
+    changed = {node: result for node, result in results.items() if result.get("changed")}
+    verb = "would change" if check else "changed"
+    if changed and list(results) == ["localhost"]:
+        # work of the control node, not on nodes
+        lines.append("%s: %s" % (name, verb))
+    elif changed:
+        others = len(results) - len(changed)
+        lines.append(
+            "%s: %s %s%s: %s"
+            % (
+                name,
+                counted(len(changed)),
+                verb,
+                ", %d as planned" % others if others else "",
+                fold_names(changed),
+            )
+        )
+    if changed and changes:
+        lines += ["  " + line for line in change_lines(changed)]
+    elif not changed and any("changes" in result for result in results.values()):
+        lines.append("%s: %s as planned" % (name, counted(len(results))))
+    return lines
+
+
+def change_lines(results: t.Mapping[str, Result]) -> list[str]:
+    """Equal changes of several nodes once, the most frequent first."""
+    nodes: dict[str, list[str]] = {}
+    for node, result in results.items():
+        for change in changes_of(result):
+            known = nodes.setdefault(change_text(change), [])
+            if node not in known:
+                known.append(node)
+    rows = sorted(nodes.items(), key=lambda row: -len(row[1]))
+    lines = [
+        text if len(results) == 1 else "%s (%s)" % (text, fold_names(where, 3)) for text, where in rows[:MOST_ROWS]
+    ]
+    if len(rows) > MOST_ROWS:
+        lines.append("and %s" % counted(len(rows) - MOST_ROWS, "more change"))
+    return lines
+
+
+def failure_text(result: Result) -> str:
+    """The error of a failed result: its message, or those of a loop's items, or the end of a command's output."""
+    items = [each for each in result.get("results") or () if isinstance(each, dict) and each.get("failed")]
+    if items:
+        return "\n".join(dict.fromkeys(failure_text(each) for each in items))
+    text = str(result.get("msg") or "").strip()
+    for key in ("module_stderr", "stderr", "module_stdout", "stdout"):
+        more = str(result.get(key) or "").strip()
+        if more and more not in text and ("\n" not in text):
+            text = "%s\n%s" % (text, "\n".join(more.splitlines()[-MOST_ROWS:]))
+            break
+    return text.strip() or "The task failed without a message. Remedy: run it again with -vvv."
