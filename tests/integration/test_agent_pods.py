@@ -102,9 +102,9 @@ def wait_for_slots(kube: Kube, node: str, resource: str) -> None:
 
 def interfaces(kube: Kube, pod: str) -> dict[str, tuple[int, str, str]]:
     """What identifies a pod's interfaces on rails: index, MAC and address."""
-    found = links(kube, pod)
-    rows = {name: found[name] for name in ("net%d" % rail for rail in RAILS)}
-    return {name: (row["ifindex"], row["address"], row["addr_info"][0]["local"]) for name, row in rows.items()}
+    found = {each["ifname"]: each for each in json.loads(kube.inside(pod, "ip -j link show"))}
+    pairs = zip(("net%d" % rail for rail in RAILS), addresses(kube, pod))
+    return {name: (found[name]["ifindex"], found[name]["address"], address) for name, address in pairs}
 
 
 def prepare(*words: str, check: bool = True) -> Played:
