@@ -138,8 +138,8 @@ def reach(targets: t.Sequence[Options], count: int, timeout: float) -> list[Resu
     """Send ``count`` full-size echo requests to every target, all targets side by side.
 
     :param targets: each with ``netdev``, ``source`` and ``address`` (both IPv4, or both IPv6) and ``mtu`` in bytes.
-    :param timeout: seconds to wait for an answer to one request; doubles as the pace. What comes later counts as long as
-        further requests are waited for: a busy node is slow and loses nothing.
+    :param timeout: seconds to wait for an answer to one request; doubles as the pace. A later answer counts as
+        long as further requests are waited for: a busy node is slow and loses nothing.
     :return: for each target ``sent``, ``received``, ``rtt_ms`` (least) and ``error`` (the kernel's, or "").
     """
     pings: list[_Ping] = []
