@@ -306,6 +306,9 @@ def test_the_cluster_has_no_object_but_the_test_pods() -> None:
     assert made["kind"] == "DaemonSet" and "annotations" not in template["metadata"]
     assert container["resources"]["limits"] == {"railyard.fabric/rails": "1"} and "env" not in container
     assert [volume["name"] for volume in template["spec"]["volumes"]] == ["shm"]
+    (made,) = object_components.objects(document(worked(slots={"per_rail": 2}, pods_per_node=None)), options)
+    limits = made["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert limits == {"railyard.fabric/gpu%02d" % number: "1" for number in range(1, 9)}
     files = dict(object_components.node_files(plan))
     assert json.loads(files["node-1"]["/etc/railyard/agent.json"]) == plan["nodes"][0]["agent"]
 
