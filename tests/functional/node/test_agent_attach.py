@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import typing as t
 from pathlib import Path
 
@@ -254,6 +255,27 @@ def test_two_containers_of_a_pod_cannot_have_one_rail_twice(node: LiveNode) -> N
     assert refused("interface", lambda: agent.attach("rails-1", pod.state())).place == "slot 1 of rail gpu01"
     assert pod.whole() == WHOLE
     assert agents.held() == {"rails-0": "default/a"}
+
+
+@in_own_namespace
+def test_an_interface_of_the_last_pod_that_is_just_ending_is_waited_for(node: LiveNode) -> None:
+    agents = AgentNode(node)
+    pod, agent = agents.pod("a"), agents.agent()
+    # the kernel removes interfaces some time after the number of their namespace
+    last = ["link", "add", "last", "link", "rail2", "address", "02:00:00:00:02:00", "type", "macvlan", "mode", "bridge"]
+    ip(*last)
+    ip("link", "set", "last", "up")
+    ending = threading.Timer(1, lambda: ip("link", "del", "last"))
+    ending.start()
+    agent.attach("rails-0", pod.state())
+    ending.join()
+    assert pod.whole() == WHOLE
+    assert agent.detach("rails-0")
+    pod_links.PATIENCE = 0.2
+    ip(*last)
+    ip("link", "set", "last", "up")
+    error = refused("kernel", lambda: agent.attach("rails-0", pod.state()))
+    assert error.message == "the kernel refuses it: Address already in use (EADDRINUSE)"
 
 
 @in_own_namespace

@@ -237,6 +237,17 @@ def test_it_registers_again_with_each_new_kubelet(node: Node) -> None:
         kubelet.stop()
 
 
+def test_it_registers_again_when_kubelet_does_not_listen_any_more(node: Node, kubelet: Kubelet) -> None:
+    node.start()
+    kubelet.devices("railyard.fabric/gpu01")
+    kubelet.devices("railyard.fabric/gpu02")
+    lost, other = (kubelet.plugins["railyard.fabric/" + name] for name in ("gpu01", "gpu02"))
+    lost.close()
+    kubelet.wait(lambda: kubelet.plugins.get("railyard.fabric/gpu01") not in (None, lost))
+    assert kubelet.devices("railyard.fabric/gpu01")
+    assert kubelet.plugins["railyard.fabric/gpu02"] is other
+
+
 def test_a_refused_registration_is_tried_again(node: Node, kubelet: Kubelet) -> None:
     kubelet.refused = "not today"
     node.start()

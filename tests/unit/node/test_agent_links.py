@@ -150,6 +150,14 @@ def test_a_vf_that_came_back_gets_its_name_mtu_and_state_again(tmp_path: Path) -
     ]
 
 
+def test_a_vf_that_has_its_name_is_left_as_it_is(tmp_path: Path) -> None:
+    """After a reboot, what is on the node may be planned differently."""
+    tree, kernel = node(tmp_path), Kernel(link("enp11s0f0v0", 9))
+    tree.netdev(VF, "enp11s0f0v0")
+    assert restored(tree, kernel)
+    assert kernel.set == []
+
+
 def test_a_vf_that_has_left_the_node_is_not_waited_for(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     assert restored(tree, Kernel(link("rail1", 4)))

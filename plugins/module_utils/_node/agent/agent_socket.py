@@ -22,6 +22,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import hook
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 
 SOCKET = hook.SOCKET
 CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid
@@ -123,7 +124,8 @@ class AgentSocket:
             self._pods.attach(identity, state)
         except RailyardError as error:
             # a record that cannot be written has no reason of its own
-            found = {"ok": False, "error": str(error), "reason": getattr(error, "reason", "record")}
+            other = "kernel" if isinstance(error, NetlinkError) else "record"
+            found = {"ok": False, "error": str(error), "reason": getattr(error, "reason", other)}
         except Exception as error:
             # a fault of the agent must reach the pod's events too, and the container must not start
             found = {"ok": False, "error": "%r. Remedy: run journalctl -u railyard-agent." % error, "reason": "agent"}

@@ -98,6 +98,9 @@ def restore(system: System, kernel: Rtnetlink, holder: Holder) -> bool:
             waiting = bool(host["pci"]) and system.exists(PCI % host["pci"] + "/driver")
             returned = returned and not waiting
             continue
+        if link.name == host["name"] and link.alias != alias:
+            # restored already, or never moved
+            continue
         if link.name != host["name"]:
             kernel.set_link(link.ifindex, up=False)
         kernel.set_link(link.ifindex, name=host["name"], mtu=host["mtu"], alias="")

@@ -11,6 +11,8 @@ All of it runs in the pod's network namespace (:mod:`in_namespace`); only ``/sys
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
 import time
 import typing as t
 
@@ -155,7 +157,7 @@ class PodLinks:
                 except OSError as error:
                     raise AttachError("kernel", job.place, detail="%s: %s" % (path, error.strerror)) from None
         if not link.up:
-            pod.set_link(link.ifindex, up=True)
+            _patiently(lambda: pod.set_link(link.ifindex, up=True))
 
     def _await_carrier(self, pod: Rtnetlink, links: dict[str, Link]) -> None:
         def without() -> list[Job]:
@@ -203,7 +205,8 @@ class PodLinks:
             index = links[job.rail.rail].ifindex
             with _of(job):
                 for each in job.slot.addresses:
-                    pod.add_address(index, each, IFA_F_NODAD if each.version == 6 else 0)
+                    flags = IFA_F_NODAD if each.version == 6 else 0
+                    _patiently(functools.partial(pod.add_address, index, each, flags))
                 for route in pod_desired.routes(job.rail, job.slot, index):
                     pod.add_route(route)
                 # last: addresses use the table only when it is complete
@@ -246,7 +249,7 @@ class PodLinks:
         name = job.source.rdma or ""
         if job.rail.soft:
             name = pod_desired.soft_device(job.rail, self._holder.sandbox_id)
-            if not (_index(inside, name) or _index(outside, name)):
+            if _index(inside, name) is None and _index(outside, name) is None:
                 rdma_netlink.new_link(inside, name, job.rail.rdma_type, job.rail.interface)
         index = _index(outside, name)
         if index is not None and self._spec.rdma_mode == "exclusive":
@@ -327,6 +330,20 @@ def _wait(without: t.Callable[[], list[Job]]) -> list[Job]:
         left = without()
         if not left or time.monotonic() > deadline:
             return left
+        time.sleep(_LOOK)
+
+
+def _patiently(act: t.Callable[[], None]) -> None:
+    """Do what the kernel refuses while an interface of the slot's last pod, whose namespace is just ending, still has
+    the MAC (macvlan) or the address (ipvlan).
+    """
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return act()
+        except NetlinkError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                raise
         time.sleep(_LOOK)
 
 

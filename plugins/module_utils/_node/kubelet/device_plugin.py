@@ -14,6 +14,7 @@ import contextlib
 import os
 import sys
 import threading
+import time
 import typing as t
 from concurrent import futures
 
@@ -26,6 +27,8 @@ KUBELET_SOCKET = DIRECTORY + "/kubelet.sock"
 # Threads of a server: one for each ListAndWatch, of which a kubelet that restarts may have two; the others for calls.
 THREADS_MAX = 4
 SECONDS = 5.0
+# How long a registered plugin is without a ListAndWatch before it registers again.
+UNWATCHED_SECONDS = 10.0
 # Bytes. gRPC's own limit of 4 MiB is not enough for the list of pod resources of a large node.
 MESSAGE_MAX = 16 << 20
 Identity = t.Tuple[int, int]
@@ -87,6 +90,7 @@ class Resource:
         self._held = held
         self._changed = threading.Condition()
         self._devices: tuple[messages.DeviceState, ...] = ()
+        self._watchers = 0
 
     @property
     def full_name(self) -> str:
@@ -96,6 +100,11 @@ class Resource:
     @property
     def devices(self) -> tuple[messages.DeviceState, ...]:
         return self._devices
+
+    @property
+    def watched(self) -> bool:
+        """Whether kubelet listens."""
+        return self._watchers > 0
 
     def update(self, devices: t.Iterable[messages.DeviceState]) -> None:
         """Replace the devices; kubelet gets the new list if it differs."""
@@ -110,14 +119,20 @@ class Resource:
     def watch(self, active: t.Callable[[], bool]) -> t.Iterator[bytes]:
         """ListAndWatch: all devices, and all again when one of them changes."""
         sent: tuple[messages.DeviceState, ...] | None = None
-        while True:
+        with self._changed:
+            self._watchers += 1
+        try:
+            while True:
+                with self._changed:
+                    while active() and self._devices == sent:
+                        self._changed.wait()
+                    sent = self._devices
+                if not active():
+                    return
+                yield messages.device_list(sent)
+        finally:
             with self._changed:
-                while active() and self._devices == sent:
-                    self._changed.wait()
-                sent = self._devices
-            if not active():
-                return
-            yield messages.device_list(sent)
+                self._watchers -= 1
 
     def allocate(self, request: bytes) -> bytes:
         """Allocate: each container gets its device by CDI, as an annotation and as a field: runtimes read one of both,
@@ -178,6 +193,7 @@ class PluginServer:
         self._server: t.Any = None
         self._bound: Identity | None = None
         self.registered: Identity | None = None
+        self._watched = 0.0
 
     def keep(self, kubelet: Identity) -> None:
         """Serve, and be registered with this kubelet. A kubelet that starts removes all sockets.
@@ -188,9 +204,17 @@ class PluginServer:
             self.registered = None
             self.stop()
             self._start()
+        now = time.monotonic()
+        if self.resource.watched:
+            self._watched = now
+        elif self.registered and now - self._watched > UNWATCHED_SECONDS:
+            # kubelet takes devices for unhealthy then, until the plugin registers again
+            self._log("%s: kubelet does not listen any more" % self.resource.full_name)
+            self.registered = None
         if self.registered != kubelet:
             self._register()
             self.registered = kubelet
+            self._watched = now
             self._log("%s is registered with kubelet" % self.resource.full_name)
 
     def stop(self) -> None:
