@@ -51,7 +51,7 @@ cluster_of_lab = lab/lab cluster up --nodes node-1,node-2 $(if $(CRDS),--crds $(
 lab: $(VENV)/ready ## boot the lab (two nodes, eight rails) and run site.yml on it to the end; a second time changes nothing
 ifeq ($(CLUSTER),nodes)
 	lab/lab up --cluster
-	ansible-playbook -i inventories/lab-cni playbooks/hosts.yml
+	ansible-playbook -i inventories/lab-agent playbooks/hosts.yml
 else
 	lab/lab up
 	$(if $(filter 0,$(CLUSTER)),,$(cluster_of_lab))

@@ -47,6 +47,7 @@ AGENT_PACKED = (
     "_node.agent.pod_links",
     "_node.agent.rail_health",
     "_node.agent.slot_state",
+    "_node.core.answers",
     "_node.core.system",
     "_node.kubelet.device_plugin",
     "_node.kubelet.kubelet_messages",
