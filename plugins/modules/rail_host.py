@@ -93,7 +93,7 @@ changes:
     - {subject: enp11s0f0np0, attribute: mtu, before: 1500, after: 4200}
 modules:
   description: The result of each module that was run, by its name.
-  returned: always
+  returned: success
   type: dict
   sample:
     rdma_netns_mode: {changed: false, changes: [], gathered: {mode: shared}}

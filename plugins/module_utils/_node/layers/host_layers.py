@@ -41,7 +41,7 @@ def run(options: Row, system: System, check: bool, warnings: list[str]) -> Resul
     try:
         chosen = [(each, *_checked(each["module"], each["options"] or {})) for each in options["modules"] or ()]
     except RailyardError as error:
-        return dict(_whole(result), **layers.failure(error, {}))
+        return _failed(result, layers.failure(error, {}))
     for each, layer, given in chosen:
         name = each["module"]
         if each["skip_missing"] and _unmet(name, layer, given, system):
@@ -49,7 +49,7 @@ def run(options: Row, system: System, check: bool, warnings: list[str]) -> Resul
             continue
         parts[name] = layers.run(name, layer.build, given, system, check, warnings)
         if parts[name].get("failed") and not options["keep_going"]:
-            return dict(_whole(result), failed=True, layer=each["layer"], **_reason(parts[name]))
+            return _failed(result, parts[name], layer=each["layer"])
     return _whole(result)
 
 
@@ -73,8 +73,11 @@ def _unmet(name: str, layer: Layer, options: Row, system: System) -> bool:
     return bool(seen.get("missing"))
 
 
-def _reason(part: Row) -> Row:
-    return {key: part[key] for key in ("msg", "errors", "exception") if key in part}
+def _failed(result: Result, part: Row, **more: str) -> Result:
+    """The result of a run that ended with an error: without the states of layers, which Ansible would show in full."""
+    reason = {key: part[key] for key in ("failed", "msg", "errors", "exception") if key in part}
+    whole = {key: value for key, value in _whole(result).items() if key != "modules"}
+    return dict(whole, **reason, **more)
 
 
 def _whole(result: Result) -> Result:
