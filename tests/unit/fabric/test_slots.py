@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_matching import identify
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_diff, plan_rows, plan_tables
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import parse_spec
 
 from .range_files import NODES, Drawn, planned
 from .range_files import files as range_files
@@ -242,6 +243,21 @@ def test_the_file_of_an_agent() -> None:
     }
     assert len(set(macs)) == 2 and all(mac[1] == "2" and len(mac) == 17 for mac in macs)
     assert json.loads(json.dumps(agent)) == agent
+
+
+@given(files(provider="agent"))
+def test_an_agent_reads_what_is_planned(file: t.Any) -> None:
+    plan = lint(file.text.encode()).plan
+    assert plan is not None
+    made = plan.document()
+    for node in made["nodes"]:
+        spec = parse_spec(node["agent"])
+        units = {"railyard.fabric/" + resource: len(devices) for resource, devices in spec.resources().items()}
+        assert units == object_components.allocatable(made)[node["name"]]
+        for rail, planned_rail in zip(spec.rails, node["agent"]["rails"]):
+            addresses = [[str(address) for address in slot.addresses] for slot in rail.slots]
+            wanted = [[each for each in (slot["address"], slot["address6"]) if each] for slot in planned_rail["slots"]]
+            assert addresses == wanted
 
 
 def test_a_slot_of_a_vf_is_the_vf() -> None:
