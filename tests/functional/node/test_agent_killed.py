@@ -89,6 +89,24 @@ def every_moment(node: LiveNode, attachment: str, container_ends: bool) -> None:
     assert number > 20 and agents.held() == {"rails-0": "default/a"}
 
 
+@in_own_namespace
+def test_a_pod_keeps_its_interfaces_if_the_agent_is_killed_when_a_container_restarts(node: LiveNode) -> None:
+    agents = AgentNode(node)
+    agents.write(document(rail(1), rail(2), conflict_check=False))
+    pod = agents.pod("a")
+    agent = agents.agent()
+    agent.attach("rails-0", pod.state())
+    wanted = pod.whole()
+    number = 1
+    while killed_at(number, lambda: agent.attach("rails-0", pod.state())):
+        agents.agent()
+        assert pod.whole() == wanted, number
+        assert agents.held() == {"rails-0": "default/a"}
+        number += 1
+        assert number < MOST
+    assert number > 20
+
+
 @pytest.mark.parametrize("container_ends", [False, True])
 @pytest.mark.parametrize("attachment", ["macvlan", "host-device"])
 def test_a_killed_agent_leaves_nothing_half_made(attachment: str, container_ends: bool) -> None:

@@ -77,7 +77,9 @@ class PodAttach:
                 raise AttachError("host-network", "device %s" % device.id, pod=pod)
             nsid = host.number_namespace(fd)
             before = self._await_free(host, device, pod, nsid)
-            holder = Holder(device.id, *_names(pod), pod.pid, nsid, ATTACHING, time.time())
+            # an agent that is killed while it completes what a pod has leaves the pod what it has
+            phase, since = (before.phase, before.since) if before else (ATTACHING, time.time())
+            holder = Holder(device.id, *_names(pod), pod.pid, nsid, phase, since)
             jobs = self._jobs(host, device, before)
             rows = tuple(pod_desired.row(job.rail, job.slot, None, job.source.rdma, job.source.host) for job in jobs)
             holder = holder._replace(interfaces=rows)
