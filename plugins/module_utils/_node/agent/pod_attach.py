@@ -103,11 +103,14 @@ class PodAttach:
             return holder is None or self._undo(host, holder)
 
     def recover(self) -> None:
-        """Undo, when the agent starts, what an agent that was killed has left half made."""
+        """Undo, when the agent starts, what an agent that was killed has left half made. What the kernel does not undo
+        stays held, and does not keep the agent from its other pods.
+        """
         with Rtnetlink() as host:
             for holder in self._state.holders().values():
                 if holder.phase == ATTACHING:
-                    self._undo(host, holder)
+                    with contextlib.suppress(RailyardError):
+                        self._undo(host, holder)
         self.sweep()
 
     def sweep(self) -> list[str]:
