@@ -25,8 +25,13 @@ NAMES = {"one": "node-1", "two": "node-2"}
 MTU = 4200
 # an emulated node beside other work needs minutes for a pod with eight rails
 SECONDS = 1800
-# DEVICE and INDEX of this pod's RoCE v2 GID with address $2 on rail $1
+# DEVICE and INDEX of this pod's RoCE v2 GID with address $2 on rail $1. A soft RDMA device that was made after the
+# container has no file in it yet.
 FIND = """
+for verbs in /sys/class/infiniband_verbs/uverbs*; do
+  file=/dev/infiniband/${verbs##*/}
+  [ -e $file ] || mknod $file c $(tr : " " <$verbs/dev)
+done
 find_gid() {
   for gid in /sys/class/infiniband/*-net$1/ports/1/gids/*; do
     [ "$(cat $gid)" = "$2" ] || continue

@@ -43,7 +43,7 @@ def planned() -> dict[str, dict[str, t.Any]]:
     """Node -> its spec of the agent."""
     plan = lint((INVENTORY / "fabric.yml").read_bytes()).plan
     assert plan
-    return {node: plan.node_vars(node)["agent"] for node in plan.nodes}
+    return {each["name"]: each["agent"] for each in (plan.node_vars(node) for node in plan.nodes)}
 
 
 PLANNED = planned()
