@@ -122,6 +122,11 @@ PACKAGES: dict[str, Package] = {
         "The program that applies persistent options at boot.",
         "_common _node.core _node.host _node.qos _node.rdma _node.sriov",
     ),
+    "_node.layers": Package(
+        "The options of the modules of the layers, and the run of all of them in one process.",
+        "_common _node.agent_service _node.boot _node.boot_service _node.cni _node.core _node.gpu _node.host _node.nic "
+        "_node.ports _node.rdma _node.readers",
+    ),
     "_fabric.findings": Package("Findings, and the registry of lint rules."),
     "_fabric.catalog": Package(
         "Lint rules of the file's structure, names and addresses: code, title, severity, examples.", "_fabric.findings"
@@ -208,6 +213,10 @@ PACKAGES: dict[str, Package] = {
         "All objects of a plan, as documents and as files, and whether a cluster has them.",
         "_common _fabric.kubernetes.gpu _fabric.kubernetes.providers _fabric.kubernetes.view _fabric.model "
         "_fabric.text",
+    ),
+    "_fabric.layers": Package(
+        "The modules of the layers of a node, each with its options.",
+        "_fabric.kubernetes.objects _fabric.kubernetes.providers _fabric.plan",
     ),
     "_fabric.verify.base": Package(
         "Codes of verify and drift, failures, the live node.",

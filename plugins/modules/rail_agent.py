@@ -75,6 +75,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+missing:
+  description: V(grpc) if the node's Python does not have that module, which a package of the distribution has.
+  returned: success, if O(state) is not V(absent)
+  type: list
+  elements: str
+  sample: []
 changes:
   description: What was changed, or in check mode would be.
   returned: always
@@ -120,20 +126,13 @@ errors:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service.installed_agent import RailAgent
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.rail_agent_options import LAYER
 
 
 def main() -> None:
-    spec = {
-        "spec": {"type": "dict"},
-        "runtime_check": {"type": "bool", "default": True},
-        "force": {"type": "bool", "default": False},
-        "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
-    }
-    required = [("state", "present", ["spec"])]
-    module = AnsibleModule(spec, required_if=required, supports_check_mode=True)
-    module_runner.run(module, RailAgent.from_options)
+    module = AnsibleModule(LAYER.spec, required_if=LAYER.required_if, supports_check_mode=True)
+    module_runner.run(module, LAYER.build)
 
 
 if __name__ == "__main__":

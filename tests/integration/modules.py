@@ -101,7 +101,7 @@ class Modules:
             node.run("rm -rf {0}; mkdir -p {1}; base64 -d {2} | tar -xz -C {1}; rm {2}".format(KEPT, PLACE, PACKED))
             node.put(PLACE + "/run.py", RUNNER)
         process = node.process("python3 %s/run.py %s" % (PLACE, PLACE))
-        assert self._ask(process, [], 120) == [], "no module can be run on %s" % node.name
+        assert self._ask(process, [], 600) == [], "no module can be run on %s" % node.name
         return process
 
     @staticmethod

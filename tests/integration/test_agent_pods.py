@@ -154,7 +154,7 @@ def test_full_packets_and_rdma_pass_on_every_rail_between_pods_of_two_nodes(kube
 
 def test_second_run_of_hosts_changes_nothing_under_running_pods(kube: Kube, pods: Addresses) -> None:
     before = interfaces(kube, "one")
-    assert prepare().said.count("changed=0") == len(NAMES)
+    assert prepare().text.count("changed=0") == len(NAMES)
     assert interfaces(kube, "one") == before
 
 

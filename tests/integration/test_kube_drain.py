@@ -375,6 +375,6 @@ def test_hosts_drains_in_no_cluster_that_nobody_named() -> None:
     book, words, inventory = "playbooks/hosts.yml", ("--tags", "preflight", "--check"), "inventories/macvlan-roce"
     done = play(book, *words, inventory=inventory, given=given)
     assert done.returncode == 2 and "reboot_drain: no cluster is named" in done.stdout, done.text
-    assert "TASK [railyard.fabric.preflight" not in done.stdout
+    assert "TASK [Prepare the node" not in done.stdout
     named = play(book, *words, inventory=inventory, given=dict(given, kubernetes_context="prod"))
-    assert "no cluster is named" not in named.stdout and "TASK [railyard.fabric.preflight" in named.stdout
+    assert "no cluster is named" not in named.stdout and "TASK [Prepare the node" in named.stdout

@@ -111,7 +111,7 @@ def test_rdma_passes_between_pods_of_two_nodes_on_every_rail(kube: Kube, pods: d
 def test_second_run_of_hosts_changes_nothing_under_running_pods(kube: Kube, pods: dict[str, list[str]]) -> None:
     played = play("playbooks/hosts.yml", inventory=ROOT / "inventories/lab-cni", timeout=SECONDS)
     assert played.returncode == 0, played.text
-    assert played.said.count("changed=0") == len(NAMES), played.text
+    assert played.text.count("changed=0") == len(NAMES), played.text
     check_ping(kube, "one", pods["two"])
 
 

@@ -88,10 +88,11 @@ def test_a_pod_gets_its_slots_on_all_rails(node: LiveNode) -> None:
 def test_a_container_that_restarts_finds_all_as_it_was(node: LiveNode) -> None:
     agents = AgentNode(node)
     pod, agent = agents.pod("a"), agents.agent()
-    agent.attach("rails-0", pod.state())
+    since = agent.attach("rails-0", pod.state()).since
     index = pod.shown("link", "show", "net1")[0]["ifindex"]
     pod.restart_container()
-    agents.agent().attach("rails-0", pod.state())
+    holder = agents.agent().attach("rails-0", pod.state())
+    assert (holder.since, holder.pid) == (since, pod.pid)
     assert pod.whole() == WHOLE
     assert pod.shown("link", "show", "net1")[0]["ifindex"] == index
     # what a container has changed meanwhile is as planned again

@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import typing as t
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import ATTACHING, SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 from tests.functional.node.agent_pods import AgentNode, Pod
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace, shown
 from tests.unit.node.agent_files import document, rail, slot
@@ -87,6 +90,43 @@ def every_moment(node: LiveNode, attachment: str, container_ends: bool) -> None:
         assert number < MOST
     # the last moment is after the last request of an attach
     assert number > 20 and agents.held() == {"rails-0": "default/a"}
+
+
+@in_own_namespace
+def test_a_pod_keeps_its_interfaces_if_the_agent_is_killed_when_a_container_restarts(node: LiveNode) -> None:
+    agents = AgentNode(node)
+    agents.write(document(rail(1), rail(2), conflict_check=False))
+    pod = agents.pod("a")
+    agent = agents.agent()
+    agent.attach("rails-0", pod.state())
+    wanted = pod.whole()
+    number = 1
+    while killed_at(number, lambda: agent.attach("rails-0", pod.state())):
+        agents.agent()
+        assert pod.whole() == wanted, number
+        assert agents.held() == {"rails-0": "default/a"}
+        number += 1
+        assert number < MOST
+    assert number > 20
+
+
+@in_own_namespace
+def test_an_agent_starts_although_something_cannot_be_undone(node: LiveNode) -> None:
+    agents = AgentNode(node)
+    pod = agents.pod("a")
+    holder = agents.agent().attach("rails-0", pod.state())
+    SlotState(node.system).take(holder._replace(phase=ATTACHING))
+    delete = Rtnetlink.delete_link
+
+    def refuse(*_arguments: t.Any) -> None:
+        raise codec.NetlinkError(errno.EBUSY)
+
+    Rtnetlink.delete_link = refuse  # type: ignore[method-assign]
+    agents.agent()
+    assert agents.held() == {"rails-0": "default/a"}
+    Rtnetlink.delete_link = delete  # type: ignore[method-assign]
+    agents.agent()
+    assert (pod.links(), agents.held()) == (set(), {})
 
 
 @pytest.mark.parametrize("container_ends", [False, True])

@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_matching import identify
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_diff, plan_rows, plan_tables
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import parse_spec
 
 from .range_files import NODES, Drawn, planned
 from .range_files import files as range_files
@@ -244,6 +245,21 @@ def test_the_file_of_an_agent() -> None:
     assert json.loads(json.dumps(agent)) == agent
 
 
+@given(files(provider="agent"))
+def test_an_agent_reads_what_is_planned(file: t.Any) -> None:
+    plan = lint(file.text.encode()).plan
+    assert plan is not None
+    made = plan.document()
+    for node in made["nodes"]:
+        spec = parse_spec(node["agent"])
+        units = {"railyard.fabric/" + resource: len(devices) for resource, devices in spec.resources().items()}
+        assert units == object_components.allocatable(made)[node["name"]]
+        for rail, planned_rail in zip(spec.rails, node["agent"]["rails"]):
+            addresses = [[str(address) for address in slot.addresses] for slot in rail.slots]
+            wanted = [[each for each in (slot["address"], slot["address6"]) if each] for slot in planned_rail["slots"]]
+            assert addresses == wanted
+
+
 def test_a_slot_of_a_vf_is_the_vf() -> None:
     plan = document(worked("sriov-roce", provider="agent"))
     for node in plan["nodes"]:
@@ -306,6 +322,9 @@ def test_the_cluster_has_no_object_but_the_test_pods() -> None:
     assert made["kind"] == "DaemonSet" and "annotations" not in template["metadata"]
     assert container["resources"]["limits"] == {"railyard.fabric/rails": "1"} and "env" not in container
     assert [volume["name"] for volume in template["spec"]["volumes"]] == ["shm"]
+    (made,) = object_components.objects(document(worked(slots={"per_rail": 2}, pods_per_node=None)), options)
+    limits = made["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert limits == {"railyard.fabric/gpu%02d" % number: "1" for number in range(1, 9)}
     files = dict(object_components.node_files(plan))
     assert json.loads(files["node-1"]["/etc/railyard/agent.json"]) == plan["nodes"][0]["agent"]
 

@@ -77,7 +77,9 @@ class PodAttach:
                 raise AttachError("host-network", "device %s" % device.id, pod=pod)
             nsid = host.number_namespace(fd)
             before = self._await_free(host, device, pod, nsid)
-            holder = Holder(device.id, *_names(pod), pod.pid, nsid, ATTACHING, time.time())
+            # an agent that is killed while it completes what a pod has leaves the pod what it has
+            phase, since = (before.phase, before.since) if before else (ATTACHING, time.time())
+            holder = Holder(device.id, *_names(pod), pod.pid, nsid, phase, since)
             jobs = self._jobs(host, device, before)
             rows = tuple(pod_desired.row(job.rail, job.slot, None, job.source.rdma, job.source.host) for job in jobs)
             holder = holder._replace(interfaces=rows)
@@ -101,11 +103,14 @@ class PodAttach:
             return holder is None or self._undo(host, holder)
 
     def recover(self) -> None:
-        """Undo, when the agent starts, what an agent that was killed has left half made."""
+        """Undo, when the agent starts, what an agent that was killed has left half made. What the kernel does not undo
+        stays held, and does not keep the agent from its other pods.
+        """
         with Rtnetlink() as host:
             for holder in self._state.holders().values():
                 if holder.phase == ATTACHING:
-                    self._undo(host, holder)
+                    with contextlib.suppress(RailyardError):
+                        self._undo(host, holder)
         self.sweep()
 
     def sweep(self) -> list[str]:

@@ -11,7 +11,10 @@ stamp of them. A restart does not change the interfaces of running pods.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
+import os
+import sys
 import typing as t
 from functools import partial
 
@@ -196,9 +199,19 @@ class RailAgent(Subsystem):
 
     def _without_grpc(self) -> list[RailyardError]:
         python = agent_files.python(self._system)
-        look = "import importlib.util as u, sys; sys.exit(u.find_spec('grpc') is None)"
-        if self._system.run([python, "-c", look], timeout=60).rc == 0:
+        if self._has_grpc(python):
             return []
         message = "it has no module grpc, with which the agent talks to the kubelet"
         remedy = "install python3-grpcio, or set ansible_python_interpreter to a Python with grpcio"
         return [Unsupported(message, python, remedy)]
+
+    def _has_grpc(self, python: str) -> bool:
+        if os.path.realpath(self._system.path(python)) == os.path.realpath(sys.executable):
+            return importlib.util.find_spec("grpc") is not None
+        look = "import importlib.util as u, sys; sys.exit(u.find_spec('grpc') is None)"
+        return self._system.run([python, "-c", look], timeout=60).rc == 0
+
+    def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
+        if self._absent:
+            return {}
+        return {"missing": [] if self._has_grpc(agent_files.python(self._system)) else ["grpc"]}
