@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_at
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
 from tests.functional.node.own_namespace import LiveNode, ip, shown
 from tests.unit.node.agent_files import document, rail
+from tests.waiting import wait_for
 
 PATIENCE = 0.6
 
@@ -26,10 +27,10 @@ class Pod:
         self.name = name
         self._sandbox = self._start(["unshare", "--net", "sleep", "600"])
         here = os.readlink("/proc/self/ns/net")
-        LiveNode.wait_for(lambda: os.readlink(self.net(self._sandbox.pid)) != here, "the pod does not start")
+        wait_for(lambda: os.readlink(self.net(self._sandbox.pid)) != here, "the pod does not start")
         self._container = self._start(["nsenter", "--net=" + self.net(self._sandbox.pid), "sleep", "600"])
         inside = os.readlink(self.net(self._sandbox.pid))
-        LiveNode.wait_for(lambda: os.readlink(self.net(self.pid)) == inside, "the container does not start")
+        wait_for(lambda: os.readlink(self.net(self.pid)) == inside, "the container does not start")
         self.sandbox_id = (name * 64)[:64]
 
     @staticmethod
@@ -102,7 +103,7 @@ class Pod:
         self.end_container()
         self._container = self._start(["nsenter", "--net=" + self.net(self._sandbox.pid), "sleep", "600"])
         inside = os.readlink(self.net(self._sandbox.pid))
-        LiveNode.wait_for(lambda: os.readlink(self.net(self.pid)) == inside, "the container does not start")
+        wait_for(lambda: os.readlink(self.net(self.pid)) == inside, "the container does not start")
 
     def end(self) -> None:
         self.end_container()

@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_s
 from tests.functional.node.agent_pods import AgentNode
 from tests.functional.node.own_namespace import LiveNode, has_kind, in_own_namespace, ip, shown
 from tests.unit.node.agent_files import document, rail, slot
+from tests.waiting import wait_for
 
 WHOLE = {
     "names": ["net1", "net2"],
@@ -76,7 +77,7 @@ def test_a_pod_gets_its_slots_on_all_rails(node: LiveNode) -> None:
     # and traffic goes
     node.leaf("ip", "address", "add", "172.16.11.254/24", "dev", "leaf1")
     pod.run(sys.executable, "-c", SENDER, "172.16.11.1", "172.16.11.254")
-    node.wait_for(lambda: pod.shown("neigh", "show", "172.16.11.254")[0].get("lladdr") is not None, "no answer")
+    wait_for(lambda: pod.shown("neigh", "show", "172.16.11.254")[0].get("lladdr") is not None, "no answer")
     # a single rail has another slot
     other = agents.pod("b")
     agents.agent().attach("gpu02-2", other.state())
@@ -120,7 +121,7 @@ def test_a_slot_is_free_when_the_namespace_of_its_pod_has_ended(node: LiveNode) 
     agents.agent(20).attach("rails-0", second.state())
     assert second.whole() == WHOLE
     second.end()
-    node.wait_for(lambda: agent.sweep() == ["rails-0"] or agents.held() == {}, "the slot is not freed")
+    wait_for(lambda: agent.sweep() == ["rails-0"] or agents.held() == {}, "the slot is not freed")
     assert agents.held() == {}
 
 
