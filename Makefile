@@ -14,10 +14,10 @@ N ?= 2
 .PHONY: help lab lab-down quick test long soak static lint types docs sanity changelog unit scale functional browser \
   cluster molecule molecule-default molecule-sriov integration bench release compat html vendor clean
 
-# a command with the lab "test" up for it, and down after it, however it ends
+# a command with a new lab "test" for it, which ends with it, however it ends; what a killed run left ends before
 define on_lab
-	lab/lab up --name test $(lab_options)
-	export RAILYARD_LAB=test; $(1); rc=$$?; lab/lab down --name test; exit $$rc
+	lab/lab down --name test; trap 'lab/lab down --name test' EXIT; trap 'exit 130' INT TERM; \
+	  lab/lab up --name test $(lab_options) || exit; export RAILYARD_LAB=test; $(1)
 endef
 
 pytest := $(BIN)/python -m pytest
@@ -25,7 +25,7 @@ pytest := $(BIN)/python -m pytest
 divided = $(pytest) -n $(N) --no-loadscope-reorder
 
 # Test files that are too long for `make test`: each has the whole lab to itself for many minutes.
-in_long := boot_loader faults interruption nic_driver pods runner take_back
+in_long := agent_pods boot_loader faults interruption nic_driver pods runner take_back
 long_files := $(in_long:%=tests/integration/test_%.py)
 in_test := tests/integration $(addprefix --ignore=,$(long_files))
 long_parts := $(in_long:%=long-%)
@@ -51,7 +51,7 @@ cluster_of_lab = lab/lab cluster up --nodes node-1,node-2 $(if $(CRDS),--crds $(
 lab: $(VENV)/ready ## boot the lab (two nodes, eight rails) and run site.yml on it to the end; a second time changes nothing
 ifeq ($(CLUSTER),nodes)
 	lab/lab up --cluster
-	ansible-playbook -i inventories/lab-cni playbooks/hosts.yml
+	ansible-playbook -i inventories/lab-agent playbooks/hosts.yml
 else
 	lab/lab up
 	$(if $(filter 0,$(CLUSTER)),,$(cluster_of_lab))
@@ -75,8 +75,8 @@ else
 	tools/parts.py --resume --jobs 1 --lab $(subst $(space),$(comma),$(long_parts)) compat
 endif
 
-# its guests are Kubernetes nodes
-long-pods: lab_options := --cluster
+# their guests are Kubernetes nodes
+long-agent_pods long-pods: lab_options := --cluster
 
 $(long_parts): $(VENV)/ready
 	$(call on_lab,$(pytest) tests/integration/test_$(@:long-%=%).py)

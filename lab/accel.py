@@ -17,7 +17,7 @@ from lab.progress import say
 from lab.qemu import Qemu
 from lab.state import write_file
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 def boots(qemu: Qemu, image: Image) -> bool:

@@ -14,7 +14,7 @@ from lab.errors import LabError
 from lab.state import Lab, node_name
 
 
-def command(run: Path, message: dict[str, Any], patience: float = 10.0) -> list[dict[str, Any]]:
+def command(run: Path, message: dict[str, Any], patience: float = 60.0) -> list[dict[str, Any]]:
     """Send one command to the leaf process; its description of all rail ports. Raises LabError when it refuses."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:

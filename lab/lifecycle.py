@@ -145,10 +145,12 @@ def _start_leaf(lab: Lab) -> None:
     argv = [sys.executable, "-m", "lab.leaf", str(lab.run), str(lab.nodes), str(lab.leaves)]
     (lab.run / "leaf.control").unlink(missing_ok=True)
     process.spawn(argv, lab.directory, LEAF, lab.log(LEAF), env)
-    for _attempt in range(100):
+    for _attempt in range(600):
         with contextlib.suppress(LabError):
             cable.command(lab.run, {"do": "show"})
             return
+        if LEAF not in process.members(lab.directory):
+            break
         time.sleep(0.1)
     raise LabError("the leaf process does not start", "see %s" % lab.log(LEAF))
 
@@ -156,7 +158,7 @@ def _start_leaf(lab: Lab) -> None:
 def _monitors(lab: Lab, nodes: list[int]) -> None:
     """Wait until the monitors of machines just started can be reached, or a machine has ended."""
     for node in nodes:
-        for _attempt in range(100):
+        for _attempt in range(600):
             if qmp.monitor_socket(lab.run, node).exists() or node_name(node) not in process.members(lab.directory):
                 break
             time.sleep(0.1)

@@ -24,7 +24,7 @@ HOOK = Path(__file__).resolve().parent / "guest-node.sh"
 FILES = HOOK.with_name("node")
 SUITE = "trixie"
 BACKPORTS = SUITE + "-backports"
-PACKAGES = ["linux-image-amd64/" + BACKPORTS, "containerd", "runc"]
+PACKAGES = ["linux-image-amd64/" + BACKPORTS, "containerd", "runc", "python3-grpcio"]
 UNUSED = ("sound", "drivers/gpu", "drivers/media", "drivers/staging", "drivers/net/wireless")
 LEAVE_OUT = tuple("/usr/lib/modules/*/kernel/%s/*" % part for part in UNUSED)
 # One image serves as every pod's sandbox and as a container for tests: without a command it waits.

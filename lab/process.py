@@ -91,6 +91,10 @@ def _parent(pid: int) -> int:
     return int(stat.rpartition(")")[2].split()[1])
 
 
+# Seconds that a killed process may need: a guest's memory takes a busy machine a while to free.
+_KILLED = 60.0
+
+
 def stop(lab: Path, parts: list[Member], patience: float = 5.0) -> None:
     """End these processes: politely, then after ``patience`` seconds for good.
 
@@ -109,7 +113,7 @@ def stop(lab: Path, parts: list[Member], patience: float = 5.0) -> None:
             for descriptor in pinned:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(descriptor, number)
-            _wait(list(pinned), patience)
+            _wait(list(pinned), patience if number == signal.SIGTERM else _KILLED)
     finally:
         for descriptor in pinned:
             os.close(descriptor)

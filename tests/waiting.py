@@ -21,3 +21,16 @@ def wait_for(ask: t.Callable[[], T], problem: str | t.Callable[[], t.Any] = "it 
             return found
         assert not late, problem() if callable(problem) else problem
         time.sleep(pause)
+
+
+def retried(do: t.Callable[[], T], *errors: type[BaseException]) -> T:
+    """Call until no such error is raised, and return what is returned. The last error if it does not end."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        late = time.monotonic() >= deadline
+        try:
+            return do()
+        except errors:
+            if late:
+                raise
+        time.sleep(0.2)

@@ -96,6 +96,18 @@ PACKAGES: dict[str, Package] = {
         "CNI networks and plugins of a node, and the plugin railyard-rail.",
         "_common _node.core _node.netlink _node.safety",
     ),
+    "_node.kubelet": Package(
+        "Kubelet's protocols on a node, over gRPC: device plugins, and the list of pod resources.",
+        "_common _node.core",
+    ),
+    "_node.agent": Package(
+        "The rail agent: slots, attaching pods to rails, its socket, CDI files and OCI hook.",
+        "_common _node.core _node.kubelet _node.netlink _node.readers",
+    ),
+    "_node.agent_service": Package(
+        "The rail agent as a service: programs, unit, spec, and what the container runtime must support.",
+        "_common _node.agent _node.core",
+    ),
     "_node.info": Package(
         "The state of a node as rail_info reports it.",
         "_node.boot _node.core _node.gpu _node.host _node.netlink _node.nic _node.qos _node.rdma "
@@ -109,6 +121,11 @@ PACKAGES: dict[str, Package] = {
     "_node.boot_service": Package(
         "The program that applies persistent options at boot.",
         "_common _node.core _node.host _node.qos _node.rdma _node.sriov",
+    ),
+    "_node.layers": Package(
+        "The options of the modules of the layers, and the run of all of them in one process.",
+        "_common _node.agent_service _node.boot _node.boot_service _node.cni _node.core _node.gpu _node.host _node.nic "
+        "_node.ports _node.rdma _node.readers",
     ),
     "_fabric.findings": Package("Findings, and the registry of lint rules."),
     "_fabric.catalog": Package(
@@ -196,6 +213,10 @@ PACKAGES: dict[str, Package] = {
         "All objects of a plan, as documents and as files, and whether a cluster has them.",
         "_common _fabric.kubernetes.gpu _fabric.kubernetes.providers _fabric.kubernetes.view _fabric.model "
         "_fabric.text",
+    ),
+    "_fabric.layers": Package(
+        "The modules of the layers of a node, each with its options.",
+        "_fabric.kubernetes.objects _fabric.kubernetes.providers _fabric.plan",
     ),
     "_fabric.verify.base": Package(
         "Codes of verify and drift, failures, the live node.",

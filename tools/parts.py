@@ -8,17 +8,20 @@ processors, with a lower priority: N parts run at a time (3). Every part runs to
 ``--resume`` leaves out what has passed with the same content of the checkout.
 
 At the end: what took longest, which tests were skipped and why, and one line of totals. Exit status 1 where anything
-failed. Output of each part: tests/output/parts/PART.log.
+failed. Output of each part: tests/output/parts/PART.log. If this program is interrupted or terminated, it interrupts
+its parts and waits until they have ended what they started.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -52,7 +55,13 @@ class Part:
         env = {**os.environ, "RAILYARD_RESULTS": str(self.results)}
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                self.command, cwd=ROOT, env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                self.command,
+                cwd=ROOT,
+                env=env,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # a group of processes that can be interrupted as a whole
             )
 
     def end(self, status: int, processor: float) -> None:
@@ -88,10 +97,24 @@ def passed_before(name: str, key: str) -> bool:
 
 def run(lab: t.Sequence[str], others: t.Sequence[str], jobs: int) -> list[Part]:
     """Run all parts to their ends. Parts in the order in which they ended."""
-    waiting = [*lab, *others]
     running: dict[int, Part] = {}
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return _run(lab, others, jobs, running)
+    except KeyboardInterrupt:
+        for act in (lambda pid: os.killpg(pid, signal.SIGINT), lambda pid: os.waitpid(pid, 0)):
+            for pid in running:
+                with contextlib.suppress(ProcessLookupError, ChildProcessError):  # one that has just ended
+                    act(pid)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _run(lab: t.Sequence[str], others: t.Sequence[str], jobs: int, running: dict[int, Part]) -> list[Part]:
+    waiting = [*lab, *others]
     done: list[Part] = []
-    while waiting or running:  # an interrupt reaches the parts as well, and each ends what it started
+    while waiting or running:
         for name in list(waiting):
             busy = any(each.name in lab for each in running.values())
             if len(running) < jobs and not (busy and name in lab):
@@ -182,4 +205,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -20,7 +20,7 @@ PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 YAML = "application/yaml"
 RULES = b"x-kubernetes-validations:"
 CEL = (1, 25)  # the first release that checks them by default
-SECONDS = 60.0
+SECONDS = 120.0
 
 
 @dataclass(frozen=True)

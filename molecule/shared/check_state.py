@@ -47,7 +47,7 @@ class Live:
             capture_output=True,
             text=True,
             check=True,
-            timeout=120,
+            timeout=600,
         )
         self.text = dict(zip(QUESTIONS, done.stdout.split("\x1e")))
         self.links = {link["ifname"]: link for link in json.loads(self.text["links"])}

@@ -32,21 +32,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.ver
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _planned, _run_history
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
-# Where the role verify and playbooks/tasks/prepare.yml register what nodes answer: module -> variable of the host.
-_STATES = {
-    "mlx_linktype": "nic_firmware_result",
-    "rdma_netns_mode": "rdma_mode_result",
-    "sriov_vfs": "sriov_result",
-    "pci_tuning": "pci_result",
-    "kernel_arguments": "pci_kernel_result",
-    "rail_ports": "rail_ports_result",
-    "rdma_link": "rdma_links_result",
-    "rail_limits": "limits_result",
-    "gpudirect": "gpudirect_result",
-    "roce_qos": "qos_result",
-    "nic_driver": "ofed_result",
-    "ib_ports": "infiniband_result",
-}
+# Where the role verify and the playbooks register what nodes answer.
+_STATES = "__verify_modules"
 _INFO, _AFTER, _BEGAN = "__verify_info", "__verify_after", "__verify_began"
 _PREFIX = "Task failed: "
 _PROBED, _REFUSED, _OTHERS = "__proof_results", "__proof_refused", "__proof_others"
@@ -157,12 +144,12 @@ def _node_report(name: str, held: t.Mapping[str, t.Any], states: bool) -> NodeRe
         node = port_matching.identify(node, info["nics"])
     except RailyardError as error:
         return NodeReport(name, node, None, {}, why=_first(str(error)), code="RV003")
-    results: dict[str, Row] = {}
-    for module, variable in _STATES.items() if states else ():
-        result = held.get(variable)
-        # a layer that is not planned was skipped
-        if result and not result.get("skipped") and not result.get("unreachable"):
-            results[module] = result
+    state = (held.get(_STATES) or {}) if states else {}
+    if state.get("failed") or state.get("unreachable"):
+        code = "RV001" if state.get("unreachable") else "RV002"
+        return NodeReport(name, node, None, {}, why=_first(state.get("msg") or state.get("module_stderr")), code=code)
+    # a layer that is not planned has no result
+    results: dict[str, Row] = state.get("modules") or {}
     after = (held.get(_AFTER) or {}).get("counters") or {}
     refused = [_first(each) for each in held.get(_REFUSED) or ()]
     probed = list(held.get(_PROBED) or ())

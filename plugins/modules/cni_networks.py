@@ -94,6 +94,13 @@ changes:
       attribute: network
       before: null
       after: {cniVersion: 1.0.0, name: gpu01-macvlan, plugins: [{type: macvlan, master: enp11s0f0np0}]}
+missing:
+  description: The missing plugins that a package of the distribution has.
+  returned: success
+  type: list
+  elements: str
+  version_added: 0.2.0
+  sample: [macvlan]
 gathered:
   description: The state after.
   returned: success
@@ -130,20 +137,13 @@ errors:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.node_networks import CniNetworks
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.cni_networks_options import LAYER
 
 
 def main() -> None:
-    spec = {
-        "networks": {"type": "list", "elements": "dict", "default": []},
-        "directory": {"type": "path"},
-        "plugin_directory": {"type": "path"},
-        "source": {"type": "list", "elements": "path", "default": []},
-        "checksum": {"type": "str"},
-        "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
-    }
-    module_runner.run(AnsibleModule(spec, supports_check_mode=True), CniNetworks.from_options)
+    module = AnsibleModule(LAYER.spec, required_if=LAYER.required_if, supports_check_mode=True)
+    module_runner.run(module, LAYER.build)
 
 
 if __name__ == "__main__":

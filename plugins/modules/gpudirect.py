@@ -229,20 +229,12 @@ errors:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.gpu.gpudirect_modules import GpuDirect
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.gpudirect_options import LAYER
 
 
 def main() -> None:
-    spec = {
-        "path": {"type": "str", "choices": ["auto", "dmabuf", "peermem", "none"], "default": "auto"},
-        "gdrcopy": {"type": "bool"},
-        "cuda_dmabuf": {"type": "bool"},
-        "flavour": {"type": "str", "choices": ["open", "proprietary"]},
-        "unload": {"type": "bool", "default": False},
-        "persist": {"type": "bool", "default": True},
-        "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
-    }
-    module_runner.run(AnsibleModule(spec, supports_check_mode=True), GpuDirect.from_options)
+    module = AnsibleModule(LAYER.spec, required_if=LAYER.required_if, supports_check_mode=True)
+    module_runner.run(module, LAYER.build)
 
 
 if __name__ == "__main__":

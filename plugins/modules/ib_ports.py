@@ -149,27 +149,13 @@ errors:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.ib_ports_options import LAYER
 
 
 def main() -> None:
-    port = {
-        "pci": {"type": "str"},
-        "netdev": {"type": "str"},
-        "mode": {"type": "str", "choices": ["datagram", "connected"]},
-        # numbers of partitions, not secrets
-        "pkeys": {"type": "list", "elements": "str", "default": [], "no_log": False},
-    }
-    spec = {
-        "ports": {"type": "list", "elements": "dict", "options": port},
-        "subnet_manager": {"type": "str", "choices": ["reported", "required", "ignored"], "default": "reported"},
-        "persist": {"type": "bool", "default": True},
-        "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
-    }
-    required = [("state", "present", ["ports"])]
-    module = AnsibleModule(argument_spec=spec, required_if=required, supports_check_mode=True)
-    module_runner.run(module, boot_program.builder("ib_ports"))
+    module = AnsibleModule(LAYER.spec, required_if=LAYER.required_if, supports_check_mode=True)
+    module_runner.run(module, LAYER.build)
 
 
 if __name__ == "__main__":

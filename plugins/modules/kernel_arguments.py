@@ -138,18 +138,13 @@ errors:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.kernel_arguments import KernelArguments
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.kernel_arguments_options import LAYER
 
 
 def main() -> None:
-    spec = {
-        "arguments": {"type": "list", "elements": "str", "default": []},
-        "iommu": {"type": "str", "choices": ["leave", "passthrough"], "default": "leave"},
-        "allow_change": {"type": "bool", "default": False},
-        "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
-    }
-    module_runner.run(AnsibleModule(spec, supports_check_mode=True), KernelArguments.from_options)
+    module = AnsibleModule(LAYER.spec, required_if=LAYER.required_if, supports_check_mode=True)
+    module_runner.run(module, LAYER.build)
 
 
 if __name__ == "__main__":

@@ -214,30 +214,12 @@ errors:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_firmware import Firmware
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.mlx_linktype_options import LAYER
 
 
 def main() -> None:
-    port = {
-        "pci": {"type": "str", "required": True},
-        "link_type": {"type": "str", "choices": ["eth", "ib"]},
-        "link_types": {"type": "dict"},
-        "sriov_en": {"type": "bool"},
-        "num_of_vfs": {"type": "int"},
-        "parameters": {"type": "dict"},
-        "version": {"type": "str"},
-    }
-    spec = {
-        "ports": {"type": "list", "elements": "dict", "options": port},
-        "tool": {"type": "str", "default": "auto"},
-        "reset": {"type": "str", "choices": ["never", "allowed"], "default": "never"},
-        "never_reset": {"type": "list", "elements": "str", "default": []},
-        "timeout": {"type": "float", "default": 120.0},
-        "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
-    }
-    required = [("state", "present", ["ports"])]
-    module = AnsibleModule(argument_spec=spec, required_if=required, supports_check_mode=True)
-    module_runner.run(module, Firmware.from_options)
+    module = AnsibleModule(LAYER.spec, required_if=LAYER.required_if, supports_check_mode=True)
+    module_runner.run(module, LAYER.build)
 
 
 if __name__ == "__main__":

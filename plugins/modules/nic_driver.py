@@ -191,28 +191,12 @@ errors:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_driver import NicDriver
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.nic_driver_options import LAYER
 
 
 def main() -> None:
-    spec = {
-        "kind": {"type": "str", "choices": ["inbox", "doca", "mlnx", "container"]},
-        "version": {"type": "str"},
-        "source": {"type": "str"},
-        "key": {"type": "str", "no_log": False},
-        "unsigned": {"type": "bool", "default": False},
-        "packages": {"type": "list", "elements": "str", "default": []},
-        "allow_unlisted": {"type": "bool", "default": False},
-        "restart": {"type": "str", "choices": ["never", "allowed"], "default": "never"},
-        "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
-    }
-    required = [
-        ("state", "present", ["kind"]),
-        ("kind", "doca", ["version", "source"]),
-        ("kind", "mlnx", ["version", "source"]),
-    ]
-    module = AnsibleModule(argument_spec=spec, required_if=required, supports_check_mode=True)
-    module_runner.run(module, NicDriver.from_options)
+    module = AnsibleModule(LAYER.spec, required_if=LAYER.required_if, supports_check_mode=True)
+    module_runner.run(module, LAYER.build)
 
 
 if __name__ == "__main__":

@@ -214,40 +214,13 @@ errors:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_config import SIZES
-
-SIZE = {"type": "int", "choices": list(SIZES)}
-EXPECT = {
-    "pcie_gen": {"type": "int"},
-    "pcie_lanes": {"type": "int"},
-    "gpu_distance": {"type": "str"},
-    "speed": {"type": "raw"},
-    "width": {"type": "raw"},
-}
-PORTS = {
-    "pci": {"type": "str"},
-    "netdev": {"type": "str"},
-    "gpus": {"type": "list", "elements": "int", "default": []},
-    "max_read_request": SIZE,
-    "expect": {"type": "dict", "options": EXPECT},
-}
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.pci_tuning_options import LAYER
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "ports": {"type": "list", "elements": "dict", "default": [], "options": PORTS},
-            "gpus": {"type": "dict", "default": {}},
-            "acs": {"type": "str", "choices": ["leave", "disabled"], "default": "leave"},
-            "max_read_request": SIZE,
-            "persist": {"type": "bool", "default": True},
-            "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
-        },
-        supports_check_mode=True,
-    )
-    module_runner.run(module, boot_program.builder("pci_tuning"))
+    module = AnsibleModule(LAYER.spec, required_if=LAYER.required_if, supports_check_mode=True)
+    module_runner.run(module, LAYER.build)
 
 
 if __name__ == "__main__":

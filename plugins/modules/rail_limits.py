@@ -204,24 +204,12 @@ errors:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.host.rail_limits import THRESHOLDS, RailLimits
-
-PORT = {"pci": {"type": "str"}, "netdev": {"type": "str"}}
-PAGES = {"size_kb": {"type": "int", "required": True}, "count": {"type": "int", "required": True}}
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.rail_limits_options import LAYER
 
 
 def main() -> None:
-    spec = {
-        "ports": {"type": "list", "elements": "dict", "default": [], "options": PORT},
-        "memlock": {"type": "str", "choices": ["leave", "unlimited"], "default": "leave"},
-        "services": {"type": "list", "elements": "str"},
-        "hugepages": {"type": "list", "elements": "dict", "options": PAGES},
-        "neighbours": {"type": "dict", "options": {key: {"type": "int"} for key in THRESHOLDS}},
-        "network_manager": {"type": "str", "choices": ["leave", "unmanaged"], "default": "leave"},
-        "cloud_init": {"type": "str", "choices": ["leave", "disabled"], "default": "leave"},
-        "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
-    }
-    module_runner.run(AnsibleModule(spec, supports_check_mode=True), RailLimits.from_options)
+    module = AnsibleModule(LAYER.spec, required_if=LAYER.required_if, supports_check_mode=True)
+    module_runner.run(module, LAYER.build)
 
 
 if __name__ == "__main__":

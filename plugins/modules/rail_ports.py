@@ -299,42 +299,12 @@ reboot_reasons:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.rail_ports import RailPorts
-
-ROUTE = {
-    "to": {"type": "str", "required": True},
-    "via": {"type": "str"},
-    "table": {"type": "int"},
-}
-PORT = {
-    "rail": {"type": "str", "required": True},
-    "pci": {"type": "str"},
-    "netdev": {"type": "str"},
-    "mtu": {"type": "int"},
-    "address": {"type": "str"},
-    "gateway": {"type": "str"},
-    "address6": {"type": "str"},
-    "gateway6": {"type": "str"},
-    "table": {"type": "int"},
-    "rule_priority": {"type": "int"},
-    "routes": {"type": "list", "elements": "dict", "options": ROUTE, "default": []},
-    "sysctl": {"type": "dict", "default": {}},
-}
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.rail_ports_options import LAYER
 
 
 def main() -> None:
-    spec = {
-        "ports": {"type": "list", "elements": "dict", "options": PORT, "default": []},
-        "backend": {
-            "type": "str",
-            "choices": ["auto", "networkd", "netplan", "networkmanager", "none"],
-            "default": "auto",
-        },
-        "persist": {"type": "bool", "default": True},
-        "timeout": {"type": "int", "default": 30},
-        "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
-    }
-    module_runner.run(AnsibleModule(argument_spec=spec, supports_check_mode=True), RailPorts.from_options)
+    module = AnsibleModule(LAYER.spec, required_if=LAYER.required_if, supports_check_mode=True)
+    module_runner.run(module, LAYER.build)
 
 
 if __name__ == "__main__":

@@ -197,7 +197,9 @@ options:
     type: int
     default: 3
   timeout:
-    description: Seconds to wait for the answer to one echo request.
+    description:
+      - Seconds to wait for the answer to one echo request.
+      - A target that answered a request may take O(count) times as long for the others.
     type: float
     default: 2.0
   size:

@@ -173,30 +173,13 @@ reboot_reasons:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.rdma_link_options import LAYER
 
 
 def main() -> None:
-    port = {
-        "name": {"type": "str", "required": True},
-        "type": {"type": "str", "choices": ["hardware", "rxe", "siw"], "default": "hardware"},
-        "netdev": {"type": "str"},
-        "pci": {"type": "str"},
-        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    }
-    spec = {
-        "ports": {"type": "list", "elements": "dict", "options": port},
-        "wait_active": {"type": "float", "default": 0},
-        "force": {"type": "bool", "default": False},
-        "persist": {"type": "bool", "default": True},
-        "complete": {"type": "bool", "default": False},
-        "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
-    }
-    required = [("state", "present", ["ports"])]
-    module_runner.run(
-        AnsibleModule(spec, required_if=required, supports_check_mode=True), boot_program.builder("rdma_link")
-    )
+    module = AnsibleModule(LAYER.spec, required_if=LAYER.required_if, supports_check_mode=True)
+    module_runner.run(module, LAYER.build)
 
 
 if __name__ == "__main__":

@@ -138,33 +138,15 @@ reboot_reasons:
   sample: [the rdma mode is shared and will be exclusive after a reboot]
 """
 
-import typing as t
-
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_mode import RdmaMode
-from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_mode_removal import RdmaModeBack
-
-
-def build(options: t.Mapping[str, t.Any], system: System) -> RdmaMode:
-    return (
-        RdmaModeBack(system, options["switch"])
-        if options["state"] == "absent"
-        else RdmaMode.from_options(options, system)
-    )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.rdma_netns_mode_options import LAYER
 
 
 def main() -> None:
-    spec = {
-        "mode": {"type": "str", "choices": ["shared", "exclusive"]},
-        "persist": {"type": "bool", "default": True},
-        "switch": {"type": "str", "choices": ["try", "require", "never"], "default": "try"},
-        "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
-    }
-    required = [("state", "present", ["mode"])]
-    module_runner.run(AnsibleModule(spec, required_if=required, supports_check_mode=True), build)
+    module = AnsibleModule(LAYER.spec, required_if=LAYER.required_if, supports_check_mode=True)
+    module_runner.run(module, LAYER.build)
 
 
 if __name__ == "__main__":

@@ -277,43 +277,13 @@ errors:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-
-ATTRIBUTES = {
-    "index": {"type": "int", "required": True},
-    "mac": {"type": "str"},
-    "vlan": {"type": "int"},
-    "qos": {"type": "int"},
-    "trust": {"type": "bool"},
-    "spoofchk": {"type": "bool"},
-    "link_state": {"type": "str", "choices": ["auto", "enable", "disable"]},
-    "min_tx_rate": {"type": "int"},
-    "max_tx_rate": {"type": "int"},
-    "node_guid": {"type": "str"},
-    "port_guid": {"type": "str"},
-}
-PORTS = {
-    "pci": {"type": "str"},
-    "netdev": {"type": "str"},
-    "count": {"type": "int"},
-    "attributes": {"type": "list", "elements": "dict", "default": [], "options": ATTRIBUTES},
-}
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.sriov_vfs_options import LAYER
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "ports": {"type": "list", "elements": "dict", "default": [], "options": PORTS},
-            "allow_recreate": {"type": "bool", "default": False},
-            "autoprobe": {"type": "bool"},
-            "timeout": {"type": "int", "default": 120},
-            "persist": {"type": "bool", "default": True},
-            "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
-        },
-        supports_check_mode=True,
-    )
-    module_runner.run(module, boot_program.builder("sriov_vfs"))
+    module = AnsibleModule(LAYER.spec, required_if=LAYER.required_if, supports_check_mode=True)
+    module_runner.run(module, LAYER.build)
 
 
 if __name__ == "__main__":

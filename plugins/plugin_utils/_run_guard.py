@@ -15,37 +15,20 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers.layer_modules import LAYERS, REMOVABLE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 
 COLLECTION = "railyard.fabric."
 NODES = "railyard_nodes"
 LOCAL = "localhost"
-# The layers of playbooks/tasks/prepare.yml, and those of them that take_back.yml has.
-_PREPARED: tuple[str, ...] = (
-    "preflight",
-    "ofed",
-    "nic_firmware",
-    "rdma_mode",
-    "sriov",
-    "pci",
-    "infiniband",
-    "rail_ports",
-    "rdma_links",
-    "cni",
-    "limits",
-    "gpudirect",
-    "qos",
-    "nccl",
-)
-_TAKEN_BACK = tuple(each for each in _PREPARED if each not in ("preflight", "ofed", "nic_firmware"))
 # Playbook -> the tags that select something of it. Those that are not here have none.
 TAGS: dict[str, tuple[str, ...]] = {
-    "hosts": ("hosts", *_PREPARED),
-    "site": ("hosts", "kubernetes", "verify", *_PREPARED),
-    "teardown": ("hosts", "kubernetes", *_TAKEN_BACK),
+    "hosts": ("hosts", *LAYERS),
+    "site": ("hosts", "kubernetes", "verify", *LAYERS),
+    "teardown": ("hosts", "kubernetes", *REMOVABLE),
 }
 # Playbook -> what --skip-tags leaves out of it, where that is something else: these compare the layers one by one.
-SKIPPED: dict[str, tuple[str, ...]] = {"drift": _PREPARED, "verify": _PREPARED}
+SKIPPED: dict[str, tuple[str, ...]] = {"drift": LAYERS, "verify": LAYERS}
 # Playbooks that contact nodes: a limit may leave out what they do on the control node.
 _CONTACT_NODES = {"discover", "drift", "hosts", "site", "teardown", "verify"}
 # What Ansible itself gives a meaning, and what molecule always skips.

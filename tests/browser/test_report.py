@@ -25,6 +25,7 @@ MARKUP = "<script>window.ran = 1</script><img src=x onerror='window.ran = 1'>"
 def opened(browser: Browser, path: Path, width: int = WIDE, scheme: t.Any = "light", **more: t.Any) -> t.Iterator[Page]:
     """A page; whatever it asks for beside itself, says on the console or asks the reader is an error."""
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, **more)
+    context.set_default_timeout(120_000)
     page = context.new_page()
     wrong: list[str] = []
     page.on(
@@ -164,11 +165,7 @@ def test_a_picture_that_is_too_wide_scrolls_by_key(browser: Browser, pages: Page
         picture.focus()
         for _press in range(3):
             page.keyboard.press("ArrowRight")
-        for _wait in range(100):
-            if picture.evaluate("each => each.scrollLeft"):
-                break
-            page.wait_for_timeout(50)
-        assert picture.evaluate("each => each.scrollLeft") > 0
+        page.wait_for_function("document.querySelector('.picture').scrollLeft > 0")
 
 
 # -- on paper

@@ -20,6 +20,7 @@ from pathlib import Path
 import jinja2
 import yaml
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules
 from tests.browser.samples import Sample
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -183,8 +184,13 @@ def takes(playbook: Path) -> Takes:
             for each in value:
                 role(each["role"] if isinstance(each, dict) else each)
         elif key == "tags":
-            tags.update([value] if isinstance(value, str) else value)
+            for each in [value] if isinstance(value, str) else value:
+                # those that skipped layers do not take along are in a template
+                tags.update(re.findall(r"'(\w+)'", each) if "{{" in each else [each])
             return
+        elif key == "rail_host":
+            variables.update(layer_modules.VARIABLES, ["preflight_control_node_allowed"])
+            tags.update(layer_modules.REMOVABLE if value.get("state") == "absent" else layer_modules.LAYERS)
         elif key in ("when", "that", "changed_when", "failed_when", "until"):
             for each in value if isinstance(value, list) else [value]:
                 variables.update(_names("{{ %s }}" % each))

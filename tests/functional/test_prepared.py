@@ -35,7 +35,7 @@ def test_it_ends_and_prints_as_the_program_itself(prepared: Prepared, name: str)
     env = playbook.environment()
     alone = subprocess.run(argv, cwd=playbook.ROOT, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     for _twice in range(2):
-        found = prepared.run(program, argv, env, str(playbook.ROOT), 60)
+        found = prepared.run(program, argv, env, str(playbook.ROOT), 600)
         assert found == (alone.returncode, alone.stdout, alone.stderr)
     prepared.close()
 
@@ -47,9 +47,9 @@ def test_each_run_has_its_own_environment_and_folder(prepared: Prepared, tmp_pat
     book.write_text(json.dumps([play]))
     argv = ["ansible-playbook", "-i", "localhost,", str(book)]
     for value in ("first", "second"):
-        found = prepared.run("ansible-playbook", argv, playbook.environment(OWN=value), str(tmp_path), 60)
+        found = prepared.run("ansible-playbook", argv, playbook.environment(OWN=value), str(tmp_path), 600)
         assert found and found[0] == 0 and "%s %s" % (value, tmp_path) in found[1], found
-    assert prepared.run("ansible-playbook", argv, playbook.environment(ANSIBLE_FORKS="1"), str(tmp_path), 60) is None
+    assert prepared.run("ansible-playbook", argv, playbook.environment(ANSIBLE_FORKS="1"), str(tmp_path), 600) is None
     prepared.close()
 
 
@@ -62,7 +62,7 @@ def test_a_run_that_takes_too_long_is_ended(prepared: Prepared, tmp_path: Path) 
     env = playbook.environment()
     with pytest.raises(subprocess.TimeoutExpired):
         prepared.run("ansible-playbook", argv, env, str(tmp_path), 3)
-    found = prepared.run("ansible-playbook", [*argv, "--syntax-check"], env, str(tmp_path), 60)
+    found = prepared.run("ansible-playbook", [*argv, "--syntax-check"], env, str(tmp_path), 600)
     assert found and found[0] == 0
     prepared.close()
 
@@ -73,7 +73,7 @@ def test_a_fork_has_a_process_of_its_own(prepared: Prepared, tmp_path: Path) -> 
     environment = playbook.environment()
 
     def version() -> None:
-        found = prepared.run(words[0], words, environment, str(tmp_path), 120)
+        found = prepared.run(words[0], words, environment, str(tmp_path), 600)
         assert found and found[0] == 0 and prepared._process
         print(prepared._process.pid, file=(tmp_path / "pid").open("a"))
 

@@ -32,7 +32,7 @@ OURS = re.compile(r"pytest-(\d+)")
 BUILT_IN = {"default", "kube-system", "kube-public", "kube-node-lease"}
 # namespaces that the fixture ``namespace`` makes
 ONCE = re.compile(r"test-[0-9a-f]{8}")
-SECONDS = 60.0
+SECONDS = 180.0
 
 
 class Cluster:
@@ -126,7 +126,7 @@ class Cluster:
 
     def _run(self, tool: str, *words: str, text: str | None = None) -> str:
         argv = [tools.ensure(tool, cache_directory()), *words]
-        done = subprocess.run(argv, input=text or "", env=self.env, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(argv, input=text or "", env=self.env, capture_output=True, text=True, timeout=600)
         if done.returncode:
             raise AssertionError("%s\n%s%s" % (" ".join(argv), done.stdout, done.stderr))
         return done.stdout

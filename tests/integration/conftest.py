@@ -44,7 +44,7 @@ class Node:
         ]
         self.modules = Modules(self)
 
-    def run(self, command: str, check: bool = True, timeout: float = 120) -> str:
+    def run(self, command: str, check: bool = True, timeout: float = 300) -> str:
         """Run a shell command as root; its standard output. Both streams on a failure that is not expected."""
         done = subprocess.run(
             [*self._ssh, self.name, "sudo sh -c %s" % shlex.quote(command)],
@@ -56,6 +56,17 @@ class Node:
         if check and done.returncode:
             raise AssertionError("%s: %s\n%s%s" % (self.name, command, done.stdout, done.stderr))
         return done.stdout
+
+    def until(self, command: str) -> str:
+        """Run a shell command as root until it succeeds, for some minutes; its standard output."""
+        return self.run("for try in $(seq 400); do ( %s ) && exit 0; sleep 0.5; done; exit 1" % command, timeout=600)
+
+    def hold(self, netns: str) -> str:
+        """Start a process in a network namespace of the guest, and wait until it is there; its pid."""
+        return self.run(
+            "ip netns exec %s setsid sleep 3600 >/dev/null 2>&1 </dev/null & pid=$!; "
+            'until [ "$(cat /proc/$pid/comm)" = sleep ]; do sleep 0.2; done; echo $pid' % netns
+        ).strip()
 
     def process(self, command: str) -> subprocess.Popen[bytes]:
         """Start a shell command as root, to talk with: its input and output are pipes."""
@@ -74,7 +85,7 @@ class Node:
             [*self._ssh, self.name, "sudo install -D -m %s /dev/stdin %s" % (mode, shlex.quote(path))],
             input=data.encode("utf-8") if isinstance(data, str) else data,
             check=True,
-            timeout=60,
+            timeout=300,
         )
 
     def module_process(self, name: str, options: dict[str, t.Any], check: bool = False) -> subprocess.Popen[str]:
@@ -105,7 +116,7 @@ class Node:
             raise Failed(result)
         return result
 
-    def reboot(self, timeout: float = 300) -> None:
+    def reboot(self, timeout: float = 900) -> None:
         """Reboot the guest and wait until it is back with another boot id."""
         before = self.boot_id()
         self.run("systemctl reboot", check=False)

@@ -84,11 +84,11 @@ class Faults:
         refused: dict[str, str] = {}
         for server, client in pairs:
             ports = port_options(self.plans[server]["ports"], "rail_probe")
-            options: Row = {"iterations": 20, "lifetime": 60}
+            options: Row = {"iterations": 20, "lifetime": 180}
             (served,) = self.nodes[server].modules.call(("rail_probe", dict(options, mode="serve", ports=ports), False))
             given = (self.plans[client], self.plans[server], served.get("results") or ())
             targets = probe_targets.targets(*given, self.fabric["routing"]["cross_rail"])
-            options.update(targets=targets, count=self.count, timeout=1)
+            options.update(targets=targets, count=self.count, timeout=3)
             (result,) = self.nodes[client].modules.call(("rail_probe", options, False))
             probed[client] += result.get("results") or []
             for name, each in ((server, served), (client, result)):

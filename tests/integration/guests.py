@@ -115,7 +115,7 @@ class Grub:
         lab, number = self._lab, self._number
         self.node.run("sync; systemctl poweroff", check=False)
         self.node.forget()
-        for _second in range(60):
+        for _second in range(300):
             if self.node.name not in process.members(lab.directory):
                 break
             time.sleep(1)

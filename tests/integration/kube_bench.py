@@ -11,8 +11,14 @@ import pytest
 import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
+    FABRIC,
+    LABEL,
+    MANAGER,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api import api_server
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.connect import connect
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import Labelling
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import observed
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.send_writes import Apply
 from ansible_collections.railyard.fabric.plugins.plugin_utils._cluster_access import Planned
@@ -82,14 +88,14 @@ class Bench:
         force: bool = False,
         config: Path | None = None,
         replace: bool = False,
-        timeout: float = 20,
+        timeout: float = 120,
     ) -> Apply:
         self.proxy.seen.clear()
         run = Apply(self.server(config), plan.desired(force, replace), check, quiet)
         run.present(prune, timeout)
         return run
 
-    def absent(self, plan: Planned, timeout: float = 10, check: bool = False) -> Apply:
+    def absent(self, plan: Planned, timeout: float = 120, check: bool = False) -> Apply:
         self.proxy.seen.clear()
         run = Apply(self.server(), plan.desired(), check, quiet)
         run.absent(timeout)
@@ -121,7 +127,8 @@ def made(cluster: Cluster, proxy: Proxy, place: Path, monkeypatch: pytest.Monkey
         clean = Apply(
             connect(str(cluster.kubeconfig), None, 4), found.plan(fabric={"name": name}).desired(), False, quiet
         )
-        clean.absent(20)
+        clean.absent(120)
+        Labelling(clean.server, {}, {FABRIC: name}, LABEL, MANAGER).run(False, quiet)
 
 
 def names(run: Apply) -> list[str]:

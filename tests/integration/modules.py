@@ -78,10 +78,10 @@ class Modules:
         self._node = node
         self._process: subprocess.Popen[bytes] | None = None
 
-    def call(self, *calls: Call, seconds: float = 300) -> list[Row]:
+    def call(self, *calls: Call, seconds: float = 900) -> list[Row]:
         """The modules' results, in order. Raises AssertionError where there is no answer in time."""
         # a guest may have been rebooted, or its processes killed: that is seen before anything is asked of it
-        if self._process and self._ask(self._process, [], 30) != []:
+        if self._process and self._ask(self._process, [], 120) != []:
             self.close()
         self._process = self._process or self._start()
         found = self._ask(self._process, calls, seconds)
@@ -101,7 +101,7 @@ class Modules:
             node.run("rm -rf {0}; mkdir -p {1}; base64 -d {2} | tar -xz -C {1}; rm {2}".format(KEPT, PLACE, PACKED))
             node.put(PLACE + "/run.py", RUNNER)
         process = node.process("python3 %s/run.py %s" % (PLACE, PLACE))
-        assert self._ask(process, [], 120) == [], "no module can be run on %s" % node.name
+        assert self._ask(process, [], 600) == [], "no module can be run on %s" % node.name
         return process
 
     @staticmethod

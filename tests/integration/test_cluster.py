@@ -10,7 +10,6 @@ import signal
 import socket
 import ssl
 import threading
-import time
 import typing as t
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from lab import process
 from lab.cluster import lifecycle, parts, schemas
 from lab.cluster.lifecycle import Spec
 from tests.integration.cluster import NODES, Cluster, Object
+from tests.waiting import retried, wait_for
 
 POOLS = "spiderippools.spiderpool.spidernet.io"
 NETWORKS = "spidermultusconfigs.spiderpool.spidernet.io"
@@ -92,24 +92,12 @@ def kill(cluster: Cluster, *names: str) -> None:
     alive = pids(cluster)
     for name in names:
         os.kill(alive[name], signal.SIGKILL)
-    end = time.monotonic() + 10
-    while set(names) & set(pids(cluster)):
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    wait_for(lambda: not set(names) & set(pids(cluster)))
 
 
-def soon(question: t.Callable[[], bool], seconds: float = 20) -> None:
+def soon(question: t.Callable[[], bool]) -> None:
     """Ask until the answer is yes; a replaced schema takes the server a moment, and it refuses until then."""
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            if question():
-                return
-            why = "the answer stays no"
-        except DynamicApiError as error:
-            why = str(error)
-        assert time.monotonic() < end, why
-        time.sleep(0.1)
+    wait_for(lambda: retried(question, DynamicApiError))
 
 
 # --- the lab's own promises -------------------------------------------------------------------------------------------
@@ -152,7 +140,7 @@ def test_nobody_without_a_key_gets_in(cluster: Cluster) -> None:
         if port == "manager" and cluster.running.binaries.manager is None:
             continue
         got = b""
-        with socket.create_connection(("127.0.0.1", cluster.running.ports[port]), timeout=10) as plain:
+        with socket.create_connection(("127.0.0.1", cluster.running.ports[port]), timeout=60) as plain:
             try:
                 with blind.wrap_socket(plain) as secure:
                     secure.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
@@ -235,7 +223,7 @@ def test_pod_that_no_kubelet_runs_stays_pending(cluster: Cluster, namespace: str
         "wait",
         "-n",
         namespace,
-        "--timeout=60s",
+        "--timeout=180s",
         "--for=jsonpath={.status.desiredNumberScheduled}=2",
         "daemonset/rail-test",
     )

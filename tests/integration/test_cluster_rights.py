@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import re
-import time
 import typing as t
 from pathlib import Path
 
@@ -34,6 +33,7 @@ from tests.integration.cluster import Cluster, Object
 from tests.integration.conftest import ROOT
 from tests.integration.kube_bench import Bench, kubeconfig, quiet
 from tests.integration.kube_fixtures import bench, proxy  # noqa: F401  (fixtures)
+from tests.waiting import wait_for
 
 METRICS: Object = {"metrics": True, "monitoring_namespace": "default"}
 
@@ -142,7 +142,7 @@ def after_preflight(server: Server, plan: Planned) -> None:
     _look(server, Goal(plan.document, plan.given, plan.objects))
     assert cordon(server, {"node-1": ["gpu01"]}, MANAGER, False)
     assert cordon(server, {"node-1": []}, MANAGER, False)
-    Apply(server, plan.desired(), False, quiet).absent(20)
+    Apply(server, plan.desired(), False, quiet).absent(120)
     assert labels({}).done
 
 
@@ -197,10 +197,7 @@ def without(cluster: Cluster, lost: str) -> None:
 
 def said_until(wanted: t.Sequence[str], say: t.Callable[[], list[str]]) -> None:
     """The server takes a moment to know of another role."""
-    end = time.monotonic() + 20
-    while (said := say()) != wanted and time.monotonic() < end:
-        time.sleep(0.2)
-    assert said == wanted
+    wait_for(lambda: say() == wanted, say)
 
 
 def test_what_only_the_wait_reads_is_asked_for_before_anything_is_written(

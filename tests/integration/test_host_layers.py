@@ -25,12 +25,13 @@ IN_THE_WAY = ("SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd")
 BOOT_FILE = "/etc/railyard/boot.d/15-pci_tuning.json"
 ACS: dict[str, t.Any] = {"ports": [{"pci": PORT, "gpus": [0]}], "gpus": {"0": BESIDE}, "acs": "disabled"}
 PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+CHILD = "/run/railyard-child"
 UNIT = """\
 [Unit]
 Description=Stands for a container runtime
 [Service]
 LimitMEMLOCK=8388608
-ExecStart=/bin/sh -c 'while :; do cat /proc/self/limits >/run/railyard-child; sleep 1; done'
+ExecStart=/bin/sh -c 'cd /run; while :; do cat /proc/self/limits >new; mv new railyard-child; sleep 1; done'
 [Install]
 WantedBy=multi-user.target
 """
@@ -155,15 +156,11 @@ def test_acs_that_is_left_is_no_longer_kept_for_boot(guest: Node) -> None:
 def locked(guest: Node) -> tuple[str, str]:
     """What the runtime may lock, and what one may that it started just now."""
     pattern = "sed -n 's/^Max locked memory *\\([^ ]*\\).*/\\1/p' "
-    guest.run("sleep 2.5")
+    # of the two that write it next, the second starts after this
+    written = "rm -f {0}; until [ -e {0} ]; do sleep 0.2; done; ".format(CHILD)
+    child = guest.run(2 * written + pattern + CHILD)
     own = guest.run(pattern + "/proc/$(systemctl show --value -p MainPID containerd)/limits")
-    child = ""
-    for _try in range(20):
-        # it is written anew each second, and for a moment empty
-        child = guest.run(pattern + "/run/railyard-child").strip()
-        if child:
-            break
-    return own.strip(), child
+    return own.strip(), child.strip()
 
 
 def as_wanted(guest: Node) -> None:
@@ -320,7 +317,7 @@ def held(guest: Node) -> t.Iterator[str]:
     guest.module("rail_ports", ports=[RAIL])
     guest.run("ip netns add %s; ip link set %s alias %s" % (HELD, NETDEV, NETDEV))
     guest.run("ip link set %s netns %s name net1" % (NETDEV, HELD))
-    pid = guest.run("nohup ip netns exec %s sleep 900 >/dev/null 2>&1 & echo $!" % HELD).strip()
+    pid = guest.hold(HELD)
     yield pid
     guest.run("kill %s" % pid, check=False)
     back_home(guest)

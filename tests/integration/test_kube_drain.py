@@ -24,6 +24,7 @@ from lab.cluster import api
 from tests.integration.cluster import Cluster, Object
 from tests.integration.kube_bench import kubeconfig
 from tests.playbook import ROOT, Played, play
+from tests.waiting import retried, wait_for
 
 NODE, PATH = "node-1", "/api/v1/nodes/node-1"
 AT_ONCE = Consent(grace=0)
@@ -40,22 +41,13 @@ class Node:
 
     def begin(self) -> None:
         """Wait for what each namespace gets, and create objects in place of the controllers of pods."""
-        self._until(lambda: self.admin.get("/api/v1/namespaces/%s/serviceaccounts" % self.namespace)["items"])
+        wait_for(lambda: self.admin.get("/api/v1/namespaces/%s/serviceaccounts" % self.namespace)["items"])
         made = self.admin.request(
             "POST", "/api/v1/namespaces/%s/configmaps" % self.namespace, {"metadata": {"name": "it"}}
         )
         # whose pods no controller deletes as surplus
         known = {"apiVersion": "v1", "kind": "ConfigMap", "name": "it", "uid": made["metadata"]["uid"]}
         self.owner = dict(known, controller=True)
-
-    @staticmethod
-    def _until(there: t.Callable[[], t.Any]) -> t.Any:
-        for _again in range(120):
-            found = there()
-            if found:
-                return found
-            time.sleep(0.5)
-        raise AssertionError("nothing came within a minute")
 
     def pod(self, name: str, owned: bool = True, running: bool = False, **spec: t.Any) -> None:
         metadata: Object = {"name": name, "labels": {"app": name.partition("-")[0]}}
@@ -89,7 +81,7 @@ class Node:
             mine = [each["metadata"]["name"] for each in pods if NODE in json.dumps(each["spec"]["affinity"])]
             return str(mine[0]) if mine else ""
 
-        name = str(self._until(own))
+        name = str(wait_for(own))
         # what a scheduler would do
         target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
         self.admin.request("POST", "%s/%s/binding" % (self.pods, name), {"metadata": {"name": name}, "target": target})
@@ -228,7 +220,7 @@ def test_a_disruption_budget_is_heeded_told_and_waited_for(node: Node, monkeypat
     helper.start()
     drain = node.drain()
     try:
-        drain.drained(60)
+        drain.drained(300)
     finally:
         helper.join()
     assert node.there() == ["db-2"] and drain.waits == {} and node.cordoned == (True, True)
@@ -288,14 +280,7 @@ def test_the_rights_that_the_page_prints_are_enough_and_none_is_idle(node: Node,
 
 def wait_until_allowed(drain: Drain) -> None:
     """The server reads roles a moment after they are there."""
-    end = time.monotonic() + 20
-    while True:
-        try:
-            return drain.drained(30)
-        except RailyardError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.5)
+    retried(lambda: drain.drained(60), RailyardError)
 
 
 def wait_until_refused(drain: Drain) -> None:
@@ -390,6 +375,6 @@ def test_hosts_drains_in_no_cluster_that_nobody_named() -> None:
     book, words, inventory = "playbooks/hosts.yml", ("--tags", "preflight", "--check"), "inventories/macvlan-roce"
     done = play(book, *words, inventory=inventory, given=given)
     assert done.returncode == 2 and "reboot_drain: no cluster is named" in done.stdout, done.text
-    assert "TASK [railyard.fabric.preflight" not in done.stdout
+    assert "TASK [Prepare the node" not in done.stdout
     named = play(book, *words, inventory=inventory, given=dict(given, kubernetes_context="prod"))
-    assert "no cluster is named" not in named.stdout and "TASK [railyard.fabric.preflight" in named.stdout
+    assert "no cluster is named" not in named.stdout and "TASK [Prepare the node" in named.stdout

@@ -10,7 +10,6 @@ import os
 import signal
 import ssl
 import threading
-import time
 import typing as t
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -39,6 +38,7 @@ from tests import playbook
 from tests.integration.cluster import Cluster
 from tests.integration.kube_bench import OPTIONS, Bench, kubeconfig, names, pool, quiet
 from tests.playbook import Played
+from tests.waiting import retried
 
 
 def test_a_second_run_lists_each_kind_once_and_writes_nothing(bench: Bench) -> None:
@@ -431,14 +431,7 @@ T = t.TypeVar("T")
 
 def _until(do: t.Callable[[], T]) -> T:
     """A server takes a moment to hear of a webhook, or that it is gone."""
-    end = time.monotonic() + 20
-    while True:
-        try:
-            return do()
-        except (pytest.fail.Exception, RailyardError):
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.5)
+    return retried(do, pytest.fail.Exception, RailyardError)
 
 
 def test_objects_of_another_fabric_are_left_alone(bench: Bench) -> None:

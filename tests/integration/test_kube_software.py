@@ -77,7 +77,7 @@ class Bench:
         }
         known = {"XDG_CACHE_HOME": str(self.place), **(env or {})}
         book = "playbooks/%s.yml" % name
-        done = playbook.play(book, *words, inventory="localhost,", given=given, env=known, timeout=400)
+        done = playbook.play(book, *words, inventory="localhost,", given=given, env=known, timeout=900)
         return done.returncode, done.one_line
 
     def act(self, name: str, state: str = "present", check: bool = False, **options: t.Any) -> Done:
@@ -542,7 +542,7 @@ def test_what_stood_there_before_is_taken_over_by_leave_alone(bench: Bench, flan
 def definitions_again(cluster: Cluster) -> t.Iterator[None]:
     """Upstream's definitions are on the server for all tests; what takes them away brings them back."""
     yield
-    cluster.kubectl("delete", "crd", "-l", "railyard.fabric/software", "--timeout=120s")
+    cluster.kubectl("delete", "crd", "-l", "railyard.fabric/software", "--timeout=300s")
     folders = [Path(each) for each in cluster.running.crds or ()] or [schemas.DEFAULT]
     if folders[0].is_dir():
         cluster.load_crds(*folders)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from typing import Callable, Iterator
@@ -59,7 +60,7 @@ def reaches(lab: Lab, rail: int, size: int = 4172) -> bool:
     return access.run(lab, 1, "ping -q -c 1 -W 3 -M do -s %d 198.51.%d.2" % (size, rail)) is not None
 
 
-def soon(question: Callable[[], bool], seconds: float = 60.0) -> bool:
+def soon(question: Callable[[], bool], seconds: float = 120.0) -> bool:
     end = time.monotonic() + seconds
     while not question():
         if time.monotonic() > end:
@@ -80,7 +81,7 @@ def test_second_up_changes_nothing(lab: Lab, capsys: pytest.CaptureFixture[str])
 
 
 def test_cut_cable_is_a_link_without_carrier(lab: Lab) -> None:
-    assert shell(lab, 1, "cat /sys/class/net/enp1s0/carrier") == "1"
+    assert soon(lambda: shell(lab, 1, "cat /sys/class/net/enp1s0/carrier") == "1")
     cable("cut", "node-1:1")
     assert soon(lambda: shell(lab, 1, "cat /sys/class/net/enp1s0/carrier") == "0")
     assert shell(lab, 1, "cat /sys/class/net/enp2s0/carrier") == "1"
@@ -91,7 +92,7 @@ def test_cut_cable_is_a_link_without_carrier(lab: Lab) -> None:
 
 def test_narrow_cable_passes_small_packets_alone(lab: Lab) -> None:
     cable("mtu", "node-2:1", "1500")
-    assert reaches(lab, 1, 1400)
+    assert soon(lambda: reaches(lab, 1, 1400))
     assert not reaches(lab, 1)
 
 
@@ -106,22 +107,19 @@ def test_swapped_cables_lead_to_the_other_rail(lab: Lab) -> None:
 def test_lossy_cable_loses_everything_when_told_so(lab: Lab) -> None:
     cable("loss", "node-1:2", "100")
     assert not reaches(lab, 2)
-    assert reaches(lab, 1)
+    assert soon(lambda: reaches(lab, 1))
 
 
 def test_node_hears_lldp_from_the_leaf_that_it_is_plugged_into(lab: Lab) -> None:
-    listener = "timeout 40 tcpdump -l -v -c 1 -i enp1s0 ether proto 0x88cc"
+    listener = "timeout 300 tcpdump -l -v -c 1 -i enp1s0 ether proto 0x88cc"
     shell(lab, 1, "rm -f /tmp/heard; (%s >/tmp/heard 2>/dev/null &)" % listener)
-    time.sleep(2)
-    for _attempt in range(10):
+
+    def heard() -> bool:
         cable("lldp", "node-1:1", "on")
-        if "leaf-1" in shell(lab, 1, "cat /tmp/heard"):
-            break
-        time.sleep(2)
-    heard = shell(lab, 1, "cat /tmp/heard")
+        return {"leaf-1", "Ethernet1"} <= set(re.findall(r"[\w-]+", shell(lab, 1, "cat /tmp/heard")))
+
+    assert soon(heard)
     cable("lldp", "node-1:1", "off")
-    assert "leaf-1" in heard
-    assert "Ethernet1" in heard
 
 
 def test_guest_cannot_reach_this_machine_though_its_default_route_is_management(lab: Lab) -> None:
@@ -144,7 +142,7 @@ def test_restore_takes_guests_cables_and_clocks_back(lab: Lab) -> None:
     assert shell(lab, 1, "ls /root/mark 2>/dev/null || cat %s" % PF) == "0"
     assert soon(lambda: reaches(lab, 1) and reaches(lab, 2))
     for node in (1, 2):
-        assert abs(float(shell(lab, node, "date +%s.%N")) - time.time()) < 10
+        assert abs(float(shell(lab, node, "date +%s.%N")) - time.time()) < 60
 
 
 def test_vfs_made_after_a_restore_carry_frames(lab: Lab) -> None:

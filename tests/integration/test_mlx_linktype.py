@@ -126,7 +126,7 @@ def test_no_reset_while_there_are_vfs(guest: Guest) -> None:
     try:
         run("ip netns add ry-linktype")
         run(
-            "for try in $(seq 50); do net=$(ls /sys/bus/pci/devices/%s/virtfn1/net 2>/dev/null) && break; sleep 0.2;"
+            "for try in $(seq 600); do net=$(ls /sys/bus/pci/devices/%s/virtfn1/net 2>/dev/null) && break; sleep 0.2;"
             " done; ip link set $net netns ry-linktype" % RAIL
         )
         error = guest.refused({"pci": RAIL, "num_of_vfs": 7}, reset="allowed")

@@ -8,13 +8,13 @@ import base64
 import io
 import json
 import os
-import time
 import typing as t
 import zipfile
 
 import pytest
 
 from tests.integration.conftest import ROOT, Failed, Node
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.lab_node("node-2")
 Option = t.Dict[str, t.Any]
@@ -215,19 +215,26 @@ def test_both_families(guest: Node) -> None:
     assert live(guest) == PLANNED
 
 
+def seen_meanwhile(guest: Node, version: str, mark: str, ports: list[Option]) -> str:
+    """What the kernel reports of addresses while a run changes ports and networkd restarts."""
+    log = "/tmp/railyard-monitor"
+    # the reports between those of two addresses of the loopback are all that there were
+    marked = "until grep -q {0} %s; do ip address add {0} dev lo; ip address del {0} dev lo; sleep 0.2; done" % log
+    guest.run("nohup ip %s -o monitor address >%s 2>&1 & echo $! >%s.pid" % (version, log, log))
+    try:
+        guest.run(marked.format(mark % 1))
+        guest.module("rail_ports", ports=ports)
+        guest.run("systemctl restart systemd-networkd")
+        wait_for(lambda: guest.run("networkctl --no-legend list").count(" configured") >= 5)
+        guest.run(marked.format(mark % 2))
+        return guest.run("cat %s" % log)
+    finally:
+        guest.run("kill $(cat %s.pid); rm -f %s*" % (log, log), check=False)
+
+
 def test_ipv6_stays_while_networkd_reloads_and_restarts(guest: Node) -> None:
     guest.module("rail_ports", ports=BOTH)
-    guest.run("nohup ip -6 -o monitor address >/tmp/railyard-monitor 2>&1 & echo $! >/tmp/railyard-monitor.pid")
-    try:
-        guest.module("rail_ports", ports=[both(1, gateway6="fd00:1::fd")] + BOTH[1:])
-        guest.run("systemctl restart systemd-networkd")
-        for _try in range(100):
-            if guest.run("networkctl --no-legend list").count(" configured") >= 5:
-                break
-            time.sleep(0.5)
-        seen = guest.run("cat /tmp/railyard-monitor")
-    finally:
-        guest.run("kill $(cat /tmp/railyard-monitor.pid); rm -f /tmp/railyard-monitor*", check=False)
+    seen = seen_meanwhile(guest, "-6", "2001:db8::%d", [both(1, gateway6="fd00:1::fd")] + BOTH[1:])
     assert [line for line in seen.splitlines() if line.startswith("Deleted") and "fd00:" in line] == []
     assert guest.module("rail_ports", ports=[both(1, gateway6="fd00:1::fd")] + BOTH[1:])["changes"] == []
     guest.module("rail_ports", ports=BOTH)
@@ -308,18 +315,7 @@ def test_only_what_was_dropped_is_fixed(ready: Node) -> None:
 
 def test_addresses_stay_while_networkd_reloads_and_restarts(ready: Node) -> None:
     """Each loss of an address would take its GIDs from under running transfers."""
-    ready.run("nohup ip -o monitor address >/tmp/railyard-monitor 2>&1 & echo $! >/tmp/railyard-monitor.pid")
-    try:
-        ready.module("rail_ports", ports=[port(1, gateway="172.16.11.253")] + PORTS[1:])
-        ready.run("systemctl restart systemd-networkd")
-        for _try in range(100):
-            listing = ready.run("networkctl --no-legend list")
-            if listing.count(" configured") >= 5:
-                break
-            time.sleep(0.5)
-        seen = ready.run("cat /tmp/railyard-monitor")
-    finally:
-        ready.run("kill $(cat /tmp/railyard-monitor.pid); rm -f /tmp/railyard-monitor*", check=False)
+    seen = seen_meanwhile(ready, "-4", "192.0.2.%d", [port(1, gateway="172.16.11.253")] + PORTS[1:])
     assert "enp1s0" in seen
     lost = [line for line in seen.splitlines() if line.startswith("Deleted") and "172.16." in line]
     assert lost == []
@@ -434,7 +430,7 @@ def killable(guest: Node) -> t.Iterator[str]:
     guest.put("/run/railyard-ports.b64", archive())
     guest.run("base64 -d /run/railyard-ports.b64 > /run/railyard-ports.zip")
     guest.put("/run/railyard-ports.py", PROGRAM)
-    options = {"ports": PORTS, "state": "present", "backend": "auto", "persist": True, "timeout": 30}
+    options = {"ports": PORTS, "state": "present", "backend": "auto", "persist": True, "timeout": 120}
     guest.put("/run/railyard-ports.json", json.dumps(options))
     yield "PYTHONPATH=/run/railyard-ports.zip python3 /run/railyard-ports.py"
     guest.run("rm -f /run/railyard-ports.*")

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import json
 import random
-import time
 import typing as t
 
 import pytest
 
 from tests.integration.conftest import Failed, Node
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.lab_node("node-2")
 
@@ -52,14 +52,14 @@ def host(node: t.Callable[[str], Node]) -> t.Iterator[Node]:
 
 def test_made_named_exchanged_and_taken_away(host: Node) -> None:
     wanted = ports(*RAILS)
-    predicted = host.module("rdma_link", check=True, ports=wanted, wait_active=30)
+    predicted = host.module("rdma_link", check=True, ports=wanted, wait_active=120)
     assert names(host) == {}
-    done = host.module("rdma_link", ports=wanted, wait_active=30)
+    done = host.module("rdma_link", ports=wanted, wait_active=120)
     assert done["changes"] == predicted["changes"]
     assert names(host) == {port["netdev"]: port["name"] for port in wanted}
     ours = [link for link in done["gathered"]["links"] if link["device"].startswith("rxe_gpu")]
     assert [(link["device"], link["state"]) for link in ours] == [(port["name"], "ACTIVE") for port in wanted]
-    assert not host.module("rdma_link", ports=wanted, wait_active=30)["changed"]
+    assert not host.module("rdma_link", ports=wanted, wait_active=120)["changed"]
     # the program that runs at boot makes the same of nothing
     host.run("for n in 5 6 7 8; do rdma link delete rxe_gpu0$n; done; python3 %s" % PROGRAM)
     assert names(host) == {port["netdev"]: port["name"] for port in wanted}
@@ -75,10 +75,10 @@ def test_made_named_exchanged_and_taken_away(host: Node) -> None:
 
 
 def test_in_use_is_refused(host: Node) -> None:
-    host.module("rdma_link", ports=ports(5), wait_active=30, persist=False)
+    host.module("rdma_link", ports=ports(5), wait_active=120, persist=False)
     pid = host.run(
         "setsid ib_write_bw -d rxe_gpu05 -p %d >/run/ry-perftest.log 2>&1 </dev/null & p=$!; "
-        "for s in $(seq 30); do ls -l /proc/$p/fd | grep -q uverbs && break; sleep 1; done; echo $p" % PERFTEST_PORT
+        "for s in $(seq 200); do ls -l /proc/$p/fd | grep -q uverbs && break; sleep 1; done; echo $p" % PERFTEST_PORT
     ).strip()
     assert "uverbs" in host.run("ls -l /proc/%s/fd" % pid), host.run("cat /run/ry-perftest.log")
     absent = ports(5, state="absent")
@@ -91,17 +91,16 @@ def test_in_use_is_refused(host: Node) -> None:
             host.module("rdma_link", ports=absent, persist=False, force=True)
     finally:
         host.run("kill %s" % pid)
-    time.sleep(2)
-    assert names(host) == {}
+    wait_for(lambda: names(host) == {})
     assert not host.module("rdma_link", ports=absent, persist=False)["changed"]
 
 
 def test_queue_pairs_hold_the_name(host: Node) -> None:
-    host.module("rdma_link", ports=ports(5), wait_active=30, persist=False)
+    host.module("rdma_link", ports=ports(5), wait_active=120, persist=False)
     # it makes its queue pair before it waits for a partner
     pid = host.run(
         "setsid ibv_rc_pingpong -d rxe_gpu05 -g 0 -p %d >/run/ry-pingpong.log 2>&1 </dev/null & p=$!; "
-        "for s in $(seq 30); do rdma resource show qp pid $p | grep -q . && break; sleep 1; done; echo $p"
+        "for s in $(seq 200); do rdma resource show qp pid $p | grep -q . && break; sleep 1; done; echo $p"
         % PERFTEST_PORT
     ).strip()
     try:

@@ -21,7 +21,8 @@ NAMESPACE = "ry-mode-test"
 def host(node: t.Callable[[str], Node]) -> t.Iterator[Node]:
     """A guest in mode shared, without a file of ours; left so."""
     host = node("node-2")
-    clean = "ip netns delete %s 2>/dev/null; sleep 1; rdma system set netns shared; rm -f %s" % (NAMESPACE, FILE)
+    clean = "ip netns delete %s 2>/dev/null; rm -f %s" % (NAMESPACE, FILE)
+    clean += "; until rdma system set netns shared; do sleep 0.5; done"
     host.run("modprobe ib_core; %s" % clean)
     yield host
     host.run(clean)
@@ -58,8 +59,8 @@ def test_there_and_back(host: Node) -> None:
 
 
 def test_other_namespaces_are_named(host: Node) -> None:
-    host.run("ip netns add {0}; ip netns exec {0} setsid sleep 600 >/dev/null 2>&1 </dev/null &".format(NAMESPACE))
-    pid = host.run("sleep 1; ip netns pids %s" % NAMESPACE).split()[0]
+    host.run("ip netns add %s" % NAMESPACE)
+    pid = host.hold(NAMESPACE)
     try:
         with pytest.raises(Failed, match="other network namespaces exist: .*%s .sleep pid %s" % (NAMESPACE, pid)):
             host.module("rdma_netns_mode", mode="exclusive", switch="require")

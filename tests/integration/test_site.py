@@ -39,7 +39,7 @@ class Site:
     def run(self, *words: str, given: dict[str, t.Any] | None = None, **environment: str) -> Played:
         variables = {"kubernetes_options": OPTIONS, "kubernetes_wait": False, **(given or {})}
         env = {"ANSIBLE_TIMEOUT": "3", "HOME": str(self.place), **environment}
-        return play("site.yml", *words, inventory=self.file, given=variables, env=env, timeout=300)
+        return play("site.yml", *words, inventory=self.file, given=variables, env=env, timeout=900)
 
     def pools(self) -> set[str]:
         found = json.loads(self.cluster.kubectl("get", "spiderippools", "-o", "json"))

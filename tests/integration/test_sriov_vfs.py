@@ -141,8 +141,7 @@ def test_another_number_only_with_leave(guest: t.Any) -> None:
 
 def test_a_vf_in_another_namespace_is_never_taken(guest: t.Any) -> None:
     guest.run("ip netns add %s; ip link set enp5s0v1 netns %s" % (NAMESPACE, NAMESPACE))
-    holder = "ip netns exec %s setsid sleep 600 >/dev/null 2>&1 </dev/null & echo $!"
-    pid = guest.run(holder % NAMESPACE).strip()
+    pid = guest.hold(NAMESPACE)
     try:
         wanted = (
             "0000:05:00.0 vf 1: VF 0000:05:10.2 is held: its netdev enp5s0v1 is in network namespace %s" % NAMESPACE

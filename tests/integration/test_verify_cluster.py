@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import time
 import typing as t
 
 import pytest
@@ -36,6 +35,7 @@ from tests.integration.cluster import Cluster, Object
 from tests.integration.kube_bench import Bench
 from tests.integration.kube_fixtures import bench, proxy  # noqa: F401  (fixtures)
 from tests.playbook import run
+from tests.waiting import wait_for
 
 NODES = ("node-1", "node-2")
 DEFINITIONS = "/apis/k8s.cni.cncf.io/v1/namespaces/%s/network-attachment-definitions"
@@ -176,24 +176,26 @@ def started(ground: Ground, cluster: Cluster) -> t.Iterator[dict[str, Object]]:
             each["spec"]["template"]["spec"]["tolerations"] = [{"operator": "Exists"}]
             admin.request("POST", SETS, each)
         try:
-            yield {str(pods_made_for(pod)): pod for pod in wait_for(admin, len(NODES))}
+            yield {str(pods_made_for(pod)): pod for pod in pods_there(admin, len(NODES))}
         finally:
             for each in made:
                 admin.delete("%s/%s" % (SETS, each["metadata"]["name"]))
-            wait_for(admin, 0, clear=True)
+            pods_there(admin, 0, clear=True)
 
 
-def wait_for(admin: api.Api, count: int, clear: bool = False) -> list[Object]:
+def pods_there(admin: api.Api, count: int, clear: bool = False) -> list[Object]:
     """The pods once there are so many. ``clear``: meanwhile take them away, for no kubelet confirms that one ends."""
-    deadline = time.monotonic() + 60
-    while True:
+
+    def there() -> list[list[Object]]:
         pods: list[Object] = admin.get(PODS)["items"]
         if len(pods) == count:
-            return pods
+            return [pods]
         for pod in pods if clear else ():
             admin.delete("%s/%s" % (PODS, pod["metadata"]["name"]), at_once=True)
-        assert time.monotonic() < deadline, "%d pods, and not %d" % (len(pods), count)
-        time.sleep(0.5)
+        return []
+
+    (pods,) = wait_for(there, "the number of pods does not become %d" % count)
+    return pods
 
 
 def pods_made_for(pod: Object) -> str:

@@ -39,7 +39,7 @@ START = """
 mkdir -p %(group)s
 nohup sh -c 'echo $$ > %(group)s/cgroup.procs; exec ip netns exec pod env -i TOKEN=hush %(environment)s sleep 3600' \
   >/dev/null 2>&1 </dev/null &
-for wait in $(seq 50); do
+for wait in $(seq 600); do
   pid=$(cat %(group)s/cgroup.procs)
   [ -n "$pid" ] && [ "$(cat /proc/$pid/comm)" = sleep ] && exit 0
   sleep 0.2
@@ -48,7 +48,7 @@ exit 1
 """
 STOP = """
 for pid in $(cat %(group)s/cgroup.procs 2>/dev/null); do kill $pid; done
-sleep 1
+while grep -q . %(group)s/cgroup.procs; do sleep 0.2; done 2>/dev/null
 rmdir -p %(group)s 2>/dev/null
 for n in 2 3 4 5 6 7 8; do rdma link delete pod$n; done
 rm -f /etc/nccl.conf
@@ -85,7 +85,7 @@ class Site:
         guest.node.put("/etc/nccl.conf", nccl_objects.text(settings["nccl"]))
         environment = " ".join("%s=%s" % each for each in settings["ucx"].items())
         group = GROUP % UIDS[name].replace("-", "_")
-        guest.node.run(START % {"group": group, "environment": environment}, timeout=60)
+        guest.node.run(START % {"group": group, "environment": environment}, timeout=300)
 
     def stop(self, guest: Guest) -> None:
         guest.node.run(STOP % {"group": GROUP % UIDS[guest.node.name].replace("-", "_")}, check=False)

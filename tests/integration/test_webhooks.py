@@ -57,7 +57,7 @@ def test_a_dry_run_is_reviewed_as_well(cluster: Cluster, start_spiderpool: Start
 def test_a_pool_goes_once_no_pod_has_an_address(cluster: Cluster, spiderpool_controller: Controller) -> None:
     wanted = pool()
     cluster.apply(wanted)
-    cluster.kubectl("delete", "spiderippool/ai-gpu01", "--timeout=30s")
+    cluster.kubectl("delete", "spiderippool/ai-gpu01", "--timeout=180s")
     assert cluster.get(wanted) is None
 
 
@@ -68,7 +68,7 @@ def test_a_list_that_is_too_long_gets_no_answer(cluster: Cluster, spiderpool_con
 
 def test_latency_grows_with_those_that_ask_at_once(cluster: Cluster, start_spiderpool: StartController) -> None:
     asked: list[int] = []
-    gate = threading.Barrier(2, timeout=30)
+    gate = threading.Barrier(2, timeout=180)
 
     def latency(in_flight: int) -> float:
         asked.append(in_flight)

@@ -26,6 +26,7 @@ from lab.cluster.api import Api, Refused, Unreachable
 from lab.cluster.state import Cluster
 from tests.standins import spiderpool
 from tests.standins.spiderpool.model import DEFAULTS, GROUP, KINDS, VERSION, Known, Object, Settings
+from tests.waiting import wait_for
 
 NAME = "spiderpool-controller"
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
@@ -191,16 +192,14 @@ class Controller:
         probe: Object = {"apiVersion": "%s/%s" % (GROUP, VERSION), "kind": "SpiderReservedIP"}
         probe.update(metadata={"name": "railyard-probe"}, spec={"ipVersion": 4, "ips": ["192.0.2.1"]})
         path = "%s/spiderreservedips?dryRun=All" % CUSTOM
-        end = time.monotonic() + 30
-        while True:
+
+        def called() -> bool:
             before = len(self.requests)
             with contextlib.suppress(Refused):
                 api.request("POST", path, probe)
-            ways = {each[0] for each in self.requests[before:]}
-            if ways == {"mutate", "validate"}:
-                break
-            assert time.monotonic() < end, "the API server calls no webhooks"
-            time.sleep(0.05)
+            return {each[0] for each in self.requests[before:]} == {"mutate", "validate"}
+
+        wait_for(called, "the API server calls no webhooks")
         with self._lock:
             self.requests.clear()
             self.most = 0

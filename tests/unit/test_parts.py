@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
 import sys
 import typing as t
 from pathlib import Path
@@ -12,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.waiting import wait_for
 from tools import parts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,6 +76,26 @@ def test_what_has_passed_is_not_repeated(run: Run) -> None:
     assert (rc, lines[-1]) == (1, "0 passed, 1 failed, 0 skipped")
     assert lines[0].startswith("ok: passed before")
     assert run("ok")[1][-1] == "1 passed, 0 failed, 0 skipped"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_end_from_outside_reaches_the_parts(tmp_path: Path, number: int) -> None:
+    """As that of a CI run that takes too long: guests and servers must not be left."""
+    line = "trap 'sleep 0.2; echo ended >>it; exit 1' INT; echo began >>it; sleep 3600"
+    (tmp_path / "Makefile").write_text("SHELL := /bin/bash\none two:\n\t@%s\n" % line, encoding="utf-8")
+    program = "import sys; from pathlib import Path; from tools import parts; parts.ROOT = Path(sys.argv.pop(1));"
+    program += "parts.OUTPUT = parts.ROOT / 'output'; sys.exit(parts.main())"
+    argv = [sys.executable, "-c", program, str(tmp_path), "one", "two"]
+    env = {key: value for key, value in os.environ.items() if key != "MAKEFLAGS"}
+    process = subprocess.Popen(argv, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def lines() -> list[str]:
+        return (tmp_path / "it").read_text().split() if (tmp_path / "it").exists() else []
+
+    wait_for(lambda: lines() == ["began"] * 2 or process.poll() is not None, lines)
+    process.send_signal(number)
+    assert process.wait(120) != 0
+    assert sorted(lines()) == ["began"] * 2 + ["ended"] * 2
 
 
 def targets() -> dict[str, str]:

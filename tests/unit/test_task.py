@@ -146,9 +146,9 @@ def test_what_the_boot_program_lays_down_too_is_done_in_turn(
         seen, ready, go_on = Lamps.observe, threading.Event(), threading.Event()
 
         def another() -> None:
-            with boot_lock.turn(system, "the boot's own run", 5):
+            with boot_lock.turn(system, "the boot's own run", 120):
                 ready.set()
-                assert go_on.wait(20)
+                assert go_on.wait(120)
                 Lamps.live["b"] = True
 
         # it comes between the module's first look and its turn, and does the same
@@ -156,7 +156,7 @@ def test_what_the_boot_program_lays_down_too_is_done_in_turn(
             state = seen(self)
             if not ready.is_set():
                 thread.start()
-                assert ready.wait(20)
+                assert ready.wait(120)
                 threading.Timer(0.3, go_on.set).start()
             return state
 

@@ -129,15 +129,15 @@ def test_the_control_node_is_not_prepared_by_mistake(words: tuple[str, ...]) -> 
     done = play("hosts", *words, "--limit", NODE, "--connection=local", **here)
     output = "%s (192.0.2.1) is the machine on which Ansible runs. Remedy: correct its address" % NODE
     assert done.returncode == 2 and output in done.one_line and "changed=0" in done.one_line, done.text
-    assert "Install what is missing" not in done.one_line and "NIC driver" not in done.one_line
+    assert "Install what is missing" not in done.one_line
     if "--check" in words:
         done = play("hosts", *words, "--connection=local", preflight_control_node_allowed=True, **here)
-        assert "(192.0.2.1) is the machine" not in done.one_line and "RDMA mode" in done.one_line, done.text
+        assert "(192.0.2.1) is the machine" not in done.one_line and "Prepare the node" in done.one_line, done.text
 
 
 @pytest.mark.parametrize("book", PLAYBOOKS)
 def test_the_tags_are_those_of_the_playbooks(book: str) -> None:
-    there = {tag for tag in takes(ROOT / "playbooks" / (book + ".yml")).tags if "{{" not in tag}
+    there = {tag for tag in takes(ROOT / "playbooks" / (book + ".yml")).tags}
     there -= {"all", "always", "never", "tagged", "untagged"}
     assert there == set(TAGS.get(book, ())) | set(SKIPPED.get(book, ()))
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules
 from tests import playbook
 from tests.playbook import ROOT, Played
 
-PREPARE = ROOT / "playbooks/tasks/prepare.yml"
 TAKE_BACK = ROOT / "playbooks/tasks/take_back.yml"
 # These see to it that others can work, or cannot be taken back.
 NOT_TAKEN_BACK = ["preflight", "ofed", "nic_firmware"]
@@ -26,11 +26,6 @@ Task = t.Dict[str, t.Any]
 
 def tasks(path: Path) -> list[Task]:
     return t.cast("list[Task]", yaml.safe_load(path.read_text()))
-
-
-def roles(path: Path) -> list[str]:
-    keys = ("ansible.builtin.import_role", "ansible.builtin.include_role")
-    return [each[key]["name"].rpartition(".")[2] for each in tasks(path) for key in keys if key in each]
 
 
 def options(role: str) -> dict[str, t.Any]:
@@ -45,25 +40,20 @@ def shared_tags(task: Task) -> list[str]:
     return sorted(re.findall(r"'(\w+)'", text))
 
 
-LAYERS = roles(TAKE_BACK)
+LAYERS = list(layer_modules.REMOVABLE)
 
 
 def test_layers_are_taken_back_from_the_last_to_the_first() -> None:
-    prepared = [role for role in roles(PREPARE) if role not in NOT_TAKEN_BACK]
-    assert prepared[::-1] == LAYERS and len(LAYERS) == 11
+    assert [each for each in layer_modules.LAYERS if each not in NOT_TAKEN_BACK] == LAYERS and len(LAYERS) == 11
+    # what is on a node decides, and not what the plan has
+    rows = layer_modules.layer_modules({}, {}, {}, layer_modules.LAYERS, "absent")
+    assert list(dict.fromkeys(row["layer"] for row in rows)) == LAYERS[::-1]
+    assert {row["options"]["state"] for row in rows} == {"absent"}
 
 
-def test_each_layer_has_its_roles_tag_and_what_they_share_has_all() -> None:
+def test_all_tasks_have_the_tags_of_all_layers() -> None:
     for task in tasks(TAKE_BACK):
-        included = task.get("ansible.builtin.include_role")
-        if included:
-            role = included["name"].rpartition(".")[2]
-            assert task["tags"] == included["apply"]["tags"] == [role]
-            assert task["vars"][role + "_state"] == "absent" and set(task["vars"]) <= set(options(role))
-            # what is on a node decides, and not what the plan has
-            assert "when" not in task and "loop" not in task
-        else:
-            assert shared_tags(task) == sorted(LAYERS)
+        assert shared_tags(task) == sorted(LAYERS)
     plays = yaml.safe_load((ROOT / "playbooks/teardown.yml").read_text())
     assert [play["tags"] for play in plays] == [["kubernetes"], ["kubernetes"], ["hosts"], ["hosts"]]
     for play in plays[2:]:
@@ -81,18 +71,6 @@ def test_every_role_of_a_layer_has_a_state_and_needs_nothing_else_to_be_absent()
         assert not [name for name, about in held.items() if about.get("required")], role
     for role in NOT_TAKEN_BACK:
         assert not [name for name in options(role) if name.endswith("_state")]
-
-
-def test_what_stays_of_every_layer_is_noted() -> None:
-    noted = str(next(task for task in tasks(TAKE_BACK) if "ansible.builtin.set_fact" in task)["vars"]["taken_back"])
-    found = 0
-    for role in LAYERS:
-        for step in tasks(ROOT / "roles" / role / "tasks/main.yml"):
-            name = next((key for key in step if key.startswith("railyard.fabric.")), "").rpartition(".")[2]
-            if name and "\nreboot_reasons:" in (ROOT / "plugins/modules" / (name + ".py")).read_text():
-                assert "{{ %s |" % step["register"] in noted, name
-                found += 1
-    assert found == 10
 
 
 def play(tmp_path: Path, *words: str, connection: str = "ssh") -> Played:
@@ -150,11 +128,10 @@ def test_a_machine_without_layers_is_looked_at_and_left(tmp_path: Path) -> None:
     assert done.returncode == 2 and "node-1 (192.0.2.1) is the machine on which Ansible runs" in done.one_line, (
         done.text
     )
-    assert "included:" not in done.one_line
+    assert "changed=0" in done.one_line
     words += ("-e", "preflight_control_node_allowed=true")
     done = play(tmp_path, *words, connection="local")
-    assert done.returncode == 0 and done.one_line.count("included: railyard.fabric.") == len(LAYERS), done.text
+    assert done.returncode == 0 and "TASK [Revert the node]" in done.one_line, done.text
     assert "What stays on hosts is the NIC driver" in done.one_line
-    done = play(tmp_path, *words, "--tags", "limits", connection="local")
-    assert done.returncode == 0 and done.one_line.count("included: railyard.fabric.") == 1, done.text
-    assert "fabric.limits : Set the limits" in done.one_line
+    done = play(tmp_path, *words, "--tags", "limits", "-vv", connection="local")
+    assert done.returncode == 0 and "rail_limits:" in done.one_line and "sriov_vfs:" not in done.one_line, done.text

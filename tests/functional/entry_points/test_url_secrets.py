@@ -26,7 +26,7 @@ def test_at_no_verbosity_is_the_password_shown(tmp_path: Path) -> None:
         },
     }
     (tmp_path / "play.yml").write_text(yaml.safe_dump([book]))
-    played = play(tmp_path / "play.yml", "--check", "--diff", "-vvv", inventory="node-1,", timeout=120)
+    played = play(tmp_path / "play.yml", "--check", "--diff", "-vvv", inventory="node-1,")
     assert played.returncode == 2, played.text
     assert "hush" not in played.text
     assert "source: https://me:***@mirror.example/doca cannot be read: " in played.one_line, played.text

@@ -33,7 +33,7 @@ PLAY = """
         __proof_results: "{{ reports[inventory_hostname].probes }}"
         __proof_others: "{{ reports[inventory_hostname].others }}"
         __verify_after: {}
-        rail_ports_result: "{{ reports[inventory_hostname].rail_ports }}"
+        __verify_modules: "{{ {'modules': {'rail_ports': reports[inventory_hostname].rail_ports}} }}"
         __verify_info: "{{ reports[inventory_hostname].info }}"
       vars:
         reports: "{{ lookup('ansible.builtin.file', reports_file) | from_json }}"

@@ -18,7 +18,7 @@ import yaml
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace
 from tests.functional.node.test_pods import UIDS, ground, leave, pod
-from tests.playbook import ROOT, Played, play
+from tests.playbook import Played, play
 from tests.unit.fabric.verify_nodes import World
 
 NODES = ("ai-1", "ai-2")
@@ -72,12 +72,11 @@ class Site:
 
     def prepare(self) -> str:
         """What hosts.yml does for NCCL, on the one node that both are; what Ansible counts of it."""
-        steps = yaml.safe_load((ROOT / "playbooks/tasks/prepare.yml").read_text())
         book = {"hosts": NODES[0], "gather_facts": False, "connection": "local"}
-        book["vars"] = {"ansible_python_interpreter": sys.executable}
-        book["tasks"] = [step for step in steps if step["name"] == "NCCL"]
+        book["vars"] = {"ansible_python_interpreter": sys.executable, "preflight_control_node_allowed": True}
+        book["tasks"] = [{"railyard.fabric.rail_host": {"packages": {}}, "tags": ["nccl"]}]
         (self.place / "prepare.yml").write_text(yaml.safe_dump([book]))
-        done = self._play("prepare.yml")
+        done = play(self.place / "prepare.yml", "--tags", "nccl", inventory=self.place / "fabric.yml")
         assert done.returncode == 0, done.text
         return next(line for line in done.stdout.splitlines() if line.startswith(NODES[0] + " "))
 

@@ -14,7 +14,6 @@ import os
 import pwd
 import subprocess
 import sys
-import time
 import typing as t
 from pathlib import Path
 
@@ -22,6 +21,7 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from tests.functional.node.apart_child import in_child
+from tests.waiting import wait_for
 
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
 MS_RDONLY, MS_REC, MS_PRIVATE = 0x1, 0x4000, 0x40000
@@ -66,10 +66,10 @@ class LiveNode:
 
     def __init__(self) -> None:
         self.system = System()
-        self._leaf = subprocess.Popen(["unshare", "--net", "sleep", "600"])
+        self._leaf = subprocess.Popen(["unshare", "--net", "sleep", "3600"])
         here = os.readlink("/proc/self/ns/net")
         theirs = "/proc/%d/ns/net" % self._leaf.pid
-        self.wait_for(lambda: os.readlink(theirs) != here, "the leaf's namespace does not come")
+        wait_for(lambda: os.readlink(theirs) != here, "the leaf's namespace does not come")
         self._started = [self._leaf]
         ip("link", "set", "lo", "up")
 
@@ -90,14 +90,7 @@ class LiveNode:
         Path("/etc/machine-id").write_text("0123456789abcdef0123456789abcdef\n")
         os.symlink("/run", "/var/run")
         self.start("dbus-daemon", "--config-file=/run/dbus/system.conf", "--nofork", "--nopidfile")
-        self.wait_for(lambda: os.path.exists("/run/dbus/system_bus_socket"), "the bus does not come")
-
-    @staticmethod
-    def wait_for(ready: t.Callable[[], bool], problem: str, timeout: float = 20) -> None:
-        deadline = time.monotonic() + timeout
-        while not ready():
-            assert time.monotonic() < deadline, problem
-            time.sleep(0.05)
+        wait_for(lambda: os.path.exists("/run/dbus/system_bus_socket"), "the bus does not come")
 
     def running(self, unit: str) -> None:
         """Let a service that a test has started be seen as one that systemd has."""
@@ -166,7 +159,7 @@ sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
 body = struct.pack("!BBHBBHII", 134, 0, 0, 64, 0, 1800, 0, 0)
 prefix = socket.inet_pton(socket.AF_INET6, "2001:db8:77::")
 body += struct.pack("!BBBBIII16s", 3, 4, 64, 0xC0, valid, min(valid, 1800), 0, prefix)
-for _try in range(100):
+for _try in range(1200):
     try:
         sock.sendto(body, ("ff02::1", 0, 0, index))
         break
@@ -186,6 +179,12 @@ def why_not() -> str:
     except OSError as error:
         return str(error)
     return done.stderr.strip() if done.returncode else ""
+
+
+def has_kind(kind: str) -> bool:
+    """Whether the kernel has interfaces of a kind on top of others."""
+    command = "ip link add a type veth peer name b && ip link add c link a type %s" % kind
+    return not subprocess.run(["unshare", "--net", "sh", "-c", command], capture_output=True).returncode
 
 
 def in_own_namespace(scenario: Scenario) -> t.Callable[[], None]:

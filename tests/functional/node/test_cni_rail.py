@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.cni import c
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from tests.cni_runtime import PluginError, Runtime, together
-from tests.functional.node.own_namespace import LiveNode, in_own_namespace, ip, shown
+from tests.functional.node.own_namespace import LiveNode, has_kind, in_own_namespace, ip, shown
 from tests.unit.node.packed import reached
 
 PLACES = [os.environ.get("RAILYARD_CNI_PLUGINS", ""), "/usr/lib/cni", "/opt/cni/bin"]
@@ -365,15 +365,10 @@ def everything() -> dict[str, t.Any]:
     }
 
 
-def _has(kind: str) -> bool:
-    command = "ip link add a type veth peer name b && ip link add c link a type %s" % kind
-    return not subprocess.run(["unshare", "--net", "sh", "-c", command], capture_output=True).returncode
-
-
 @needs_plugins
 @pytest.mark.parametrize("first", ["macvlan", "ipvlan"])
 def test_a_pod_on_eight_rails(first: str) -> None:
-    if first == "ipvlan" and not _has("ipvlan"):
+    if first == "ipvlan" and not has_kind("ipvlan"):
         pytest.skip("this kernel has no ipvlan")
 
     def scenario(node: LiveNode) -> None:
@@ -439,7 +434,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
     sock.setsockopt(socket.IPPROTO_IP, 10, 2)  # IP_MTU_DISCOVER: never in parts
     sock.bind(("172.16.11.1", 0))
     sock.settimeout(1)
-    for _try in range(20):
+    for _try in range(120):
         try:
             sock.sendto(bytes(4200 - 28), ("172.16.12.254", 7))
             print(len(sock.recv(9000)))

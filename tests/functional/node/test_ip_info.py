@@ -30,6 +30,7 @@ from tests.functional.node.test_ports_live import port, run
 from tests.unit.fabric import live_nodes
 from tests.unit.node.test_info import link, node
 from tests.unit.node.trees import Tree
+from tests.waiting import wait_for
 
 
 class Table:
@@ -152,7 +153,7 @@ def test_what_a_router_or_a_lease_gave_is_reported_apart_by_the_kernel(live: Liv
             for row in found["addresses"] + found["routes"]
         }
 
-    live.wait_for(lambda: len(reported()) == 9, "missing addresses or default routes: %s" % reported())
+    wait_for(lambda: len(reported()) == 9, "missing addresses or default routes: %s" % reported())
     assert reported() == {
         "rail1 2001:db8:77::/64": True,
         "rail1 fd00:1::/64": False,

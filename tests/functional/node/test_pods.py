@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers impo
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import namespace_holders
 from tests.functional.node.apart_child import in_child
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace, ip
+from tests.waiting import wait_for
 
 FIRST, OWN, OTHER = ("net:[%d]" % number for number in (4026531840, 4026532201, 4026532202))
 UIDS = ("0f7c1d6a-3c55-4a8c-9d2e-5b1f0a7e6c3d", "11111111-2222-3333-4444-555555555555")
@@ -176,13 +177,13 @@ def pod(live: LiveNode, uid: str, address: str, name: str = "net1", mtu: int = 4
         for left in (place / "cgroup.procs").read_text().split():
             os.kill(int(left), signal.SIGKILL)
     place.mkdir(parents=True, exist_ok=True)
-    script = "mount -t tmpfs none /etc && echo NCCL_IB_TC=106 > /etc/nccl.conf && exec sleep 600"
+    script = "mount -t tmpfs none /etc && echo NCCL_IB_TC=106 > /etc/nccl.conf && exec sleep 3600"
     own = dict(os.environ, NCCL_DEBUG="WARN", TOKEN="hush", **environment)
     made = subprocess.Popen(["unshare", "--net", "--mount", "sh", "-c", script], env=own)
     live._started.append(made)
     (place / "cgroup.procs").write_text(str(made.pid))
     inside = ["nsenter", "--net=/proc/%d/ns/net" % made.pid]
-    live.wait_for(lambda: Path("/proc/%d/comm" % made.pid).read_text() == "sleep\n", "the pod does not start")
+    wait_for(lambda: Path("/proc/%d/comm" % made.pid).read_text() == "sleep\n", "the pod does not start")
     end = "pod%d" % made.pid
     ip("link", "add", end, "type", "veth", "peer", "name", name, "netns", str(made.pid))
     ip("link", "set", end, "up", "mtu", "9000", "master", "rail")

@@ -7,8 +7,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
+import tempfile
 import typing as t
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsyst
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import RECORD, read_ports
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.rail_ports import RailPorts
 from tests.functional.node.own_namespace import NETWORKD, LiveNode, in_own_namespace, ip, shown
+from tests.waiting import wait_for
 
 Option = t.Dict[str, t.Any]
 
@@ -42,7 +44,7 @@ def port(number: int, **options: t.Any) -> Option:
 
 
 def subsystem(node: LiveNode, ports: list[Option], **options: t.Any) -> RailPorts:
-    return RailPorts(node.system, read_ports(ports), timeout=10, **dict({"backend": "networkd"}, **options))
+    return RailPorts(node.system, read_ports(ports), timeout=120, **dict({"backend": "networkd"}, **options))
 
 
 def predicted(node: LiveNode, ports: list[Option], **options: t.Any) -> list[dict[str, t.Any]]:
@@ -251,7 +253,8 @@ def test_absent_leaves_nothing_of_ours(node: LiveNode) -> None:
     node.rail(1)
     ip("link", "set", "rail1", "up", "mtu", "4200")
     ip("addr", "add", "2001:db8::7/64", "dev", "rail1", "nodad")
-    time.sleep(2)
+    link_local = ("-6", "addr", "show", "dev", "rail1", "scope", "link", "-tentative")
+    wait_for(lambda: "fe80" in ip(*link_local), "rail1 has no link-local address")
     before = everything()
     run(node, [port(1, routes=[{"to": "fd00::/32", "via": "fe80::1", "table": None}])])
     run(node, [], state="absent")
@@ -297,14 +300,13 @@ def test_a_rails_router_gives_neither_default_route_nor_address(node: LiveNode) 
         node.rail(number)
     run(node, [port(1)])
     ip("link", "set", "rail2", "up")
-    for number in (1, 2):
-        node.advertise(number)
-    deadline = time.monotonic() + 10
-    while ("default", "rail2") not in [(to, dev) for to, _via, dev in routes(6, "main")]:
-        assert time.monotonic() < deadline, "the advertisement has no effect at all"
-        time.sleep(0.1)
-        node.advertise(1)
-        node.advertise(2)
+
+    def followed() -> bool:
+        for number in (1, 2):
+            node.advertise(number)
+        return ("default", "rail2") in [(to, dev) for to, _via, dev in routes(6, "main")]
+
+    wait_for(followed, "the advertisement has no effect at all")
     assert ("default", "rail1") not in [(to, dev) for to, _via, dev in routes(6, "main")]
     assert [row["local"] for row in addresses("rail1")] == ["fd00:1::c9"]
     assert run(node, [port(1)])["changes"] == []
@@ -361,13 +363,7 @@ def kept_by(node: LiveNode, backend: str, start: t.Callable[[], None]) -> None:
     node.reboot(1, 2)
     assert len(predicted(node, KEPT, backend=backend)) > 20
     start()
-    deadline = time.monotonic() + 60
-    while True:
-        left = predicted(node, KEPT, backend=backend)
-        if not left:
-            break
-        assert time.monotonic() < deadline, left
-        time.sleep(0.5)
+    wait_for(lambda: not predicted(node, KEPT, backend=backend), lambda: predicted(node, KEPT, backend=backend), 0.5)
     for version in (4, 6):
         assert "default" not in [each[0] for each in routes(version, "main")]
     assert subsystem(node, [], state="gathered").observe()["ports"] == KEPT
@@ -401,16 +397,26 @@ def test_networkmanager_itself_makes_the_same_of_its_files(node: LiveNode) -> No
 
 def monitored(act: t.Callable[[], None]) -> list[str]:
     """The addresses of the rails that were lost while something was done."""
-    with subprocess.Popen(["ip", "-o", "monitor", "address"], stdout=subprocess.PIPE, text=True) as monitor:
-        time.sleep(0.5)
+    with tempfile.NamedTemporaryFile() as log, subprocess.Popen(
+        ["ip", "-o", "monitor", "address"], stdout=log
+    ) as monitor:
+
+        def reports(address: str) -> bool:
+            ip("addr", "add", address, "dev", "lo")
+            ip("addr", "del", address, "dev", "lo")
+            return address in Path(log.name).read_text()
+
         try:
+            # what is reported between these two is all that there was
+            wait_for(lambda: reports("192.0.2.1"))
             act()
-            time.sleep(0.5)
+            wait_for(lambda: reports("192.0.2.2"))
         finally:
             monitor.terminate()
-        seen = monitor.stdout.read() if monitor.stdout else ""
-    assert "rail1" in seen
-    lost = [line for line in seen.splitlines() if line.startswith("Deleted")]
+        text = Path(log.name).read_text()
+    seen = [line for line in text.splitlines() if ": lo " not in line]
+    assert any("rail1" in line for line in seen)
+    lost = [line for line in seen if line.startswith("Deleted")]
     return [line for line in lost if "scope global" in line]
 
 
@@ -424,7 +430,7 @@ def test_networkd_loads_the_files_and_takes_no_address_away(node: LiveNode) -> N
         node.rail(number)
     node.bus()
     node.networkd()
-    node.wait_for(lambda: subprocess.run(["networkctl", "reload"], capture_output=True).returncode == 0, "no networkd")
+    wait_for(lambda: subprocess.run(["networkctl", "reload"], capture_output=True).returncode == 0, "no networkd")
     node.running("systemd-networkd")
     changed = [port(1, gateway="172.16.1.253", gateway6="fe80::9"), KEPT[1]]
 
@@ -449,9 +455,7 @@ def test_networkmanager_loads_the_files(node: LiveNode) -> None:
     for number in (1, 2):
         node.rail(number)
     node.network_manager()
-    node.wait_for(
-        lambda: subprocess.run(["nmcli", "general"], capture_output=True).returncode == 0, "no NetworkManager"
-    )
+    wait_for(lambda: subprocess.run(["nmcli", "general"], capture_output=True).returncode == 0, "no NetworkManager")
     node.running("NetworkManager")
     options = {"backend": "networkmanager"}
     result = run(node, KEPT, **options)

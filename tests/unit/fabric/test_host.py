@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import module_options
@@ -154,11 +155,6 @@ def tasks() -> list[dict[str, t.Any]]:
     return t.cast("list[dict[str, t.Any]]", yaml.safe_load((ROOT / "playbooks/tasks/prepare.yml").read_text()))
 
 
-def role_of(task: dict[str, t.Any]) -> str:
-    key = next((key for key in task if key.endswith("_role")), "")
-    return str(task[key]["name"]).rpartition(".")[2] if key and "tasks_from" not in task[key] else ""
-
-
 def shared(task: dict[str, t.Any]) -> list[str]:
     """The tags of a task that all layers need, which a layer that is skipped does not take with it."""
     text = task["tags"][-1]
@@ -166,47 +162,83 @@ def shared(task: dict[str, t.Any]) -> list[str]:
     return sorted(re.findall(r"'(\w+)'", text))
 
 
-def test_each_layer_has_its_roles_tag_and_what_they_share_has_all() -> None:
-    layers = [role_of(task) for task in tasks() if role_of(task)]
-    assert len(set(layers)) == len(layers)
+def options(role: str) -> dict[str, t.Any]:
+    spec = yaml.safe_load((ROOT / "roles" / role / "meta/argument_specs.yml").read_text())
+    return t.cast("dict[str, t.Any]", spec["argument_specs"]["main"].get("options", {}))
+
+
+def test_the_tasks_have_the_tags_of_all_layers() -> None:
     for task in tasks():
-        role = role_of(task)
-        if role in ("preflight", ""):
-            assert shared(task) == sorted(layers)
-            continue
-        assert task["tags"] == [role]
-        # the tags of an include are not those of what it includes
-        included = task.get("ansible.builtin.include_role")
-        assert included is None or included["apply"]["tags"] == [role]
+        assert shared(task) == sorted(layer_modules.LAYERS)
     for play in yaml.safe_load((ROOT / "playbooks/hosts.yml").read_text()):
         assert play["tags"] == ["hosts"]
         for task in play["tasks"]:
-            assert "ansible.builtin.import_tasks" in task or shared(task) == sorted(layers), task["name"]
+            assert "ansible.builtin.import_tasks" in task or shared(task) == sorted(layer_modules.LAYERS), task["name"]
 
 
-def test_no_layer_is_done_rail_by_rail() -> None:
-    for task in tasks():
-        assert not [key for key in task if key.startswith(("loop", "with_"))]
+@pytest.mark.parametrize("layer", layer_modules.LAYERS[1:])
+def test_a_layer_has_the_modules_of_its_role_and_the_roles_variables(layer: str) -> None:
+    text = (ROOT / "roles" / layer / "tasks/main.yml").read_text()
+    mine = [each for each in layer_modules.MODULES if each.layer == layer]
+    assert list(dict.fromkeys(re.findall(r"railyard\.fabric\.(\w+):", text))) == [each.module for each in mine]
+    for each in mine:
+        documented = yaml.safe_load(module_documentation(each.module))["options"]
+        for variable in each.variables:
+            of_module = documented[variable.option].get("default")
+            if variable.name:
+                about = options(layer)[variable.name]
+                default = variable.default if variable.default is not None else of_module
+                assert (about.get("default") or None) == (default or None), variable.name
 
 
-def test_variables_of_each_role_are_its_own_options() -> None:
-    for task in tasks():
-        role = role_of(task)
-        if role:
-            spec = yaml.safe_load((ROOT / "roles" / role / "meta/argument_specs.yml").read_text())
-            assert set(task.get("vars", {})) <= set(spec["argument_specs"]["main"].get("options", {})), role
+def module_documentation(module: str) -> str:
+    return (ROOT / "plugins/modules" / (module + ".py")).read_text().split('DOCUMENTATION = r"""', 1)[1].split('"""')[0]
 
 
-def test_reboot_reasons_of_every_role_that_has_them_are_noted() -> None:
-    noted = str(next(task for task in tasks() if "ansible.builtin.set_fact" in task)["vars"]["prepared"])
-    modules = ROOT / "plugins/modules"
-    for task in tasks():
-        role = role_of(task)
-        steps = yaml.safe_load((ROOT / "roles" / role / "tasks/main.yml").read_text()) if role else []
-        for step in steps:
-            name = next((key for key in step if key.startswith("railyard.fabric.")), "").rpartition(".")[2]
-            if name and "\nreboot_reasons:" in (modules / (name + ".py")).read_text():
-                assert step["register"] in noted, name
+def test_the_packages_are_those_of_the_role() -> None:
+    assert options("preflight")["preflight_packages"]["default"] == layer_modules.PACKAGES
+
+
+ALL = list(layer_modules.LAYERS)
+
+
+@pytest.mark.parametrize(
+    ("run", "skip", "chosen"),
+    [
+        (["all"], [], ALL),
+        (["hosts"], [], ALL),
+        (["mine"], ["preflight"], ALL[1:]),
+        (["sriov", "qos"], [], ["preflight", "sriov", "qos"]),
+        (["sriov"], ["preflight"], ["sriov"]),
+        (["sriov"], ["sriov"], ["preflight"]),
+        (["kubernetes"], [], []),
+        (["all"], ["gpudirect"], [each for each in ALL if each != "gpudirect"]),
+    ],
+)
+def test_tags_choose_layers(run: list[str], skip: list[str], chosen: list[str]) -> None:
+    assert layer_modules.chosen_layers(["hosts", "mine", *ALL], run, skip) == chosen
+
+
+def test_a_layer_without_keys_in_the_plan_is_left_out() -> None:
+    bare, full = planned(), planned("pci: {iommu: passthrough}, limits: {}, gpudirect: {}, nccl: {}")
+    given = {"pci_boot_loader_allowed": "true", "rdma_links_wait_active": 0, "nccl_settings": {"A": 1}}
+    modules = []
+    for plan in (bare, full):
+        node = plan.node_vars(plan.nodes[0])
+        rows = layer_modules.layer_modules(node, plan.fabric_vars(), given, ALL)
+        modules.append({row["module"]: row["options"] for row in rows})
+    assert list(modules[0]) == ["rdma_netns_mode", "rail_ports", "rdma_link"]
+    assert modules[0]["rdma_link"]["wait_active"] == 0 and modules[0]["rdma_link"]["complete"]
+    assert set(modules[1]) - set(modules[0]) == {
+        "pci_tuning",
+        "kernel_arguments",
+        "rail_limits",
+        "gpudirect",
+        "nccl_files",
+    }
+    assert modules[1]["kernel_arguments"] == {"iommu": "passthrough", "arguments": [], "allow_change": "true"}
+    assert modules[1]["nccl_files"]["files"][0]["settings"]["A"] == 1
+    assert "max_read_request" not in modules[1]["pci_tuning"]
 
 
 def test_soft_devices_have_no_quality_of_service() -> None:

@@ -14,11 +14,15 @@ import yaml
 from hypothesis import assume, given
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
+    cluster_ready,
+    object_components,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_matching import identify
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_diff, plan_rows, plan_tables
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import parse_spec
 
 from .range_files import NODES, Drawn, planned
 from .range_files import files as range_files
@@ -241,6 +245,21 @@ def test_the_file_of_an_agent() -> None:
     assert json.loads(json.dumps(agent)) == agent
 
 
+@given(files(provider="agent"))
+def test_an_agent_reads_what_is_planned(file: t.Any) -> None:
+    plan = lint(file.text.encode()).plan
+    assert plan is not None
+    made = plan.document()
+    for node in made["nodes"]:
+        spec = parse_spec(node["agent"])
+        units = {"railyard.fabric/" + resource: len(devices) for resource, devices in spec.resources().items()}
+        assert units == object_components.allocatable(made)[node["name"]]
+        for rail, planned_rail in zip(spec.rails, node["agent"]["rails"]):
+            addresses = [[str(address) for address in slot.addresses] for slot in rail.slots]
+            wanted = [[each for each in (slot["address"], slot["address6"]) if each] for slot in planned_rail["slots"]]
+            assert addresses == wanted
+
+
 def test_a_slot_of_a_vf_is_the_vf() -> None:
     plan = document(worked("sriov-roce", provider="agent"))
     for node in plan["nodes"]:
@@ -303,8 +322,32 @@ def test_the_cluster_has_no_object_but_the_test_pods() -> None:
     assert made["kind"] == "DaemonSet" and "annotations" not in template["metadata"]
     assert container["resources"]["limits"] == {"railyard.fabric/rails": "1"} and "env" not in container
     assert [volume["name"] for volume in template["spec"]["volumes"]] == ["shm"]
+    (made,) = object_components.objects(document(worked(slots={"per_rail": 2}, pods_per_node=None)), options)
+    limits = made["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert limits == {"railyard.fabric/gpu%02d" % number: "1" for number in range(1, 9)}
     files = dict(object_components.node_files(plan))
     assert json.loads(files["node-1"]["/etc/railyard/agent.json"]) == plan["nodes"][0]["agent"]
+
+
+def test_a_node_without_its_agent_is_missing() -> None:
+    goal = cluster_ready.Goal(document(worked(attachment="ipvlan", pods_per_node=2)), {"metrics": False}, [])
+    ready = [{"type": "Ready", "status": "True"}]
+    units = {"railyard.fabric/rails": "1", **{"railyard.fabric/gpu%02d" % number: "1" for number in range(1, 9)}}
+    nodes = {
+        name: {"metadata": {"name": name}, "status": {"conditions": ready, "allocatable": dict(units)}}
+        for name in ("node-1", "node-2")
+    }
+    assert goal.missing(nodes, {}) == [] and goal.reached(nodes) == goal.resources == 18
+    nodes["node-1"]["status"]["allocatable"]["railyard.fabric/rails"] = "0"
+    del nodes["node-1"]["status"]["allocatable"]["railyard.fabric/gpu02"]
+    nodes["node-2"]["status"]["allocatable"] = {}
+    found = goal.missing(nodes, {})
+    assert [(each.subject, each.what, each.rail) for each in found] == [
+        ("node-1", "reports 0 of 1 railyard.fabric/rails (all rails)", None),
+        ("node-1", "reports none of 1 railyard.fabric/gpu02 (rail gpu02)", "gpu02"),
+        ("node-2", "reports none of its 9 rails' resources", None),
+    ]
+    assert ["railyard-agent" in each.reason for each in found] == [False, True, True]
 
 
 def test_tables_and_differences() -> None:

@@ -86,17 +86,18 @@ def test_a_server_that_becomes_slow_gets_fewer_and_one_that_recovers_more() -> N
 
 def test_work_is_paced_by_what_is_measured() -> None:
     """One lock is what a serial webhook is: more requests at once wait for each other."""
-    lock, count, most = threading.Lock(), [0], [0]
+    lock, counting, count, most = threading.Lock(), threading.Lock(), [0], [0]
     done: list[int] = []
 
     def work(item: int) -> None:
-        count[0] += 1
-        most[0] = max(most[0], count[0])
+        with counting:
+            count[0] += 1
+            most[0] = max(most[0], count[0])
         with lock:
             time.sleep(0.001)
-        count[0] -= 1
-
-        done.append(item)
+        with counting:
+            count[0] -= 1
+            done.append(item)
 
     each(work, range(100), 8, lambda text: None, "working", Pace(8))
     assert sorted(done) == list(range(100)) and 1 <= most[0] <= 8

@@ -238,7 +238,7 @@ def test_only_a_server_that_says_its_name_answers(labs: Path) -> None:
         server.bind(("127.0.0.1", 0))
         server.listen()
         with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(access.answers, server.getsockname()[1], 5.0)
+            asked = pool.submit(access.answers, server.getsockname()[1], 120.0)
             server.accept()[0].sendall(b"SSH-2.0-test\r\n")
             assert asked.result() is True
 

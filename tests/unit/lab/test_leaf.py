@@ -20,6 +20,7 @@ import pytest
 from lab import cable, leaf, process
 from lab.errors import LabError
 from lab.state import REPOSITORY
+from tests.waiting import retried
 
 BROADCAST = b"\xff" * 6
 IPV4 = b"\x08\x00"
@@ -334,11 +335,11 @@ def test_process_answers_commands_and_takes_over_the_sockets_of_one_that_was_kil
     try:
         for _life in range(2):
             member = process.spawn(argv, lab, "leaf", lab / "leaf.log", env)
-            ports = answer_soon(run)
+            ports = retried(lambda: cable.command(run, {"do": "show"}), LabError)
             assert [(port["node"], port["rail"]) for port in ports] == [(1, 1), (2, 1)]
             nics = [Nic(run, node) for node in (1, 2)]
             frame = nics[0].send(address(2))
-            assert select.select([nics[1].socket], [], [], 5)[0]
+            assert select.select([nics[1].socket], [], [], 120)[0]
             assert nics[1].received() == [frame]
             with pytest.raises(LabError, match="no rail port"):
                 cable.command(run, {"do": "cut", "port": [3, 1]})
@@ -346,15 +347,6 @@ def test_process_answers_commands_and_takes_over_the_sockets_of_one_that_was_kil
             os.waitpid(member.pid, 0)
     finally:
         process.stop(lab, list(process.members(lab).values()))
-
-
-def answer_soon(run: Path) -> list[dict[str, Any]]:
-    for _attempt in range(200):
-        try:
-            return cable.command(run, {"do": "show"})
-        except LabError:
-            time.sleep(0.05)
-    raise AssertionError("the leaf process does not answer")
 
 
 def test_process_says_how_it_is_used() -> None:

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tarfile
 import threading
-import time
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -27,6 +26,7 @@ from lab.errors import LabError
 from lab.host import Host
 from lab.image import Image
 from lab.qemu import Qemu
+from tests.waiting import wait_for
 
 IMAGE = Image(Path("/cache/abc"), "1")
 QEMU = Qemu("/usr/bin/qemu-system-x86_64", "/usr/bin/qemu-img", "10.0.2")
@@ -286,7 +286,7 @@ def test_pipe_passes_everything_both_ways_and_ends_with_the_server(echo: int, tm
     place.write_text(json.dumps({"ports": {"api": echo}}))
     text = b"abc" * 1_000_000
     argv = [sys.executable, "-ISE", str(guest.PIPE), str(place)]
-    done = subprocess.run(argv, input=text, capture_output=True, timeout=60)
+    done = subprocess.run(argv, input=text, capture_output=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout == text.upper()
 
@@ -297,14 +297,14 @@ def test_pipe_without_a_server_ends_quietly(tmp_path: Path, text: str | None) ->
     if text is not None:
         place.write_text(text)
     argv = [sys.executable, "-ISE", str(guest.PIPE), str(place)]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
 
 
 def connect(place: Path, target: str) -> socket.socket:
     """Ask the egress for a connection; it, after the answer's head."""
     sock = socket.socket(socket.AF_UNIX)
-    sock.settimeout(30)
+    sock.settimeout(120)
     sock.connect(str(place))
     sock.sendall(b"CONNECT %s HTTP/1.1\r\nHost: x\r\n\r\n" % target.encode())
     return sock
@@ -321,9 +321,8 @@ def test_egress_leads_to_the_kubelet_of_an_address_and_to_nothing_else(echo: int
     argv = [sys.executable, "-ISE", str(parts.EGRESS_PROGRAM), str(place), json.dumps(targets)]
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
     try:
-        while not listens(place):
-            assert process.poll() is None
-            time.sleep(0.05)
+        wait_for(lambda: listens(place) or process.poll() is not None)
+        assert process.poll() is None
         for target in ("10.77.0.12:10250", "10.77.0.13:10250", "127.0.0.1:%d" % echo):
             with connect(place, target) as sock:
                 assert sock.recv(65536).startswith(b"HTTP/1.1 502 ")

@@ -8,10 +8,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from lab import process
+from tests.waiting import wait_for
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 DEAF = [
@@ -27,7 +27,7 @@ def test_spawned_process_is_found_by_its_lab_and_part_and_ended(tmp_path: Path) 
     try:
         assert process.members(tmp_path / "a") == {"node-1": one}
         assert os.getsid(one.pid) == one.pid
-        assert 0 <= one.age() < 30
+        assert 0 <= one.age() < 300
         process.stop(tmp_path / "a", [one])
         assert process.members(tmp_path / "a") == {}
         assert process.members(tmp_path / "b") == {"node-1": two}
@@ -38,10 +38,7 @@ def test_spawned_process_is_found_by_its_lab_and_part_and_ended(tmp_path: Path) 
 
 def test_dead_process_that_nobody_waited_for_is_no_member(tmp_path: Path) -> None:
     member = process.spawn(["sleep", "0.3"], tmp_path, "node-1", tmp_path / "log", dict(os.environ))
-    deadline = time.monotonic() + 10
-    while Path("/proc/%d/stat" % member.pid).read_text().rpartition(")")[2].split()[0] != "Z":
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: Path("/proc/%d/stat" % member.pid).read_text().rpartition(")")[2].split()[0] == "Z")
     assert process.members(tmp_path) == {}
     process.stop(tmp_path, [member])
     os.waitpid(member.pid, 0)
@@ -63,10 +60,7 @@ def test_member_of_another_part_is_not_touched(tmp_path: Path) -> None:
 
 def test_process_that_ignores_the_polite_request_is_ended_all_the_same(tmp_path: Path) -> None:
     member = process.spawn(DEAF, tmp_path, "leaf", tmp_path / "log", dict(os.environ))
-    deadline = time.monotonic() + 20
-    while "deaf" not in (tmp_path / "log").read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: "deaf" in (tmp_path / "log").read_text())
     process.stop(tmp_path, [member], patience=0.3)
     assert process.members(tmp_path) == {}
     assert os.waitstatus_to_exitcode(os.waitpid(member.pid, 0)[1]) == -signal.SIGKILL
@@ -76,9 +70,7 @@ def test_child_with_the_mark_of_its_parent_is_not_taken_for_it(tmp_path: Path) -
     line = "import os, time; os.fork() and time.sleep(60); time.sleep(60)"
     member = process.spawn([sys.executable, "-c", line], tmp_path, "node-1", tmp_path / "log", dict(os.environ))
     children = Path("/proc/%d/task/%d/children" % (member.pid, member.pid))
-    while not children.read_text().split():
-        time.sleep(0.01)
-    child = int(children.read_text().split()[0])
+    child = int(wait_for(lambda: children.read_text().split())[0])
     try:
         assert process.members(tmp_path) == {"node-1": member}
     finally:

@@ -43,3 +43,33 @@ def test_two_others_are_both_reported_and_other_addresses_are_nobodys_business()
 def test_what_is_not_a_reply_is_passed_over() -> None:
     question = arp.probe_frame(bytes(6), ADDRESS)
     assert heard(question, b"", reply(THEIRS)[:41], b"\0" * 60) == {}
+
+
+def advertisement(mac: str, address: str) -> bytes:
+    """A neighbour advertisement to all nodes, as a host answers duplicate address detection."""
+    source = bytes.fromhex(mac.replace(":", ""))
+    target = socket.inet_pton(socket.AF_INET6, address)
+    body = struct.pack("!BBHI16sBB6s", 136, 0, 0, 0x20000000, target, 2, 1, source)
+    head = struct.pack("!IHBB16s16s", 6 << 28, len(body), 58, 255, target, socket.inet_pton(socket.AF_INET6, "ff02::1"))
+    return b"\x33\x33\x00\x00\x00\x01" + source + b"\x86\xdd" + head + body
+
+
+def test_a_host_that_has_an_ipv6_address_is_heard() -> None:
+    assert arp.answer(advertisement(THEIRS, "fd00:13::c9")) == ("fd00:13::c9", THEIRS)
+    assert arp.answer(advertisement(THEIRS, "fd00:13::c9")[:77]) is None
+    assert arp.answer(arp.solicitation(bytes(6), "fd00:13::c9")) is None
+
+
+def test_an_ipv6_address_is_asked_for_as_duplicate_address_detection_does() -> None:
+    """Source: RFC 4861, 4.3 and 7.2.2; RFC 2464, 7; RFC 4862, 5.4.2."""
+    frame = arp.solicitation(bytes.fromhex(OURS.replace(":", "")), "fd00:13::1:2fc9")
+    assert frame[:6].hex(":") == "33:33:ff:01:2f:c9"
+    assert frame[6:14].hex() == OURS.replace(":", "") + "86dd"
+    assert frame[14:22].hex() == "60000000" + "0018" + "3a" + "ff"
+    assert socket.inet_ntop(socket.AF_INET6, frame[22:38]) == "::"
+    assert socket.inet_ntop(socket.AF_INET6, frame[38:54]) == "ff02::1:ff01:2fc9"
+    assert frame[54] == 135 and frame[62:] == socket.inet_pton(socket.AF_INET6, "fd00:13::1:2fc9")
+    # the checksum: with the pseudo-header, all words add up to ones
+    words = struct.unpack("!32H", frame[22:54] + struct.pack("!II", 24, 58) + frame[54:])
+    total = sum(words)
+    assert (total & 0xFFFF) + (total >> 16) in (0xFFFF, 0x1FFFE)

@@ -198,7 +198,7 @@ class Tool:
     def __call__(self, *argv: str) -> t.Any:
         dcb_tool = shutil.which("dcb", path="/usr/sbin:/sbin:/usr/bin") or "dcb"
         done = subprocess.run(
-            [dcb_tool, "-j", *argv], env=self._env, capture_output=True, text=True, timeout=20, check=False
+            [dcb_tool, "-j", *argv], env=self._env, capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout) if done.stdout.strip() else None

@@ -57,7 +57,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 
 def subsystem(node: Node, ports: list[Option], **options: t.Any) -> RailPorts:
     options.setdefault("backend", "auto")
-    return RailPorts(node.system, read_ports(ports), timeout=0.5, rtnl=node.kernel, **options)
+    return RailPorts(node.system, read_ports(ports), timeout=3, rtnl=node.kernel, **options)
 
 
 def changes(node: Node, ports: list[Option], **options: t.Any) -> list[Change]:

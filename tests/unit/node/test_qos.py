@@ -19,10 +19,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import qos_model as fabric_qos
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import roce_qos_options
 from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import dcb_managers
 from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import roce_qos as qos
 from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.roce_qos import RoceQos
-from ansible_collections.railyard.fabric.plugins.modules import roce_qos
 from tests.unit.node.nic_kernel import Killed
 from tests.unit.node.qos_kernel import QosKernel
 from tests.unit.node.stored_notes import stored
@@ -593,7 +593,7 @@ def test_the_module_takes_what_the_plan_hands_over() -> None:
             if isinstance(each, dict) and "options" in spec[key]:
                 known(each, spec[key]["options"])
 
-    known(FULL, roce_qos.QOS)
+    known(FULL, roce_qos_options.QOS)
 
 
 def test_a_port_that_a_pod_has_is_left_alone_and_kept_for_boot(kernel: QosKernel) -> None:

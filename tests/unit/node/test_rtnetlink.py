@@ -11,6 +11,7 @@ import struct
 import typing as t
 
 import pytest
+from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, rtnetlink
 
@@ -151,3 +152,43 @@ def test_hardware_addresses_of_one_interface() -> None:
 
     reader, _kernel = rtnl([entry(4, b"\x02abcde"), entry(5, b"\x02fghij")])
     assert reader.hardware_addresses(4) == [b"\x02abcde"]
+
+
+def attributes(payload: bytes) -> dict[str, t.Any]:
+    """The attributes of a link message, read by another implementation of the protocol."""
+    message = ifinfmsg(codec.encode(rtnetlink.RTM_NEWLINK, 0, 1, payload))
+    message.decode()
+    found = dict(message["attrs"], index=message["index"])
+    if "IFLA_LINKINFO" in found:
+        info = dict(found.pop("IFLA_LINKINFO")["attrs"])
+        found.update(kind=info["IFLA_INFO_KIND"], **dict(info["IFLA_INFO_DATA"]["attrs"]))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode"), [("macvlan", {"IFLA_MACVLAN_MODE": "bridge"}), ("ipvlan", {"IFLA_IPVLAN_MODE": 0})]
+)
+def test_a_link_is_made_on_a_port_in_another_namespace(kind: str, mode: dict[str, t.Any]) -> None:
+    writer, kernel = rtnl()
+    writer.new_link(kind, "ry-net1", 4, 9, 4200, b"\2\0\0\0\1\1")
+    request, flags, payload = kernel.asked[0]
+    assert (request, flags & 0x600) == (rtnetlink.RTM_NEWLINK, rtnetlink.NLM_F_CREATE | rtnetlink.NLM_F_EXCL)
+    assert attributes(payload) == {
+        "index": 0,
+        "IFLA_LINK": 4,
+        "IFLA_IFNAME": "ry-net1",
+        "IFLA_MTU": 4200,
+        "IFLA_ADDRESS": "02:00:00:00:01:01",
+        "IFLA_NET_NS_FD": 9,
+        "kind": kind,
+        **mode,
+    }
+
+
+def test_a_namespace_that_has_a_number_keeps_it() -> None:
+    answer = struct.pack("=B3x", 0) + codec.u32(rtnetlink.NETNSA_NSID, 3)
+    writer, kernel = rtnl(errno.EEXIST, [answer])
+    assert writer.number_namespace(9) == 3
+    assert [each[0] for each in kernel.asked] == [rtnetlink.RTM_NEWNSID, rtnetlink.RTM_GETNSID]
+    unknown = struct.pack("=B3x", 0) + codec.attribute(rtnetlink.NETNSA_NSID, b"\xff" * 4)
+    assert rtnl([unknown])[0].namespace_number(9) is None

@@ -119,7 +119,7 @@ class Demand:
 
     @property
     def key(self) -> str:
-        """the key of the file that sets how many pods there are."""
+        """The key of the file that sets how many pods there are."""
         return "slots" if self.slots else "pods_per_node"
 
     @property

@@ -253,7 +253,7 @@ class Builder:
         for scheme in (scheme for schemes in made.schemes.values() for scheme in schemes.values()):
             share = planner(scheme).capacity(Demand()).share
             if share is None and scheme.pods:
-                share = scheme.pods.size // max(made.indexes.values())
+                share = scheme.pods.size // max(made.indexes.values(), default=1)
             most = min(most, share or most)
         self.fabric.pods_per_node = max(most, 1)
         message = "nodes do not show how many slots a port has"

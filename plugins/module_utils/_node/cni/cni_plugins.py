@@ -32,6 +32,7 @@ PACKED = (
     "_common.urls",
     "_node.cni.rail_plugin",
     "_node.netlink.codec",
+    "_node.netlink.in_namespace",
     "_node.netlink.link_messages",
     "_node.netlink.rtnetlink",
     "_node.netlink.vf_setter",
@@ -310,7 +311,7 @@ class Plugins:
     def _versions(self, path: str) -> list[str] | None:
         """The versions of the CNI specification that a plugin supports; None if it does not answer."""
         if path not in self._supported:
-            result = self._system.run(["env", "CNI_COMMAND=VERSION", self._system.path(path)], timeout=20)
+            result = self._system.run(["env", "CNI_COMMAND=VERSION", self._system.path(path)], timeout=60)
             try:
                 known = json.loads(result.out)["supportedVersions"]
                 self._supported[path] = [str(each) for each in known]

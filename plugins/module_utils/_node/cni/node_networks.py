@@ -17,7 +17,7 @@ from functools import partial
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._node.cni import rail_plugin
-from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.cni_plugins import Plugins
+from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.cni_plugins import MAKERS, Plugins
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
@@ -31,6 +31,8 @@ RUNTIME_DIRS = ("/etc/cni/net.d", "/var/lib/rancher/k3s/agent/etc/cni/net.d")
 MULTUS = ("00-multus.conf", "00-multus.conflist")
 # K3s has its own directories for plugins (since October 2024, and before); RKE2 has the default.
 K3S_PLUGIN_DIRS = ("/var/lib/rancher/k3s/data/cni", "/var/lib/rancher/k3s/data/current/bin")
+# Where the role cni copies an archive of plugins to.
+ARCHIVES = "/var/cache/railyard"
 READ_BY_MULTUS = (".conf", ".json", ".conflist")
 Document = t.Dict[str, t.Any]
 
@@ -82,6 +84,12 @@ class CniNetworks(Subsystem):
             "plugins": self._plugins.observe(needed(self._networks)),
         }
 
+    def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
+        # distributions do not package those of other projects
+        others = {*MAKERS, rail_plugin.NAME}
+        rows = [row for row in state["plugins"] if not row["path"] and not row["source"]]
+        return {"missing": [row["name"] for row in rows if row["name"] not in others]}
+
     def _own_files(self) -> list[str]:
         names = self._system.listdir(self.directory)
         return [name for name in names if name.startswith(PREFIX) and name.endswith(SUFFIX)]
@@ -105,6 +113,9 @@ class CniNetworks(Subsystem):
             if name not in files:
                 path = "%s/%s" % (self.directory, name)
                 changes.append(Change(path, "network", self._read(path), None, partial(self._system.remove_file, path)))
+        for name in self._system.listdir(ARCHIVES) if self._absent else ():
+            path = "%s/%s" % (ARCHIVES, name)
+            changes.append(Change(path, "archive", "present", None, partial(self._system.forget_file, path)))
         return changes + self._plugins.leftovers(wanted, self._absent)
 
     # -- refusals -----------------------------------------------------------------------------------------------------

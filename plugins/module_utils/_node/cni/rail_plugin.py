@@ -25,6 +25,7 @@ import sys
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import enter
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
     PROTOCOL_STATIC,
@@ -39,7 +40,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
 NAME = "railyard-rail"
 SYSCTL = "/proc/sys/net/ipv4/conf/%s/%s"
 VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
-CLONE_NEWNET = 0x40000000
 # A pod that is attached to one rail several times needs a table for each attachment.
 NEXT_TABLE = 1000
 # Error codes of the specification, and of this plugin (from 100).
@@ -218,22 +218,11 @@ def within(path: str) -> t.Iterator[None]:
     """
     with open(path, "rb") as stream, open("/proc/self/ns/net", "rb") as home:
         fcntl.flock(stream, fcntl.LOCK_EX)
-        _enter(stream.fileno())
+        enter(stream.fileno())
         try:
             yield
         finally:
-            _enter(home.fileno())
-
-
-def _enter(fd: int) -> None:
-    if hasattr(os, "setns"):
-        os.setns(fd, CLONE_NEWNET)
-        return
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(fd, CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            enter(home.fileno())
 
 
 def act(command: str, environ: t.Mapping[str, str], conf: Document) -> Document | None:

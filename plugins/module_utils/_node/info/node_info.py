@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import importlib.util
 import os
 import re
 import sys
@@ -22,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link
     ARPHRD_INFINIBAND,
     hardware_address,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions, vpd
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import installed_tools, pci_functions, vpd
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path, port_reference
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
 
@@ -41,13 +40,6 @@ HOST_PARTS = ("pci", "kernel", "limits", "gpudirect", "qos", "driver", "infiniba
 SYSCTLS = ("arp_announce", "arp_ignore", "rp_filter")
 # Seconds to wait for ARP replies: twice what a host on the same link needs.
 ARP_PATIENCE = 0.5
-# Programs that are reported where they are installed.
-# fmt: off
-TOOLS = (
-    "mstconfig", "mstfwreset", "mlxconfig", "mlxfwreset", "rdma", "devlink", "dcb", "mlnx_qos", "ethtool",
-    "lspci", "ibv_devinfo", "nvidia-smi", "networkctl", "netplan", "nmcli", "update-initramfs", "dracut",
-)
-# fmt: on
 Row = t.Dict[str, t.Any]
 
 
@@ -179,16 +171,8 @@ class Info:
                 "netdevs": self.branch.netdevs,
                 "functions": self.branch.functions,
             },
-            "tools": self.tools(),
+            "tools": installed_tools.look(system),
         }
-
-    def tools(self) -> dict[str, str]:
-        """The installed ones of :data:`TOOLS`, perftest and Python's pyroute2, each with its path."""
-        found = {name: self._system.which(name) for name in TOOLS}
-        found["perftest"] = self._system.which("ib_write_bw")
-        spec = importlib.util.find_spec("pyroute2")
-        found["pyroute2"] = os.path.dirname(spec.origin) if spec and spec.origin else None
-        return {name: path for name, path in found.items() if path}
 
     def _boot_service(self) -> str | None:
         """systemd's state, such as ``active`` or ``failed``; None where no options are kept for boot."""

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Which hosts answer for an IPv4 address on a link, by ARP probes (RFC 5227), which no receiver caches."""
+"""Which hosts answer for an IP address on a link: by ARP probes (RFC 5227), and for IPv6 by the neighbour solicitations
+of duplicate address detection (RFC 4862). No receiver caches either.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,12 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.answers import ready
 
-ETH_P_ARP = 0x0806
+ETH_P_ARP, ETH_P_IPV6 = 0x0806, 0x86DD
 BROADCAST = b"\xff" * 6
 REQUEST, REPLY = 1, 2
 FORM = "!HHBBH6s4s6s4s"
+ICMPV6, SOLICITATION, ADVERTISEMENT = 58, 135, 136
+HOP_LIMIT = 255
 # An answer may be lost, and the first one may wait for a switch to learn.
 TRIES = 2
 
@@ -33,49 +37,74 @@ def probe_frame(mac: bytes, address: str) -> bytes:
     return BROADCAST + mac + struct.pack("!H", ETH_P_ARP) + body
 
 
+def solicitation(mac: bytes, address: str) -> bytes:
+    """The same question for an IPv6 address, from no address, so that the answer goes to all hosts of the link."""
+    target = socket.inet_pton(socket.AF_INET6, address)
+    group = socket.inet_pton(socket.AF_INET6, "ff02::1:ff00:0")[:13] + target[13:]
+    body = struct.pack("!BBHI16s", SOLICITATION, 0, 0, 0, target)
+    pseudo = bytes(16) + group + struct.pack("!I3xB", len(body), ICMPV6)
+    total = sum(struct.unpack("!%dH" % ((len(pseudo) + len(body)) // 2), pseudo + body))
+    total = (total & 0xFFFF) + (total >> 16)
+    body = body[:2] + struct.pack("!H", ~(total + (total >> 16)) & 0xFFFF) + body[4:]
+    head = struct.pack("!IHBB", 6 << 28, len(body), ICMPV6, HOP_LIMIT) + bytes(16) + group
+    return b"\x33\x33" + group[12:] + mac + struct.pack("!H", ETH_P_IPV6) + head + body
+
+
 def answer(frame: bytes) -> tuple[str, str] | None:
-    """(address, hardware address) of a reply."""
-    if len(frame) < 42 or frame[12:14] != b"\x08\x06":
-        return None
-    _hardware, _protocol, _six, _four, kind, mac, address, _target, _sought = struct.unpack_from(FORM, frame, 14)
-    if kind != REPLY:
-        return None
-    return socket.inet_ntoa(address), ":".join("%02x" % byte for byte in mac)
+    """(address, hardware address) of an ARP reply or a neighbour advertisement."""
+    kind = frame[12:14]
+    if len(frame) >= 42 and kind == b"\x08\x06":
+        _hardware, _protocol, _six, _four, code, mac, address, _target, _sought = struct.unpack_from(FORM, frame, 14)
+        return (socket.inet_ntoa(address), _hardware_address(mac)) if code == REPLY else None
+    if len(frame) >= 78 and kind == b"\x86\xdd" and (frame[20], frame[54]) == (ICMPV6, ADVERTISEMENT):
+        return socket.inet_ntop(socket.AF_INET6, frame[62:78]), _hardware_address(frame[6:12])
+    return None
+
+
+def _hardware_address(mac: bytes) -> str:
+    return ":".join("%02x" % byte for byte in mac)
 
 
 def ask(asked: Asked, seconds: float, ours: t.Container[str] = ()) -> Answers:
     """Probe on all netdevs in parallel. Returns only what was answered.
 
+    :param asked: IPv6 addresses in their shortest form.
     :param ours: hardware addresses whose answers do not count: a NIC with VFs may hand a node its own question back.
     :param seconds: how long to wait for answers to each of two rounds of questions; less where all have answered.
     :raises RailyardError: without the right to raw sockets.
     """
     wanted = {netdev: set(addresses) for netdev, addresses in asked.items()}
+    kinds = sorted({(netdev, _kind(address)) for netdev, addresses in wanted.items() for address in addresses})
     found: Answers = {}
     poller = select.poll()
     with contextlib.ExitStack() as stack:
         mouths: dict[int, tuple[str, socket.socket]] = {}
-        for netdev in wanted:
+        for netdev, kind in kinds:
             try:
-                mouth = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ARP))
+                mouth = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(kind))
             except OSError as error:
                 remedy = "run the task with become"
                 raise RailyardError("no raw socket: %s" % error.strerror, netdev, remedy) from None
             stack.callback(mouth.close)
             mouth.setblocking(False)
             with contextlib.suppress(OSError):  # a link that is down, or gone, has no one to answer
-                mouth.bind((netdev, ETH_P_ARP))
+                mouth.bind((netdev, kind))
                 mouths[mouth.fileno()] = (netdev, mouth)
                 poller.register(mouth.fileno(), select.POLLIN)
         for _try in range(TRIES):
             for netdev, mouth in mouths.values():
                 for address in sorted(wanted[netdev]):
-                    if (netdev, address) not in found:
-                        with contextlib.suppress(OSError):
-                            mouth.send(probe_frame(mouth.getsockname()[4], address))
+                    with contextlib.suppress(OSError):
+                        _device, kind, _packet, _hardware, mac = mouth.getsockname()
+                        if (netdev, address) not in found and kind == _kind(address):
+                            mouth.send((solicitation if ":" in address else probe_frame)(mac, address))
             for fd in ready(poller, seconds, lambda: _open(wanted, mouths, found)):
                 _hear(*mouths[fd], wanted, ours, found)
     return found
+
+
+def _kind(address: str) -> int:
+    return ETH_P_IPV6 if ":" in address else ETH_P_ARP
 
 
 def _open(wanted: t.Mapping[str, set[str]], mouths: t.Mapping[int, tuple[str, socket.socket]], found: Answers) -> bool:

@@ -28,7 +28,10 @@ IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_LINK = 1, 3, 4, 5
 IFLA_OPERSTATE, IFLA_LINKINFO, IFLA_IFALIAS, IFLA_NUM_VF, IFLA_VFINFO_LIST, IFLA_EXT_MASK = 16, 18, 20, 21, 22, 29
 IFLA_CARRIER, IFLA_LINK_NETNSID, IFLA_MIN_MTU, IFLA_MAX_MTU = 33, 37, 50, 51
 IFLA_PROP_LIST, IFLA_ALT_IFNAME, IFLA_PERM_ADDRESS, IFLA_PARENT_DEV_NAME = 52, 53, 54, 56
-IFLA_INFO_KIND = 1
+IFLA_NET_NS_FD, IFLA_TARGET_NETNSID = 28, 46
+IFLA_INFO_KIND, IFLA_INFO_DATA = 1, 2
+IFLA_MACVLAN_MODE = IFLA_IPVLAN_MODE = 1
+MACVLAN_BRIDGE, IPVLAN_L2 = 4, 0
 IFLA_VF_INFO = 1
 IFLA_VF_MAC, IFLA_VF_VLAN, IFLA_VF_SPOOFCHK, IFLA_VF_LINK_STATE, IFLA_VF_RATE, IFLA_VF_TRUST = 1, 2, 4, 5, 6, 9
 IFLA_VF_IB_NODE_GUID, IFLA_VF_IB_PORT_GUID = 10, 11
@@ -98,6 +101,17 @@ def decode_link(payload: bytes) -> Link:
         below_namespace=_number(held, IFLA_LINK_NETNSID),
         alias=_text(held, IFLA_IFALIAS),
         vfs=tuple(vf_rows(held.get(IFLA_VFINFO_LIST, b""), len(address))),
+    )
+
+
+def encode_kind(kind: str) -> bytes:
+    """The attribute that makes a new link a ``macvlan`` in mode bridge, or an ``ipvlan`` in mode l2."""
+    data = {
+        "macvlan": codec.u32(IFLA_MACVLAN_MODE, MACVLAN_BRIDGE),
+        "ipvlan": codec.attribute(IFLA_IPVLAN_MODE, struct.pack("=H", IPVLAN_L2)),
+    }
+    return codec.attribute(
+        IFLA_LINKINFO, codec.string(IFLA_INFO_KIND, kind) + codec.attribute(IFLA_INFO_DATA, data[kind])
     )
 
 

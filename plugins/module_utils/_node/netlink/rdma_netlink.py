@@ -55,6 +55,7 @@ ATTR_NDEV_NAME = 51
 ATTR_LINK_TYPE = 65
 ATTR_SYS_NETNS_MODE = 66
 ATTR_DEV_PROTOCOL = 67
+ATTR_NET_NS_FD = 68
 ATTR_CHARDEV_TYPE = 69
 ATTR_CHARDEV_NAME = 70
 ATTR_UVERBS_DRIVER_ID = 73
@@ -229,6 +230,11 @@ def delete_link(sock: NetlinkSocket, index: int) -> None:
 def rename(sock: NetlinkSocket, index: int, name: str) -> None:
     """Give a device another name; EEXIST where another has it."""
     sock.request(message_type(CMD_SET), codec.u32(ATTR_DEV_INDEX, index) + codec.string(ATTR_DEV_NAME, name))
+
+
+def move(sock: NetlinkSocket, index: int, namespace: int) -> None:
+    """Move a device to the network namespace of a file descriptor; EINVAL in rdma mode ``shared``."""
+    sock.request(message_type(CMD_SET), codec.u32(ATTR_DEV_INDEX, index) + codec.u32(ATTR_NET_NS_FD, namespace))
 
 
 def holders(sock: NetlinkSocket, system: System, index: int, contexts: bool) -> list[Holder]:

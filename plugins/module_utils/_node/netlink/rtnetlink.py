@@ -19,23 +19,30 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
     IFF_UP,
+    IFLA_ADDRESS,
     IFLA_ALT_IFNAME,
     IFLA_EXT_MASK,
+    IFLA_IFALIAS,
     IFLA_IFNAME,
+    IFLA_LINK,
     IFLA_MTU,
+    IFLA_NET_NS_FD,
     IFLA_PROP_LIST,
+    IFLA_TARGET_NETNSID,
     LINK_HEADER,
     Link,
     decode_link,
+    encode_kind,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.vf_setter import VfSetter
 
 NETLINK_ROUTE = 0
-RTM_NEWLINK, RTM_GETLINK = 16, 18
+RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
 RTM_NEWADDR, RTM_DELADDR, RTM_GETADDR = 20, 21, 22
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
 RTM_GETNEIGH = 30
 RTM_NEWRULE, RTM_DELRULE, RTM_GETRULE = 32, 33, 34
+RTM_NEWNSID, RTM_GETNSID = 88, 90
 RTM_DELLINKPROP = 109
 NLM_F_EXCL = 0x200
 NLM_F_CREATE = 0x400
@@ -45,7 +52,10 @@ AF_BRIDGE = 7
 RTEXT_FILTER_VF = 0x1
 RTEXT_FILTER_SKIP_STATS = 0x8
 IFA_ADDRESS, IFA_LOCAL, IFA_BROADCAST, IFA_FLAGS = 1, 2, 4, 8
+NETNSA_NSID, NETNSA_FD = 1, 3
 IFA_F_SECONDARY = 0x01
+# Of IPv6: the address is used at once, without the kernel's own search for another host that has it.
+IFA_F_NODAD = 0x02
 # Of IPv6: another host has it; it is not yet known whether one has, and may be used meanwhile; it may not.
 IFA_F_DADFAILED, IFA_F_OPTIMISTIC, IFA_F_TENTATIVE = 0x08, 0x04, 0x40
 IFA_F_PERMANENT, IFA_F_MANAGETEMPADDR, IFA_F_NOPREFIXROUTE = 0x80, 0x100, 0x200
@@ -178,12 +188,14 @@ class Rtnetlink:
     def __exit__(self, *_error: object) -> None:
         self.close()
 
-    def links(self, vfs: bool = False) -> list[Link]:
+    def links(self, vfs: bool = False, namespace: int | None = None) -> list[Link]:
         """All interfaces, in the order of their index. Raises :class:`NetlinkError`.
 
         One dump for all may be too much for the kernel where a NIC has many VFs: ask :meth:`link` per NIC then.
+
+        :param namespace: another network namespace, by its number; EINVAL if there is none of this number (any more).
         """
-        request = LINK_HEADER.pack(0, 0, 0, 0, 0) + codec.u32(IFLA_EXT_MASK, _filter(vfs))
+        request = LINK_HEADER.pack(0, 0, 0, 0, 0) + codec.u32(IFLA_EXT_MASK, _filter(vfs)) + _target(namespace)
         found = [decode_link(payload) for payload in self._sock.dump(RTM_GETLINK, request)]
         return sorted(found, key=lambda link: link.ifindex)
 
@@ -231,24 +243,70 @@ class Rtnetlink:
                 found.append(codec.table(payload[NEIGHBOUR_HEADER.size :]).get(NDA_LLADDR, b""))
         return found
 
-    def set_link(self, index: int, mtu: int | None = None, name: str | None = None, up: bool | None = None) -> None:
-        """Change an interface. Raises :class:`NetlinkError`."""
-        attributes = b""
-        if mtu is not None:
-            attributes += codec.u32(IFLA_MTU, mtu)
-        if name is not None:
-            attributes += codec.string(IFLA_IFNAME, name)
+    def set_link(
+        self,
+        index: int,
+        mtu: int | None = None,
+        name: str | None = None,
+        up: bool | None = None,
+        address: bytes | None = None,
+        alias: str | None = None,
+        namespace: int | None = None,
+    ) -> None:
+        """Change an interface. Raises :class:`NetlinkError`.
+
+        :param address: its hardware address.
+        :param namespace: a file descriptor of the network namespace that it is moved to.
+        """
+        attributes = _described(mtu, name, address, namespace)
+        if alias is not None:
+            attributes += codec.attribute(IFLA_IFALIAS, alias.encode())
         flags, mask = (IFF_UP if up else 0), (0 if up is None else IFF_UP)
         self._sock.request(RTM_NEWLINK, LINK_HEADER.pack(0, 0, index, flags, mask) + attributes)
+
+    def new_link(
+        self, kind: str, name: str, parent: int, namespace: int, mtu: int | None, address: bytes | None
+    ) -> None:
+        """Make a macvlan or ipvlan on ``parent``, right in the network namespace of a file descriptor.
+
+        Raises :class:`NetlinkError`: EEXIST if the namespace has an interface of that name.
+        """
+        attributes = codec.u32(IFLA_LINK, parent) + _described(mtu, name, address, namespace) + encode_kind(kind)
+        self._sock.request(RTM_NEWLINK, LINK_HEADER.pack(0, 0, 0, 0, 0) + attributes, NLM_F_CREATE | NLM_F_EXCL)
+
+    def delete_link(self, index: int, namespace: int | None = None) -> None:
+        """Remove a virtual interface; nothing where there is none. Raises :class:`NetlinkError`.
+
+        :param namespace: another network namespace, by its number.
+        """
+        self._quietly(RTM_DELLINK, LINK_HEADER.pack(0, 0, index, 0, 0) + _target(namespace), errno.ENODEV)
+
+    def namespace_number(self, fd: int) -> int | None:
+        """The number by which this network namespace knows that of a file descriptor; None where it does not."""
+        request = struct.pack("=B3x", 0) + codec.u32(NETNSA_FD, fd)
+        for answer in self._sock.request(RTM_GETNSID, request):
+            value = codec.table(answer[4:]).get(NETNSA_NSID)
+            number = struct.unpack("=i", value)[0] if value else -1
+            return number if number >= 0 else None
+        return None
+
+    def number_namespace(self, fd: int) -> int:
+        """As :meth:`namespace_number`; the kernel gives one that has none a free number, which ends with it."""
+        request = struct.pack("=B3x", 0) + codec.u32(NETNSA_FD, fd) + codec.attribute(NETNSA_NSID, b"\xff" * 4)
+        self._quietly(RTM_NEWNSID, request, errno.EEXIST)
+        number = self.namespace_number(fd)
+        if number is None:
+            raise codec.NetlinkError(errno.ENOENT, "the network namespace has no number", "rtnetlink")
+        return number
 
     def delete_altname(self, index: int, name: str) -> None:
         """Take an alternative name from an interface. Raises :class:`NetlinkError`."""
         names = codec.attribute(IFLA_PROP_LIST | NLA_F_NESTED, codec.string(IFLA_ALT_IFNAME, name))
         self._sock.request(RTM_DELLINKPROP, LINK_HEADER.pack(0, 0, index, 0, 0) + names)
 
-    def add_address(self, index: int, interface: Interface) -> None:
+    def add_address(self, index: int, interface: Interface, flags: int = 0) -> None:
         """Give an interface an address; nothing where it has it. Raises :class:`NetlinkError`."""
-        self._quietly(RTM_NEWADDR, encode_address(index, interface), errno.EEXIST, NLM_F_CREATE | NLM_F_EXCL)
+        self._quietly(RTM_NEWADDR, encode_address(index, interface, flags), errno.EEXIST, NLM_F_CREATE | NLM_F_EXCL)
 
     def delete_address(self, index: int, interface: Interface) -> None:
         """Delete an address of an interface, if it has it. Raises :class:`NetlinkError`."""
@@ -338,10 +396,10 @@ def decode_rule(payload: bytes) -> Rule | None:
     )
 
 
-def encode_address(index: int, interface: Interface) -> bytes:
+def encode_address(index: int, interface: Interface, flags: int = 0) -> bytes:
     packed = interface.ip.packed
     prefix = interface.network.prefixlen
-    payload = ADDRESS_HEADER.pack(family(interface.version), prefix, 0, SCOPE_UNIVERSE, index)
+    payload = ADDRESS_HEADER.pack(family(interface.version), prefix, flags, SCOPE_UNIVERSE, index)
     payload += codec.attribute(IFA_LOCAL, packed) + codec.attribute(IFA_ADDRESS, packed)
     if interface.version == 4 and prefix < 31:
         payload += codec.attribute(IFA_BROADCAST, interface.network.broadcast_address.packed)
@@ -382,6 +440,23 @@ def encode_rule(rule: Rule) -> bytes:
 
 def _filter(vfs: bool) -> int:
     return RTEXT_FILTER_SKIP_STATS | (RTEXT_FILTER_VF if vfs else 0)
+
+
+def _target(namespace: int | None) -> bytes:
+    return b"" if namespace is None else codec.u32(IFLA_TARGET_NETNSID, namespace)
+
+
+def _described(mtu: int | None, name: str | None, address: bytes | None, namespace: int | None) -> bytes:
+    found = b""
+    if mtu is not None:
+        found += codec.u32(IFLA_MTU, mtu)
+    if name is not None:
+        found += codec.string(IFLA_IFNAME, name)
+    if address is not None:
+        found += codec.attribute(IFLA_ADDRESS, address)
+    if namespace is not None:
+        found += codec.u32(IFLA_NET_NS_FD, namespace)
+    return found
 
 
 def _ip(packed: bytes | None) -> IP | None:

@@ -138,7 +138,8 @@ def reach(targets: t.Sequence[Options], count: int, timeout: float) -> list[Resu
     """Send ``count`` full-size echo requests to every target, all targets side by side.
 
     :param targets: each with ``netdev``, ``source`` and ``address`` (both IPv4, or both IPv6) and ``mtu`` in bytes.
-    :param timeout: seconds to wait for an answer to one request; doubles as the pace.
+    :param timeout: seconds to wait for an answer to one request; doubles as the pace. A target that has answered a
+        request has the same time again for the others: a busy node is slow and loses nothing.
     :return: for each target ``sent``, ``received``, ``rtt_ms`` (least) and ``error`` (the kernel's, or "").
     """
     pings: list[_Ping] = []
@@ -166,8 +167,9 @@ def reach(targets: t.Sequence[Options], count: int, timeout: float) -> list[Resu
                 ping.send()
             for fd in ready(poller, timeout, lambda: any(ping.due for ping in pings)):
                 by_fd[fd].receive()
-            for ping in pings:
-                ping.due.clear()
+        slow = [ping for ping in pings if ping.rtts]
+        for fd in ready(poller, count * timeout, lambda: any(ping.due for ping in slow)):
+            by_fd[fd].receive()
         spoken = iter(pings)
         for number in range(len(targets)):
             if number in mute:

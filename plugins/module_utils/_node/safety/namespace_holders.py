@@ -24,16 +24,13 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, rdma_netlink
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError, NetlinkSocket
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Row, hardware_address
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import NETLINK_ROUTE, Rtnetlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.network_namespaces import Namespace
 
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
 MS_RDONLY, MS_REC, MS_PRIVATE = 0x1, 0x4000, 0x40000
-RTM_GETNSID = 90
-NETNSA_NSID = 1
-NETNSA_FD = 3
 SIOCETHTOOL = 0x8946
 ETHTOOL_GDRVINFO = 3
 # struct ethtool_drvinfo: the command, driver, version, firmware version, bus_info of 32 bytes each, and the rest
@@ -200,17 +197,12 @@ def _netdevs(home: int) -> list[Row]:
 
 def _nsid(fd: int) -> int | None:
     """The number by which this namespace knows the one of the file descriptor; None where it does not."""
-    sock = NetlinkSocket(NETLINK_ROUTE, "rtnetlink")
     try:
-        for answer in sock.request(RTM_GETNSID, struct.pack("=B3x", 0) + codec.u32(NETNSA_FD, fd)):
-            value = codec.table(answer[4:]).get(NETNSA_NSID)
-            number = struct.unpack("=i", value)[0] if value else -1
-            return number if number >= 0 else None
+        with Rtnetlink() as table:
+            return table.namespace_number(fd)
     except NetlinkError as error:
         if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT):
             raise
-    finally:
-        sock.close()
     return None
 
 

@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     Object,
     View,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import playbook
 
@@ -37,6 +38,8 @@ _NAMES = 4
 _THOUSANDS = ("", "k", "M", "G")
 _HOSTS = playbook("hosts")
 _FUNCTIONS = ("sriov", "ib-sriov", "host-device")
+_NO_AGENT = "its rail agent does not run, or is not registered with its kubelet: systemctl status railyard-agent (%s)"
+_NO_SLOT = "slots of ports without a link count as missing, or its rail agent has slots of an earlier plan (%s)"
 _QUANTITY = re.compile(r"(\d+)([kMG]?)\Z")
 Kind = t.Tuple[str, str]
 # (kind, namespace, name), the namespace is empty for cluster-scoped kinds.
@@ -79,7 +82,9 @@ class Goal:
             for network in view.networks
             for end in ("", sriov_operator_objects.DPDK)
         }
+        # the agent's resource for all rails is of none
         self._rails = {resource: network.rail for resource, network in named.items()}
+        self._slots = facts_of(view.provider).slots
         self._attachments = {resource: network.attachment for resource, network in named.items()}
         self._pool_nodes = _pool_nodes(view)
         self.kinds = {(each["apiVersion"], each["kind"]) for each in objects}
@@ -148,17 +153,19 @@ class Goal:
             yield Missing(name, "reports none of its %d rails' resources" % len(wanted), *self._no_plugin(node))
             return
         for resource in short:
-            units = _units(node, resource)
+            units, rail = _units(node, resource), self._rails.get(resource)
+            where = "rail %s" % rail if rail else "all rails"
             yield Missing(
                 name,
-                "reports %s of %d %s (rail %s)"
-                % ("none" if units is None else units, wanted[resource], resource, self._rails[resource]),
+                "reports %s of %d %s (%s)" % ("none" if units is None else units, wanted[resource], resource, where),
                 self._short(resource, units, wanted[resource]),
-                rail=self._rails[resource],
+                rail=rail,
                 playbook=_HOSTS if self._by_hosts(resource, units) else None,
             )
 
     def _no_plugin(self, node: Object) -> tuple[str, str, str]:
+        if self._slots:
+            return _NO_AGENT % _HOSTS, "", ""
         if (node["metadata"].get("labels") or {}).get(FABRIC) != self._fabric:
             reason = "it does not have the label %s=%s, by which device plugins select it: run again"
             return reason % (FABRIC, self._fabric), "", ""
@@ -167,9 +174,11 @@ class Goal:
 
     def _by_hosts(self, resource: str, units: int | None) -> bool:
         """Whether the node is the reason for a short resource, and not its device plugin."""
-        return not units or self._attachments[resource] in _FUNCTIONS
+        return self._slots or not units or self._attachments[resource] in _FUNCTIONS
 
     def _short(self, resource: str, units: int | None, wanted: int) -> str:
+        if self._slots:
+            return (_NO_AGENT if units is None else _NO_SLOT) % _HOSTS
         functions = self._attachments[resource] in _FUNCTIONS
         if units is None or units == 0:
             if functions:

@@ -44,9 +44,13 @@ def annotation(view: View, rails: RailSet) -> str:
 
 def resources(view: View, rails: RailSet) -> dict[str, str]:
     """One unit of each network's resource. A device plugin for Ethernet VFs or shared devices, or none for plain
-    IPoIB's TCP/IP. The agent has one resource for all rails.
+    IPoIB's TCP/IP. The agent has one resource for all rails, unless a node has no slots of it.
     """
-    if facts_of(view.provider).slots:
+    if facts_of(view.provider).slots and all(
+        any(slot["resource"] == RAILS for slot in node["agent"]["rails"][0]["slots"])
+        for node in view.nodes
+        if node["name"] in rails.nodes
+    ):
         return {view.qualified(RAILS): "1"}
     return {view.qualified(view.network(name).resource): "1" for name in rails.networks}
 

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules as layers
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_matching
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+Row = t.Dict[str, t.Any]
+
+
+class ActionModule(ActionBase):
+    """Runs all layers of a node in one module execution; documented in ``plugins/modules/rail_host.py``."""
+
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> Row:
+        result: Row = super().run(tmp, task_vars)
+        self._vars: t.Mapping[str, t.Any] = task_vars or {}
+        options: Row = dict(self._task.args)
+        try:
+            needs: Row = {}
+            if "modules" not in options:
+                problem = self._derive(options, needs)
+                if problem:
+                    return dict(result, **problem)
+        except RailyardError as error:
+            errors = error.errors if isinstance(error, Errors) else [error]
+            return dict(result, failed=True, msg=str(error), errors=[each.as_dict() for each in errors])
+        result.update(self._execute_module("railyard.fabric.rail_host", module_args=options, task_vars=task_vars))
+        if "needs" in result:
+            result["needs"].update(needs)
+        return result
+
+    def _derive(self, options: Row, needs: Row) -> Row | None:
+        """Fill in the options of the module, and what other tasks must do. The result of a module that failed."""
+        missing = [name for name in ("railyard_node", "railyard_fabric") if name not in self._vars]
+        if missing:
+            remedy = "use the inventory with the fabric file (-i), and nodes of it"
+            raise RailyardError(
+                "%s is not defined" % " and ".join(missing), str(self._vars["inventory_hostname"]), remedy
+            )
+        tags = (self._vars.get(name) or () for name in ("ansible_run_tags", "ansible_skip_tags"))
+        chosen = layers.chosen_layers([tag for tag in self._task.tags if isinstance(tag, str)], *tags)
+        node = self._value("railyard_node")
+        state = options.get("state") or layers.PRESENT
+        preflight = layers.PREFLIGHT in chosen and state == layers.PRESENT
+        if preflight and any(port.get("match") for port in node["ports"]):
+            seen = self._execute_module("railyard.fabric.rail_info", {"subset": ["nics"]}, task_vars=self._vars)
+            if "nics" not in seen:
+                return t.cast("Row", seen)
+            node = needs["node"] = port_matching.identify(node, seen["nics"])
+        given = {name: self._value(name) for name in layers.VARIABLES if name in self._vars}
+        if preflight:
+            options.setdefault("packages", given.get("preflight_packages", layers.PACKAGES))
+        rows = layers.layer_modules(node, self._value("railyard_fabric"), given, chosen, state)
+        if state == layers.PRESENT:
+            rows = [row for row in rows if not self._is_left(row, given, needs)]
+        allowed = self._value("preflight_control_node_allowed")
+        if not boolean(allowed or False):
+            options["control_boot_id"] = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else None
+        options["modules"] = rows
+        return None
+
+    def _is_left(self, row: Row, given: Row, needs: Row) -> bool:
+        """Whether a layer is left to its role, which copies files from the control node and installs packages."""
+        if row["layer"] not in ("cni", "agent"):
+            return False
+        if row["layer"] == "cni" and given.get("cni_archive"):
+            needs["cni"] = True
+            return True
+        install = given.get(row["layer"] + "_install")
+        row["skip_missing"] = boolean(True if install is None else install)
+        return False
+
+    def _value(self, name: str) -> t.Any:
+        return self._templar.template(self._vars.get(name))

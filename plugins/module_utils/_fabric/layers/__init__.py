@@ -1,0 +1,8 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The modules of the layers of a node, each with its options.
+
+May import: _fabric.kubernetes.objects, _fabric.kubernetes.providers, _fabric.plan.
+"""

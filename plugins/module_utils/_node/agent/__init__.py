@@ -1,0 +1,8 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The rail agent: slots, attaching pods to rails, its socket, CDI files and OCI hook.
+
+May import: _common, _node.core, _node.kubelet, _node.netlink, _node.readers.
+"""

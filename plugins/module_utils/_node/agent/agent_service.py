@@ -1,0 +1,313 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The rail agent as a service: it serves devices to kubelet, attaches pods, and follows the node file."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import (
+    agent_metrics,
+    agent_socket,
+    cdi_files,
+    rail_health,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
+    FILE,
+    Device,
+    RailSpec,
+    read_spec,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.device_plugin import (
+    PluginServer,
+    Resource,
+    import_grpc,
+    kubelet_identity,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import DeviceState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import numa_node
+
+# The version of the collection, as in galaxy.yml.
+VERSION = "0.1.0"
+# Seconds between looks at kubelet's socket and at the node file.
+TICK = 2.0
+# Ticks between looks at links and CDI files, and between sweeps of devices whose pods have ended.
+LOOK_TICKS, SWEEP_TICKS = 5, 15
+Document = t.Dict[str, t.Any]
+
+
+def notify(text: str) -> None:
+    """Report to systemd, if it started this program: sd_notify(3)."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock, contextlib.suppress(OSError):
+        sock.connect("\0" + address[1:] if address.startswith("@") else address)
+        sock.send(text.encode())
+
+
+def log(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+class Attaches:
+    """What became of the attaches since the agent started; safe for several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.count = 0
+        self.seconds = 0.0
+        self.reasons: dict[str, int] = {}
+        self.errors: dict[str, str] = {}
+
+    def ended(self, device: str, seconds: float, reason: str | None) -> None:
+        with self._lock:
+            self.count += 1
+            self.seconds += seconds
+            if reason is None:
+                self.errors.pop(device, None)
+            else:
+                self.reasons[reason] = self.reasons.get(reason, 0) + 1
+
+    def failed(self, device: str, error: str) -> None:
+        """The last error of a device, until it is attached: not every runtime shows it in the pod's events."""
+        with self._lock:
+            self.errors[device] = error
+
+    def as_dict(self) -> Document:
+        with self._lock:
+            return {
+                "count": self.count,
+                "seconds": self.seconds,
+                "failed": dict(self.reasons),
+                "errors": dict(self.errors),
+            }
+
+
+class LoggingSocket(agent_socket.AgentSocket):
+    """The agent's socket; a refusal is logged, and kept for ``explain``."""
+
+    attaches: Attaches
+
+    def answer(self, line: bytes) -> Document:
+        found = super().answer(line)
+        if found.get("ok") is False:
+            log("attach refused: %s" % found["error"])
+            if found["reason"] != "request":
+                self.attaches.failed(str(json.loads(line)["device"]), found["error"])
+        return found
+
+
+class Service:
+    """One agent. Raises :class:`RailyardError` if it cannot start; later problems are logged and shown by status."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._wake = threading.Event()
+        self._ending = False
+        self._reload = False
+        self._file_time = system.modified(FILE)
+        self._spec = read_spec(system)
+        self._state = SlotState(system)
+        self._attaches = Attaches()
+        self._health: dict[str, rail_health.Health] = {}
+        self._numa: dict[str, int | None] = {}
+        self._servers: dict[str, PluginServer] = {}
+        self._pods: PodAttach | None = None
+        self._socket: LoggingSocket | None = None
+        self._metrics: agent_metrics.MetricsServer | None = None
+        self._problems: dict[str, str] = {}
+
+    def run(self) -> int:
+        """Serve until SIGTERM or SIGINT; SIGHUP reads the node file again. Pods keep their rails meanwhile."""
+        import_grpc()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._signalled)
+        try:
+            self._apply()
+            notify("READY=1")
+            log("railyard-agent %s serves node %s" % (VERSION, self._spec.node))
+            tick = 0
+            while not self._ending:
+                self._follow_file()
+                if tick % LOOK_TICKS == 0:
+                    self._look()
+                if tick % SWEEP_TICKS == 0 and self._pods:
+                    self._attempt("sweep", self._pods.sweep)
+                self._attempt("kubelet", self._follow_kubelet)
+                notify("WATCHDOG=1")
+                tick += 1
+                self._wake.wait(TICK)
+                self._wake.clear()
+        finally:
+            notify("STOPPING=1")
+            self._close()
+        return 0
+
+    def _signalled(self, number: int, _frame: t.Any) -> None:
+        if number == signal.SIGHUP:
+            self._reload = True
+        else:
+            self._ending = True
+        self._wake.set()
+
+    def _attempt(self, place: str, act: t.Callable[[], t.Any]) -> None:
+        """Do what may fail for a while: the log has each problem once, and its end."""
+        try:
+            act()
+        except RailyardError as error:
+            if self._problems.get(place) != str(error):
+                self._problems[place] = str(error)
+                log(str(error))
+        else:
+            if self._problems.pop(place, None):
+                log("%s: the problem is over" % place)
+
+    def _follow_file(self) -> None:
+        changed = self._system.modified(FILE)
+        if not self._reload and changed == self._file_time:
+            return
+
+        def take() -> None:
+            self._spec = read_spec(self._system)
+            self._apply()
+            # otherwise it is tried again
+            self._reload = False
+            self._file_time = changed
+            log("the node file was read again")
+
+        self._attempt(FILE, take)
+
+    def _follow_kubelet(self) -> None:
+        kubelet = kubelet_identity(self._system)
+        for server in self._servers.values():
+            self._attempt(server.resource.full_name, functools.partial(server.keep, kubelet))
+
+    def _apply(self) -> None:
+        """Let all parts serve the node file as it was read last. Pods that run are not touched."""
+        pods = PodAttach(self._system, self._spec, self._state)
+        if self._pods is None:
+            # before the first attach, which it would take for one of an agent that was killed
+            pods.recover()
+        self._pods = pods
+        if self._socket:
+            # a hook asks again while the socket is not there
+            self._socket.close()
+        path = self._system.path(agent_socket.SOCKET)
+        self._socket = LoggingSocket(pods, self.status, self._attaches.ended, path)
+        self._socket.attaches = self._attaches
+        self._socket.start()
+        self._numa = {rail.rail: self._numa_node(rail) for rail in self._spec.rails}
+        self._choose_servers()
+        self._look()
+        self._attempt("metrics", self._serve_metrics)
+
+    def _choose_servers(self) -> None:
+        resources = {self._full_name(name): name for name in self._spec.resources()}
+        for full_name in sorted(set(self._servers) - set(resources)):
+            self._servers.pop(full_name).stop()
+            self._problems.pop(full_name, None)
+        for full_name, name in resources.items():
+            if full_name not in self._servers:
+                resource = Resource(self._spec.resource_prefix, name, self._state.holders)
+                self._servers[full_name] = PluginServer(self._system, resource, log)
+
+    def _full_name(self, resource: str) -> str:
+        return "%s/%s" % (self._spec.resource_prefix, resource)
+
+    def _serve_metrics(self) -> None:
+        if self._metrics and self._metrics.address != self._spec.metrics:
+            self._metrics.close()
+            self._metrics = None
+        if self._spec.metrics and not self._metrics:
+            self._metrics = agent_metrics.MetricsServer(self._spec.metrics, self.metrics)
+
+    def _numa_node(self, rail: RailSpec) -> int | None:
+        if rail.pci:
+            return numa_node(self._system, rail.pci)
+        node = self._system.read_int("/sys/class/net/%s/device/numa_node" % rail.netdev)
+        return None if node is None or node < 0 else node
+
+    def _look(self) -> None:
+        """Follow what changes by itself: links, and the numbers of RDMA devices in CDI files."""
+        self._attempt("CDI files", lambda: cdi_files.write_cdi(self._system, self._spec))
+        self._attempt("links", self._look_at_links)
+        for name, devices in self._spec.resources().items():
+            self._servers[self._full_name(name)].resource.update(self._device(each) for each in devices)
+
+    def _look_at_links(self) -> None:
+        found = rail_health.look(self._spec, self._state.holders().values())
+        for rail, health in found.items():
+            if self._health.get(rail, rail_health.Health(True)) != health:
+                log("rail %s: %s" % (rail, health.reason or "is healthy again"))
+        self._health = found
+
+    def _device(self, device: Device) -> DeviceState:
+        healthy = all(rail in self._health and self._health[rail].healthy for rail in device.slots)
+        nodes = {self._numa[rail] for rail in device.slots}
+        return DeviceState(device.id, healthy, tuple(sorted(node for node in nodes if node is not None)))
+
+    def status(self) -> Document:
+        """What the commands of people show."""
+        if self._pods:
+            with contextlib.suppress(RailyardError):
+                self._pods.sweep()
+        holders = self._state.holders()
+        spec = self._spec
+        rails = [(rail, self._health.get(rail.rail)) for rail in spec.rails]
+        return {
+            "version": VERSION,
+            "fabric": spec.fabric,
+            "node": spec.node,
+            "attachment": spec.attachment,
+            "rdma_mode": spec.rdma_mode,
+            "rails": [
+                {
+                    "rail": rail.rail,
+                    "port": rail.netdev,
+                    "healthy": bool(health and health.healthy),
+                    "reason": health.reason if health else "its link was not read yet",
+                }
+                for rail, health in rails
+            ],
+            "resources": [
+                {
+                    "resource": server.resource.full_name,
+                    "devices": len(server.resource.devices),
+                    "held": sum(each.id in holders for each in server.resource.devices),
+                    "registered": server.registered is not None,
+                }
+                for server in list(self._servers.values())
+            ],
+            "holders": [holder.as_dict() for _device, holder in sorted(holders.items())],
+            "attaches": self._attaches.as_dict(),
+            "problems": list(self._problems.values()),
+        }
+
+    def metrics(self) -> str:
+        out = agent_metrics.Exposition()
+        agent_metrics.add_agent(out, self.status())
+        agent_metrics.add_pods(out, self._system, self._spec, self._state.holders().values())
+        return out.text()
+
+    def _close(self) -> None:
+        for server in self._servers.values():
+            server.stop()
+        if self._metrics:
+            self._metrics.close()
+        if self._socket:
+            self._socket.close()

@@ -1,0 +1,144 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The agent's socket: one line of JSON as a request, one as the answer, from root alone.
+
+Requests: ``{"do": "attach", "device": ID, "state": OCI state}``, answered with ``{"ok": true}`` or ``{"ok": false,
+"error": sentence, "reason": word}``; ``{"do": "status"}``, answered with the document that the agent's program makes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import struct
+import threading
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import hook
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
+
+SOCKET = hook.SOCKET
+CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid
+# Seconds until a client must have sent its request.
+PATIENCE = 10.0
+Document = t.Dict[str, t.Any]
+# Called after each attach: device, seconds, and the reason of a failure.
+Attached = t.Callable[[str, float, t.Optional[str]], None]
+
+
+class AgentSocket:
+    """Serves requests, each in a thread of its own, from :meth:`start` to :meth:`close`."""
+
+    def __init__(
+        self,
+        pods: PodAttach,
+        status: t.Callable[[], Document],
+        attached: Attached | None = None,
+        path: str = SOCKET,
+    ) -> None:
+        self._pods = pods
+        self._status = status
+        self._attached = attached
+        self._path = path
+        self._listener: socket.socket | None = None
+
+    def start(self) -> None:
+        """Raises :class:`RailyardError` if the socket cannot be made."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            os.makedirs(os.path.dirname(self._path), mode=0o755, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
+            mask = os.umask(0o177)
+            try:
+                listener.bind(self._path)
+            finally:
+                os.umask(mask)
+            listener.listen(128)
+        except OSError as error:
+            listener.close()
+            remedy = "make its directory writable for root, and restart railyard-agent"
+            raise RailyardError("cannot be made: %s" % error.strerror, self._path, remedy) from None
+        self._listener = listener
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+
+    def close(self) -> None:
+        if self._listener is not None:
+            with contextlib.suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+            self._listener = None
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                client, _address = listener.accept()
+            except OSError:
+                if self._listener is not listener:
+                    return
+                time.sleep(0.1)  # too many open files
+                continue
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, contextlib.suppress(OSError):
+            credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+            if CREDENTIALS.unpack(credentials)[1] != 0:
+                return
+            client.settimeout(PATIENCE)
+            line = b""
+            while not line.endswith(b"\n"):
+                part = client.recv(65536)
+                if not part or len(line) > hook.LENGTH:
+                    return
+                line += part
+            client.sendall(json.dumps(self.answer(line)).encode() + b"\n")
+
+    def answer(self, line: bytes) -> Document:
+        """The answer to one request."""
+        try:
+            request = json.loads(line)
+            action = request["do"]
+            if action == "status":
+                return self._status()
+            if action != "attach":
+                raise ValueError(action)
+            identity, state = str(request["device"]), request["state"]
+        except (KeyError, TypeError, ValueError) as error:
+            return {"ok": False, "error": "the request is wrong: %r" % error, "reason": "request"}
+        return self._attach(identity, state)
+
+    def _attach(self, identity: str, state: t.Any) -> Document:
+        begun = time.monotonic()
+        found: Document = {"ok": True}
+        try:
+            self._pods.attach(identity, state)
+        except RailyardError as error:
+            # a record that cannot be written has no reason of its own
+            other = "kernel" if isinstance(error, NetlinkError) else "record"
+            found = {"ok": False, "error": str(error), "reason": getattr(error, "reason", other)}
+        except Exception as error:
+            # a fault of the agent must reach the pod's events too, and the container must not start
+            found = {"ok": False, "error": "%r. Remedy: run journalctl -u railyard-agent." % error, "reason": "agent"}
+        if self._attached is not None:
+            self._attached(identity, time.monotonic() - begun, found.get("reason"))
+        return found
+
+
+def ask(request: Document, path: str = SOCKET, seconds: float = 5.0) -> Document:
+    """Ask the agent that runs on this node. Raises :class:`RailyardError` if it does not answer."""
+    try:
+        found = hook.ask(request, path, seconds)
+    except (OSError, ValueError) as error:
+        remedy = "run systemctl status railyard-agent"
+        raise RailyardError("the rail agent does not answer: %s" % error, path, remedy) from None
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,249 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The node file of the rail agent: the rails of this node, their slots, and the devices that kubelet gives to pods.
+
+A slot is a place for one pod on one rail port, with the interface, MAC and addresses that the plan gave it. A device is
+what a container asks for: one slot of one rail (resource ``gpu01``), or the slots of one number on all rails (resource
+``rails``).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import IP, Interface, Network
+
+FILE = "/etc/railyard/agent.json"
+FORMAT = 1
+REMEDY = "run the playbook again, which writes the file"
+# The resource of the slots that a pod gets on all rails at once.
+ALL_RAILS = "rails"
+ATTACHMENTS = ("macvlan", "ipvlan", "sriov", "host-device")
+RDMA_MODES = ("shared", "exclusive")
+# Where metrics are served if the node file does not name it.
+METRICS = "127.0.0.1:9465"
+# RDMA devices that the agent makes on a pod's interface; others are the port's or the VF's own.
+SOFT_RDMA = ("rxe", "siw")
+
+
+class SlotSpec(t.NamedTuple):
+    """One slot of a rail. ``vf``: the index of its VF; ``mac`` is None if the interface keeps its own."""
+
+    number: int
+    resource: str
+    address: Interface | None
+    address6: Interface | None
+    mac: str | None
+    vf: int | None
+
+    @property
+    def device(self) -> str:
+        return device_id(self.resource, self.number)
+
+    @property
+    def addresses(self) -> list[Interface]:
+        return [each for each in (self.address, self.address6) if each]
+
+
+class RouteSpec(t.NamedTuple):
+    """A route of the pod. ``table`` is None for the main table."""
+
+    to: Network
+    via: IP | None
+    table: int | None
+
+
+class RailSpec(t.NamedTuple):
+    """One rail of the node. ``netdev``: the port, by its PCI address if the plan does not name it. ``table`` is None if
+    the rail does not have a routing table of its own in the pod.
+    """
+
+    rail: str
+    number: int
+    netdev: str
+    pci: str | None
+    rdma: str | None
+    rdma_type: str
+    interface: str
+    mtu: int | None
+    table: int | None
+    rule_priority: int | None
+    gateway: IP | None
+    gateway6: IP | None
+    routes: tuple[RouteSpec, ...]
+    sysctl: dict[str, str]
+    slots: tuple[SlotSpec, ...]
+
+    @property
+    def soft(self) -> bool:
+        return self.rdma_type in SOFT_RDMA
+
+    @property
+    def gateways(self) -> list[IP]:
+        return [each for each in (self.gateway, self.gateway6) if each]
+
+
+class Device(t.NamedTuple):
+    """What a container asks for. ``slots``: rail -> slot, in the order of the rails."""
+
+    id: str
+    resource: str
+    number: int
+    slots: dict[str, SlotSpec]
+
+
+class AgentSpec(t.NamedTuple):
+    """The node file. ``metrics``: address and port to serve metrics on; None: they are off."""
+
+    fabric: str
+    node: str
+    resource_prefix: str
+    attachment: str
+    rdma_mode: str
+    conflict_check: bool
+    gateway_check: bool
+    metrics: str | None
+    env: dict[str, str]
+    rails: tuple[RailSpec, ...]
+
+    @property
+    def moved(self) -> bool:
+        """Whether an interface of the node itself is moved to the pod, and returns from it."""
+        return self.attachment in ("sriov", "host-device")
+
+    def rail(self, name: str) -> RailSpec:
+        return next(rail for rail in self.rails if rail.rail == name)
+
+    def resources(self) -> dict[str, list[Device]]:
+        """Resource -> its devices in the order of their numbers; ``rails`` first."""
+        slots: dict[str, dict[int, dict[str, SlotSpec]]] = {ALL_RAILS: {}}
+        for rail in self.rails:
+            for slot in rail.slots:
+                slots.setdefault(slot.resource, {}).setdefault(slot.number, {})[rail.rail] = slot
+        return {
+            resource: [
+                Device(device_id(resource, number), resource, number, by_rail)
+                for number, by_rail in sorted(numbers.items())
+            ]
+            for resource, numbers in slots.items()
+            if numbers
+        }
+
+    def device(self, identity: str) -> Device | None:
+        """A device by its id; None if the node file does not have it."""
+        found = (device for devices in self.resources().values() for device in devices if device.id == identity)
+        return next(found, None)
+
+
+def device_id(resource: str, number: int) -> str:
+    return "%s-%d" % (resource, number)
+
+
+def read_spec(system: System) -> AgentSpec:
+    """The node file. Raises :class:`RailyardError` if it is missing or wrong."""
+    text = system.read_file(FILE)
+    if text is None:
+        raise RailyardError("the node file of the rail agent does not exist", FILE, REMEDY)
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise RailyardError("is not JSON: %s" % error, FILE, REMEDY) from None
+    return parse_spec(document)
+
+
+def parse_spec(document: t.Any) -> AgentSpec:
+    """The content of a node file. Raises :class:`RailyardError`."""
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        held = document.get("format") if isinstance(document, dict) else None
+        raise RailyardError("format is %r, and this agent reads format %d" % (held, FORMAT), FILE, REMEDY)
+    try:
+        spec = AgentSpec(
+            fabric=str(document["fabric"]),
+            node=str(document["node"]),
+            resource_prefix=str(document["resource_prefix"]),
+            attachment=_one_of(document, "attachment", ATTACHMENTS),
+            rdma_mode=_one_of(document, "rdma_mode", RDMA_MODES),
+            conflict_check=bool(document.get("conflict_check", True)),
+            gateway_check=bool(document.get("gateway_check", False)),
+            metrics=document.get("metrics", METRICS),
+            env=_strings(document.get("env")),
+            rails=tuple(_rail(each) for each in document["rails"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RailyardError("a value is missing or wrong: %r" % error, FILE, REMEDY) from None
+    _check_unique(spec)
+    return spec
+
+
+def _rail(row: dict[str, t.Any]) -> RailSpec:
+    return RailSpec(
+        rail=str(row["rail"]),
+        number=int(row["number"]),
+        netdev=str(row["netdev"] or row["pci"]),
+        pci=row.get("pci"),
+        rdma=row.get("rdma"),
+        rdma_type=str(row.get("rdma_type") or "hardware"),
+        interface=str(row["interface"]),
+        mtu=_number(row, "mtu"),
+        table=_number(row, "table"),
+        rule_priority=_number(row, "rule_priority"),
+        gateway=_ip(row, "gateway"),
+        gateway6=_ip(row, "gateway6"),
+        routes=tuple(
+            RouteSpec(ipaddress.ip_network(each["to"]), _ip(each, "via"), _number(each, "table"))
+            for each in row.get("routes") or []
+        ),
+        sysctl=_strings(row.get("sysctl")),
+        slots=tuple(
+            SlotSpec(
+                number=int(slot["number"]),
+                resource=str(slot["resource"]),
+                address=_interface(slot, "address"),
+                address6=_interface(slot, "address6"),
+                mac=slot.get("mac"),
+                vf=_number(slot, "vf"),
+            )
+            for slot in row["slots"]
+        ),
+    )
+
+
+def _check_unique(spec: AgentSpec) -> None:
+    checked: list[tuple[str, list[t.Any]]] = [
+        ("rail", [rail.rail for rail in spec.rails]),
+        ("interface", [rail.interface for rail in spec.rails]),
+        ("address", [each.ip for rail in spec.rails for slot in rail.slots for each in slot.addresses]),
+        ("slot", [(rail.rail, slot.number) for rail in spec.rails for slot in rail.slots]),
+    ]
+    for what, values in checked:
+        twice = sorted({str(each) for each in values if values.count(each) > 1})
+        if twice:
+            raise RailyardError("%s %s occurs several times" % (what, ", ".join(twice)), FILE, REMEDY)
+
+
+def _one_of(row: dict[str, t.Any], key: str, values: t.Sequence[str]) -> str:
+    if row[key] not in values:
+        raise ValueError("%s is %r, not one of %s" % (key, row[key], ", ".join(values)))
+    return str(row[key])
+
+
+def _strings(values: dict[str, t.Any] | None) -> dict[str, str]:
+    return {str(key): str(value) for key, value in (values or {}).items()}
+
+
+def _number(row: dict[str, t.Any], key: str) -> int | None:
+    return None if row.get(key) is None else int(row[key])
+
+
+def _ip(row: dict[str, t.Any], key: str) -> IP | None:
+    return None if row.get(key) is None else ipaddress.ip_address(row[key])
+
+
+def _interface(row: dict[str, t.Any], key: str) -> Interface | None:
+    return None if row.get(key) is None else ipaddress.ip_interface(row[key])

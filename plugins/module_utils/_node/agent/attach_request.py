@@ -1,0 +1,96 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What the OCI hook sends for a container, and the errors that it gets as an answer."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+
+# Reason -> what is wrong, and the remedy. A reason is also a label of the agent's metrics.
+TEXTS = {
+    "state": ("the OCI state is wrong: {detail}", "use containerd or CRI-O as the container runtime"),
+    "gone": ("process {pid} of the container does not exist", "read the log of the container runtime"),
+    "host-network": (
+        "pod {pod} has hostNetwork: true, and rails need a network namespace of the pod's own",
+        "remove hostNetwork from the pod, or the rails from its limits",
+    ),
+    "device": ("the node file does not have it", "delete the pod, so that it gets another device"),
+    "busy": ("another attach of it has not come to an end", "run journalctl -u railyard-agent"),
+    "held": ("it is held by pod {pod}", "delete that pod, or wait for its end"),
+    "port": ("{port} is not on the node", "run ip link and the playbook again"),
+    "interface": (
+        "the pod has an interface {interface} already",
+        "ask for one device of each rail in a pod, and give other networks other interface names",
+    ),
+    "carrier": ("{port} has no carrier", "check its cable and the port of the leaf"),
+    "conflict": ("the address {address} is in use by {macs}", "find that host, and remove the address from it"),
+    "gateway": ("the gateway {gateway} does not answer", "check the leaf and the cable of the port"),
+    "rdma": ("the RDMA device {rdma} is not on the node", "run rdma link and the playbook again"),
+    "gid": ("the RDMA device {rdma} does not get a GID of {addresses}", "run rdma link and the playbook again"),
+    "not-taken": ("the kernel did not take {wanted}", "run journalctl -k"),
+    "kernel": ("the kernel refuses it: {detail}", "run journalctl -k"),
+}
+# An annotation of containerd, and its name in CRI-O.
+_SANDBOX = ("io.kubernetes.cri.sandbox-id", "io.kubernetes.cri-o.SandboxID")
+_UID = ("io.kubernetes.cri.sandbox-uid", "io.kubernetes.pod.uid")
+_NAME = ("io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name")
+_NAMESPACE = ("io.kubernetes.cri.sandbox-namespace", "io.kubernetes.pod.namespace")
+_CONTAINER = ("io.kubernetes.cri.container-name", "io.kubernetes.container.name")
+# Names of Kubernetes objects have at most as many characters.
+_LENGTH = 253
+
+
+class AttachError(RailyardError):
+    """A pod does not get a device. ``reason``: a key of :data:`TEXTS`."""
+
+    def __init__(self, reason: str, place: str, **values: t.Any) -> None:
+        message, remedy = TEXTS[reason]
+        super().__init__(message.format(**values), place, remedy)
+        self.reason = reason
+
+
+class Pod(t.NamedTuple):
+    """The container that a hook runs for. ``pid``: its process, which is in the pod's network namespace."""
+
+    pid: int
+    uid: str
+    name: str
+    namespace: str
+    container: str
+    sandbox_id: str
+
+    def __str__(self) -> str:
+        return "%s/%s" % (self.namespace, self.name)
+
+
+def read_pod(state: t.Any, place: str) -> Pod:
+    """The pod of an OCI state. Its texts come from outside: what cannot be in a name is replaced.
+
+    :raises AttachError: reason ``state``.
+    """
+    if not isinstance(state, dict):
+        raise AttachError("state", place, detail="it is not an object")
+    pid = state.get("pid")
+    if not isinstance(pid, int) or isinstance(pid, bool) or not 1 < pid < 2**31:
+        raise AttachError("state", place, detail="pid is %s" % plain(pid))
+    annotations = state.get("annotations")
+    if not isinstance(annotations, dict):
+        annotations = {}
+
+    def annotation(names: t.Sequence[str]) -> str:
+        return plain(next((annotations[name] for name in names if annotations.get(name)), ""))
+
+    sandbox = annotation(_SANDBOX)
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", sandbox):
+        raise AttachError("state", place, detail="it does not name the pod's sandbox")
+    return Pod(pid, annotation(_UID), annotation(_NAME), annotation(_NAMESPACE), annotation(_CONTAINER), sandbox)
+
+
+def plain(value: t.Any) -> str:
+    """A text of another program as one line without control characters, cut to a reasonable length."""
+    return "".join(each if " " < each <= "~" else "?" for each in str(value)[:_LENGTH])

@@ -1,0 +1,108 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The node's side of a slot: the port, VF or RDMA device that its interface comes from, and their way back."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
+    AgentSpec,
+    RailSpec,
+    SlotSpec,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import AttachError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_desired import place
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder, Row
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
+
+PCI = "/sys/bus/pci/devices/%s"
+
+
+class Source(t.NamedTuple):
+    """Where a slot's interface comes from. ``ifindex``: of the interface on the node; None while it is in the pod.
+    ``host``: what an interface of the node was like there; None for one that is made on top of a port.
+    """
+
+    port: str
+    ifindex: int | None
+    rdma: str | None
+    host: Row | None
+
+
+def source(
+    system: System, kernel: Rtnetlink, spec: AgentSpec, rail: RailSpec, slot: SlotSpec, before: Row | None
+) -> Source:
+    """Find it on the node.
+
+    :param before: the slot's row in the record of the same sandbox, from an attach that was done before.
+    :raises AttachError: reason ``port``.
+    """
+    pci = _pci(system, rail, slot) if spec.attachment == "sriov" else rail.pci
+    port = rail.netdev if spec.attachment != "sriov" else "VF %s of %s" % (slot.vf, rail.netdev)
+    name = port_name(system, rail) if spec.attachment != "sriov" else next(iter(system.listdir(PCI % pci + "/net")), "")
+    link = kernel.link(name) if name else None
+    host = (before or {}).get("host")
+    if link is None and not (spec.moved and host):
+        raise AttachError("port", place(rail, slot), port=port)
+    if link is not None and spec.moved and host is None:
+        host = {"name": link.name, "mtu": link.mtu, "up": link.up, "pci": pci}
+    rdma = rail.rdma
+    if rail.rdma is not None and spec.attachment == "sriov" and not rail.soft:
+        # the VF's own device, which may have any name; its directory shows it also while it is in a pod
+        rdma = next(iter(system.listdir(PCI % pci + "/infiniband")), (before or {}).get("rdma"))
+        if rdma is None:
+            raise AttachError("rdma", place(rail, slot), rdma="of " + port)
+    return Source(port, None if link is None else link.ifindex, rdma, host)
+
+
+def port_name(system: System, rail: RailSpec) -> str:
+    """The name of the port's interface."""
+    if rail.netdev != rail.pci:
+        return rail.netdev
+    return next(iter(system.listdir(PCI % rail.pci + "/net")), rail.netdev)
+
+
+def vf_pci(system: System, rail: RailSpec, slot: SlotSpec) -> str | None:
+    """The PCI address of a slot's VF; None if the port does not have this VF."""
+    port = PCI % rail.pci if rail.pci else "/sys/class/net/%s/device" % rail.netdev
+    return system.link_name("%s/virtfn%s" % (port, slot.vf))
+
+
+def _pci(system: System, rail: RailSpec, slot: SlotSpec) -> str:
+    pci = vf_pci(system, rail, slot)
+    if pci is None:
+        raise AttachError("port", place(rail, slot), port="VF %s of %s" % (slot.vf, rail.netdev))
+    return pci
+
+
+def restore(system: System, kernel: Rtnetlink, holder: Holder) -> bool:
+    """Give interfaces that came back from a holder's namespace their name, MTU and state.
+
+    :return: whether all of them are back. One whose device has left the node, or lost its driver, is not waited for.
+    """
+    rows = [each for each in holder.interfaces if each.get("host")]
+    if not rows:
+        return True
+    links = kernel.links()
+    returned = True
+    for row in rows:
+        host = row["host"]
+        names = system.listdir(PCI % host["pci"] + "/net") if host["pci"] else []
+        alias = holder.alias(row["rail"])
+        link = next((each for each in links if each.alias == alias or each.name in names), None)
+        if link is None:
+            waiting = bool(host["pci"]) and system.exists(PCI % host["pci"] + "/driver")
+            returned = returned and not waiting
+            continue
+        if link.name == host["name"] and link.alias != alias:
+            # restored already, or never moved
+            continue
+        if link.name != host["name"]:
+            kernel.set_link(link.ifindex, up=False)
+        kernel.set_link(link.ifindex, name=host["name"], mtu=host["mtu"], alias="")
+        kernel.set_link(link.ifindex, up=host["up"])
+    return returned

@@ -1,0 +1,168 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The files of the rail agent: its programs, packed from this collection's own sources, and its unit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import (
+    agent_main,
+    agent_spec,
+    hook,
+    slot_state,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+
+SPEC, SLOTS = agent_spec.FILE, slot_state.FILE
+PROGRAM = "/usr/local/lib/railyard/agent.pyz"
+HOOK = "/usr/local/lib/railyard/agent-hook"
+COMMAND = "/usr/local/bin/railyard-agent"
+SERVICE = "railyard-agent.service"
+UNIT = "/etc/systemd/system/railyard-agent.service"
+UNIT_WANTED = "/etc/systemd/system/multi-user.target.wants/railyard-agent.service"
+# What the programs import; a unit test compares these lists with the imports.
+AGENT_PACKED = (
+    "_common.errors",
+    "_common.urls",
+    "_node.agent.agent_main",
+    "_node.agent.agent_metrics",
+    "_node.agent.agent_service",
+    "_node.agent.agent_socket",
+    "_node.agent.agent_spec",
+    "_node.agent.attach_request",
+    "_node.agent.cdi_files",
+    "_node.agent.hook",
+    "_node.agent.host_links",
+    "_node.agent.pod_attach",
+    "_node.agent.pod_desired",
+    "_node.agent.pod_links",
+    "_node.agent.rail_health",
+    "_node.agent.slot_state",
+    "_node.core.answers",
+    "_node.core.system",
+    "_node.kubelet.device_plugin",
+    "_node.kubelet.kubelet_messages",
+    "_node.kubelet.pod_resources",
+    "_node.netlink.arp",
+    "_node.netlink.codec",
+    "_node.netlink.in_namespace",
+    "_node.netlink.link_messages",
+    "_node.netlink.rdma_netlink",
+    "_node.netlink.rtnetlink",
+    "_node.netlink.vf_setter",
+    "_node.readers.gids",
+    "_node.readers.network_namespaces",
+    "_node.readers.pci_functions",
+)
+HOOK_PACKED = ("_node.agent.hook",)
+# Names what the service runs, so that a run that was interrupted before the restart is recognized.
+STAMP = "RAILYARD_AGENT_STAMP"
+
+COMMAND_TEXT = """\
+#!/bin/sh
+exec {python} {program} "$@"
+"""
+# The agent enters the network namespaces of pods, so it needs CAP_SYS_ADMIN and CAP_SYS_PTRACE, and sets sysctls there.
+# The directory of device plugins is the kubelet's, which may be started for the first time after the agent.
+UNIT_TEXT = """\
+# Written by railyard.fabric. Gives pods their interfaces on the rails.
+[Unit]
+Description=Railyard: the rail agent of this node
+After=railyard-boot.service network.target
+Before=kubelet.service k3s.service k3s-agent.service rke2-server.service rke2-agent.service
+ConditionPathExists={spec}
+
+[Service]
+Type=notify
+Environment={stamp_name}={stamp}
+ExecStart={python} {program} run
+WatchdogSec=60
+TimeoutStartSec=300
+Restart=always
+RestartSec=2
+StateDirectory=railyard/agent kubelet/device-plugins
+StateDirectoryMode=0750
+RuntimeDirectory=railyard cdi
+RuntimeDirectoryPreserve=yes
+CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW CAP_SYS_ADMIN CAP_SYS_PTRACE
+ProtectSystem=strict
+ProtectHome=yes
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+PrivateTmp=yes
+NoNewPrivileges=yes
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+RestrictAddressFamilies=AF_UNIX AF_NETLINK AF_INET AF_INET6 AF_PACKET
+RestrictNamespaces=net
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallErrorNumber=EPERM
+UMask=0077
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+class Wanted(t.NamedTuple):
+    """A file as it must be; ``held`` is its present content if it is another."""
+
+    path: str
+    attribute: str
+    data: bytes
+    mode: int
+    held: bytes | None
+
+
+def python(system: System) -> str:
+    """The Python of both programs: the one that they were installed with, while that exists."""
+    kept = re.search(r"^exec (/\S+) ", system.read_file(COMMAND) or "", re.MULTILINE)
+    return packed_program.interpreter(system, kept.group(1) if kept else None)
+
+
+def wanted(system: System, spec: t.Mapping[str, t.Any]) -> tuple[list[Wanted], str]:
+    """The files that differ from what they must be, in the order in which they are written, and the service's stamp."""
+    interpreter = python(system)
+    ours = os.path.realpath(system.path(interpreter)) == os.path.realpath(sys.executable)
+    agent = packed_program.pack(AGENT_PACKED, _entry(agent_main.__name__), compiled=ours)
+    # isolated and without site: it runs at each start of a container
+    start = packed_program.pack(HOOK_PACKED, _entry(hook.__name__), compiled=ours)
+    hook_program = b"#!%s -IS\n" % interpreter.encode() + start
+    text = json.dumps(spec, indent=2, sort_keys=True) + "\n"
+    command = COMMAND_TEXT.format(python=interpreter, program=PROGRAM)
+    held = system.read_bytes(PROGRAM)
+    agent = held if held is not None and packed_program.same(held, agent) else agent
+    unit = UNIT_TEXT.format(spec=SPEC, stamp_name=STAMP, stamp="{stamp}", python=interpreter, program=PROGRAM)
+    stamp = hashlib.sha256(b"\0".join((agent, text.encode(), unit.encode()))).hexdigest()[:16]
+    files = (
+        (PROGRAM, "program", agent, 0o755),
+        (HOOK, "program", hook_program, 0o755),
+        (COMMAND, "command", command.encode(), 0o755),
+        (SPEC, "spec", text.encode(), 0o644),
+        (UNIT, "unit", unit.format(stamp=stamp).encode(), 0o644),
+    )
+    found = []
+    for path, attribute, data, mode in files:
+        present = system.read_bytes(path)
+        right = present == data or (present is not None and path == HOOK and packed_program.same(present, data))
+        if not right or system.mode(path) != mode:
+            found.append(Wanted(path, attribute, data, mode, present))
+    return found, stamp
+
+
+def _entry(name: str) -> str:
+    return name[len(packed_program.PACKAGE) + 1 :]

@@ -1,0 +1,90 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The node's containerd, and whether it gives containers the devices of CDI files, as the agent needs it."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+
+OLDEST = (1, 7)
+CDI_DIRS = ("/var/run/cdi", "/run/cdi")
+CONFIG = "/etc/containerd/config.toml"
+# K3s and RKE2 bring their own containerd: program, and the configuration that they write for it.
+RANCHER = (
+    ("/var/lib/rancher/k3s/data/current/bin/containerd", "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"),
+    ("/var/lib/rancher/rke2/bin/containerd", "/var/lib/rancher/rke2/agent/etc/containerd/config.toml"),
+)
+_VERSION = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)")
+_ENABLED = re.compile(r"^\s*enable_cdi\s*=\s*(true|false)\s*$", re.MULTILINE)
+_DIRS = re.compile(r"^\s*cdi_spec_dirs\s*=\s*\[(.*?)\]", re.MULTILINE | re.DOTALL)
+Runtime = t.Dict[str, t.Any]
+
+
+def observe(system: System) -> Runtime | None:
+    """containerd's ``program``, ``version``, ``config`` file, and whether it has ``cdi`` with its ``cdi_dirs``.
+
+    ``cdi`` is None if its configuration cannot be read. None without containerd.
+    """
+    program, config = next(((each, file) for each, file in RANCHER if system.exists(each)), (None, CONFIG))
+    program = program or system.which("containerd")
+    if not program:
+        return None
+    found = _VERSION.search(system.run([program, "--version"], timeout=60).out)
+    row: Runtime = {
+        "program": program,
+        "version": ".".join(found.groups()) if found else None,
+        "config": config,
+        "cdi": None,
+        "cdi_dirs": [],
+    }
+    release = _release(row)
+    if release is None or release < OLDEST:
+        return row
+    # with all defaults; without the file, these alone
+    chosen = ["--config", config] if system.exists(config) else []
+    dump = system.run([program, *chosen, "config", "dump"], timeout=60)
+    if dump.rc == 0:
+        enabled, dirs = _ENABLED.search(dump.out), _DIRS.search(dump.out)
+        row["cdi"] = enabled.group(1) == "true" if enabled else release >= (2, 0)
+        row["cdi_dirs"] = re.findall(r"[\"']([^\"']+)[\"']", dirs.group(1)) if dirs else list(CDI_DIRS)
+    return row
+
+
+def check(runtime: Runtime | None) -> None:
+    """Raise :class:`Unsupported` if containers on this node cannot get the devices of CDI files."""
+    remedy = None
+    if runtime is None:
+        message, place = "there is no containerd, which gives pods their rails", "containerd"
+        remedy = (
+            "install containerd %d.%d or later, or set `runtime_check: false` for another runtime with CDI" % OLDEST
+        )
+        raise Unsupported(message, place, remedy)
+    place = str(runtime["program"])
+    release = _release(runtime)
+    if release is None:
+        raise Unsupported("does not report its version", place, "see '%s --version'" % place)
+    if release < OLDEST:
+        message = "containerd %s has no CDI devices" % runtime["version"]
+        raise Unsupported(message, place, "install containerd %d.%d or later" % OLDEST)
+    if runtime["cdi"] is None:
+        message = "containerd's configuration cannot be read"
+        raise Unsupported(message, str(runtime["config"]), "see '%s config dump'" % place)
+    section = "io.containerd.cri.v1.runtime" if release >= (2, 0) else "io.containerd.grpc.v1.cri"
+    remedy = "under [plugins.'%s'] set enable_cdi = true and cdi_spec_dirs = ['/etc/cdi', '%s'], and restart containerd"
+    remedy = remedy % (section, CDI_DIRS[0])
+    if not runtime["cdi"]:
+        raise Unsupported("CDI is off in containerd %s" % runtime["version"], str(runtime["config"]), remedy)
+    if not set(CDI_DIRS) & set(runtime["cdi_dirs"]):
+        message = "containerd reads CDI files from %s, not from %s" % (", ".join(runtime["cdi_dirs"]), CDI_DIRS[0])
+        raise Unsupported(message, str(runtime["config"]), remedy)
+
+
+def _release(runtime: Runtime) -> tuple[int, int] | None:
+    parts = (runtime["version"] or "").split(".")
+    return (int(parts[0]), int(parts[1])) if len(parts) == 3 else None

@@ -1,0 +1,217 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The rail agent of a node: installed, configured, running, or removed.
+
+The service is restarted only if it runs another program, spec or unit than the installed ones: its environment holds a
+stamp of them. A restart does not change the interfaces of running pods.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import sys
+import typing as t
+from functools import partial
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import STEP, Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
+    RailyardError,
+    Refused,
+    Unsupported,
+    raise_all,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_spec, cdi_files, hook, slot_state
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service import (
+    agent_files,
+    container_runtime,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+
+SYSTEMD = "/run/systemd/system"
+SHOWN = "--property=ActiveState,MainPID,NeedDaemonReload"
+LOG = "see 'journalctl -u %s'" % agent_files.SERVICE
+
+
+class RailAgent(Subsystem):
+    """See the module's documentation for the options."""
+
+    def __init__(self, options: t.Mapping[str, t.Any], system: System) -> None:
+        super().__init__()
+        self._system = system
+        self._absent = options.get("state") == "absent"
+        self._spec: dict[str, t.Any] = options.get("spec") or {}
+        self._force = bool(options.get("force"))
+        self._runtime_check = bool(options.get("runtime_check", True))
+        self._service: dict[str, str] = {}
+
+    @classmethod
+    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> RailAgent:
+        return cls(options, system)
+
+    # -- observed state -----------------------------------------------------------------------------------------------
+
+    def observe(self) -> State:
+        self._service = self._shown()
+        return {
+            "spec": self._held_spec(),
+            "service": {
+                "enabled": self._system.exists(agent_files.UNIT_WANTED),
+                "active": self._service.get("ActiveState") == "active",
+            },
+            "runtime": None if self._absent else container_runtime.observe(self._system),
+            "slots": self._slots(),
+        }
+
+    def _shown(self) -> dict[str, str]:
+        if not self._system.exists(SYSTEMD) or not self._system.exists(agent_files.UNIT):
+            return {}
+        argv = ["systemctl", "show", SHOWN, agent_files.SERVICE]
+        shown = self._system.check(argv, "see that systemd answers", timeout=60)
+        return dict(line.partition("=")[::2] for line in shown.splitlines())
+
+    def _held_spec(self) -> dict[str, t.Any] | None:
+        try:
+            held = json.loads(self._system.read(agent_files.SPEC) or "null")
+        except ValueError:
+            return None
+        return held if isinstance(held, dict) else None
+
+    def _slots(self) -> list[dict[str, t.Any]]:
+        """The held slots and their pods."""
+        if self._service.get("ActiveState") == "active" and self._system.exists(hook.SOCKET):
+            # before it answers, it frees the slots of pods that have ended
+            with contextlib.suppress(OSError, ValueError):
+                hook.ask({"do": "status"}, self._system.path(hook.SOCKET), seconds=20)
+        try:
+            holders = slot_state.SlotState(self._system).holders()
+        except RailyardError:
+            if not (self._absent and self._force):
+                raise
+            return []
+        return [
+            {"device": device, "namespace": each.pod_namespace, "pod": each.pod_name, "container": each.container}
+            for device, each in sorted(holders.items())
+        ]
+
+    def _stamp(self) -> str | None:
+        """The stamp of the running service."""
+        pid = self._service.get("MainPID", "0")
+        environment = self._system.read_file("/proc/%s/environ" % pid) if pid != "0" else None
+        values = dict(each.partition("=")[::2] for each in (environment or "").split("\0"))
+        return values.get(agent_files.STAMP)
+
+    # -- changes ------------------------------------------------------------------------------------------------------
+
+    def changes(self, state: State) -> list[Change]:
+        return self._removal(state) if self._absent else self._installation(state)
+
+    def _installation(self, state: State) -> list[Change]:
+        self._check(state)
+        system = self._system
+        files, stamp = agent_files.wanted(system, self._spec)
+        changes = []
+        for each in files:
+            write = partial(system.write_file, each.path, each.data, each.mode)
+            if each.path == agent_files.SPEC:
+                changes.append(Change(each.path, each.attribute, state["spec"], self._spec, write))
+            else:
+                before = None if each.held is None else "other"
+                changes.append(Change(each.path, each.attribute, before, "as packed", write))
+        if not state["service"]["enabled"]:
+            enable = partial(system.symlink, agent_files.UNIT, agent_files.UNIT_WANTED)
+            changes.append(Change(agent_files.UNIT_WANTED, "enabled", False, True, enable))
+        if any(each.path == agent_files.UNIT for each in files) or self._service.get("NeedDaemonReload") == "yes":
+            changes.append(Change("systemd", "units", "older", "reloaded", self._reload, kind=STEP))
+        running = self._stamp() if state["service"]["active"] else None
+        if running != stamp:
+            active = self._service.get("ActiveState", "inactive")
+            before = "older" if state["service"]["active"] else active
+            changes.append(Change(agent_files.SERVICE, "service", before, "started", self._restart, kind=STEP))
+        return changes
+
+    def _removal(self, state: State) -> list[Change]:
+        system = self._system
+        if state["slots"] and not self._force:
+            raise_all([self._held(each) for each in state["slots"]])
+        changes = []
+        if self._service.get("ActiveState", "inactive") not in ("inactive", "failed"):
+            changes.append(Change(agent_files.SERVICE, "service", "started", "stopped", self._stop, kind=STEP))
+        if state["service"]["enabled"]:
+            remove = partial(system.remove_file, agent_files.UNIT_WANTED)
+            changes.append(Change(agent_files.UNIT_WANTED, "enabled", True, False, remove))
+        prefix = (state["spec"] or {}).get("resource_prefix", cdi_files.PREFIX)
+        if any(name.startswith(prefix + "-") for name in system.listdir(cdi_files.DIRECTORY)):
+            files = "%s/%s-*.json" % (cdi_files.DIRECTORY, prefix)
+            changes.append(Change(files, "devices", "there", None, partial(cdi_files.remove_cdi, system, prefix)))
+        for path, attribute in (
+            (agent_files.UNIT, "unit"),
+            (agent_files.COMMAND, "command"),
+            (agent_files.HOOK, "program"),
+            (agent_files.PROGRAM, "program"),
+            (agent_files.SLOTS, "slots"),
+            (agent_files.SPEC, "spec"),
+        ):
+            if system.exists(path):
+                before = state["spec"] if path == agent_files.SPEC else "there"
+                changes.append(Change(path, attribute, before, None, partial(system.forget_file, path)))
+            if path == agent_files.UNIT and system.exists(path) and system.exists(SYSTEMD):
+                changes.append(Change("systemd", "units", "older", "reloaded", self._reload, kind=STEP))
+        return changes
+
+    def _held(self, slot: t.Mapping[str, t.Any]) -> RailyardError:
+        message = "is held by pod %s/%s" % (slot["namespace"], slot["pod"])
+        remedy = "drain the node first, or set `force: true`, which leaves the pod its interfaces until it ends"
+        return Refused(message, "slot %s" % slot["device"], remedy)
+
+    def _reload(self) -> None:
+        self._system.check(["systemctl", "daemon-reload"], "see the units that it names", timeout=120)
+
+    def _restart(self) -> None:
+        self._system.check(["systemctl", "restart", agent_files.SERVICE], LOG, timeout=400)
+
+    def _stop(self) -> None:
+        self._system.check(["systemctl", "stop", agent_files.SERVICE], LOG, timeout=120)
+
+    # -- refusals -----------------------------------------------------------------------------------------------------
+
+    def _check(self, state: State) -> None:
+        errors: list[RailyardError] = []
+        try:
+            agent_spec.parse_spec(self._spec)
+        except RailyardError as error:
+            errors.append(RailyardError(error.message, "spec", "use railyard_node.agent of the inventory"))
+        if not self._system.exists(SYSTEMD):
+            remedy = "use a node that is started by systemd"
+            errors.append(Unsupported("the agent is a systemd service, and systemd does not run", SYSTEMD, remedy))
+        errors += self._without_grpc()
+        if self._runtime_check:
+            try:
+                container_runtime.check(state["runtime"])
+            except Unsupported as error:
+                errors.append(error)
+        raise_all(errors)
+
+    def _without_grpc(self) -> list[RailyardError]:
+        python = agent_files.python(self._system)
+        if self._has_grpc(python):
+            return []
+        message = "it has no module grpc, with which the agent talks to the kubelet"
+        remedy = "install python3-grpcio, or set ansible_python_interpreter to a Python with grpcio"
+        return [Unsupported(message, python, remedy)]
+
+    def _has_grpc(self, python: str) -> bool:
+        if os.path.realpath(self._system.path(python)) == os.path.realpath(sys.executable):
+            return importlib.util.find_spec("grpc") is not None
+        look = "import importlib.util as u, sys; sys.exit(u.find_spec('grpc') is None)"
+        return self._system.run([python, "-c", look], timeout=60).rc == 0
+
+    def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
+        if self._absent:
+            return {}
+        return {"missing": [] if self._has_grpc(agent_files.python(self._system)) else ["grpc"]}

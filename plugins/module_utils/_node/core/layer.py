@@ -1,0 +1,101 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""One layer of a node: the options of its module, its subsystem, and the run from observation to result."""
+
+from __future__ import annotations
+
+import traceback
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change, as_diff
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import all_masked
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem, converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+
+Options = t.Mapping[str, t.Any]
+Builder = t.Callable[[Options, System], Subsystem]
+Result = t.Dict[str, t.Any]
+
+
+class Layer(t.NamedTuple):
+    """``spec`` and ``required_if`` are those of Ansible's ``AnsibleModule``; ``build`` makes the subsystem."""
+
+    spec: dict[str, t.Any]
+    build: Builder
+    required_if: t.Sequence[t.Any] = ()
+
+
+def run(name: str, build: Builder, options: Options, system: System, check: bool, warnings: list[str]) -> Result:
+    """The result of the module ``name``; with ``failed`` and what was done before it, if there was an error.
+
+    :param options: as Ansible validated them.
+    :param warnings: receives what the module warns of.
+    """
+    done: list[Change] = []
+    try:
+        subsystem = build(options, system)
+        gather = options.get("state") == "gathered"
+        if subsystem.at_boot and not gather:
+            # here and below, because the other modules need not pay for the import
+            from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
+
+            boot_lock.wait(system, boot_lock.SECONDS)
+        state = subsystem.observe()
+        changes = [] if gather else subsystem.changes(state)
+        pending = changes if check else []
+        if not check:
+            state = _converge(name, subsystem, system, state, changes, done)
+        warnings += [all_masked(each) for each in subsystem.warnings]
+        shown = pending or done
+        return {
+            "changed": bool(shown),
+            "changes": [change.as_dict() for change in shown],
+            "diff": as_diff(shown),
+            "gathered": state,
+            **subsystem.outcome(state, pending),
+        }
+    except Exception as error:
+        return failure(error, options, done)
+
+
+def _converge(
+    name: str,
+    subsystem: Subsystem,
+    system: System,
+    state: State,
+    changes: t.Sequence[Change],
+    done: list[Change],
+) -> State:
+    """Do the changes; where the boot program may do them too, when it is this module's turn, and as it is then."""
+    if not (subsystem.at_boot and changes):
+        return converge(subsystem, state, changes, done)
+    from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
+
+    with boot_lock.turn(system, "the module %s" % name, boot_lock.SECONDS):
+        state = subsystem.observe()
+        return converge(subsystem, state, subsystem.changes(state), done)
+
+
+def failure(error: Exception, options: Options, done: t.Sequence[Change] = ()) -> Result:
+    """The result of a module that ends with an error: the error, and what was done before it."""
+    trace = ""
+    if not isinstance(error, RailyardError):
+        # Ansible shows the traceback, kept in 'exception', only at -vvv
+        trace = traceback.format_exc()
+        error = RailyardError(
+            "%s: %s" % (type(error).__name__, error),
+            "unforeseen",
+            "run again with -vvv and report what it prints as a bug",
+        )
+    errors = error.errors if isinstance(error, Errors) else [error]
+    result: Result = {
+        "failed": True,
+        "msg": str(error),
+        "errors": [each.as_dict(options.get("ports") or ()) for each in errors],
+        "changed": bool(done),
+        "changes": [change.as_dict() for change in done],
+    }
+    return dict(result, exception=trace) if trace else result

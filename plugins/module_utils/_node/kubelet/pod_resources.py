@@ -1,0 +1,38 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Kubelet's own list of the devices that it gave to containers (PodResources v1, Kubernetes 1.20 or later)."""
+
+from __future__ import annotations
+
+import contextlib
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet import device_plugin
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import (
+    PodDevices,
+    WrongMessage,
+    pod_resources,
+)
+
+SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
+REMEDY = "start kubelet, or see its log: journalctl -u kubelet"
+
+
+def given(system: System, prefix: str) -> list[PodDevices]:
+    """Devices of resources with this prefix, by container. Raises :class:`RailyardError`."""
+    if not system.exists(SOCKET):
+        raise RailyardError("kubelet does not serve its list of pod resources", SOCKET, REMEDY)
+    grpc = device_plugin.import_grpc()
+    with contextlib.closing(device_plugin.channel(system, SOCKET)) as kubelet:
+        try:
+            answer = kubelet.unary_unary("/v1.PodResourcesLister/List")(b"", timeout=device_plugin.SECONDS)
+        except grpc.RpcError as error:
+            raise RailyardError("kubelet did not answer: %s" % device_plugin.reason(error), SOCKET, REMEDY) from None
+    try:
+        listed = pod_resources(answer)
+    except WrongMessage as error:
+        raise RailyardError("kubelet's answer cannot be read: %s" % error, SOCKET, REMEDY) from None
+    return [each for each in listed if each.resource.startswith(prefix + "/")]

@@ -1,0 +1,129 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""All layers of a node, one after the other in one process."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.module_utils.common.arg_spec import ModuleArgumentSpecValidator
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import layer as layers
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import Layer, Result
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import installed_tools
+
+Row = t.Mapping[str, t.Any]
+# What the parts of a result have that the whole has too.
+_CHANGES, _REASONS = "changes", "reboot_reasons"
+
+
+def run(options: Row, system: System, check: bool, warnings: list[str]) -> Result:
+    """The result of ``rail_host``; see the module's documentation.
+
+    All options are checked before the first layer is run.
+    """
+    boot_id = system.read("/proc/sys/kernel/random/boot_id")
+    result: Result = {"modules": {}, "needs": {}, "system": {"boot_id": boot_id}}
+    needs, parts = result["needs"], result["modules"]
+    if boot_id and boot_id == options["control_boot_id"]:
+        needs["control_node"] = True
+        return _whole(result)
+    missing = _missing(options["packages"] or {}, system)
+    if missing:
+        needs["packages"] = missing
+        # check mode predicts the layers too, as far as they get without the packages
+        if not check:
+            return _whole(result)
+    try:
+        chosen = [(each, *_checked(each["module"], each["options"] or {})) for each in options["modules"] or ()]
+    except RailyardError as error:
+        return _failed(result, layers.failure(error, {}))
+    for each, layer, given in chosen:
+        name = each["module"]
+        if each["skip_missing"] and _unmet(name, layer, given, system):
+            needs[each["layer"]] = True
+            continue
+        parts[name] = layers.run(name, layer.build, given, system, check, warnings)
+        if parts[name].get("failed") and not options["keep_going"]:
+            return _failed(result, parts[name], layer=each["layer"])
+    return _whole(result)
+
+
+def _missing(packages: t.Mapping[str, str], system: System) -> list[str]:
+    tools = installed_tools.look(system) if packages else {}
+    return [package for tool, package in packages.items() if tool not in tools]
+
+
+def _checked(name: str, given: Row) -> tuple[Layer, dict[str, t.Any]]:
+    """The layer of a module, and its options as Ansible validates them. Raises :class:`RailyardError`."""
+    layer = _layer(name)
+    validated = ModuleArgumentSpecValidator(layer.spec, required_if=layer.required_if).validate(dict(given))
+    if validated.error_messages:
+        raise RailyardError("; ".join(validated.error_messages), name, "see 'ansible-doc railyard.fabric.%s'" % name)
+    return layer, dict(validated.validated_parameters)
+
+
+def _unmet(name: str, layer: Layer, options: Row, system: System) -> bool:
+    """Whether the node does not have yet what the module says that a package can bring."""
+    seen = layers.run(name, layer.build, dict(options, state="gathered"), system, True, [])
+    return bool(seen.get("missing"))
+
+
+def _failed(result: Result, part: Row, **more: str) -> Result:
+    """The result of a run that ended with an error: without the states of layers, which Ansible would show in full."""
+    reason = {key: part[key] for key in ("failed", "msg", "errors", "exception") if key in part}
+    whole = {key: value for key, value in _whole(result).items() if key != "modules"}
+    return dict(whole, **reason, **more)
+
+
+def _whole(result: Result) -> Result:
+    """The result with what all its parts have, put together."""
+    parts = list(result["modules"].values())
+    diffs = [part["diff"] for part in parts if part.get("diff") and any(part["diff"].values())]
+    changes = [change for part in parts for change in part[_CHANGES]]
+    reasons = [reason for part in parts for reason in part.get(_REASONS) or ()]
+    whole = {"changed": bool(changes), _CHANGES: changes, "diff": diffs}
+    return dict(result, **whole, reboot_required=bool(reasons), reboot_reasons=reasons)
+
+
+def _layer(name: str) -> Layer:
+    """The layer of a module. Imports only what is asked for: imports are most of a converged run's time."""
+    # fmt: off
+    if name == "cni_networks":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.cni_networks_options import LAYER
+    elif name == "gpudirect":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.gpudirect_options import LAYER
+    elif name == "ib_ports":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.ib_ports_options import LAYER
+    elif name == "kernel_arguments":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.kernel_arguments_options import LAYER
+    elif name == "mlx_linktype":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.mlx_linktype_options import LAYER
+    elif name == "nccl_files":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.nccl_files_options import LAYER
+    elif name == "nic_driver":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.nic_driver_options import LAYER
+    elif name == "pci_tuning":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.pci_tuning_options import LAYER
+    elif name == "rail_agent":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.rail_agent_options import LAYER
+    elif name == "rail_limits":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.rail_limits_options import LAYER
+    elif name == "rail_ports":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.rail_ports_options import LAYER
+    elif name == "rdma_link":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.rdma_link_options import LAYER
+    elif name == "rdma_netns_mode":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.rdma_netns_mode_options import LAYER
+    elif name == "roce_qos":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.roce_qos_options import LAYER
+    elif name == "sriov_vfs":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.sriov_vfs_options import LAYER
+    else:
+        raise RailyardError("is not a module of a layer", name, "name modules of the layers, as the action plugin does")
+    # fmt: on
+    return LAYER

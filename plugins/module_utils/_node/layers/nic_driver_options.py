@@ -1,0 +1,34 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The options of the module nic_driver."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import Layer
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_driver import NicDriver
+
+SPEC: dict[str, t.Any] = {
+    "kind": {"type": "str", "choices": ["inbox", "doca", "mlnx", "container"]},
+    "version": {"type": "str"},
+    "source": {"type": "str"},
+    "key": {"type": "str", "no_log": False},
+    "unsigned": {"type": "bool", "default": False},
+    "packages": {"type": "list", "elements": "str", "default": []},
+    "allow_unlisted": {"type": "bool", "default": False},
+    "restart": {"type": "str", "choices": ["never", "allowed"], "default": "never"},
+    "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
+}
+
+LAYER = Layer(
+    SPEC,
+    NicDriver.from_options,
+    required_if=[
+        ("state", "present", ["kind"]),
+        ("kind", "doca", ["version", "source"]),
+        ("kind", "mlnx", ["version", "source"]),
+    ],
+)

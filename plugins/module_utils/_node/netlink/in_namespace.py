@@ -1,0 +1,50 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Work in another network namespace, by a thread that enters it and ends there; the process stays where it is.
+
+Sockets belong to the namespace in which they are opened, and ``/proc/sys/net`` shows the reader's namespace. ``/sys``
+shows the namespace in which it was mounted, so it stays the process's own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import typing as t
+
+CLONE_NEWNET = 0x40000000
+Found = t.TypeVar("Found")
+
+
+def enter(fd: int) -> None:
+    """Take the calling thread into a network namespace. Raises OSError."""
+    if hasattr(os, "setns"):
+        os.setns(fd, CLONE_NEWNET)
+        return
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(fd, CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def in_namespace(fd: int, work: t.Callable[[], Found]) -> Found:
+    """What ``work`` returns in the namespace of a file descriptor. What it raises is raised here."""
+    results: list[Found] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            enter(fd)
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]

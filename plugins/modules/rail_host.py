@@ -1,0 +1,160 @@
+#!/usr/bin/python
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: rail_host
+short_description: Run all layers of a node at once
+version_added: 0.2.0
+description:
+  - Runs the modules of a node's layers one after the other in one process, and so in one module execution. The
+    result has a part for each module, which is the result that the module has alone.
+  - An action plugin on the control node derives the options of each module from the plan, C(railyard_node) and
+    C(railyard_fabric), and from the variables of the layers' roles, such as C(sriov_allow_recreate).
+  - Each layer has a tag of its role's name. C(--tags) and C(--skip-tags) choose layers, also within one task.
+  - It stops at the first layer that fails, with the error of that layer.
+  - It runs no layer on the control node, and none while packages are missing. RV(needs) names what other tasks must do.
+author:
+  - Railyard contributors (@railyard)
+extends_documentation_fragment:
+  - railyard.fabric.node
+options:
+  state:
+    description:
+      - V(present) brings the layers to the plan.
+      - V(absent) reverts them, the last layer first.
+    type: str
+    choices: [present, absent]
+    default: present
+  keep_going:
+    description:
+      - Whether layers after one that fails are run too. A failure is then only in the part of its module.
+    type: bool
+    default: false
+  packages:
+    description:
+      - What the layers need on the node, as RV(railyard.fabric.rail_info#module:tools) names it, each with its package.
+      - If one is missing, no layer is run, and RV(needs) has C(packages). Check mode runs the layers all the same.
+      - The default is the variable C(preflight_packages) of the role C(preflight).
+    type: dict
+  control_boot_id:
+    description:
+      - The boot ID of the control node, on which no layer is run. RV(needs) then has C(control_node).
+      - The action plugin sets it, unless C(preflight_control_node_allowed) is true.
+    type: str
+  modules:
+    description:
+      - The modules in the order in which they run. The action plugin derives them from the plan if they are not given.
+    type: list
+    elements: dict
+    suboptions:
+      layer:
+        description: The layer, which is the name of its role and tag.
+        type: str
+        required: true
+      module:
+        description: The module, without the name of the collection.
+        type: str
+        required: true
+      options:
+        description: The options of the module.
+        type: dict
+      skip_missing:
+        description:
+          - Whether the module is left out if it misses what a package can bring. RV(needs) then has the name of the
+            layer.
+        type: bool
+        default: false
+seealso:
+  - module: railyard.fabric.rail_info
+"""
+
+EXAMPLES = r"""
+- name: Bring the node to the plan
+  railyard.fabric.rail_host:
+  register: prepared
+
+- name: Show what drifted in any layer
+  railyard.fabric.rail_host:
+    keep_going: true
+  check_mode: true
+"""
+
+RETURN = r"""
+changes:
+  description: What was changed in all layers, or in check mode would be.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - {subject: enp11s0f0np0, attribute: mtu, before: 1500, after: 4200}
+modules:
+  description: The result of each module that was run, by its name.
+  returned: success
+  type: dict
+  sample:
+    rdma_netns_mode: {changed: false, changes: [], gathered: {mode: shared}}
+layer:
+  description: The layer that failed.
+  returned: failure
+  type: str
+  sample: sriov
+needs:
+  description:
+    - What other tasks must do before the node is prepared. C(control_node) is true if the node is the machine on
+      which Ansible runs. C(packages) lists missing packages. C(cni) is true if the role C(cni) must run, because it
+      installs plugins first. C(node) is C(railyard_node) with the ports that the plan knows by slot, serial number,
+      MAC address or RDMA device.
+  returned: always
+  type: dict
+  sample: {packages: [perftest]}
+system:
+  description: The ID of the node's current boot.
+  returned: always
+  type: dict
+  sample: {boot_id: 3c5f6f0e-7d7a-4c58-9f0c-5a3e0f1f6d11}
+reboot_required:
+  description: Whether a layer needs a reboot.
+  returned: always
+  type: bool
+reboot_reasons:
+  description: The reasons of all layers.
+  returned: always
+  type: list
+  elements: str
+  sample: ["RDMA mode: live shared, next boot exclusive"]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import host_layers
+
+
+def main() -> None:
+    entry = {
+        "layer": {"type": "str", "required": True},
+        "module": {"type": "str", "required": True},
+        "options": {"type": "dict"},
+        "skip_missing": {"type": "bool", "default": False},
+    }
+    spec = {
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "keep_going": {"type": "bool", "default": False},
+        "packages": {"type": "dict"},
+        "control_boot_id": {"type": "str"},
+        "modules": {"type": "list", "elements": "dict", "options": entry},
+    }
+    module = AnsibleModule(spec, supports_check_mode=True)
+    warnings: list[str] = []
+    result = host_layers.run(module.params, System(), module.check_mode, warnings)
+    # the parts have what became of the options
+    module_runner.end(module, result, {"state": module.params["state"]}, warnings)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node with the rail agent's core, on the kernel of this machine: rail ports, and pods as network namespaces."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import typing as t
+from pathlib import Path
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_spec, slot_state
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
+from tests.functional.node.own_namespace import LiveNode, ip, shown
+from tests.unit.node.agent_files import document, rail
+from tests.waiting import wait_for
+
+PATIENCE = 0.6
+
+
+class Pod:
+    """A network namespace, its sandbox and a container in it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._sandbox = self._start(["unshare", "--net", "sleep", "600"])
+        here = os.readlink("/proc/self/ns/net")
+        wait_for(lambda: os.readlink(self.net(self._sandbox.pid)) != here, "the pod does not start")
+        self._container = self._start(["nsenter", "--net=" + self.net(self._sandbox.pid), "sleep", "600"])
+        inside = os.readlink(self.net(self._sandbox.pid))
+        wait_for(lambda: os.readlink(self.net(self.pid)) == inside, "the container does not start")
+        self.sandbox_id = (name * 64)[:64]
+
+    @staticmethod
+    def _start(command: list[str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+    @staticmethod
+    def net(pid: int) -> str:
+        return "/proc/%d/ns/net" % pid
+
+    @property
+    def pid(self) -> int:
+        return self._container.pid
+
+    def state(self, **values: t.Any) -> dict[str, t.Any]:
+        """The OCI state that containerd gives to a hook."""
+        annotations = {
+            "io.kubernetes.cri.sandbox-id": self.sandbox_id,
+            "io.kubernetes.cri.sandbox-uid": "uid-of-" + self.name,
+            "io.kubernetes.cri.sandbox-name": self.name,
+            "io.kubernetes.cri.sandbox-namespace": "default",
+            "io.kubernetes.cri.container-name": "main",
+        }
+        base = {"ociVersion": "1.0.2", "id": "c", "status": "creating", "pid": self.pid, "annotations": annotations}
+        return dict(base, **values)
+
+    def run(self, *command: str) -> str:
+        inside = ["nsenter", "--net=" + self.net(self._sandbox.pid), *command]
+        return subprocess.run(inside, check=True, capture_output=True, text=True).stdout
+
+    def shown(self, *words: str) -> list[dict[str, t.Any]]:
+        found: list[dict[str, t.Any]] = json.loads(self.run("ip", "-j", *words) or "[]")
+        return found
+
+    def links(self) -> set[str]:
+        return {each["ifname"] for each in self.shown("link")} - {"lo"}
+
+    def whole(self) -> dict[str, t.Any]:
+        """All that an attach makes, without what the kernel counts."""
+        names = sorted(self.links())
+        rules = [each for family in ("-4", "-6") for each in self.shown(family, "rule") if each["priority"] < 32766]
+        addresses = {
+            each["ifname"]: sorted((a["local"], a["prefixlen"]) for a in each["addr_info"] if a["scope"] == "global")
+            for each in self.shown("addr")
+        }
+        tables = {}
+        for number in (101, 102):
+            done = subprocess.run(
+                ["nsenter", "--net=" + self.net(self._sandbox.pid), "ip", "-j", "route", "show", "table", str(number)],
+                capture_output=True,
+                text=True,
+            )
+            tables[number] = [
+                (each["dst"], each.get("gateway"), each["dev"])
+                for each in ([] if done.returncode else json.loads(done.stdout))
+            ]
+        return {
+            "names": names,
+            "macs": {each["ifname"]: each["address"] for each in self.shown("link")},
+            "addresses": {name: addresses[name] for name in names},
+            "rules": sorted((each["priority"], each["src"], each["table"]) for each in rules if each["priority"]),
+            "tables": tables,
+        }
+
+    def end_container(self) -> None:
+        self._container.kill()
+        self._container.wait()
+
+    def restart_container(self) -> None:
+        self.end_container()
+        self._container = self._start(["nsenter", "--net=" + self.net(self._sandbox.pid), "sleep", "600"])
+        inside = os.readlink(self.net(self._sandbox.pid))
+        wait_for(lambda: os.readlink(self.net(self.pid)) == inside, "the container does not start")
+
+    def end(self) -> None:
+        self.end_container()
+        self._sandbox.kill()
+        self._sandbox.wait()
+
+
+class AgentNode:
+    """The rails of a node, each with its port and a leaf behind it, and the agent's core. ``ports``: how many rails."""
+
+    def __init__(self, node: LiveNode, ports: int = 2, **values: t.Any) -> None:
+        self.node = node
+        for number in range(1, ports + 1):
+            node.rail(number)
+            ip("link", "set", "rail%d" % number, "up")
+        self.write(document(*(rail(number) for number in range(1, ports + 1)), **values))
+        self._pods: list[Pod] = []
+
+    def write(self, content: dict[str, t.Any]) -> None:
+        os.makedirs("/etc/railyard", exist_ok=True)
+        Path(agent_spec.FILE).write_text(json.dumps(content))
+
+    def agent(self, patience: float = PATIENCE) -> PodAttach:
+        """An agent that has just started."""
+        system = self.node.system
+        found = PodAttach(system, agent_spec.read_spec(system), SlotState(system), patience)
+        found.recover()
+        return found
+
+    def pod(self, name: str) -> Pod:
+        found = Pod(name)
+        self._pods.append(found)
+        return found
+
+    def held(self) -> dict[str, str]:
+        """Device -> pod, from the file."""
+        return {key: value.pod for key, value in SlotState(self.node.system).holders().items()}
+
+    def host_links(self) -> set[str]:
+        return {each["ifname"] for each in shown("link")}
+
+    @staticmethod
+    def record() -> Path:
+        return Path(slot_state.FILE)

@@ -1,0 +1,135 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An agent that is killed at any request to the kernel, or before any write of its record: the next one clears up."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import typing as t
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import ATTACHING, SlotState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
+from tests.functional.node.agent_pods import AgentNode, Pod
+from tests.functional.node.own_namespace import LiveNode, in_own_namespace, shown
+from tests.unit.node.agent_files import document, rail, slot
+
+MOST = 200
+
+
+def killed_at(number: int, act: t.Callable[[], object]) -> bool:
+    """Whether a process that does it was killed before its request or write of this number; it may have fewer."""
+    child = os.fork()
+    if not child:
+        try:
+            _deadly(number)
+            act()
+        finally:
+            os._exit(0)
+    _pid, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status)
+
+
+def _deadly(number: int) -> None:
+    left = [number]
+
+    def before(method: t.Callable[..., t.Any]) -> t.Callable[..., t.Any]:
+        def act(*arguments: t.Any, **options: t.Any) -> t.Any:
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return method(*arguments, **options)
+
+        return act
+
+    codec.NetlinkSocket._send = before(codec.NetlinkSocket._send)  # type: ignore[method-assign]
+    System.write_file = before(System.write_file)  # type: ignore[method-assign]
+
+
+def ports(node: LiveNode) -> list[tuple[str, int, bool, str]]:
+    return [
+        (each["ifname"], each["mtu"], "UP" in each["flags"], each.get("ifalias") or "")
+        for each in shown("link")
+        if each["ifname"] != "lo"
+    ]
+
+
+def every_moment(node: LiveNode, attachment: str, container_ends: bool) -> None:
+    agents = AgentNode(node)
+    rails = [rail(n, slots=[slot(n, 0, "rails", mac=None)]) for n in (1, 2)] if attachment == "host-device" else None
+    agents.write(document(*(rails or [rail(1), rail(2)]), attachment=attachment, conflict_check=False))
+    pod: Pod = agents.pod("a")
+    agent = agents.agent()
+    agent.attach("rails-0", pod.state())
+    wanted = pod.whole()
+    assert agent.detach("rails-0")
+    before = ports(node)
+    number = 1
+    while killed_at(number, lambda: agent.attach("rails-0", pod.state())):
+        if container_ends:
+            pod.end_container()
+        successor = agents.agent()
+        if agents.held():
+            # the kill came after the last record, or a port waits in the namespace for its end
+            assert attachment == "host-device" and container_ends
+        else:
+            assert (pod.links(), ports(node)) == (set(), before), number
+            assert container_ends or pod.whole()["rules"] == [], number
+        if container_ends:
+            pod.restart_container()
+        successor.attach("rails-0", pod.state())
+        assert pod.whole() == wanted, number
+        assert successor.detach("rails-0")
+        assert (pod.links(), ports(node)) == (set(), before), number
+        number += 1
+        assert number < MOST
+    # the last moment is after the last request of an attach
+    assert number > 20 and agents.held() == {"rails-0": "default/a"}
+
+
+@in_own_namespace
+def test_a_pod_keeps_its_interfaces_if_the_agent_is_killed_when_a_container_restarts(node: LiveNode) -> None:
+    agents = AgentNode(node)
+    agents.write(document(rail(1), rail(2), conflict_check=False))
+    pod = agents.pod("a")
+    agent = agents.agent()
+    agent.attach("rails-0", pod.state())
+    wanted = pod.whole()
+    number = 1
+    while killed_at(number, lambda: agent.attach("rails-0", pod.state())):
+        agents.agent()
+        assert pod.whole() == wanted, number
+        assert agents.held() == {"rails-0": "default/a"}
+        number += 1
+        assert number < MOST
+    assert number > 20
+
+
+@in_own_namespace
+def test_an_agent_starts_although_something_cannot_be_undone(node: LiveNode) -> None:
+    agents = AgentNode(node)
+    pod = agents.pod("a")
+    holder = agents.agent().attach("rails-0", pod.state())
+    SlotState(node.system).take(holder._replace(phase=ATTACHING))
+    delete = Rtnetlink.delete_link
+
+    def refuse(*_arguments: t.Any) -> None:
+        raise codec.NetlinkError(errno.EBUSY)
+
+    Rtnetlink.delete_link = refuse  # type: ignore[method-assign]
+    agents.agent()
+    assert agents.held() == {"rails-0": "default/a"}
+    Rtnetlink.delete_link = delete  # type: ignore[method-assign]
+    agents.agent()
+    assert (pod.links(), agents.held()) == (set(), {})
+
+
+@pytest.mark.parametrize("container_ends", [False, True])
+@pytest.mark.parametrize("attachment", ["macvlan", "host-device"])
+def test_a_killed_agent_leaves_nothing_half_made(attachment: str, container_ends: bool) -> None:
+    in_own_namespace(lambda node: every_moment(node, attachment, container_ends))()

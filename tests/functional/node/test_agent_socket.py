@@ -1,0 +1,173 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The agent's socket, and the OCI hook as it is packed, run as a container runtime runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_socket, hook
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_socket import AgentSocket, ask
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
+from tests.functional.node.agent_pods import AgentNode
+from tests.functional.node.own_namespace import LiveNode, in_own_namespace
+from tests.unit.node.packed import reached
+
+OTHER_USER = 65534
+
+
+def test_the_hook_imports_little() -> None:
+    assert reached("_node.agent.hook") == {"_node.agent.hook"}
+    source = Path(hook.__file__).read_text()
+    imported = {line.split()[1] for line in source.splitlines() if line.startswith("import ")}
+    assert imported <= {"json", "os", "socket", "struct", "sys", "time"}
+
+
+def program() -> str:
+    path = Path("/run/agent-hook")
+    packed = packed_program.pack(("_node.agent.hook",), "_node.agent.hook", compiled=True)
+    path.write_bytes(b"#!%s -IS\n" % sys.executable.encode() + packed)
+    path.chmod(0o755)
+    return str(path)
+
+
+def start_hook(device: str, state: t.Any) -> subprocess.Popen[str]:
+    """As runc does: no environment, the state on standard input."""
+    running = subprocess.Popen(
+        [program(), device],
+        env={},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdin
+    running.stdin.write(state if isinstance(state, str) else json.dumps(state))
+    running.stdin.close()
+    running.stdin = None
+    return running
+
+
+def run_hook(device: str, state: t.Any) -> tuple[int, str, str]:
+    running = start_hook(device, state)
+    out, err = running.communicate()
+    return running.returncode, out, err
+
+
+class Served:
+    """The socket of an agent that has just started, and what it reports of attaches."""
+
+    def __init__(self, agents: AgentNode, pods: PodAttach | None = None) -> None:
+        self.attached: list[tuple[str, str | None]] = []
+        self.pods = pods or agents.agent()
+        status = {"node": "node-1"}
+        self.socket = AgentSocket(self.pods, lambda: status, lambda *each: self.attached.append((each[0], each[2])))
+        self.socket.start()
+
+
+@in_own_namespace
+def test_the_hook_attaches_a_pod(node: LiveNode) -> None:
+    agents = AgentNode(node)
+    served, pod = Served(agents), agents.pod("a")
+    assert run_hook("rails-0", pod.state()) == (0, "", "")
+    assert pod.links() == {"net1", "net2"}
+    other = agents.pod("b")
+    status, out, err = run_hook("rails-0", other.state())
+    assert (status, out) == (1, "")
+    assert err == (
+        "railyard: device rails-0: it is held by pod default/a. Remedy: delete that pod, or wait for its end.\n"
+    )
+    assert served.attached == [("rails-0", None), ("rails-0", "held")]
+    assert ask({"do": "status"}) == {"node": "node-1"}
+    assert ask({"do": "fly"})["reason"] == "request"
+    assert stat.S_IMODE(os.stat(agent_socket.SOCKET).st_mode) == 0o600
+    # what is wrong never lets a container start
+    for state in ("", "{", "[]", "null", json.dumps(pod.state(pid=1))):
+        assert run_hook("rails-1", state)[0] == 1
+    served.socket.close()
+    with pytest.raises(RailyardError, match="the rail agent does not answer"):
+        ask({"do": "status"}, seconds=0.3)
+
+
+@in_own_namespace
+def test_requests_that_are_wrong_are_answered(node: LiveNode) -> None:
+    agents = AgentNode(node)
+    served = Served(agents)
+    for line in (b"\n", b"[]\n", b"\xff\n", b'{"do": "attach"}\n', b'{"do": "attach", "device": "rails-0"}\n', b"{}\n"):
+        assert served.socket.answer(line)["ok"] is False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.connect(agent_socket.SOCKET)
+        client.sendall(b"x" * 1000)
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(10) == b""
+    assert ask({"do": "status"}) == {"node": "node-1"}
+
+
+@in_own_namespace
+def test_only_root_is_served(node: LiveNode) -> None:
+    agents = AgentNode(node)
+    Served(agents)
+    os.chmod(agent_socket.SOCKET, 0o666)
+    client = (
+        "import os, socket, sys; os.setuid(%d); s = socket.socket(socket.AF_UNIX); s.connect(%r); "
+        'line = b\'{"do": "status"}\\n\'\n'
+        "try:\n s.sendall(line); sys.stdout.write(s.recv(99).decode())\nexcept OSError: pass"
+    )
+    words = [sys.executable, "-IS", "-c"]
+    found = [
+        subprocess.run(
+            [*words, client % (user, agent_socket.SOCKET)], capture_output=True, text=True, check=True
+        ).stdout
+        for user in (0, OTHER_USER)
+    ]
+    assert found == ['{"node": "node-1"}\n', ""]
+
+
+@in_own_namespace
+def test_the_hook_waits_for_an_agent_that_restarts(node: LiveNode) -> None:
+    agents = AgentNode(node)
+    pod = agents.pod("a")
+    running = start_hook("rails-0", pod.state())
+    begun = threading.Event()
+
+    class Ending(PodAttach):
+        """An agent that ends in the midst of an attach: its connections are closed without an answer."""
+
+        def attach(self, *_arguments: t.Any) -> t.Any:
+            begun.set()
+            raise SystemExit
+
+    agent = agents.agent()
+    first = Served(agents, Ending(node.system, agent.spec, agent._state))
+    assert begun.wait(20)
+    first.socket.close()
+    Served(agents)
+    assert (running.communicate(), running.returncode) == (("", ""), 0)
+    assert pod.links() == {"net1", "net2"}
+
+
+@in_own_namespace
+def test_a_fault_of_the_agent_reaches_the_events_of_the_pod(node: LiveNode) -> None:
+    agents = AgentNode(node)
+
+    class Faulty(PodAttach):
+        def attach(self, *_arguments: t.Any) -> t.Any:
+            raise KeyError("gpu09")
+
+    agent = agents.agent()
+    served = Served(agents, Faulty(node.system, agent.spec, agent._state))
+    status, _out, err = run_hook("rails-0", agents.pod("a").state())
+    assert (status, err) == (1, "railyard: KeyError('gpu09'). Remedy: run journalctl -u railyard-agent.\n")
+    assert served.attached == [("rails-0", "agent")]

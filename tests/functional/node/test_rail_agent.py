@@ -1,0 +1,442 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rail agent as it is packed, with a kubelet's side of the protocol on the other end of its sockets."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import typing as t
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import grpc
+import pytest
+import yaml
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import hook
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_service import VERSION
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
+from tests.functional.node.agent_pods import Pod
+from tests.functional.node.fake_kubelet import Kubelet
+from tests.functional.node.own_namespace import why_not
+from tests.unit.node.agent_files import document, rail, slot
+from tests.unit.node.packed import reached
+
+ENTRY = "_node.agent.agent_main"
+FETCH = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9465/metrics', timeout=10).read().decode())"
+CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+# The node's network: ports rail1 and rail2, whose other ends are leaf1 and leaf2.
+NETWORK = """
+for number in 1 2; do
+    ip link add rail$number type veth peer name leaf$number && ip link set rail$number up && ip link set leaf$number up
+done
+ip link set lo up && echo ready && exec sleep 600
+"""
+
+
+def node_file(**changed: t.Any) -> dict[str, t.Any]:
+    """Two rails; slots 0 and 1 for both, slots 2 to 4 of each alone."""
+    rails = [
+        rail(
+            number,
+            pci="0000:0%d:00.0" % number,
+            slots=[slot(number, each, "rails" if each < 2 else "gpu%02d" % number) for each in range(5)],
+        )
+        for number in (1, 2)
+    ]
+    return dict(document(*rails, metrics=None), **changed)
+
+
+class Node:
+    """A root directory with a node file, and the agent on it."""
+
+    def __init__(self, root: Path, program: Path) -> None:
+        self.root = root
+        self.program = program
+        self.agent: subprocess.Popen[str] | None = None
+        self.network: subprocess.Popen[str] | None = None
+        self.log = root / "log"
+        (root / "proc").symlink_to("/proc")
+        for number in (1, 2):
+            self.put("/sys/bus/pci/devices/0000:0%d:00.0/numa_node" % number, "%d\n" % (number - 1))
+        self.write(node_file())
+
+    def put(self, path: str, text: str) -> None:
+        full = self.root / path.lstrip("/")
+        full.parent.mkdir(parents=True, exist_ok=True)
+        full.write_text(text)
+
+    def write(self, content: dict[str, t.Any]) -> None:
+        self.put("/etc/railyard/agent.json.new", json.dumps(content))
+        (self.root / "etc/railyard/agent.json.new").rename(self.root / "etc/railyard/agent.json")
+
+    def command(self, *words: str) -> list[str]:
+        return [sys.executable, str(self.program), "--root", str(self.root), *words]
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(self.command(*words), capture_output=True, text=True, check=False, timeout=60)
+
+    def start(self, *before: str, **environment: str) -> subprocess.Popen[str]:
+        """Start the service; ``before``: a program that starts it."""
+        with self.log.open("a") as log:
+            env = dict(os.environ, **environment)
+            self.agent = subprocess.Popen([*before, *self.command("run")], stdout=log, stderr=log, text=True, env=env)
+        return self.agent
+
+    def start_with_rails(self) -> None:
+        """Start the service in a network namespace that has the ports of its rails."""
+        if why_not():
+            pytest.skip("no namespaces here: %s" % why_not())
+        command = ["unshare", "--net", "sh", "-c", NETWORK]
+        self.network = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        assert self.network.stdout
+        assert self.network.stdout.readline() == "ready\n"
+        self.start(*self._there())
+
+    def _there(self) -> list[str]:
+        assert self.network
+        return ["nsenter", "--net=/proc/%d/ns/net" % self.network.pid]
+
+    def inside(self, *command: str) -> str:
+        """Run a command in the namespace of the service."""
+        return subprocess.run([*self._there(), *command], check=True, capture_output=True, text=True).stdout
+
+    def attach(self, device: str, pod: Pod) -> dict[str, t.Any]:
+        request = {"do": "attach", "device": device, "state": pod.state()}
+        found = hook.ask(request, str(self.root) + hook.SOCKET)
+        assert isinstance(found, dict)
+        return found
+
+    def stop(self) -> int:
+        assert self.agent
+        self.agent.send_signal(signal.SIGTERM)
+        return self.agent.wait(30)
+
+    def logged(self, text: str) -> int:
+        return self.log.read_text().count(text)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("agent") / "agent.pyz"
+    path.write_bytes(packed_program.pack(sorted(reached(ENTRY)), ENTRY))
+    return path
+
+
+@pytest.fixture
+def node(program: Path) -> t.Iterator[Node]:
+    # not tmp_path: the path of a unix socket has at most 107 bytes
+    root = Path(tempfile.mkdtemp(prefix="agent", dir="/tmp"))
+    node = Node(root, program)
+    try:
+        yield node
+    finally:
+        for process in (node.agent, node.network):
+            if process:
+                process.kill()
+                process.wait()
+        shutil.rmtree(root)
+
+
+@pytest.fixture
+def kubelet(node: Node) -> t.Iterator[Kubelet]:
+    kubelet = Kubelet(node.root)
+    yield kubelet
+    kubelet.stop()
+
+
+def test_kubelet_gets_each_resource_with_its_devices(node: Node, kubelet: Kubelet) -> None:
+    node.start()
+    rails = kubelet.devices("railyard.fabric/rails")
+    assert set(rails) == {"rails-0", "rails-1"}
+    assert rails["rails-0"].numa == [0, 1]
+    gpu02 = kubelet.devices("railyard.fabric/gpu02")
+    assert list(gpu02) == ["gpu02-2", "gpu02-3", "gpu02-4"]
+    assert gpu02["gpu02-3"].numa == [1]
+    plugin = kubelet.plugins["railyard.fabric/gpu02"]
+    assert plugin.endpoint == "railyard-gpu02.sock"
+    assert plugin.options == [(2, 1)]
+    # what kubelet asks again is what it was registered with
+    assert plugin.call("GetDevicePluginOptions") == b"\x10\x01"
+
+
+def test_allocate_answers_both_forms_of_cdi(node: Node, kubelet: Kubelet) -> None:
+    node.start()
+    kubelet.devices("railyard.fabric/rails")
+    assert kubelet.plugins["railyard.fabric/rails"].allocate(["rails-1"], []) == [
+        ({"cdi.k8s.io/railyard.fabric_rails": "railyard.fabric/rails=rails-1"}, ["railyard.fabric/rails=rails-1"]),
+        ({}, []),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("devices", "error"),
+    [
+        (["rails-0", "rails-1"], "asks for 2.*Remedy: write 'railyard.fabric/rails: 1'"),
+        (["rails-7"], "rails-7, which this node does not have.*Remedy: restart kubelet"),
+    ],
+)
+def test_a_bad_allocation_is_refused(node: Node, kubelet: Kubelet, devices: list[str], error: str) -> None:
+    node.start()
+    kubelet.devices("railyard.fabric/rails")
+    plugin = kubelet.plugins["railyard.fabric/rails"]
+    with pytest.raises(grpc.RpcError) as refused:
+        plugin.allocate(devices)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert re.search(error, refused.value.details())
+    with pytest.raises(grpc.RpcError) as refused:
+        plugin.call("Allocate", b"\x0a\x7f")
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    # and it serves on
+    assert plugin.allocate(["rails-0"])[0][1] == ["railyard.fabric/rails=rails-0"]
+    assert "Traceback" not in node.log.read_text()
+
+
+def test_one_slot_number_is_preferred_on_all_rails(node: Node, kubelet: Kubelet) -> None:
+    node.start_with_rails()
+    for name in ("gpu01", "gpu02"):
+        kubelet.devices("railyard.fabric/" + name)
+    free = {name: kubelet.plugins["railyard.fabric/" + name].prefer for name in ("gpu01", "gpu02")}
+    assert free["gpu02"](["gpu02-4", "gpu02-2", "gpu02-3"], [], 1) == ["gpu02-2"]
+    pod = Pod("one")
+    try:
+        assert node.attach("gpu01-2", pod) == {"ok": True}
+        # a pod of both rails gets slot 3 of both
+        assert free["gpu01"](["gpu01-4", "gpu01-3"], [], 1) == ["gpu01-3"]
+        assert free["gpu02"](["gpu02-2", "gpu02-3", "gpu02-4"], [], 1) == ["gpu02-3"]
+        assert free["gpu02"](["gpu02-2", "gpu02-3", "gpu02-4"], ["gpu02-4"], 2) == ["gpu02-4", "gpu02-3"]
+        assert free["gpu02"](["gpu02-2"], [], 1) == ["gpu02-2"]
+    finally:
+        pod.end()
+
+
+def test_it_registers_again_with_each_new_kubelet(node: Node) -> None:
+    node.start()
+    for _start in range(3):
+        kubelet = Kubelet(node.root)
+        for name in ("rails", "gpu01", "gpu02"):
+            assert kubelet.devices("railyard.fabric/" + name)
+        assert sorted(path.name for path in kubelet.directory.iterdir()) == [
+            "kubelet.sock",
+            "railyard-gpu01.sock",
+            "railyard-gpu02.sock",
+            "railyard-rails.sock",
+        ]
+        assert kubelet.plugins["railyard.fabric/gpu01"].allocate(["gpu01-2"])
+        kubelet.stop()
+
+
+def test_it_registers_again_when_kubelet_does_not_listen_any_more(node: Node, kubelet: Kubelet) -> None:
+    node.start()
+    kubelet.devices("railyard.fabric/gpu01")
+    kubelet.devices("railyard.fabric/gpu02")
+    lost, other = (kubelet.plugins["railyard.fabric/" + name] for name in ("gpu01", "gpu02"))
+    lost.close()
+    kubelet.wait(lambda: kubelet.plugins.get("railyard.fabric/gpu01") not in (None, lost))
+    assert kubelet.devices("railyard.fabric/gpu01")
+    assert kubelet.plugins["railyard.fabric/gpu02"] is other
+
+
+def test_a_refused_registration_is_tried_again(node: Node, kubelet: Kubelet) -> None:
+    kubelet.refused = "not today"
+    node.start()
+    kubelet.wait(lambda: node.logged("kubelet did not register railyard.fabric/gpu01: INTERNAL: not today. Remedy:"))
+    kubelet.refused = ""
+    assert kubelet.devices("railyard.fabric/gpu01")
+    kubelet.wait(lambda: node.logged("railyard.fabric/gpu01: the problem is over"))
+
+
+def test_a_new_node_file_is_served_without_a_restart(node: Node, kubelet: Kubelet) -> None:
+    node.start()
+    assert len(kubelet.devices("railyard.fabric/gpu01")) == 3
+    kubelet.devices("railyard.fabric/gpu02")
+    plugin = kubelet.plugins["railyard.fabric/gpu01"]
+    first = node_file()["rails"][0]
+    node.write(node_file(rails=[dict(first, slots=first["slots"][:4])]))
+    kubelet.wait(lambda: len(kubelet.devices("railyard.fabric/gpu01")) == 2)
+    assert kubelet.plugins["railyard.fabric/gpu01"] is plugin, "the stream of kubelet went on"
+    kubelet.wait(lambda: kubelet.plugins["railyard.fabric/gpu02"].ended)
+    # a file that is wrong is not taken
+    node.write({"format": 99})
+    kubelet.wait(lambda: node.logged("format is 99"))
+    assert plugin.allocate(["gpu01-2"])
+    node.write(node_file())
+    kubelet.wait(lambda: len(kubelet.devices("railyard.fabric/gpu02")) == 3)
+
+
+def test_it_ends_with_sigterm_and_starts_again_after_a_kill(node: Node, kubelet: Kubelet) -> None:
+    node.start()
+    kubelet.devices("railyard.fabric/gpu01")
+    assert node.stop() == 0
+    kubelet.wait(lambda: all(plugin.ended for plugin in kubelet.plugins.values()))
+    assert [path.name for path in kubelet.directory.iterdir()] == ["kubelet.sock"]
+    kubelet.plugins.clear()
+    killed = node.start()
+    kubelet.devices("railyard.fabric/gpu01")
+    killed.kill()
+    killed.wait()
+    kubelet.wait(lambda: kubelet.plugins["railyard.fabric/gpu01"].ended)
+    kubelet.plugins.clear()
+    node.start()
+    assert kubelet.devices("railyard.fabric/gpu01")
+
+
+def test_systemd_gets_ready_and_the_watchdog(node: Node, kubelet: Kubelet) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        path = str(node.root / "notify")
+        systemd.bind(path)
+        systemd.settimeout(30)
+        node.start(NOTIFY_SOCKET=path)
+        assert systemd.recv(100) == b"READY=1"
+        assert [systemd.recv(100) for _tick in range(2)] == [b"WATCHDOG=1"] * 2
+        node.stop()
+        while systemd.recv(100) != b"STOPPING=1":
+            pass
+
+
+def test_metrics(node: Node, kubelet: Kubelet) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = "127.0.0.1:%d" % free.getsockname()[1]
+    node.write(node_file(metrics=address))
+    node.start()
+    kubelet.devices("railyard.fabric/gpu01")
+    with urllib.request.urlopen("http://%s/metrics" % address, timeout=10) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        text = answer.read().decode()
+    assert 'railyard_agent_devices{resource="railyard.fabric/gpu01"} 3\n' in text
+    assert 'railyard_agent_info{version="%s",fabric="ai",node="node-1",attachment="macvlan"} 1\n' % VERSION in text
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen("http://%s/other" % address, timeout=10)
+    node.write(node_file(metrics=None))
+    kubelet.wait(lambda: refused(address))
+
+
+def refused(address: str) -> bool:
+    try:
+        urllib.request.urlopen("http://%s/metrics" % address, timeout=10).close()
+    except urllib.error.URLError:
+        return True
+    except OSError:
+        return False  # it closes just now
+    return False
+
+
+def test_a_rail_that_is_down_is_unhealthy(node: Node, kubelet: Kubelet) -> None:
+    node.start_with_rails()
+
+    def health(device: str) -> str:
+        return kubelet.devices("railyard.fabric/" + device.partition("-")[0])[device].health
+
+    kubelet.wait(lambda: [health(each) for each in ("rails-0", "gpu01-2", "gpu02-2")] == ["Healthy"] * 3)
+    node.inside("ip", "link", "set", "leaf1", "down")
+    kubelet.wait(lambda: health("gpu01-2") == "Unhealthy")
+    kubelet.wait(lambda: health("rails-0") == "Unhealthy")
+    assert health("gpu02-2") == "Healthy"
+    status = node.run("status")
+    assert status.returncode == 1
+    assert re.search(r"^gpu01 +rail1 +rail1 has no carrier$", status.stdout, re.MULTILINE)
+    assert re.search(r"^gpu02 +rail2 +healthy$", status.stdout, re.MULTILINE)
+    assert node.logged("rail gpu01: rail1 has no carrier\n") == 1
+    node.inside("ip", "link", "set", "leaf1", "up")
+    kubelet.wait(lambda: health("rails-0") == "Healthy")
+
+
+def test_a_pod_is_attached_and_seen_everywhere(node: Node, kubelet: Kubelet) -> None:
+    node.write(node_file(metrics="127.0.0.1:9465"))
+    node.start_with_rails()
+    kubelet.devices("railyard.fabric/rails")
+    pod, other = Pod("first"), Pod("second")
+    try:
+        assert node.attach("rails-1", pod) == {"ok": True}
+        assert pod.links() == {"net1", "net2"}
+        status = node.run("status")
+        assert re.search(r"^railyard\.fabric/rails +2 +1 +registered$", status.stdout, re.MULTILINE)
+        assert status.returncode == 0, status
+        row = r"^rails-1 +gpu02 .* default/first +main +\d+s$"
+        assert re.search(row, node.run("slots").stdout, re.MULTILINE)
+        explained = node.run("explain", "default/first").stdout
+        assert "default/first container main: rails-1\n" in explained
+        assert re.search(r"  gpu01 +172\.16\.11\.2/24,fd00:11::2/64 +02:00:00:00:01:01 +attached\n", explained)
+        # one slot for two pods: the second is refused, and people see why
+        answer = node.attach("rails-1", other)
+        assert "held by pod default/first" in answer["error"]
+        assert answer["error"] in node.log.read_text()
+        assert answer["error"] in node.run("status").stdout
+        metrics = node.inside(sys.executable, "-c", FETCH)
+        labels = r'namespace="default",pod="first",rail="gpu01",interface="net1",device="rails-1"'
+        assert re.search(r"^railyard_pod_network_transmit_packets_total\{%s\} \d+$" % labels, metrics, re.MULTILINE)
+        assert 'railyard_agent_attach_failures_total{reason="held"} 1\n' in metrics
+        assert "railyard_agent_attaches_total 2\n" in metrics
+        assert 'railyard_agent_devices_held{resource="railyard.fabric/rails"} 1\n' in metrics
+        # a new node file, and a new agent, leave the pod as it is
+        before = pod.whole()
+        node.write(node_file(env={}))
+        kubelet.wait(lambda: node.logged("the node file was read again"))
+        assert pod.whole() == before
+        assert node.attach("gpu01-9", other)["reason"] == "device"
+        assert node.stop() == 0
+        assert pod.whole() == before
+    finally:
+        pod.end()
+        other.end()
+
+
+def test_the_cdi_files_are_kept(node: Node, kubelet: Kubelet) -> None:
+    node.start()
+    path = node.root / "var/run/cdi/railyard.fabric-gpu01.json"
+    kubelet.devices("railyard.fabric/gpu01")
+    names = [device["name"] for device in json.loads(path.read_text())["devices"]]
+    assert names == ["gpu01-2", "gpu01-3", "gpu01-4"]
+    path.unlink()
+    kubelet.wait(path.exists)
+
+
+def test_without_grpc_it_names_the_package(node: Node) -> None:
+    node.put("/broken/grpc.py", "raise ImportError('no grpc here')\n")
+    node.start(PYTHONPATH=str(node.root / "broken"))
+    assert node.agent
+    assert node.agent.wait(30) == 1
+    assert node.logged("no grpc here. Remedy: install the package python3-grpcio")
+
+
+def test_commands_of_people(node: Node) -> None:
+    assert node.run("version").stdout.strip() == VERSION
+    assert node.run().returncode == 2
+    lines = node.run("slots").stdout.splitlines()
+    assert re.match(r"DEVICE +RAIL +ADDRESS +MAC +POD +CONTAINER +AGE$", lines[0])
+    assert len(lines) == 1 + 10
+    row = r"rails-1 +gpu02 +172\.16\.12\.2/24,fd00:12::2/64 +02:00:00:00:02:01 +- +- +-$"
+    assert any(re.match(row, line) for line in lines)
+    unknown = node.run("explain", "ns/nothing")
+    assert unknown.returncode == 1
+    assert "pod ns/nothing: has no device of railyard.fabric on node node-1. Remedy: see with kubectl" in unknown.stderr
+
+
+def test_explain_names_what_kubelet_gave_and_what_is_attached(node: Node) -> None:
+    # pod_resources 1: name 1, namespace 2, containers 3: name 1, devices 2: resource_name 1, device_ids 2
+    devices = [(2, [(1, "railyard.fabric/gpu01"), (2, "gpu01-3")]), (2, [(1, "other/gpu"), (2, "0")])]
+    kubelet = Kubelet(node.root, [(1, [(1, "job"), (2, "ns"), (3, [(1, "main"), *devices])])])
+    try:
+        text = node.run("explain", "job").stdout
+    finally:
+        kubelet.stop()
+    assert "ns/job container main: gpu01-3\n" in text
+    row = r"gpu01 +172\.16\.11\.4/24,fd00:11::4/64 +02:00:00:00:01:03 +not attached: its container did not start yet\n"
+    assert re.search(row, text)
+    assert "the rail agent does not answer" in text
+
+
+def test_the_version_is_the_collections() -> None:
+    assert yaml.safe_load((CHECKOUT / "galaxy.yml").read_text())["version"] == VERSION

@@ -1,0 +1,109 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All layers of a node in one process: order, prediction, the first failure, and what other tasks must do."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import host_layers
+
+BOOT_ID = "3c5f6f0e-7d7a-4c58-9f0c-5a3e0f1f6d11"
+Row = t.Dict[str, t.Any]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> System:
+    system = System(str(tmp_path))
+    system.write_file("/proc/sys/kernel/random/boot_id", BOOT_ID + "\n")
+    system.write_file("/proc/cmdline", "root=/dev/vda quiet\n")
+    system.write_file("/proc/cpuinfo", "vendor_id\t: GenuineIntel\n")
+    return system
+
+
+def nccl(value: str = "=mlx5_gpu01:1", **more: t.Any) -> Row:
+    files = [{"path": "/etc/nccl.conf", "settings": {"NCCL_IB_HCA": value}}]
+    return {"layer": "nccl", "module": "nccl_files", "options": dict({"files": files}, **more), "skip_missing": False}
+
+
+def kernel(*arguments: str) -> Row:
+    options = {"arguments": list(arguments)}
+    return {"layer": "pci", "module": "kernel_arguments", "options": options, "skip_missing": False}
+
+
+def cni(**more: t.Any) -> Row:
+    network = {"name": "gpu01", "cniVersion": "1.0.0", "plugins": [{"type": "macvlan", "master": "nic1"}]}
+    return dict({"layer": "cni", "module": "cni_networks", "options": {"networks": [network]}}, **more)
+
+
+def run(node: System, *modules: Row, check: bool = False, **options: t.Any) -> Row:
+    given = dict({"keep_going": False, "packages": None, "control_boot_id": None, "modules": modules}, **options)
+    return host_layers.run(given, node, check, [])
+
+
+def test_check_mode_predicts_the_changes_and_a_second_run_has_none(node: System) -> None:
+    predicted = run(node, kernel(), nccl(), check=True)
+    assert predicted["changed"] and node.read("/etc/nccl.conf") is None
+    done = run(node, kernel(), nccl())
+    assert done["changes"] == predicted["changes"] and done["diff"] == predicted["diff"]
+    assert done["modules"]["nccl_files"]["gathered"]["files"][0]["settings"] == {"NCCL_IB_HCA": "=mlx5_gpu01:1"}
+    assert not done["modules"]["kernel_arguments"]["changed"] and done["system"] == {"boot_id": BOOT_ID}
+    again = run(node, kernel(), nccl())
+    assert (again["changed"], again["changes"], again["diff"], again["needs"]) == (False, [], [], {})
+
+
+def test_it_stops_at_the_first_layer_that_fails_with_what_was_done_before(node: System) -> None:
+    result = run(node, nccl(), kernel("two words"), nccl("=other"))
+    assert result["failed"] and result["layer"] == "pci" and "'two words' is not one kernel argument" in result["msg"]
+    assert [each["subject"] for each in result["changes"]] == ["/etc/nccl.conf"] and result["changed"]
+    assert result["errors"][0]["place"] == "arguments[0]"
+    assert "=other" not in (node.read("/etc/nccl.conf") or "")
+
+
+def test_with_keep_going_a_failure_is_in_the_part_of_its_module(node: System) -> None:
+    result = run(node, kernel("two words"), nccl(), keep_going=True)
+    assert "failed" not in result and result["modules"]["kernel_arguments"]["failed"]
+    assert result["modules"]["nccl_files"]["changed"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (dict(kernel(), options={"iommu": "on"}), "iommu must be one of: leave, passthrough"),
+        (dict(kernel(), options={"iomu": "leave"}), "iomu"),
+        (dict(kernel(), module="nothing"), "is not a module of a layer"),
+    ],
+)
+def test_options_are_checked_before_the_first_layer(node: System, wrong: Row, message: str) -> None:
+    result = run(node, nccl(), wrong)
+    assert result["failed"] and message in result["msg"] and "Remedy: " in result["msg"]
+    assert not result["changed"] and node.read("/etc/nccl.conf") is None
+
+
+def test_nothing_is_done_on_the_control_node(node: System) -> None:
+    result = run(node, nccl(), control_boot_id=BOOT_ID)
+    assert result["needs"] == {"control_node": True} and result["modules"] == {}
+    assert run(node, nccl(), control_boot_id="another")["changed"]
+
+
+def test_missing_packages_come_first_and_check_mode_predicts_without_them(node: System) -> None:
+    packages = {"no such tool": "perftest"}
+    result = run(node, nccl(), packages=packages)
+    assert result["needs"] == {"packages": ["perftest"]} and not result["changed"]
+    assert run(node, nccl(), packages=packages, check=True)["changed"]
+
+
+def test_a_module_waits_for_what_a_package_brings_and_the_others_do_not(node: System) -> None:
+    result = run(node, cni(skip_missing=True), nccl())
+    assert result["needs"] == {"cni": True} and list(result["modules"]) == ["nccl_files"]
+    alone = run(node, cni(skip_missing=False), nccl())
+    assert alone["failed"] and alone["layer"] == "cni" and alone["needs"] == {}
+
+
+def test_every_module_is_known(node: System) -> None:
+    for path in Path(host_layers.__file__).parent.glob("*_options.py"):
+        assert host_layers._layer(path.name[: -len("_options.py")]).spec["state"]["default"] == "present"

@@ -1,0 +1,305 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rail agent as a service of a node: files, restarts and refusals, in a tree of the test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import ATTACHED, Holder, SlotState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service import agent_files
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service.installed_agent import RailAgent
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from tests.unit.node.packed import reached
+
+SPEC: dict[str, t.Any] = {
+    "format": 1,
+    "fabric": "ai",
+    "node": "node-1",
+    "resource_prefix": "railyard.fabric",
+    "attachment": "macvlan",
+    "rdma_mode": "shared",
+    "conflict_check": True,
+    "env": {},
+    "rails": [
+        {
+            "rail": "gpu01",
+            "number": 1,
+            "netdev": "enp1s0",
+            "interface": "net1",
+            "slots": [{"number": 0, "resource": "rails", "address": "172.16.11.1/24"}],
+        }
+    ],
+}
+DUMP = """\
+[plugins]
+  [plugins.'io.containerd.grpc.v1.cri']
+    cdi_spec_dirs = [%s]
+    enable_cdi = %s
+"""
+CDI_DIRS = '"/etc/cdi", "/var/run/cdi"'
+FILES = [
+    agent_files.PROGRAM,
+    agent_files.HOOK,
+    agent_files.COMMAND,
+    agent_files.SPEC,
+    agent_files.UNIT,
+    agent_files.UNIT_WANTED,
+]
+
+
+class Machine(System):
+    """A node in a directory, with a systemd that starts the unit as it is written, and a containerd."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(str(root), self.answer)
+        self.version: str | None = "1.7.24"
+        self.dump = CommandResult(0, DUMP % (CDI_DIRS, "true"), "")
+        self.grpc = True
+        self.starts = True
+        self.active, self.loaded = False, ""
+        self.calls: list[str] = []
+        os.makedirs(self.path("/run/systemd/system"))
+
+    def which(self, program: str) -> str | None:
+        return "/usr/bin/containerd" if program == "containerd" and self.version else super().which(program)
+
+    def answer(self, argv: t.Sequence[str], timeout: float) -> CommandResult:
+        line = " ".join(argv)
+        if argv[0] == "systemctl":
+            return self.systemctl(argv[1])
+        if line == "/usr/bin/containerd --version":
+            return CommandResult(0, "containerd github.com/containerd/containerd %s~ds1 abc\n" % self.version, "")
+        if line.endswith("config dump"):
+            return self.dump
+        assert "grpc" in line, line
+        return CommandResult(0 if self.grpc else 1, "", "")
+
+    def systemctl(self, verb: str) -> CommandResult:
+        text = self.read_file(agent_files.UNIT) or ""
+        if verb == "show":
+            state = (
+                "active" if self.active else "inactive",
+                "4711" if self.active else "0",
+                "yes" if self.loaded != text else "no",
+            )
+            return CommandResult(0, "ActiveState=%s\nMainPID=%s\nNeedDaemonReload=%s\n" % state, "")
+        self.calls.append(verb)
+        if verb == "daemon-reload":
+            self.loaded = text
+        elif verb == "restart" and not self.starts:
+            return CommandResult(1, "", "Job for railyard-agent.service failed")
+        elif verb == "restart":
+            self.active = True
+            stamp = next(line for line in self.loaded.splitlines() if agent_files.STAMP in line)
+            self.write_file("/proc/4711/environ", "A=b\0%s\0" % stamp.partition("=")[2])
+        elif verb == "stop":
+            self.active = False
+        return CommandResult(0, "", "")
+
+    def agent(self, **options: t.Any) -> RailAgent:
+        return RailAgent.from_options(dict({"spec": SPEC}, **options), self)
+
+    def apply(self, **options: t.Any) -> list[Change]:
+        """What was done. Check mode predicts it, and a second run has nothing to do."""
+        agent = self.agent(**options)
+        state = agent.observe()
+        foreseen = agent.changes(state)
+        self.calls = []
+        done: list[Change] = []
+        converge(agent, state, foreseen, done)
+        assert [each.as_dict() for each in done] == [each.as_dict() for each in foreseen]
+        again = self.agent(**options)
+        assert again.changes(again.observe()) == []
+        return done
+
+    def refused(self, **options: t.Any) -> list[str]:
+        agent, before = self.agent(**options), self.files()
+        with pytest.raises(RailyardError) as caught:
+            agent.changes(agent.observe())
+        assert self.files() == before
+        return str(caught.value).splitlines()
+
+    def files(self) -> list[str]:
+        own = ("etc", "usr", "var")
+        found = (path for path in Path(self.root).rglob("*") if path.is_symlink() or path.is_file())
+        return sorted(
+            "/" + str(path.relative_to(self.root)) for path in found if path.relative_to(self.root).parts[0] in own
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def hold(machine: Machine) -> None:
+    holder = Holder("rails-0", "uid", "train-0", "default", "main", "sandbox", 99, 1, ATTACHED, 1.0)
+    SlotState(machine).take(holder)
+
+
+def test_the_agent_is_installed_once_and_removed(machine: Machine) -> None:
+    done = machine.apply()
+    steps = [("systemd", "units"), (agent_files.SERVICE, "service")]
+    assert [(each.subject, each.attribute) for each in done][-3:] == [(agent_files.UNIT_WANTED, "enabled"), *steps]
+    assert machine.calls == ["daemon-reload", "restart"]
+    assert machine.files() == sorted(FILES)
+    assert json.loads(machine.read(agent_files.SPEC) or "") == SPEC
+    modes = {each: machine.mode(each) for each in FILES[:5]}
+    assert modes == dict(zip(FILES, (0o755, 0o755, 0o755, 0o644, 0o644)))
+    state = machine.agent().observe()
+    assert state["service"] == {"enabled": True, "active": True} and state["spec"] == SPEC and state["slots"] == []
+    assert (state["runtime"]["version"], state["runtime"]["cdi"]) == ("1.7.24", True)
+    machine.write_file("/var/run/cdi/railyard.fabric-rails.json", "{}")
+    machine.apply(state="absent", spec=None)
+    assert machine.calls == ["stop", "daemon-reload"] and machine.files() == []
+
+
+def test_another_spec_restarts_the_service_and_nothing_else_is_written(machine: Machine) -> None:
+    machine.apply()
+    other = dict(SPEC, env={"NCCL_IB_GID_INDEX": "3"})
+    done = machine.apply(spec=other)
+    assert [each.subject for each in done] == [agent_files.SPEC, agent_files.UNIT, "systemd", agent_files.SERVICE]
+    assert (done[0].before, done[0].after) == (SPEC, other)
+
+
+def test_a_file_that_was_edited_is_written_again(machine: Machine) -> None:
+    machine.apply()
+    for path in (agent_files.PROGRAM, agent_files.HOOK, agent_files.COMMAND, agent_files.UNIT):
+        machine.write_file(path, "edited", 0o755)
+        assert path in [each.subject for each in machine.apply()]
+
+
+@pytest.mark.parametrize("left_out", ["daemon-reload", "restart"])
+def test_a_run_that_was_interrupted_before_the_restart_is_completed(machine: Machine, left_out: str) -> None:
+    machine.apply()
+    agent = machine.agent(spec=dict(SPEC, node="node-2"))
+    for change in agent.changes(agent.observe()):
+        if (change.subject, left_out) in (("systemd", "daemon-reload"), (agent_files.SERVICE, "restart")):
+            break
+        change.act()
+    done = machine.apply(spec=dict(SPEC, node="node-2"))
+    assert [each.subject for each in done] == ["systemd", agent_files.SERVICE][left_out == "restart" :]
+
+
+def test_a_service_that_was_stopped_is_started(machine: Machine) -> None:
+    machine.apply()
+    machine.active = False
+    (change,) = machine.apply()
+    assert (change.before, change.after) == ("inactive", "started") and machine.calls == ["restart"]
+
+
+def test_a_service_that_does_not_start_is_an_error(machine: Machine) -> None:
+    machine.starts = False
+    agent = machine.agent()
+    state = agent.observe()
+    with pytest.raises(RailyardError, match="railyard-agent.service failed.*Remedy: see 'journalctl -u railyard-agent"):
+        converge(agent, state, agent.changes(state), [])
+
+
+def test_the_agent_of_a_node_with_held_slots_is_not_removed_without_force(machine: Machine) -> None:
+    machine.apply()
+    hold(machine)
+    assert machine.agent().observe()["slots"] == [
+        {"device": "rails-0", "namespace": "default", "pod": "train-0", "container": "main"}
+    ]
+    (line,) = machine.refused(state="absent")
+    assert line.startswith("slot rails-0: is held by pod default/train-0. Remedy: drain the node first")
+    # an upgrade is not refused, and does not touch the record
+    before = machine.read(agent_files.SLOTS)
+    machine.apply(spec=dict(SPEC, env={"A": "b"}))
+    assert machine.read(agent_files.SLOTS) == before
+    machine.apply(state="absent", force=True)
+    assert machine.files() == []
+
+
+def test_a_damaged_record_of_slots_is_an_error_unless_it_is_removed_with_force(machine: Machine) -> None:
+    machine.apply()
+    machine.write_file(agent_files.SLOTS, "{")
+    with pytest.raises(RailyardError, match="is damaged"):
+        machine.agent(state="absent").observe()
+    machine.apply(state="absent", force=True)
+    assert machine.files() == []
+
+
+@pytest.mark.parametrize(
+    "version, dirs, enabled, wrong",
+    [
+        ("1.6.20", CDI_DIRS, "true", "containerd 1.6.20 has no CDI devices. Remedy: install containerd 1.7 or later"),
+        (
+            "1.7.24",
+            CDI_DIRS,
+            "false",
+            "CDI is off in containerd 1.7.24. Remedy: under [plugins.'io.containerd.grpc.v1.cri']",
+        ),
+        (
+            "2.1.9",
+            CDI_DIRS,
+            "false",
+            "CDI is off in containerd 2.1.9. Remedy: under [plugins.'io.containerd.cri.v1.runtime']",
+        ),
+        (
+            "2.1.9",
+            '"/etc/cdi"',
+            "true",
+            "containerd reads CDI files from /etc/cdi, not from /var/run/cdi. Remedy: under",
+        ),
+        (
+            None,
+            CDI_DIRS,
+            "true",
+            "there is no containerd, which gives pods their rails. Remedy: install containerd 1.7",
+        ),
+    ],
+)
+def test_a_runtime_without_cdi_is_refused(
+    machine: Machine, version: str | None, dirs: str, enabled: str, wrong: str
+) -> None:
+    machine.version, machine.dump = version, CommandResult(0, DUMP % (dirs, enabled), "")
+    (line,) = machine.refused()
+    assert wrong in line
+    machine.apply(runtime_check=False)
+
+
+def test_containerd_2_without_the_option_has_cdi(machine: Machine) -> None:
+    machine.version, machine.dump = "2.3.0", CommandResult(0, "version = 3\n", "")
+    machine.apply()
+
+
+def test_all_that_is_wrong_is_reported_at_once(machine: Machine) -> None:
+    machine.grpc = False
+    machine.dump = CommandResult(1, "", "broken")
+    os.rmdir(machine.path("/run/systemd/system"))
+    spec, systemd, grpc, runtime = machine.refused(spec=dict(SPEC, attachment="ipoib"))
+    assert spec.startswith("spec: ") and "ipoib" in spec
+    assert "systemd does not run" in systemd
+    assert "no module grpc" in grpc and "install python3-grpcio" in grpc
+    assert runtime.startswith("/etc/containerd/config.toml: containerd's configuration cannot be read")
+
+
+def test_the_programs_have_all_that_they_import() -> None:
+    assert sorted(agent_files.AGENT_PACKED) == sorted(reached("_node.agent.agent_main"))
+    assert sorted(agent_files.HOOK_PACKED) == sorted(reached("_node.agent.hook"))
+
+
+def test_the_packed_programs_run(machine: Machine) -> None:
+    machine.apply()
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$0" "$1" version', sys.executable, machine.path(agent_files.PROGRAM)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0 and done.stdout, done.stderr
+    # without a state on its input it refuses the container
+    hook = subprocess.run([machine.path(agent_files.HOOK), "rails-0"], input="", capture_output=True, text=True)
+    assert hook.returncode and hook.stderr and "Traceback" not in hook.stderr
