@@ -272,17 +272,12 @@ class CallbackModule(Default):
             if not known.waiting or seconds < known.next_progress:
                 continue
             known.next_progress = max(2 * known.next_progress, seconds)
-            self._line(
-                "%s: %d of %s, %s; waiting for %s"
-                % (
-                    known.name,
-                    known.ended,
-                    _terminal.counted(known.ended + len(known.waiting)),
-                    _terminal.duration(seconds),
-                    _terminal.fold_names(list(known.waiting), 4),
-                ),
-                C.COLOR_DEBUG,
-            )
+            text = "%s: %s" % (known.name, _terminal.duration(seconds))
+            if known.ended or list(known.waiting) != ["localhost"]:
+                nodes = _terminal.counted(known.ended + len(known.waiting))
+                waiting = _terminal.fold_names(known.waiting, 4)
+                text += ", %d of %s; waiting for %s" % (known.ended, nodes, waiting)
+            self._line(text, C.COLOR_DEBUG)
 
     def v2_playbook_on_stats(self, stats: t.Any) -> None:
         if self._verbose:

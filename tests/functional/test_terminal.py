@@ -85,7 +85,7 @@ def test_progress_names_who_has_not_answered(tmp_path: Path) -> None:
     slow = {"seconds": "{{ 12 if inventory_hostname == 'node-2' else 0 }}"}
     done = run(tmp_path, 3, [task("Reboot", {"changed": False}, **slow)], progress=2)
     lines = [line for line in done.stdout.splitlines() if "waiting for" in line]
-    assert lines and lines[-1].startswith("  Reboot: 2 of 3 nodes, ") and lines[-1].endswith("waiting for node-2")
+    assert lines and lines[-1].startswith("  Reboot: ") and lines[-1].endswith(", 2 of 3 nodes; waiting for node-2")
 
 
 def test_verbose_output_is_the_default_callbacks(tmp_path: Path) -> None:
