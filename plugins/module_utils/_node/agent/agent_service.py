@@ -199,18 +199,16 @@ class Service:
 
     def _apply(self) -> None:
         """Let all parts serve the node file as it was read last. Pods that run are not touched."""
-        pods = PodAttach(self._system, self._spec, self._state)
         if self._pods is None:
+            self._pods = PodAttach(self._system, self._spec, self._state)
             # before the first attach, which it would take for one of an agent that was killed
-            pods.recover()
-        self._pods = pods
-        if self._socket:
-            # a hook asks again while the socket is not there
-            self._socket.close()
-        path = self._system.path(agent_socket.SOCKET)
-        self._socket = LoggingSocket(pods, self.status, self._attaches.ended, path)
-        self._socket.attaches = self._attaches
-        self._socket.start()
+            self._pods.recover()
+            path = self._system.path(agent_socket.SOCKET)
+            self._socket = LoggingSocket(self._pods, self.status, self._attaches.ended, path)
+            self._socket.attaches = self._attaches
+            self._socket.start()
+        # an attach that runs goes on with the file that it began with
+        self._pods.spec = self._spec
         self._numa = {rail.rail: self._numa_node(rail) for rail in self._spec.rails}
         self._choose_servers()
         self._look()

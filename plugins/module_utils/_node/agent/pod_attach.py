@@ -66,7 +66,9 @@ class PodAttach:
         :raises AttachError: the pod does not get it, and nothing of it is left.
         :raises RailyardError: it cannot be recorded, and nothing of it is left.
         """
-        device = self.spec.device(identity)
+        # the service may replace it meanwhile
+        spec = self.spec
+        device = spec.device(identity)
         if device is None:
             raise AttachError("device", "device %s" % plain(identity))
         pod = read_pod(oci_state, "device %s" % device.id)
@@ -80,14 +82,14 @@ class PodAttach:
             # an agent that is killed while it completes what a pod has leaves the pod what it has
             phase, since = (before.phase, before.since) if before else (ATTACHING, time.time())
             holder = Holder(device.id, *_names(pod), pod.pid, nsid, phase, since)
-            jobs = self._jobs(host, device, before)
+            jobs = self._jobs(host, spec, device, before)
             rows = tuple(pod_desired.row(job.rail, job.slot, None, job.source.rdma, job.source.host) for job in jobs)
             holder = holder._replace(interfaces=rows)
             self._state.take(holder)
             rdma = rdma_netlink.connect(self._system)
             if rdma is not None:
                 stack.callback(rdma.close)
-            work = pod_links.PodLinks(self._system, self.spec, holder, jobs, fd, home, host, rdma)
+            work = pod_links.PodLinks(self._system, spec, holder, jobs, fd, home, host, rdma)
             try:
                 holder = holder._replace(interfaces=tuple(in_namespace(fd, work.attach)), phase=ATTACHED)
                 self._record(holder, before, fd, home)
@@ -187,12 +189,12 @@ class PodAttach:
         stack.callback(os.close, fd)
         return fd
 
-    def _jobs(self, host: Rtnetlink, device: Device, before: Holder | None) -> list[pod_links.Job]:
+    def _jobs(self, host: Rtnetlink, spec: AgentSpec, device: Device, before: Holder | None) -> list[pod_links.Job]:
         rows = {row["rail"]: row for row in before.interfaces} if before else {}
         jobs = []
         for name, slot in device.slots.items():
-            rail = self.spec.rail(name)
-            source = host_links.source(self._system, host, self.spec, rail, slot, rows.get(name))
+            rail = spec.rail(name)
+            source = host_links.source(self._system, host, spec, rail, slot, rows.get(name))
             jobs.append(pod_links.Job(rail, slot, source))
         return jobs
 
