@@ -47,17 +47,17 @@ def main(argv: t.Sequence[str] | None = None) -> int:
         if arguments.command == "run":
             return Service(system).run()
         if arguments.command == "version":
-            print(VERSION)
+            sys.stdout.write(VERSION + "\n")
         elif arguments.command == "slots":
-            print(slots(read_spec(system), SlotState(system).holders(), time.time()), end="")
+            sys.stdout.write(slots(read_spec(system), SlotState(system).holders(), time.time()))
         elif arguments.command == "status":
             document = ask({"do": "status"}, system.path(SOCKET))
-            print(status(document), end="")
+            sys.stdout.write(status(document))
             return int(bool(document["problems"]) or not all(row["healthy"] for row in document["rails"]))
         elif arguments.command == "explain":
-            print(explained(system, arguments.pod), end="")
+            sys.stdout.write(explained(system, arguments.pod))
     except RailyardError as error:
-        print("railyard-agent: %s" % error, file=sys.stderr)
+        sys.stderr.write("railyard-agent: %s\n" % error)
         return 1
     return 0
 

@@ -61,7 +61,8 @@ def notify(text: str) -> None:
 
 
 def log(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
 
 
 class Attaches:

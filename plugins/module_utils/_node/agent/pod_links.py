@@ -124,8 +124,10 @@ class PodLinks:
 
     def _create(self, job: Job) -> None:
         name, address = pod_desired.temporary(job.rail.interface), pod_desired.mac(job.slot)
-        assert job.source.ifindex is not None
-        self._host.new_link(self._spec.attachment, name, job.source.ifindex, self._fd, job.rail.mtu, address)
+        index = job.source.ifindex
+        if index is None:
+            raise AttachError("port", job.place, port=job.source.port)
+        self._host.new_link(self._spec.attachment, name, index, self._fd, job.rail.mtu, address)
 
     def _move(self, pod: Rtnetlink, job: Job) -> None:
         """Bring an interface of the node. It is marked first, so that it is known wherever it is."""
