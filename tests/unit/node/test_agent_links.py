@@ -286,7 +286,7 @@ def test_a_device_gets_the_verbs_of_its_own_vf_alone(tmp_path: Path) -> None:
                             "hookName": "createRuntime",
                             "path": "/usr/local/lib/railyard/agent-hook",
                             "args": ["agent-hook", "rails-0"],
-                            "timeout": 60,
+                            "timeout": 110,
                         }
                     ],
                     "deviceNodes": [

@@ -29,8 +29,8 @@ VERSION = "0.5.0"
 # The prefix of resources in a node file that does not set another.
 PREFIX = "railyard.fabric"
 HOOK = "/usr/local/lib/railyard/agent-hook"
-# Seconds; the hook itself gives up a little earlier.
-TIMEOUT = 60
+# Seconds; the hook itself gives up a little earlier. The kubelet waits two minutes for the start of a container.
+TIMEOUT = 110
 RDMA_CM = "/dev/infiniband/rdma_cm"
 
 

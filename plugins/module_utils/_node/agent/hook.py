@@ -19,8 +19,8 @@ import sys
 import time
 
 SOCKET = "/run/railyard/agent.sock"
-# Seconds: less than the 60 after which the runtime ends the hook.
-PATIENCE = 55.0
+# Seconds: less than the 110 after which the runtime ends the hook.
+PATIENCE = 105.0
 _LOOK = 0.2
 # A state is a few kilobytes.
 LENGTH = 2**20

@@ -72,7 +72,8 @@ class PodAttach:
         if device is None:
             raise AttachError("device", "device %s" % plain(identity))
         pod = read_pod(oci_state, "device %s" % device.id)
-        with self._turn(device.id, self._patience), Rtnetlink() as host, contextlib.ExitStack() as stack:
+        # an attach that its runtime gave up waiting for comes to its end first
+        with self._turn(device.id, 3 * self._patience), Rtnetlink() as host, contextlib.ExitStack() as stack:
             fd, home = self._open(stack, "/proc/%d/ns/net" % pod.pid, pod), self._open(stack, "/proc/self/ns/net", pod)
             # the agent is a service of the node, and so in its namespace
             if os.path.samestat(os.fstat(fd), os.fstat(home)):
