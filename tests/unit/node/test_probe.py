@@ -180,7 +180,7 @@ def test_a_rail_that_is_not_reached_is_red_and_its_rdma_is_not_tried(
     perftest: t.Callable[..., tuple[Perftest, System]],
 ) -> None:
     runner, system = perftest(CommandResult(0, TABLE, ""))
-    asked = options(targets=[target(address="192.0.2.77"), target(error="it has no link", remedy="mend it")])
+    asked = options(targets=[target(address="192.0.2.77"), target(error="it has no link", remedy="fix it")])
     dark, unserved = probe.probe(asked, system)
     assert not dark["ok"]
     assert dark["error"].startswith("0 of 2 packets of 4200 bytes came back")
@@ -393,7 +393,7 @@ def test_what_is_missing_is_named(infiniband: t.Callable[..., tuple[Perftest, Sy
     rdma_device(tmp_path, "rxe0", {1: (MAPPED, "RoCE v2")})
     (ethernet,) = probe.probe(options(targets=[dict(bare_target(), device="rxe0")]), system)
     assert "GIDs come from addresses" in ethernet["error"]
-    unserved = dict(bare_target(), port=None, meet=None, error="it has no link", remedy="mend it")
+    unserved = dict(bare_target(), port=None, meet=None, error="it has no link", remedy="fix it")
     (result,) = probe.probe(options(targets=[unserved]), system)
     assert result["error"] == "the other side has no server: it has no link"
     with pytest.raises(RailyardError, match="needs meet"):
