@@ -83,6 +83,7 @@ class CallbackModule(Default):
         super().__init__()
         self._running: dict[str, Running] = {}
         self._verdict: str | None = None
+        self._heading = ""
         self._seconds = 0
 
     def set_options(self, task_keys: t.Any = None, var_options: t.Any = None, direct: t.Any = None) -> None:
@@ -113,20 +114,22 @@ class CallbackModule(Default):
             return
         self._finish()
         self._play = play
+        # printed with the first task: a play without hosts has none
         name = play.get_name().strip()
-        if name:
-            self._display.display(
-                "\n%s%s" % (name, " (check mode)" if play.check_mode else ""), color=C.COLOR_HIGHLIGHT
-            )
+        self._heading = name + (" (check mode)" if name and play.check_mode else "")
 
     def v2_playbook_on_no_hosts_matched(self) -> None:
-        self._line("no hosts matched", C.COLOR_SKIP)
+        if self._verbose:
+            super().v2_playbook_on_no_hosts_matched()
 
     def _task_start(self, task: t.Any, prefix: str | None = None) -> None:
         if self._verbose:
             super()._task_start(task, prefix)
             return
         self._finish()
+        if self._heading:
+            self._display.display("\n" + self._heading, color=C.COLOR_HIGHLIGHT)
+            self._heading = ""
         self._known(task)
 
     def _known(self, task: t.Any) -> Running:
