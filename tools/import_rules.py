@@ -100,9 +100,13 @@ PACKAGES: dict[str, Package] = {
         "Kubelet's protocols on a node, over gRPC: device plugins, and the list of pod resources.",
         "_common _node.core",
     ),
+    "_node.metrics": Package(
+        "Metrics in the Prometheus format, and the counters of RDMA devices.",
+        "_common _node.core _node.netlink",
+    ),
     "_node.agent": Package(
         "The rail agent: slots, attaching pods to rails, its socket, CDI files and OCI hook.",
-        "_common _node.core _node.kubelet _node.netlink _node.readers",
+        "_common _node.core _node.kubelet _node.metrics _node.netlink _node.readers",
     ),
     "_node.agent_service": Package(
         "The rail agent as a service: programs, unit, spec, and what the container runtime must support.",

@@ -25,6 +25,8 @@ import yaml
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import hook
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_service import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ethtool
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import in_namespace
 from tests.functional.node.agent_pods import Pod
 from tests.functional.node.fake_kubelet import Kubelet
 from tests.functional.node.own_namespace import why_not
@@ -331,6 +333,18 @@ def refused(address: str) -> bool:
     except OSError:
         return False  # it closes just now
     return False
+
+
+def test_statistics_of_a_driver_are_read(node: Node) -> None:
+    node.start_with_rails()
+    assert node.network
+    with open("/proc/%d/ns/net" % node.network.pid, "rb") as namespace:
+        found = in_namespace(
+            namespace.fileno(),
+            lambda: ethtool.statistics(["rail1", "lo", "absent0"], lambda name: name == "peer_ifindex"),
+        )
+    leaf = json.loads(node.inside("ip", "-json", "link", "show", "leaf1"))[0]["ifindex"]
+    assert found == {"rail1": {"peer_ifindex": leaf}}
 
 
 def test_a_rail_that_is_down_is_unhealthy(node: Node, kubelet: Kubelet) -> None:

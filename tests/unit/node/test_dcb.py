@@ -15,7 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, dcb_netlink, ethtool
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import (
+    codec,
+    dcb_netlink,
+    ethtool,
+    rdma_netlink,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.dcb_netlink import App, Buffer, DcbSocket
 from tests.unit.node.dcb_kernel import DcbKernel, Nic, Server
@@ -66,6 +71,15 @@ def test_numbers_are_those_of_the_kernels_header(tmp_path: Path) -> None:
         "sizeof(struct dcb_app)": dcb_netlink.APP.size,
         "ETHTOOL_GPAUSEPARAM": ethtool.ETHTOOL_GPAUSEPARAM,
         "ETHTOOL_SPAUSEPARAM": ethtool.ETHTOOL_SPAUSEPARAM,
+        "ETHTOOL_GSTRINGS": ethtool.ETHTOOL_GSTRINGS,
+        "ETHTOOL_GSTATS": ethtool.ETHTOOL_GSTATS,
+        "ETH_SS_STATS": ethtool.ETH_SS_STATS,
+        "sizeof(struct ethtool_drvinfo)": ethtool.DRVINFO.size,
+        "__builtin_offsetof(struct ethtool_drvinfo, n_stats)": ethtool.STATS_COUNT.size - 4,
+        "RDMA_NLDEV_CMD_STAT_GET": rdma_netlink.CMD_STAT_GET,
+        "RDMA_NLDEV_ATTR_STAT_HWCOUNTERS": rdma_netlink.ATTR_STAT_HWCOUNTERS,
+        "RDMA_NLDEV_ATTR_STAT_HWCOUNTER_ENTRY_NAME": rdma_netlink.ATTR_STAT_HWCOUNTER_ENTRY_NAME,
+        "RDMA_NLDEV_ATTR_STAT_HWCOUNTER_ENTRY_VALUE": rdma_netlink.ATTR_STAT_HWCOUNTER_ENTRY_VALUE,
         "sizeof(struct ethtool_pauseparam)": ethtool.PAUSE.size,
         "__builtin_offsetof(struct ethtool_pauseparam, tx_pause)": 12,
         "__builtin_offsetof(struct ieee_pfc, delay)": 4,
@@ -73,7 +87,8 @@ def test_numbers_are_those_of_the_kernels_header(tmp_path: Path) -> None:
     }
     checks = "".join('_Static_assert(%s == %d, "%s");\n' % (name, value, name) for name, value in names.items())
     source = tmp_path / "numbers.c"
-    source.write_text("#include <linux/rtnetlink.h>\n#include <linux/dcbnl.h>\n#include <linux/ethtool.h>\n" + checks)
+    headers = ("linux/rtnetlink.h", "linux/dcbnl.h", "linux/ethtool.h", "rdma/rdma_netlink.h")
+    source.write_text("".join("#include <%s>\n" % header for header in headers) + checks)
     subprocess.run(["gcc", "-fsyntax-only", str(source)], check=True)
 
 

@@ -2,29 +2,31 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The rail agent's metrics in the Prometheus text format, served by HTTP.
+"""The rail agent's metrics: itself, the interfaces of pods, and the RDMA devices of rails and pods.
 
-Source of the format: https://prometheus.io/docs/instrumenting/exposition_formats/.
+Metrics of RDMA devices have the names and labels of Spiderpool's agent, so that its dashboards show them. Source:
+https://github.com/spidernet-io/spiderpool/blob/main/docs/usage/rdma-metrics.md.
 """
 
 from __future__ import annotations
 
 import contextlib
-import http.server
-import socket
-import threading
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import FILE, AgentSpec
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import AgentSpec
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.host_links import port_name
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder, Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics import device_counters
+from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.device_counters import (
+    DeviceCounters,
+    Statistic,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.exposition import Exposition
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import in_namespace
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-CLIENT_SECONDS = 10
-# How often the server looks whether it is to end.
-POLL_SECONDS = 2.0
 # Columns of /proc/net/dev after the name, see proc(5).
 NETDEV = {
     "receive_bytes": 0,
@@ -36,31 +38,6 @@ NETDEV = {
     "transmit_errors": 10,
     "transmit_dropped": 11,
 }
-Labels = t.Mapping[str, str]
-
-
-class Exposition:
-    """Metrics by name, each with its help, type and samples."""
-
-    def __init__(self) -> None:
-        self._metrics: dict[str, tuple[str, str, list[str]]] = {}
-
-    def add(self, name: str, kind: str, help_text: str, value: float, labels: Labels | None = None) -> None:
-        """One sample. The kind is ``gauge`` or ``counter``; the help of the first sample is used."""
-        inside = ",".join('%s="%s"' % (key, _escaped(text)) for key, text in (labels or {}).items())
-        shown = repr(value) if isinstance(value, float) else str(value)
-        sample = "%s%s %s\n" % (name, "{%s}" % inside if inside else "", shown)
-        self._metrics.setdefault(name, (kind, help_text, []))[2].append(sample)
-
-    def text(self) -> str:
-        return "".join(
-            "# HELP %s %s\n# TYPE %s %s\n%s" % (name, help_text, name, kind, "".join(samples))
-            for name, (kind, help_text, samples) in self._metrics.items()
-        )
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def add_agent(out: Exposition, status: t.Mapping[str, t.Any]) -> None:
@@ -89,9 +66,8 @@ def add_agent(out: Exposition, status: t.Mapping[str, t.Any]) -> None:
         counter("attach_failures_total", "Attaches that failed, by reason.", count, reason=reason)
 
 
-def add_pods(out: Exposition, system: System, spec: AgentSpec, holders: t.Iterable[Holder]) -> None:
-    """Traffic of each pod's interfaces, and the counters of RDMA devices that one pod alone uses."""
-    hosts = {rail.rail: rail.rdma for rail in spec.rails}
+def add_pods(out: Exposition, system: System, holders: t.Iterable[Holder]) -> None:
+    """Traffic of each pod's interfaces."""
     for holder in holders:
         counters = netdev_counters(system, holder)
         for row in holder.interfaces:
@@ -105,19 +81,14 @@ def add_pods(out: Exposition, system: System, spec: AgentSpec, holders: t.Iterab
             for name, value in counters.get(str(row["interface"]), {}).items():
                 metric = "railyard_pod_network_%s_total" % name
                 out.add(metric, "counter", "Traffic of a pod's interface on a rail.", value, labels)
-            rdma = row.get("rdma")
-            # the port's own RDMA device, if pods share it, counts for all of them
-            if rdma and (spec.attachment == "host-device" or rdma != hosts.get(str(row["rail"]))):
-                for name, value in rdma_counters(system, str(rdma)).items():
-                    rdma_labels = dict(labels, rdma_device=str(rdma), counter=name)
-                    help_text = "Counters of an RDMA device that one pod uses, by the kernel's names."
-                    out.add("railyard_pod_rdma_counter_total", "counter", help_text, value, rdma_labels)
 
 
 def netdev_counters(system: System, holder: Holder) -> dict[str, dict[str, int]]:
     """Interface -> counters, in the network namespace of the holder; empty when its container has ended."""
     found = {}
-    for line in (_held_file(system, holder, "net/dev") or "").splitlines():
+    with _namespace(system, holder) as namespace:
+        text = None if namespace is None else system.read("/proc/%d/net/dev" % holder.pid)
+    for line in (text or "").splitlines():
         name, colon, rest = line.partition(":")
         columns = rest.split()
         if colon and len(columns) >= 12 and columns[0].isdigit():
@@ -125,69 +96,95 @@ def netdev_counters(system: System, holder: Holder) -> dict[str, dict[str, int]]
     return found
 
 
-def _held_file(system: System, holder: Holder, name: str) -> str | None:
-    """A file of the holder's process; None if another process has its number by now."""
-    place = "/proc/%d/" % holder.pid
-    with contextlib.suppress(OSError, RailyardError), Rtnetlink() as kernel:
-        with open(system.path(place + "ns/net"), "rb") as namespace:
-            number = kernel.namespace_number(namespace.fileno())
-        return system.read(place + name) if number == holder.nsid else None
-    return None
+@contextlib.contextmanager
+def _namespace(system: System, holder: Holder) -> t.Iterator[int | None]:
+    """A descriptor of the holder's network namespace; None when its container has ended."""
+    with contextlib.ExitStack() as stack:
+        fd = None
+        with contextlib.suppress(OSError, RailyardError):
+            kernel = stack.enter_context(Rtnetlink())
+            opened = stack.enter_context(open(system.path("/proc/%d/ns/net" % holder.pid), "rb")).fileno()
+            # the process may be another's by now
+            fd = opened if kernel.namespace_number(opened) == holder.nsid else None
+        yield fd
 
 
-def rdma_counters(system: System, device: str) -> dict[str, int]:
-    """The counters of an RDMA device's first port. Empty for a device that another namespace has for itself."""
-    found = {}
-    for folder in ("counters", "hw_counters"):
-        place = "/sys/class/infiniband/%s/ports/1/%s" % (device, folder)
-        for name in system.listdir(place):
-            value = system.read_int("%s/%s" % (place, name))
-            if value is not None and name != "lifespan":
-                found[name] = value
-    return found
+def add_rdma(out: Exposition, system: System, spec: AgentSpec, holders: t.Iterable[Holder]) -> None:
+    """The counters of the rails' ports, and of devices that a pod has for itself: a VF, a port or a soft device."""
+    metrics = RdmaMetrics(out, spec.node)
+    ports = {port_name(system, rail): rail.rail for rail in spec.rails}
+    own = {str(row["rdma"]): (holder, row) for holder in holders for row in holder.interfaces if row.get("rdma")}
+    with contextlib.suppress(RailyardError, OSError):
+        for device in device_counters.rdma_ports(system, files=True):
+            if device.netdev in ports:
+                metrics.add_port(ports[device.netdev], device)
+            elif device.device in own:
+                metrics.add_pod(*own[device.device], device)
+    with contextlib.suppress(OSError):
+        for netdev, statistics in device_counters.netdev_statistics(ports).items():
+            metrics.add_statistics({"rail": ports[netdev], "net_dev_name": netdev, "is_root": "true"}, statistics)
+    if spec.moved:
+        for holder in holders:
+            with contextlib.suppress(RailyardError, OSError):
+                _add_moved(metrics, system, spec, holder)
 
 
-class MetricsServer:
-    """Serves ``/metrics``. Raises :class:`RailyardError` if the address cannot be used."""
+def _add_moved(metrics: RdmaMetrics, system: System, spec: AgentSpec, holder: Holder) -> None:
+    """The counters of what was moved into a pod's network namespace, read there."""
+    rows = {str(row["interface"]): row for row in holder.interfaces}
+    devices = {str(row["rdma"]): row for row in holder.interfaces if row.get("rdma")}
 
-    def __init__(self, address: str, collect: t.Callable[[], str]) -> None:
-        host, _colon, port = address.rpartition(":")
+    def look() -> tuple[list[DeviceCounters], dict[str, list[Statistic]]]:
+        # in shared mode, the node's network namespace has shown the devices already
+        seen = device_counters.rdma_ports(system) if spec.rdma_mode == "exclusive" else []
+        return seen, device_counters.netdev_statistics(rows)
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            timeout = CLIENT_SECONDS
+    with _namespace(system, holder) as namespace:
+        if namespace is None:
+            return
+        seen, statistics = in_namespace(namespace, look)
+    for device in seen:
+        if device.device in devices:
+            metrics.add_pod(holder, devices[device.device], device)
+    for netdev, found in statistics.items():
+        metrics.add_statistics(_pod_labels(holder, rows[netdev]), found)
 
-            def do_GET(self) -> None:
-                if self.path.partition("?")[0] != "/metrics":
-                    self.send_error(404, "see /metrics")
-                    return
-                body = collect().encode()
-                self.send_response(200)
-                self.send_header("Content-Type", CONTENT_TYPE)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
 
-            def log_message(self, *_arguments: t.Any) -> None:
-                """A scrape is not an event for the journal."""
+class RdmaMetrics:
+    """Metrics ``rdma_NAME_total``: all of them end so, as those of Spiderpool's agent do."""
 
-        class Server(http.server.ThreadingHTTPServer):
-            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    def __init__(self, out: Exposition, node: str) -> None:
+        self._out = out
+        self._node = node
 
-        try:
-            self._server = Server((host.strip("[]"), int(port)), Handler)
-        except (OSError, ValueError, OverflowError) as error:
-            raise RailyardError(
-                "metrics cannot be served on %s: %s" % (address, error), FILE, "write another address for 'metrics'"
-            ) from None
-        self.address = address
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(POLL_SECONDS,), daemon=True)
-        self._thread.start()
+    def add_port(self, rail: str, device: DeviceCounters) -> None:
+        """The RDMA device of a rail's port."""
+        self._add_device({"rail": rail, "net_dev_name": str(device.netdev), "is_root": "true"}, device)
 
-    @property
-    def port(self) -> int:
-        return int(self._server.server_address[1])
+    def add_pod(self, holder: Holder, row: Row, device: DeviceCounters) -> None:
+        """An RDMA device that a pod has for itself."""
+        self._add_device(_pod_labels(holder, row), device)
 
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def add_statistics(self, labels: t.Mapping[str, str], statistics: t.Iterable[Statistic]) -> None:
+        for each in statistics:
+            extra = {} if each.priority is None else {"priority": each.priority}
+            self._add(each.name, each.value, dict(labels, **extra))
+
+    def _add_device(self, labels: t.Mapping[str, str], device: DeviceCounters) -> None:
+        ids = {"ifname": device.device, "node_guid": device.node_guid, "sys_image_guid": device.sys_image_guid}
+        for name, value in device.counters.items():
+            self._add(name, value, dict(ids, **labels))
+
+    def _add(self, name: str, value: int, labels: t.Mapping[str, str]) -> None:
+        help_text = "Counter of an RDMA device or its netdev, by the driver's name."
+        self._out.add("rdma_%s_total" % name, "counter", help_text, value, dict({"node_name": self._node}, **labels))
+
+
+def _pod_labels(holder: Holder, row: Row) -> dict[str, str]:
+    return {
+        "rail": str(row["rail"]),
+        "net_dev_name": str(row["interface"]),
+        "is_root": "false",
+        "pod_namespace": holder.pod_namespace,
+        "pod_name": holder.pod_name,
+    }

@@ -39,6 +39,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.devi
     kubelet_identity,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import DeviceState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.exposition import Exposition
+from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.metrics_server import MetricsServer
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import numa_node
 
 # The version of the collection, as in galaxy.yml.
@@ -130,7 +132,7 @@ class Service:
         self._servers: dict[str, PluginServer] = {}
         self._pods: PodAttach | None = None
         self._socket: LoggingSocket | None = None
-        self._metrics: agent_metrics.MetricsServer | None = None
+        self._metrics: MetricsServer | None = None
         self._problems: dict[str, str] = {}
 
     def run(self) -> int:
@@ -233,7 +235,7 @@ class Service:
             self._metrics.close()
             self._metrics = None
         if self._spec.metrics and not self._metrics:
-            self._metrics = agent_metrics.MetricsServer(self._spec.metrics, self.metrics)
+            self._metrics = MetricsServer(self._spec.metrics, self.metrics, FILE)
 
     def _numa_node(self, rail: RailSpec) -> int | None:
         if rail.pci:
@@ -298,9 +300,10 @@ class Service:
         }
 
     def metrics(self) -> str:
-        out = agent_metrics.Exposition()
+        out, holders = Exposition(), list(self._state.holders().values())
         agent_metrics.add_agent(out, self.status())
-        agent_metrics.add_pods(out, self._system, self._spec, self._state.holders().values())
+        agent_metrics.add_pods(out, self._system, holders)
+        agent_metrics.add_rdma(out, self._system, self._spec, holders)
         return out.text()
 
     def _close(self) -> None:

@@ -31,6 +31,7 @@ CMD_SYS_SET = 7
 CMD_RES_QP_GET = 10
 CMD_RES_CM_ID_GET = 11
 CMD_GET_CHARDEV = 15
+CMD_STAT_GET = 17
 
 ATTR_DEV_INDEX = 1
 ATTR_DEV_NAME = 2
@@ -59,6 +60,9 @@ ATTR_NET_NS_FD = 68
 ATTR_CHARDEV_TYPE = 69
 ATTR_CHARDEV_NAME = 70
 ATTR_UVERBS_DRIVER_ID = 73
+ATTR_STAT_HWCOUNTERS = 80
+ATTR_STAT_HWCOUNTER_ENTRY_NAME = 82
+ATTR_STAT_HWCOUNTER_ENTRY_VALUE = 83
 
 STATES = ("NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER")
 PHYSICAL_STATES = (
@@ -199,6 +203,28 @@ def chardev(sock: NetlinkSocket, index: int) -> Row | None:
         table = codec.table(answer)
         return {"name": _text(table, ATTR_CHARDEV_NAME), "driver": _number(table, ATTR_UVERBS_DRIVER_ID)}
     return None
+
+
+def hardware_counters(sock: NetlinkSocket, index: int, port: int) -> dict[str, int]:
+    """The counters of a device's port by the driver's names, as ``rdma statistic`` shows them.
+
+    Empty if the driver has none, if the device is gone, or before Linux 5.3.
+    """
+    payload = codec.u32(ATTR_DEV_INDEX, index) + codec.u32(ATTR_PORT_INDEX, port)
+    try:
+        answers = sock.request(message_type(CMD_STAT_GET), payload)
+    except NetlinkError as error:
+        if error.errno in (errno.ENODEV, errno.EINVAL, errno.EOPNOTSUPP):
+            return {}
+        raise
+    found = {}
+    for answer in answers:
+        for _entry, entry in codec.attributes(codec.table(answer).get(ATTR_STAT_HWCOUNTERS, b"")):
+            table = codec.table(entry)
+            value = _number(table, ATTR_STAT_HWCOUNTER_ENTRY_VALUE)
+            if value is not None:
+                found[_text(table, ATTR_STAT_HWCOUNTER_ENTRY_NAME)] = value
+    return found
 
 
 def link_type(sock: NetlinkSocket, system: System, device: Row) -> str:

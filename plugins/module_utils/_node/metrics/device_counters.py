@@ -1,0 +1,76 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Counters of RDMA devices and their netdevs, by the names that ``rdma statistic`` and ``ethtool -S`` show."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ethtool, rdma_netlink
+
+# Traffic of RDMA by NIC, and flow control and discards by priority: the names of mlx5's statistics.
+_TRAFFIC = re.compile(r"[rt]x_vport_rdma_(unicast|multicast)_(bytes|packets)")
+_BY_PRIORITY = re.compile(r"([rt]x)_prio([0-7])_(pause|discards)")
+
+
+class DeviceCounters(t.NamedTuple):
+    """The counters of an RDMA device's port. ``netdev`` is None if it is in another network namespace."""
+
+    device: str
+    netdev: str | None
+    node_guid: str
+    sys_image_guid: str
+    counters: dict[str, int]
+
+
+class Statistic(t.NamedTuple):
+    """A statistic of a netdev. ``priority``: the one that it counts; None if it counts all."""
+
+    name: str
+    priority: str | None
+    value: int
+
+
+def rdma_ports(system: System, files: bool = False) -> list[DeviceCounters]:
+    """The ports of the RDMA devices that the calling thread's network namespace sees.
+
+    :param files: add the counters of the InfiniBand specification, which sysfs alone has. It shows the devices of the
+        network namespace in which it was mounted.
+    :raises NetlinkError: as the kernel gives it.
+    """
+    sock = rdma_netlink.connect(system)
+    if not sock:
+        return []
+    found = []
+    with contextlib.closing(sock):
+        devices = {row["index"]: row for row in rdma_netlink.devices(sock)}
+        for link in rdma_netlink.links(sock, devices.values()):
+            device = devices[link["device_index"]]
+            counters = dict(rdma_netlink.hardware_counters(sock, device["index"], link["port"]))
+            if files:
+                counters.update(_files(system, device["name"], link["port"]))
+            guids = (device["node_guid"] or "", device["sys_image_guid"] or "")
+            found.append(DeviceCounters(device["name"], link["netdev"], *guids, counters))
+    return found
+
+
+def _files(system: System, device: str, port: int) -> dict[str, int]:
+    place = "/sys/class/infiniband/%s/ports/%d/counters" % (device, port)
+    values = {name: system.read_int("%s/%s" % (place, name)) for name in system.listdir(place)}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def netdev_statistics(netdevs: t.Iterable[str]) -> dict[str, list[Statistic]]:
+    """The statistics of RDMA and of flow control, by netdev. Netdevs whose driver does not have them are left out."""
+    found = ethtool.statistics(netdevs, lambda name: bool(_TRAFFIC.fullmatch(name) or _BY_PRIORITY.fullmatch(name)))
+    return {netdev: [_statistic(*row) for row in rows.items()] for netdev, rows in found.items()}
+
+
+def _statistic(name: str, value: int) -> Statistic:
+    match = _BY_PRIORITY.fullmatch(name)
+    return Statistic("%s_%s" % (match[1], match[3]), match[2], value) if match else Statistic(name, None, value)

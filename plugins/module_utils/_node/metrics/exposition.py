@@ -1,0 +1,39 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The Prometheus text format.
+
+Source: https://prometheus.io/docs/instrumenting/exposition_formats/.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+Labels = t.Mapping[str, str]
+
+
+class Exposition:
+    """Metrics by name, each with its help, type and samples."""
+
+    def __init__(self) -> None:
+        self._metrics: dict[str, tuple[str, str, list[str]]] = {}
+
+    def add(self, name: str, kind: str, help_text: str, value: float, labels: Labels | None = None) -> None:
+        """One sample. The kind is ``gauge`` or ``counter``; the help of the first sample is used."""
+        inside = ",".join('%s="%s"' % (key, _escaped(text)) for key, text in (labels or {}).items())
+        shown = repr(value) if isinstance(value, float) else str(value)
+        sample = "%s%s %s\n" % (name, "{%s}" % inside if inside else "", shown)
+        self._metrics.setdefault(name, (kind, help_text, []))[2].append(sample)
+
+    def text(self) -> str:
+        return "".join(
+            "# HELP %s %s\n# TYPE %s %s\n%s" % (name, help_text, name, kind, "".join(samples))
+            for name, (kind, help_text, samples) in self._metrics.items()
+        )
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,68 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Metrics, served by HTTP."""
+
+from __future__ import annotations
+
+import http.server
+import socket
+import threading
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.exposition import CONTENT_TYPE
+
+CLIENT_SECONDS = 10
+# How often the server looks whether it is to end.
+POLL_SECONDS = 2.0
+
+
+class MetricsServer:
+    """Serves ``/metrics``. Raises :class:`RailyardError` if the address cannot be used.
+
+    :param place: where the address is written.
+    """
+
+    def __init__(self, address: str, collect: t.Callable[[], str], place: str) -> None:
+        host, _colon, port = address.rpartition(":")
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            timeout = CLIENT_SECONDS
+
+            def do_GET(self) -> None:
+                if self.path.partition("?")[0] != "/metrics":
+                    self.send_error(404, "see /metrics")
+                    return
+                body = collect().encode()
+                self.send_response(200)
+                self.send_header("Content-Type", CONTENT_TYPE)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_arguments: t.Any) -> None:
+                """A scrape is not an event for the journal."""
+
+        class Server(http.server.ThreadingHTTPServer):
+            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+        try:
+            self._server = Server((host.strip("[]"), int(port)), Handler)
+        except (OSError, ValueError, OverflowError) as error:
+            raise RailyardError(
+                "metrics cannot be served on %s: %s" % (address, error), place, "write another address for 'metrics'"
+            ) from None
+        self.address = address
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(POLL_SECONDS,), daemon=True)
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
