@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 import typing as t
 from pathlib import Path
 
@@ -22,7 +23,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_matching import identify
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_diff, plan_rows, plan_tables
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_metrics
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import parse_spec
+from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.exposition import Exposition
 
 from .range_files import NODES, Drawn, planned
 from .range_files import files as range_files
@@ -206,11 +209,75 @@ def test_names_are_of_devices(rails: str, names: Data, wanted: list[tuple[str, s
 # -- what the agent reads
 
 
+def test_the_file_says_where_metrics_are_served() -> None:
+    def agent(**settings: t.Any) -> Data:
+        values: Data = document(worked(agent=settings))["nodes"][0]["agent"]
+        return {key: values[key] for key in ("metrics", "gateway_check")}
+
+    assert agent(metrics="all", metrics_port=9500) == {"metrics": "*:9500", "gateway_check": False}
+    assert agent(metrics="off", gateway_check=True) == {"metrics": None, "gateway_check": True}
+    assert ("RY832", "fabric.agent") in findings(worked(provider="spiderpool", slots=None, agent={"metrics": "all"}))
+
+
+def test_a_file_with_agent_settings_is_written_as_it_was_read() -> None:
+    settings = {"metrics": "all", "metrics_port": 9500, "gateway_check": True}
+    written = yaml.safe_load(write(plan_of(worked(agent=settings)).fabric))
+    assert written["fabric"]["agent"] == settings
+
+
+def test_alerts_and_scrape_of_agents() -> None:
+    def objects(**settings: t.Any) -> dict[str, Data]:
+        plan = document(worked(agent=settings))
+        given = {"grafana_labels": {"grafana_dashboard": "1"}, "monitoring_namespace": "monitoring"}
+        return {each["kind"]: each for each in object_components.objects(plan, given)}
+
+    assert "ScrapeConfig" not in objects(metrics="loopback")
+    made = objects(metrics="all")
+    scrape = made["ScrapeConfig"]["spec"]
+    assert {"__address__", "node", "fabric", "job"} == {
+        each["targetLabel"] for each in scrape["relabelings"] if "targetLabel" in each
+    }
+    assert scrape["relabelings"][1]["replacement"] == "$1:9465"
+    alerts = {each["alert"]: each for each in made["PrometheusRule"]["spec"]["groups"][0]["rules"]}
+    assert list(alerts) == [
+        "RailPauseStorm",
+        "RailOutOfSequence",
+        "RailCongestion",
+        "RailAsymmetry",
+        "RailAgentDown",
+        "RailDown",
+        "RailLinkFlap",
+        "RailResourceMissing",
+        "RailAttachFailures",
+    ]
+    board = json.loads(made["ConfigMap"]["data"]["lab-agent-rails.json"])
+    assert made["ConfigMap"]["metadata"]["labels"]["grafana_dashboard"] == "1"
+    # every metric that alerts and panels use is one that the agent exports
+    used = [alert["expr"] for alert in alerts.values()]
+    used += [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    names = {name for text in used for name in re.findall(r"railyard_\w+", text)}
+    assert names <= exported_metrics()
+
+
+def exported_metrics() -> set[str]:
+    """The names of the metrics that an agent exports of itself and of pods."""
+    rail = {"rail": "gpu01", "port": "rail1", "healthy": True}
+    resource = {"resource": "railyard.fabric/rails", "devices": 1, "held": 0, "registered": True}
+    attaches = {"count": 1, "seconds": 0.5, "failed": {"held": 1}}
+    status = dict.fromkeys(("version", "fabric", "node", "attachment"), "")
+    out = Exposition()
+    agent_metrics.add_agent(out, {**status, "rails": [rail], "resources": [resource], "attaches": attaches})
+    pods = {"railyard_pod_network_%s_total" % name for name in agent_metrics.NETDEV}
+    return pods | set(re.findall(r"^# TYPE (\w+)", out.text(), re.MULTILINE))
+
+
 def test_the_file_of_an_agent() -> None:
     node = document(worked(slots={"all_rails": 1, "per_rail": 1}, pods_per_node=None))["nodes"][1]
     agent = node["agent"]
     assert {key: value for key, value in agent.items() if key != "rails"} == {
         "format": 1,
+        "gateway_check": False,
+        "metrics": "127.0.0.1:9465",
         "fabric": "lab-agent",
         "node": "node-2",
         "resource_prefix": "railyard.fabric",

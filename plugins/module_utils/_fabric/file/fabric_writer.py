@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.yaml_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import link_layer_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import written as _driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    AgentSettings,
     Fabric,
     Firmware,
     HostSettings,
@@ -102,6 +103,7 @@ def _general(fabric: Fabric) -> Data:
         max_nodes=fabric.max_nodes,
         pods_per_node=fabric.pods_per_node,
         slots=_settings(fabric.slots),
+        agent=_different(fabric.agent, AgentSettings(), ("metrics", "metrics_port", "gateway_check")),
         reserved={name: str(net) for name, net in fabric.reserved.items()} or None,
         routing=_routing(fabric.routing),
         infiniband=_infiniband(fabric.infiniband),
@@ -111,10 +113,12 @@ def _general(fabric: Fabric) -> Data:
 
 
 def _routing(routing: Routing) -> Data | None:
-    default = Routing()
-    keys = ("first_table", "first_priority", "mode", "cross_rail")
-    said = {key: getattr(routing, key) for key in keys if getattr(routing, key) != getattr(default, key)}
-    return said or None
+    return _different(routing, Routing(), ("first_table", "first_priority", "mode", "cross_rail"))
+
+
+def _different(settings: t.Any, default: t.Any, keys: t.Iterable[str]) -> Data | None:
+    """The values that are not the default's."""
+    return {key: getattr(settings, key) for key in keys if getattr(settings, key) != getattr(default, key)} or None
 
 
 def _settings(given: t.Mapping[str, Setting]) -> Data | None:

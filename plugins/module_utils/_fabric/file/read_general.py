@@ -35,7 +35,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
     SHARED,
     link_layer_of,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Lowering
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    METRICS_HOSTS,
+    AgentSettings,
+    Fabric,
+    Lowering,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS, facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
@@ -73,6 +78,9 @@ def read_general(fabric: Fabric, section: Section, report: Report) -> None:
     fabric.max_nodes = section.number("max_nodes", 1, MAX_NODES, "nodes")
     fabric.pods_per_node = section.number("pods_per_node", 1, MAX_PODS, "pods")
     fabric.slots = read_slots(section)
+    agent = section.section("agent")
+    if agent:
+        fabric.agent = _agent(agent)
     reserved = section.section("reserved")
     if reserved:
         for name in reserved.mapping.entries:
@@ -87,6 +95,18 @@ def read_general(fabric: Fabric, section: Section, report: Report) -> None:
     fabric.vfs = read_vfs(section)
     fabric.host = read_host(section, report)
     section.done()
+
+
+def _agent(section: Section) -> AgentSettings:
+    default = AgentSettings()
+    settings = AgentSettings(
+        metrics=section.choice("metrics", tuple(METRICS_HOSTS)) or default.metrics,
+        metrics_port=section.number("metrics_port", 1024, 65535) or default.metrics_port,
+        gateway_check=section.flag("gateway_check") or default.gateway_check,
+        path=section.path,
+    )
+    section.done()
+    return settings
 
 
 def _routing(fabric: Fabric, section: Section) -> None:

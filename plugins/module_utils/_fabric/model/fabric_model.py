@@ -45,6 +45,8 @@ class Setting:
 # Attribute of a VF (or ``count``) -> its setting.
 VfSettings = t.Dict[str, Setting]
 SLOT_KEYS = ("all_rails", "per_rail")
+# Where the agent serves metrics -> the host part of its address; None: nowhere.
+METRICS_HOSTS = {"loopback": "127.0.0.1", "all": "*", "off": None}
 # Key of ``slots`` -> its setting.
 SlotSettings = t.Dict[str, Setting]
 # Layer (``pci``, ``limits``, ``gpudirect``, ``nccl``) -> key -> its setting; a layer that is not named is not there.
@@ -175,6 +177,16 @@ class Firmware:
 
 
 @dataclass
+class AgentSettings:
+    """``metrics``: where the agent serves metrics, one of METRICS_HOSTS. ``path``: empty without such a section."""
+
+    metrics: str = "loopback"
+    metrics_port: int = 9465
+    gateway_check: bool = False
+    path: Path = ()
+
+
+@dataclass
 class Profile:
     """``gpus``: GPU number -> its PCI address or None; None where the file does not say which GPUs there are."""
 
@@ -281,6 +293,7 @@ class Fabric:
     max_nodes: int | None = None
     pods_per_node: int | None = None
     slots: SlotSettings = field(default_factory=dict)
+    agent: AgentSettings = field(default_factory=AgentSettings)
     vfs: VfSettings = field(default_factory=dict)
     host: HostSettings = field(default_factory=dict)
     names: dict[str, Template | RailTemplates] = field(default_factory=dict)

@@ -14,7 +14,11 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import Planner
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import nccl_settings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    METRICS_HOSTS,
+    Fabric,
+    Node,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot_model import (
     Slots,
     most_slots,
@@ -61,6 +65,8 @@ class AgentFiles:
         given, slots = self._given, self._slots[id(variant)]
         if slots is None:
             raise ValueError("%s has no number of slots, which lint reports" % node.name)
+        agent = self._fabric.agent
+        host = METRICS_HOSTS[agent.metrics]
         return {
             "format": FORMAT,
             "fabric": given["name"],
@@ -70,6 +76,8 @@ class AgentFiles:
             "rdma_mode": variant.rdma_mode,
             # it asks with ARP and neighbour solicitations
             "conflict_check": given["link_layer"] == ETHERNET,
+            "gateway_check": agent.gateway_check,
+            "metrics": "%s:%d" % (host, agent.metrics_port) if host else None,
             "env": dict(nccl_settings.nccl(given, found, ()), **nccl_settings.ucx(given, ())),
             "rails": [
                 self._rail(port, self._slots_of(node, port["rail"], slots, identities.get(port["rail"], ()), variant))

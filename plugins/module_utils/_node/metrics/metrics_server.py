@@ -22,6 +22,7 @@ POLL_SECONDS = 2.0
 class MetricsServer:
     """Serves ``/metrics``. Raises :class:`RailyardError` if the address cannot be used.
 
+    :param address: ``HOST:PORT``; the host ``*`` stands for all addresses of the node.
     :param place: where the address is written.
     """
 
@@ -45,8 +46,17 @@ class MetricsServer:
             def log_message(self, *_arguments: t.Any) -> None:
                 """A scrape is not an event for the journal."""
 
+        # all addresses of both families, if the kernel has IPv6
+        if host == "*":
+            host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
+
         class Server(http.server.ThreadingHTTPServer):
             address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+            def server_bind(self) -> None:
+                if host == "::":
+                    self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+                super().server_bind()
 
         try:
             self._server = Server((host.strip("[]"), int(port)), Handler)

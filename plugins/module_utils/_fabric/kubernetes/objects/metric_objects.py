@@ -2,20 +2,23 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What is to be watched on rails: a ServiceMonitor of Spiderpool's agent, and alerts.
+"""What monitors the rails: a scrape of Spiderpool's agent or the rail agent, alerts, and the rail agent's dashboard.
 
-Spiderpool's agent exports the RDMA counters. With the other providers node_exporter (with ``--collector.ethtool`` and
-its InfiniBand
-collector) has the ports' pause frames, discards and link changes, and nothing has the RDMA counters: alerts on those
-are then not made.
+Spiderpool's agent and the rail agent export the RDMA counters, by the same names. With the other providers,
+node_exporter (with ``--collector.ethtool`` and its InfiniBand collector) has the ports' pause frames, discards and link
+changes, and nothing has the RDMA counters: alerts on those are then not made.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import agent_dashboard
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
+    FABRIC,
     Object,
     View,
     made,
@@ -23,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 
 API = "monitoring.coreos.com/v1"
+SCRAPE_API = "monitoring.coreos.com/v1alpha1"
 COMPONENT = "metrics"
 # A rail whose traffic is below this part of its node's busiest rail, while that one carries more than the floor, lags
 # behind.
@@ -41,13 +45,54 @@ def objects(view: View, options: Options) -> t.Iterator[Object]:
     namespace = options.monitoring_namespace or options.operator(view.provider)
     labels = view.labels(COMPONENT)
     labels.update(options.monitoring_labels)
-    rdma = facts_of(view.provider).rdma_metrics
-    if rdma:
-        yield made(API, "ServiceMonitor", "%s-rails" % view.name, labels, _monitor(view, options), namespace)
-    rules = _spiderpool(view) if rdma else _node_exporter(view)
+    name = "%s-rails" % view.name
+    facts = facts_of(view.provider)
+    if facts.slots:
+        rules = _agent(view)
+        if scrape := _scrape(view):
+            yield made(SCRAPE_API, "ScrapeConfig", name, labels, scrape, namespace)
+        if options.grafana_labels:
+            board = made("v1", "ConfigMap", name + "-dashboard", view.labels(COMPONENT), None, namespace)
+            board["metadata"]["labels"].update(options.grafana_labels)
+            board["data"] = {name + ".json": json.dumps(agent_dashboard.dashboard(view.name), indent=1)}
+            yield board
+    elif facts.rdma_metrics:
+        yield made(API, "ServiceMonitor", name, labels, _monitor(view, options), namespace)
+        rules = _spiderpool(view)
+    else:
+        rules = _node_exporter(view)
     if rules:
         group = {"name": "railyard.%s.rails" % view.name, "interval": "30s", "rules": rules}
-        yield made(API, "PrometheusRule", "%s-rails" % view.name, labels, {"groups": [group]}, namespace)
+        yield made(API, "PrometheusRule", name, labels, {"groups": [group]}, namespace)
+
+
+def _scrape(view: View) -> Object | None:
+    """A scrape of each node's agent; None if the agents do not serve metrics to other hosts."""
+    served = next((node["agent"]["metrics"] for node in view.nodes), None)
+    host, _colon, port = (served or "").rpartition(":")
+    if host != "*":
+        return None
+    address = "__meta_kubernetes_node_address_InternalIP"
+    label = re.sub("[^a-zA-Z0-9_]", "_", FABRIC)
+    return {
+        "kubernetesSDConfigs": [{"role": "Node"}],
+        "scrapeInterval": "30s",
+        # the agent's metrics have a label "fabric" of their own
+        "honorLabels": True,
+        "relabelings": [
+            {"action": "Keep", "sourceLabels": ["__meta_kubernetes_node_label_" + label], "regex": view.name},
+            {"sourceLabels": [address], "regex": "([^:]+)", "replacement": "$1:" + port, "targetLabel": "__address__"},
+            {
+                "sourceLabels": [address],
+                "regex": "(.*:.*)",
+                "replacement": "[$1]:" + port,
+                "targetLabel": "__address__",
+            },
+            {"sourceLabels": ["__meta_kubernetes_node_name"], "targetLabel": "node"},
+            {"replacement": view.name, "targetLabel": "fabric"},
+            {"replacement": "railyard-agent", "targetLabel": "job"},
+        ],
+    }
 
 
 def _monitor(view: View, options: Options) -> Object:
@@ -79,6 +124,10 @@ _WHAT_TO_DO = {
         "Jobs use the rails unevenly, or this port is slow: prove the rail, and compare its link speed with the plan."
     ),
     "RailLinkFlap": "Reseat or replace the cable or transceiver of this port.",
+    "RailAgentDown": "No new pod gets rails on this node. On the node: systemctl status railyard-agent.",
+    "RailDown": "Pods that ask for this rail are not started on this node. On the node: railyard-agent status.",
+    "RailResourceMissing": "The kubelet does not know the resource. On the node: journalctl -u railyard-agent.",
+    "RailAttachFailures": "Pods do not start on this node. On the node: railyard-agent explain POD.",
 }
 
 
@@ -98,6 +147,52 @@ def _spiderpool(view: View) -> list[Object]:
     if not rails:
         return []
     match = '{is_root="true",net_dev_name=~"%s"}' % "|".join(rails)
+    flap = "changes(rdma_vport_speed_mbps_total%s[15m]) > 3" % match
+    where = "{{ $labels.net_dev_name }} of {{ $labels.node_name }}"
+    return [*_rdma(match), _alert("RailLinkFlap", "warning", "0m", flap, "The link of %s goes up and down" % where)]
+
+
+def _agent(view: View) -> list[Object]:
+    """On what the rail agent exports: its rails and devices, and the counters of the rails' ports."""
+    fabric = '{fabric="%s"}' % view.name
+    node, rail = "{{ $labels.node }}", "{{ $labels.rail }} of {{ $labels.node }}"
+    failures = "sum by (node, reason) (increase(railyard_agent_attach_failures_total%s[10m])) > 0" % fabric
+    return [
+        *_rdma('{is_root="true",fabric="%s"}' % view.name),
+        _alert(
+            "RailAgentDown",
+            "critical",
+            "5m",
+            'up{job="railyard-agent",fabric="%s"} == 0' % view.name,
+            "The rail agent of %s does not answer" % node,
+        ),
+        _alert("RailDown", "critical", "2m", "railyard_agent_rail_healthy%s == 0" % fabric, "%s is down" % rail),
+        _alert(
+            "RailLinkFlap",
+            "warning",
+            "0m",
+            "changes(railyard_agent_rail_healthy%s[15m]) > 3" % fabric,
+            "The link of %s goes up and down" % rail,
+        ),
+        _alert(
+            "RailResourceMissing",
+            "warning",
+            "5m",
+            "railyard_agent_registered%s == 0" % fabric,
+            "{{ $labels.resource }} is not registered on %s" % node,
+        ),
+        _alert(
+            "RailAttachFailures",
+            "warning",
+            "0m",
+            failures,
+            "Attaches of pods failed on %s: {{ $labels.reason }}" % node,
+        ),
+    ]
+
+
+def _rdma(match: str) -> list[Object]:
+    """On the RDMA counters of the rails' ports, which ``match`` selects."""
 
     def rate(*metrics: str) -> str:
         each = ("sum by (node_name, net_dev_name) (rate(rdma_%s_total%s[5m]))" % (name, match) for name in metrics)
@@ -131,13 +226,6 @@ def _spiderpool(view: View) -> list[Object]:
             "15m",
             "(%s) and on (node_name) %s" % (less, busy),
             "%s carries less than half of its node's busiest rail" % where,
-        ),
-        _alert(
-            "RailLinkFlap",
-            "warning",
-            "0m",
-            "changes(rdma_vport_speed_mbps_total%s[15m]) > 3" % match,
-            "The link of %s goes up and down" % where,
         ),
     ]
 

@@ -27,6 +27,7 @@ _NV_IPAM = (
 )
 _MULTUS = "install Multus (playbooks/cluster.yml), which brings the CustomResourceDefinition"
 _MONITORING = "install the Prometheus operator, or set kubernetes_options.metrics to false"
+_SCRAPES = "install the Prometheus operator 0.65 or later, or set fabric.agent.metrics to loopback"
 
 # (apiVersion, kind): remedy where a cluster does not have it.
 _REMEDIES: dict[tuple[str, str], str] = {
@@ -49,5 +50,6 @@ _REMEDIES: dict[tuple[str, str], str] = {
     ("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition"): _MULTUS,
     ("monitoring.coreos.com/v1", "ServiceMonitor"): _MONITORING,
     ("monitoring.coreos.com/v1", "PrometheusRule"): _MONITORING,
+    ("monitoring.coreos.com/v1alpha1", "ScrapeConfig"): _SCRAPES,
 }
 KINDS = {kind: named(remedy) for kind, remedy in _REMEDIES.items()}

@@ -55,7 +55,8 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     if not facts_of(fabric.provider).slots:
         holders = [fabric.slots, *(profile.slots for profile in fabric.profiles.values())]
         holders += [group.slots for group in fabric.groups.values()]
-        for path in (_path(slots) for slots in holders if slots):
+        paths = [_path(slots) for slots in holders if slots]
+        for path in paths + [fabric.agent.path] * bool(fabric.agent.path):
             message = "%s gives addresses of pools to pods, and has no slots" % fabric.provider
             report.add(SLOTS_UNUSED, path, message, "remove it, or set provider: agent")
         return
