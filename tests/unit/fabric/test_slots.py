@@ -209,7 +209,7 @@ def test_names_are_of_devices(rails: str, names: Data, wanted: list[tuple[str, s
 # -- what the agent reads
 
 
-def test_the_file_says_where_metrics_are_served() -> None:
+def test_the_node_file_has_the_address_of_metrics() -> None:
     def agent(**settings: t.Any) -> Data:
         values: Data = document(worked(agent=settings))["nodes"][0]["agent"]
         return {key: values[key] for key in ("metrics", "gateway_check")}

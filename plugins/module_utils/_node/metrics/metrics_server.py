@@ -22,7 +22,7 @@ POLL_SECONDS = 2.0
 class MetricsServer:
     """Serves ``/metrics``. Raises :class:`RailyardError` if the address cannot be used.
 
-    :param address: ``HOST:PORT``; the host ``*`` stands for all addresses of the node.
+    :param address: ``HOST:PORT``; the host ``*`` means all addresses of the node.
     :param place: where the address is written.
     """
 
