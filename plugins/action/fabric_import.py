@@ -31,11 +31,14 @@ class ActionModule(ControllerAction):
         "name": {"type": "str"},
         "profile": {"type": "str", "default": "server"},
         "mtu": {"type": "int"},
+        "provider": {"type": "str", "choices": ["agent"]},
     }
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         files = [(path, _fabric_files.read(path)) for path in _files(options["paths"])]
-        given = Options(options["name"], _nodes(options["nodes"]), options["profile"], options["mtu"])
+        given = Options(
+            options["name"], _nodes(options["nodes"]), options["profile"], options["mtu"], options["provider"]
+        )
         outcome = run(files, given)
         result: dict[str, t.Any] = {
             "changed": False,

@@ -67,6 +67,12 @@ options:
       - What the switches of the rails carry, in bytes. Without it, what the manifests say; where they say nothing,
         1500, and 2044 for InfiniBand.
     type: int
+  provider:
+    description:
+      - The provider of the fabric file, if the cluster is to have another one than its manifests.
+      - With V(agent), the rail agent gives pods their rails. The addresses of pods stay, and their slots use them.
+    type: str
+    choices: [agent]
 seealso:
   - module: railyard.fabric.fabric_findings
   - plugin: railyard.fabric.rails

@@ -359,3 +359,27 @@ def test_addresses_of_another_object_end_the_nodes_of_a_rail_with_prefixes() -> 
     many = imported(documents, Options("ai", {"ai-[1:9]": {}}, mtu=4200))
     assert "error" not in {finding.severity for finding in outcome.lint}
     assert "error" in {finding.severity for finding in many.lint} and lint(many.text.encode()).plan is None
+
+
+def test_a_cluster_of_spiderpool_becomes_a_fabric_of_the_agent_with_the_addresses_of_pods() -> None:
+    documents = [
+        pool(
+            "v4-%d" % rail, {"subnet": "172.16.1%d.0/24" % rail, "ips": ["172.16.1%d.1-172.16.1%d.200" % (rail, rail)]}
+        )
+        for rail in (1, 2)
+    ] + [network(rail, ["v4-%d" % rail]) for rail in (1, 2)]
+    outcome = imported(documents, NODES._replace(provider="agent"))
+    written = yaml.safe_load(outcome.text)
+    assert written["fabric"]["provider"] == "agent"
+    assert "names" not in written
+    assert "DECIDE: how many pods of a node use all rails" in outcome.text
+    assert not [finding for finding in outcome.lint if finding.severity == "error"]
+    plan = lint(outcome.text.encode()).plan
+    assert plan
+    rails = plan.document()["nodes"][0]["agent"]["rails"]
+    assert [slot["address"] for rail in rails for slot in rail["slots"]] == [
+        "172.16.11.1/24",
+        "172.16.11.2/24",
+        "172.16.12.1/24",
+        "172.16.12.2/24",
+    ]

@@ -48,12 +48,16 @@ _ON_VFS = ("sriov", "ib-sriov")
 
 
 class Options(t.NamedTuple):
-    """Facts that are not in manifests. ``nodes``: names or ranges, each with its keys as in a fabric file."""
+    """Facts that are not in manifests. ``nodes``: names or ranges, each with its keys as in a fabric file.
+
+    ``provider``: the one of the fabric file, if it is not the manifests' own.
+    """
 
     name: str | None = None
     nodes: t.Mapping[str, t.Mapping[str, t.Any]] | None = None
     profile: str = "server"
     mtu: int | None = None
+    provider: str | None = None
 
 
 class Sections:
@@ -77,7 +81,7 @@ class Builder:
         self._found = found
         self._out = Sections()
         self._place = drafts[0].place
-        self._provider = self._choose_provider()
+        self._provider = options.provider or self._choose_provider()
         self._attachment = self._choose_attachment()
         self._infiniband = self._attachment in ("ib-sriov", "ipoib") or self._ib_links()
         self._names = self._rail_names()
@@ -96,11 +100,12 @@ class Builder:
         out.data["rails"] = self._rails(made)
         out.data["profiles"] = self._profiles()
         out.data["nodes"] = self._nodes(made)
-        names = Names(self._facts, self._drafts, self._names, self._provider, self._attachment, self._found).section(
-            made
-        )
-        if names:
-            out.data["names"] = names
+        # no network or pool of the agent has a name, and its resources are new to pods
+        if not facts_of(self._provider).slots:
+            names = Names(self._facts, self._drafts, self._names, self._provider, self._attachment, self._found)
+            section = names.section(made)
+            if section:
+                out.data["names"] = section
         if self._facts.qos and not self._infiniband:
             keys = ("priority", "dscp", "cnp_priority", "trust", "pfc")
             qos = {key: self._facts.qos[key] for key in keys if key in self._facts.qos}
@@ -198,6 +203,10 @@ class Builder:
             section["pods_per_node"] = min([made.pods_per_node, *counts])
             comment = "DECIDE: the number of addresses in nv-ipam's blocks; see the finding"
             self._out.say(("fabric", "pods_per_node"), comment)
+        elif facts_of(self._provider).slots and not vfs and self._attachment != "host-device":
+            section["slots"] = {"all_rails": 1, "per_rail": 1}
+            comment = "DECIDE: how many pods of a node use all rails, or one of them, at the same time"
+            self._out.say(("fabric", "slots"), comment)
         reserved = self._facts.reserved
         if reserved:
             section["reserved"] = dict(reserved)
