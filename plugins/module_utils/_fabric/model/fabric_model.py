@@ -45,6 +45,8 @@ class Setting:
 # Attribute of a VF (or ``count``) -> its setting.
 VfSettings = t.Dict[str, Setting]
 SLOT_KEYS = ("all_rails", "per_rail")
+# How the kubelet gets slots from the agent; the first is the default.
+DEVICE_PLUGIN, DRA = "device-plugin", "dra"
 # Key of ``slots`` -> its setting.
 SlotSettings = t.Dict[str, Setting]
 # Layer (``pci``, ``limits``, ``gpudirect``, ``nccl``) -> key -> its setting; a layer that is not named is not there.

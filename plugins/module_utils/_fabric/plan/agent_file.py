@@ -17,6 +17,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot_model import (
     Slots,
+    kubeconfig,
+    kubelet_plugin,
     most_slots,
     slots_of,
 )
@@ -70,6 +72,8 @@ class AgentFiles:
             "rdma_mode": variant.rdma_mode,
             # it asks with ARP and neighbour solicitations
             "conflict_check": given["link_layer"] == ETHERNET,
+            "kubelet_plugin": kubelet_plugin(variant),
+            "kubeconfig": kubeconfig(variant),
             "env": dict(nccl_settings.nccl(given, found, ()), **nccl_settings.ucx(given, ())),
             "rails": [
                 self._rail(port, self._slots_of(node, port["rail"], slots, identities.get(port["rail"], ()), variant))
@@ -100,6 +104,9 @@ class AgentFiles:
                 if gateway and not self._default and whole["subnet" + six] != pods["subnet" + six]
             ],
             "sysctl": {key: str(value) for key, value in port["sysctl"].items()} if pods.get("first") else {},
+            "plane": port["plane"],
+            "leaf": (port["leaf"] or {}).get("name"),
+            "speed": port["expect"]["speed"],
             "slots": slots,
         }
 
