@@ -136,10 +136,9 @@ class DraFront:
         except RailyardError as error:
             # kubelet's own credentials do not have this right
             self._reports = not (isinstance(error, ApiError) and error.status in (401, 403))
-            if self._reports:
-                self._log("the status of claim %s/%s is not written: %s" % (claim.namespace, claim.name, error))
-            else:
-                self._log("addresses are not reported in the status of claims, as the kubeconfig lacks the right")
+            claim_name = "%s/%s" % (claim.namespace, claim.name)
+            later = "" if self._reports else ". The status of other claims is not written either"
+            self._log("the status of claim %s is not written: %s%s" % (claim_name, error, later))
 
 
 def _of_pod(holder: Holder, claim: Claim) -> bool:
