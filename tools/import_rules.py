@@ -97,20 +97,24 @@ PACKAGES: dict[str, Package] = {
         "_common _node.core _node.netlink _node.safety",
     ),
     "_node.kubelet": Package(
-        "Kubelet's protocols on a node, over gRPC: device plugins, and the list of pod resources.",
+        "Kubelet's protocols on a node, over gRPC: device plugins, DRA drivers, and the list of pod resources.",
         "_common _node.core",
     ),
     "_node.metrics": Package(
         "Metrics in the Prometheus format, and the counters of RDMA devices.",
         "_common _node.core _node.netlink",
     ),
+    "_node.dra": Package(
+        "The DRA driver of the rail agent: the API server, ResourceClaims that are prepared, ResourceSlices.",
+        "_common _node.core _node.kubelet",
+    ),
     "_node.agent": Package(
         "The rail agent: slots, attaching pods to rails, its socket, CDI files and OCI hook.",
-        "_common _node.core _node.kubelet _node.metrics _node.netlink _node.readers",
+        "_common _node.core _node.dra _node.kubelet _node.metrics _node.netlink _node.readers",
     ),
     "_node.agent_service": Package(
         "The rail agent as a service: programs, unit, spec, and what the container runtime must support.",
-        "_common _node.agent _node.core",
+        "_common _node.agent _node.core _node.dra",
     ),
     "_node.info": Package(
         "The state of a node as rail_info reports it.",

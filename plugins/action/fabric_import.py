@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output import import_report
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import run
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction

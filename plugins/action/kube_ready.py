@@ -25,7 +25,7 @@ _STILL = 60.0
 # The least pause as a multiple of a look's own time, because lists of thousands are expensive for the server.
 _REST = 5.0
 # What is read of a spec: where the definition of a network is, and what users set on pools.
-_READ = ("networkNamespace", "disable", "excludeIPs")
+_READ = ("networkNamespace", "disable", "excludeIPs", "driver", "nodeName", "pool", "devices")
 
 
 class ActionModule(ControllerAction):
@@ -94,7 +94,7 @@ def _look(server: Server, goal: Goal) -> tuple[int, list[Missing], list[Missing]
     own = observed(server, server.resources(goal.kinds), _cluster_access.FAMILY, _cluster_access.say, _judged)
     beside = observed(server, server.resources(goal.beside()), {}, _cluster_access.say, _judged)
     live = {(key.kind, key.namespace, key.name): each for key, each in {**beside, **own}.items()}
-    return goal.reached(nodes), goal.missing(nodes, live), goal.withheld(live)
+    return goal.reached(nodes, live), goal.missing(nodes, live), goal.withheld(live)
 
 
 def _judged_node(node: dict[str, t.Any]) -> dict[str, t.Any]:

@@ -59,8 +59,12 @@ CASES = [
     Case("network-operator", "ib-sriov", "subnet", {}, {"rdma_mode": "shared"}),
     Case("cni", "macvlan", "block"),
 ]
-# In the role for what no plan of these has (other policies, Node Feature Discovery), and for the layer of pods.
+# In the role for what no plan of these has (other policies, Node Feature Discovery), for Kubernetes 1.34, and for the
+# layer of pods.
 BEYOND = {
+    "deviceclasses.resource.k8s.io",
+    "resourceclaimtemplates.resource.k8s.io",
+    "resourceslices.resource.k8s.io",
     "nicnodepolicies.mellanox.com",
     "nodefeaturerules.nfd.k8s-sigs.io",
     "spiderreservedips.spiderpool.spidernet.io",

@@ -33,7 +33,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     spiderpool_kinds,
     sriov_kinds,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import Outcome, run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import (
     lenient_json,

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output import import_report
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import Outcome, run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 

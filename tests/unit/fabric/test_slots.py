@@ -284,6 +284,8 @@ def test_the_file_of_an_agent() -> None:
         "attachment": "macvlan",
         "rdma_mode": "shared",
         "conflict_check": True,
+        "kubelet_plugin": "device-plugin",
+        "kubeconfig": None,
         "env": {"NCCL_IB_ROCE_VERSION_NUM": "2", "NCCL_IB_ADDR_FAMILY": "AF_INET"},
     }
     slot = {"address6": None, "vf": None}
@@ -303,6 +305,9 @@ def test_the_file_of_an_agent() -> None:
         "gateway6": None,
         "routes": [],
         "sysctl": {"arp_ignore": "1", "arp_announce": "2", "rp_filter": "2"},
+        "plane": 1,
+        "leaf": node["ports"][0]["leaf"]["name"],
+        "speed": None,
         "slots": [
             {"number": 0, "resource": "rails", "address": "172.16.11.33/24", "mac": macs[0], **slot},
             {"number": 1, "resource": "gpu01", "address": "172.16.11.34/24", "mac": macs[1], **slot},
@@ -404,7 +409,7 @@ def test_a_node_without_its_agent_is_missing() -> None:
         name: {"metadata": {"name": name}, "status": {"conditions": ready, "allocatable": dict(units)}}
         for name in ("node-1", "node-2")
     }
-    assert goal.missing(nodes, {}) == [] and goal.reached(nodes) == goal.resources == 18
+    assert goal.missing(nodes, {}) == [] and goal.reached(nodes, {}) == goal.resources == 18
     nodes["node-1"]["status"]["allocatable"]["railyard.fabric/rails"] = "0"
     del nodes["node-1"]["status"]["allocatable"]["railyard.fabric/gpu02"]
     nodes["node-2"]["status"]["allocatable"] = {}

@@ -12,6 +12,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog im
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, Rule, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET, INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    DEVICE_PLUGIN,
+    DRA,
     SLOT_KEYS,
     Setting,
     SlotSettings,
@@ -89,7 +91,9 @@ def read_slots(section: Section) -> SlotSettings:
     slots = section.section("slots")
     if not slots:
         return {}
-    values = {key: slots.number(key, 0, MAX_PODS, "slots") for key in SLOT_KEYS}
+    values: dict[str, t.Any] = {key: slots.number(key, 0, MAX_PODS, "slots") for key in SLOT_KEYS}
+    values["kubelet_plugin"] = slots.choice("kubelet_plugin", (DEVICE_PLUGIN, DRA))
+    values["kubeconfig"] = slots.text("kubeconfig")
     slots.done()
     return {key: Setting(value, slots.path + (key,)) for key, value in values.items() if slots.has(key)}
 

@@ -47,6 +47,8 @@ VfSettings = t.Dict[str, Setting]
 SLOT_KEYS = ("all_rails", "per_rail")
 # Where the agent serves metrics -> the host part of its address; None: nowhere.
 METRICS_HOSTS = {"loopback": "127.0.0.1", "all": "*", "off": None}
+# How the kubelet gets slots from the agent; the first is the default.
+DEVICE_PLUGIN, DRA = "device-plugin", "dra"
 # Key of ``slots`` -> its setting.
 SlotSettings = t.Dict[str, Setting]
 # Layer (``pci``, ``limits``, ``gpudirect``, ``nccl``) -> key -> its setting; a layer that is not named is not there.

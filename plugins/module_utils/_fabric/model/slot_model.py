@@ -10,12 +10,18 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import SLOT_KEYS, Fabric
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    DEVICE_PLUGIN,
+    SLOT_KEYS,
+    Fabric,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 
 # The resource of which a unit is one slot on every rail of a node; a rail's own resource has the rail's name.
 RAILS = "rails"
+# Devices of one ResourceClaim (types.go of k8s.io/api/resource/v1).
+RESULTS_MAX = 32
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,7 @@ def slots_of(fabric: Fabric, variant: Variant) -> Slots | None:
     """
     if not facts_of(fabric.provider).slots:
         return None
-    stated = {key: setting.value for key, setting in variant.slots.items()}
+    stated = {key: variant.slots[key].value for key in SLOT_KEYS if key in variant.slots}
     if None in stated.values():
         return None
     pods, path = _pods(fabric, variant)
@@ -51,6 +57,18 @@ def slots_of(fabric: Fabric, variant: Variant) -> Slots | None:
     rest = max((pods or 0) - sum(stated.values()), 0)
     all_rails, per_rail = (stated.get(key, rest) for key in SLOT_KEYS)
     return Slots(all_rails, per_rail, next(iter(variant.slots.values())).path[:-1])
+
+
+def kubelet_plugin(variant: Variant) -> str:
+    """How the kubelets of a variant's nodes get slots from the agent."""
+    setting = variant.slots.get("kubelet_plugin")
+    return str(setting.value) if setting and setting.value else DEVICE_PLUGIN
+
+
+def kubeconfig(variant: Variant) -> str | None:
+    """The kubeconfig of the agent's DRA driver; None for the kubelet's."""
+    setting = variant.slots.get("kubeconfig")
+    return setting.value if setting else None
 
 
 def most_slots(fabric: Fabric, variants: Variants) -> int:

@@ -21,6 +21,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot_model import (
     Slots,
+    kubeconfig,
+    kubelet_plugin,
     most_slots,
     slots_of,
 )
@@ -78,6 +80,8 @@ class AgentFiles:
             "conflict_check": given["link_layer"] == ETHERNET,
             "gateway_check": agent.gateway_check,
             "metrics": "%s:%d" % (host, agent.metrics_port) if host else None,
+            "kubelet_plugin": kubelet_plugin(variant),
+            "kubeconfig": kubeconfig(variant),
             "env": dict(nccl_settings.nccl(given, found, ()), **nccl_settings.ucx(given, ())),
             "rails": [
                 self._rail(port, self._slots_of(node, port["rail"], slots, identities.get(port["rail"], ()), variant))
@@ -108,6 +112,9 @@ class AgentFiles:
                 if gateway and not self._default and whole["subnet" + six] != pods["subnet" + six]
             ],
             "sysctl": {key: str(value) for key, value in port["sysctl"].items()} if pods.get("first") else {},
+            "plane": port["plane"],
+            "leaf": (port["leaf"] or {}).get("name"),
+            "speed": port["expect"]["speed"],
             "slots": slots,
         }
 

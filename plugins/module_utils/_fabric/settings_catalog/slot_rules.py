@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import rule
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, rule
 
 
 def _fabric(more: str, attachment: str = "macvlan", provider: str = "agent") -> str:
@@ -15,6 +15,7 @@ def _fabric(more: str, attachment: str = "macvlan", provider: str = "agent") -> 
 
 _SLOTS = ", slots: {all_rails: 4, per_rail: 2}"
 _RAILS = 'rails: {count: 2, name: "%s{n}", subnet: "172.16.{n+10}.0/24", pods: .1-.200, hosts: .201-.253}\n'
+_DRA = ", slots: {all_rails: 4, per_rail: 2, kubelet_plugin: dra%s}"
 _PROFILE = 'profiles: {hgx: {ports: {%s1: {netdev: nic1, pci: "0000:0b:00.0"}, %s2: {netdev: nic2}}}}\n'
 
 
@@ -76,4 +77,26 @@ DEVICE_NAME = rule(
     _named("gpu"),
     why="A prefix and a rail are the vendor and class of a device (CDI), which begin with a letter, and together they"
     " are part of an annotation. The resource rails is a slot on every rail.",
+)
+
+
+def _many(count: int) -> str:
+    rails = 'rails: {count: %d, name: "r{n:02}", subnet: "172.16.{n}.0/24", pods: .1-.200, hosts: .201-.253}\n' % count
+    ports = ", ".join("r%02d: {netdev: nic%d}" % (number, number) for number in range(1, count + 1))
+    return _fabric(_DRA % "") + rails + "profiles: {hgx: {ports: {%s}}}\n" % ports
+
+
+CLAIM_DEVICES = rule(
+    "RY840 claim-too-large: More rails than devices in a claim",
+    _many(33),
+    _many(32),
+    WARNING,
+    why="A ResourceClaim has at most 32 devices. A slot on every rail (all_rails) is one device, and not limited.",
+)
+
+KUBECONFIG = rule(
+    "RY841 agent-kubeconfig: Kubeconfig that the agent does not use",
+    _fabric(_SLOTS.replace("}", ", kubeconfig: /etc/railyard/kubeconfig}")),
+    _fabric(_DRA % ", kubeconfig: /etc/railyard/kubeconfig"),
+    why="Device plugins need no API server. The DRA driver reads a file with an absolute path.",
 )

@@ -4,5 +4,5 @@
 
 """The rail agent: slots, attaching pods to rails, its socket, CDI files and OCI hook.
 
-May import: _common, _node.core, _node.kubelet, _node.metrics, _node.netlink, _node.readers.
+May import: _common, _node.core, _node.dra, _node.kubelet, _node.metrics, _node.netlink, _node.readers.
 """

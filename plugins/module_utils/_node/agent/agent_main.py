@@ -15,12 +15,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_service import VERSION, Service
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_socket import SOCKET, ask
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
+    DRA,
     AgentSpec,
     Device,
     read_spec,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder, SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import ClaimState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.pod_resources import given
 
 # The agent answers at once, if it runs.
@@ -118,15 +120,15 @@ def explained(system: System, name: str) -> str:
 
     wanted: dict[str, tuple[str, str]] = {}
     problem = ""
-    try:
-        for row in given(system, spec.resource_prefix):
-            if named(row.namespace, row.pod):
-                wanted.update((device, ("%s/%s" % (row.namespace, row.pod), row.container)) for device in row.devices)
-    except RailyardError as error:
-        problem = "%s\n" % error
+    if spec.kubelet_plugin == DRA:
+        for claim in ClaimState(system).claims().values():
+            if named(claim.namespace, claim.pod_name):
+                wanted.update((device, (claim.pod, "claim " + claim.name)) for device in claim.device_names)
+    else:
+        problem = _given(system, spec, named, wanted)
     for holder in holders.values():
         if named(holder.pod_namespace, holder.pod_name):
-            wanted.setdefault(holder.device, (holder.pod, holder.container))
+            wanted.setdefault(holder.device, (holder.pod, "container " + holder.container))
     errors: t.Mapping[str, str] = {}
     try:
         errors = ask({"do": "status"}, system.path(SOCKET), ANSWER_SECONDS)["attaches"]["errors"]
@@ -139,12 +141,26 @@ def explained(system: System, name: str) -> str:
             "see with kubectl describe pod on which node it is and which limits it has",
         )
     text = problem
-    for device, (pod_name, container) in sorted(wanted.items()):
-        text += "%s container %s: %s\n" % (pod_name, container, device)
+    for device, (pod_name, user) in sorted(wanted.items()):
+        text += "%s %s: %s\n" % (pod_name, user, device)
         text += columns([("  RAIL", "ADDRESS", "MAC", "STATE"), *_states(spec, holders, device, pod_name)])
         if device in errors:
             text += "  %s\n" % errors[device]
     return text
+
+
+def _given(
+    system: System, spec: AgentSpec, named: t.Callable[[str, str], bool], wanted: dict[str, tuple[str, str]]
+) -> str:
+    """Add what kubelet's device manager gave to the pod. What kept it from answering; empty if it did."""
+    try:
+        for row in given(system, spec.resource_prefix):
+            if named(row.namespace, row.pod):
+                pod, user = "%s/%s" % (row.namespace, row.pod), "container " + row.container
+                wanted.update((device, (pod, user)) for device in row.devices)
+    except RailyardError as error:
+        return "%s\n" % error
+    return ""
 
 
 def _states(spec: AgentSpec, holders: t.Mapping[str, Holder], identity: str, pod: str) -> Table:

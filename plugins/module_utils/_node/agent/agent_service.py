@@ -24,21 +24,23 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import
     rail_health,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
+    DRA,
     FILE,
     Device,
     RailSpec,
     read_spec,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.dra_front import DraFront
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.device_plugin import (
     PluginServer,
     Resource,
-    import_grpc,
     kubelet_identity,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import DeviceState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.unix_sockets import import_grpc
 from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.exposition import Exposition
 from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.metrics_server import MetricsServer
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import numa_node
@@ -130,6 +132,7 @@ class Service:
         self._health: dict[str, rail_health.Health] = {}
         self._numa: dict[str, int | None] = {}
         self._servers: dict[str, PluginServer] = {}
+        self._dra: DraFront | None = None
         self._pods: PodAttach | None = None
         self._socket: LoggingSocket | None = None
         self._metrics: MetricsServer | None = None
@@ -196,6 +199,9 @@ class Service:
         self._attempt(FILE, take)
 
     def _follow_kubelet(self) -> None:
+        if self._dra:
+            self._attempt("DRA driver", self._dra.keep)
+            return
         kubelet = kubelet_identity(self._system)
         for server in self._servers.values():
             self._attempt(server.resource.full_name, functools.partial(server.keep, kubelet))
@@ -207,7 +213,7 @@ class Service:
             # before the first attach, which it would take for one of an agent that was killed
             self._pods.recover()
             path = self._system.path(agent_socket.SOCKET)
-            self._socket = LoggingSocket(self._pods, self.status, self._attaches.ended, path)
+            self._socket = LoggingSocket(self._pods, self.status, self._attach_ended, path)
             self._socket.attaches = self._attaches
             self._socket.start()
         # an attach that runs goes on with the file that it began with
@@ -218,7 +224,8 @@ class Service:
         self._attempt("metrics", self._serve_metrics)
 
     def _choose_servers(self) -> None:
-        resources = {self._full_name(name): name for name in self._spec.resources()}
+        by_dra = self._spec.kubelet_plugin == DRA
+        resources = {} if by_dra else {self._full_name(name): name for name in self._spec.resources()}
         for full_name in sorted(set(self._servers) - set(resources)):
             self._servers.pop(full_name).stop()
             self._problems.pop(full_name, None)
@@ -226,6 +233,19 @@ class Service:
             if full_name not in self._servers:
                 resource = Resource(self._spec.resource_prefix, name, self._state.holders)
                 self._servers[full_name] = PluginServer(self._system, resource, log)
+
+        if self._dra and not (by_dra and self._dra.names == (self._spec.resource_prefix, self._spec.node)):
+            self._dra.stop()
+            self._dra = None
+            self._problems.pop("DRA driver", None)
+        if by_dra and self._pods:
+            self._dra = self._dra or DraFront(self._system, self._spec, self._pods, self._state, log)
+            self._dra.spec = self._spec
+
+    def _attach_ended(self, device: str, seconds: float, reason: str | None) -> None:
+        self._attaches.ended(device, seconds, reason)
+        if reason is None and self._dra:
+            self._dra.attached(device)
 
     def _full_name(self, resource: str) -> str:
         return "%s/%s" % (self._spec.resource_prefix, resource)
@@ -247,8 +267,11 @@ class Service:
         """Follow what changes by itself: links, and the numbers of RDMA devices in CDI files."""
         self._attempt("CDI files", lambda: cdi_files.write_cdi(self._system, self._spec))
         self._attempt("links", self._look_at_links)
-        for name, devices in self._spec.resources().items():
-            self._servers[self._full_name(name)].resource.update(self._device(each) for each in devices)
+        states = {name: [self._device(each) for each in devices] for name, devices in self._spec.resources().items()}
+        if self._dra:
+            self._dra.update({state.id: state for devices in states.values() for state in devices})
+        for name, devices in states.items() if not self._dra else ():
+            self._servers[self._full_name(name)].resource.update(devices)
 
     def _look_at_links(self) -> None:
         found = rail_health.look(self._spec, self._state.holders().values())
@@ -270,6 +293,8 @@ class Service:
         holders = self._state.holders()
         spec = self._spec
         rails = [(rail, self._health.get(rail.rail)) for rail in spec.rails]
+        claims = list(self._dra.state.claims().values()) if self._dra else []
+        held = set(holders).union(*(claim.device_names for claim in claims))
         return {
             "version": VERSION,
             "fabric": spec.fabric,
@@ -285,19 +310,25 @@ class Service:
                 }
                 for rail, health in rails
             ],
+            "kubelet_plugin": spec.kubelet_plugin,
             "resources": [
                 {
-                    "resource": server.resource.full_name,
-                    "devices": len(server.resource.devices),
-                    "held": sum(each.id in holders for each in server.resource.devices),
-                    "registered": server.registered is not None,
+                    "resource": self._full_name(name),
+                    "devices": len(devices),
+                    "held": sum(each.id in held for each in devices),
+                    "registered": self._is_registered(self._full_name(name)),
                 }
-                for server in list(self._servers.values())
+                for name, devices in spec.resources().items()
             ],
+            "claims": [claim.as_dict() for claim in claims],
             "holders": [holder.as_dict() for _device, holder in sorted(holders.items())],
             "attaches": self._attaches.as_dict(),
             "problems": list(self._problems.values()),
         }
+
+    def _is_registered(self, resource: str) -> bool:
+        server = self._servers.get(resource)
+        return self._dra.registered if self._dra else bool(server and server.registered)
 
     def metrics(self) -> str:
         out, holders = Exposition(), list(self._state.holders().values())
@@ -307,6 +338,8 @@ class Service:
         return out.text()
 
     def _close(self) -> None:
+        if self._dra:
+            self._dra.stop()
         for server in self._servers.values():
             server.stop()
         if self._metrics:

@@ -26,6 +26,9 @@ REMEDY = "run the playbook again, which writes the file"
 ALL_RAILS = "rails"
 ATTACHMENTS = ("macvlan", "ipvlan", "sriov", "host-device")
 RDMA_MODES = ("shared", "exclusive")
+# How the kubelet gets devices from the agent: by device plugins, or by a driver of Dynamic Resource Allocation.
+DEVICE_PLUGIN, DRA = "device-plugin", "dra"
+KUBELET_PLUGINS = (DEVICE_PLUGIN, DRA)
 # Where metrics are served if the node file does not name it.
 METRICS = "127.0.0.1:9465"
 # RDMA devices that the agent makes on a pod's interface; others are the port's or the VF's own.
@@ -61,7 +64,7 @@ class RouteSpec(t.NamedTuple):
 
 class RailSpec(t.NamedTuple):
     """One rail of the node. ``netdev``: the port, by its PCI address if the plan does not name it. ``table`` is None if
-    the rail does not have a routing table of its own in the pod.
+    the rail does not have a routing table of its own in the pod. ``speed``: Gb/s, as planned.
     """
 
     rail: str
@@ -79,6 +82,9 @@ class RailSpec(t.NamedTuple):
     routes: tuple[RouteSpec, ...]
     sysctl: dict[str, str]
     slots: tuple[SlotSpec, ...]
+    plane: int | None
+    leaf: str | None
+    speed: int | None
 
     @property
     def soft(self) -> bool:
@@ -99,7 +105,9 @@ class Device(t.NamedTuple):
 
 
 class AgentSpec(t.NamedTuple):
-    """The node file. ``metrics``: address and port to serve metrics on; None: they are off."""
+    """The node file. ``metrics``: address and port to serve metrics on; None: they are off. ``kubeconfig``: of the DRA
+    driver; None: the kubelet's.
+    """
 
     fabric: str
     node: str
@@ -109,6 +117,8 @@ class AgentSpec(t.NamedTuple):
     conflict_check: bool
     gateway_check: bool
     metrics: str | None
+    kubelet_plugin: str
+    kubeconfig: str | None
     env: dict[str, str]
     rails: tuple[RailSpec, ...]
 
@@ -172,6 +182,8 @@ def parse_spec(document: t.Any) -> AgentSpec:
             conflict_check=bool(document.get("conflict_check", True)),
             gateway_check=bool(document.get("gateway_check", False)),
             metrics=document.get("metrics", METRICS),
+            kubelet_plugin=_one_of({"kubelet_plugin": DEVICE_PLUGIN, **document}, "kubelet_plugin", KUBELET_PLUGINS),
+            kubeconfig=document.get("kubeconfig"),
             env=_strings(document.get("env")),
             rails=tuple(_rail(each) for each in document["rails"]),
         )
@@ -211,6 +223,9 @@ def _rail(row: dict[str, t.Any]) -> RailSpec:
             )
             for slot in row["slots"]
         ),
+        plane=_number(row, "plane"),
+        leaf=row.get("leaf"),
+        speed=_number(row, "speed"),
     )
 
 

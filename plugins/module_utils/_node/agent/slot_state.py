@@ -10,17 +10,13 @@ moment finds what it must undo. A damaged file is an error: an empty record woul
 
 from __future__ import annotations
 
-import json
-import threading
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.record_file import RecordFile, Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 FILE = "/var/lib/railyard/agent/slots.json"
-FORMAT = 1
 ATTACHING, ATTACHED = "attaching", "attached"
-Row = t.Dict[str, t.Any]
 
 
 class Holder(t.NamedTuple):
@@ -69,51 +65,30 @@ class Holder(t.NamedTuple):
 class SlotState:
     """The holders by device id. Each change is on the disk when a method returns; safe for several threads.
 
-    :raises RailyardError: if the file is damaged.
+    :raises .RailyardError: if the file is damaged.
     """
 
     def __init__(self, system: System) -> None:
-        self._system = system
-        self._lock = threading.Lock()
-        self._holders = self._read()
+        self._file: RecordFile[Holder] = RecordFile(
+            system,
+            FILE,
+            "holders",
+            lambda row: Holder(**dict(row, interfaces=tuple(row["interfaces"]))),
+            Holder.as_dict,
+            lambda holder: holder.device,
+            (
+                "the agent does not know which pods hold slots",
+                "drain the node, remove the file, and restart railyard-agent",
+            ),
+        )
 
     def holders(self) -> dict[str, Holder]:
-        with self._lock:
-            return dict(self._holders)
+        return self._file.all()
 
     def take(self, holder: Holder) -> None:
-        """Record a holder, or what changed about it. Raises :class:`RailyardError` if it cannot be written."""
-        with self._lock:
-            self._write(dict(self._holders, **{holder.device: holder}))
+        """Record a holder, or what changed about it. Raises :class:`.RailyardError` if it cannot be written."""
+        self._file.put(holder)
 
     def release(self, device: str) -> None:
-        """Forget the holder of a device, if it has one. Raises :class:`RailyardError` if it cannot be written."""
-        with self._lock:
-            if device in self._holders:
-                self._write({key: value for key, value in self._holders.items() if key != device})
-
-    def _write(self, holders: dict[str, Holder]) -> None:
-        document = {"format": FORMAT, "holders": [holder.as_dict() for _key, holder in sorted(holders.items())]}
-        try:
-            self._system.write_file(FILE, json.dumps(document, indent=1) + "\n", 0o600)
-        except RailyardError as error:
-            remedy = "free space on the filesystem of the file, or make it writable for root"
-            raise RailyardError(error.message, FILE, remedy) from None
-        self._holders = holders
-
-    def _read(self) -> dict[str, Holder]:
-        text = self._system.read_file(FILE)
-        if text is None:
-            return {}
-        try:
-            document = json.loads(text)
-            if document["format"] != FORMAT:
-                raise ValueError("format %r" % document["format"])
-            holders = [Holder(**dict(row, interfaces=tuple(row["interfaces"]))) for row in document["holders"]]
-        except (KeyError, TypeError, ValueError) as error:
-            raise RailyardError(
-                "is damaged (%r), so the agent does not know which pods hold slots" % error,
-                FILE,
-                "drain the node, remove the file, and restart railyard-agent",
-            ) from None
-        return {holder.device: holder for holder in holders}
+        """Forget the holder of a device, if it has one. Raises :class:`.RailyardError` if it cannot be written."""
+        self._file.remove(device)

@@ -4,5 +4,5 @@
 
 """The rail agent as a service: programs, unit, spec, and what the container runtime must support.
 
-May import: _common, _node.agent, _node.core.
+May import: _common, _node.agent, _node.core, _node.dra.
 """

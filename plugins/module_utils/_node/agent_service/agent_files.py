@@ -21,8 +21,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra import prepared_claims
 
-SPEC, SLOTS = agent_spec.FILE, slot_state.FILE
+SPEC, SLOTS, CLAIMS = agent_spec.FILE, slot_state.FILE, prepared_claims.FILE
 PROGRAM = "/usr/local/lib/railyard/agent.pyz"
 HOOK = "/usr/local/lib/railyard/agent-hook"
 COMMAND = "/usr/local/bin/railyard-agent"
@@ -40,6 +41,7 @@ AGENT_PACKED = (
     "_node.agent.agent_spec",
     "_node.agent.attach_request",
     "_node.agent.cdi_files",
+    "_node.agent.dra_front",
     "_node.agent.hook",
     "_node.agent.host_links",
     "_node.agent.pod_attach",
@@ -48,10 +50,18 @@ AGENT_PACKED = (
     "_node.agent.rail_health",
     "_node.agent.slot_state",
     "_node.core.answers",
+    "_node.core.record_file",
     "_node.core.system",
+    "_node.dra.node_api",
+    "_node.dra.prepared_claims",
+    "_node.dra.resource_slices",
+    "_node.dra.slice_publisher",
     "_node.kubelet.device_plugin",
+    "_node.kubelet.dra_messages",
+    "_node.kubelet.dra_server",
     "_node.kubelet.kubelet_messages",
     "_node.kubelet.pod_resources",
+    "_node.kubelet.unix_sockets",
     "_node.netlink.arp",
     "_node.netlink.codec",
     "_node.netlink.in_namespace",
@@ -72,7 +82,7 @@ COMMAND_TEXT = """\
 exec {python} {program} "$@"
 """
 # The agent enters the network namespaces of pods, so it needs CAP_SYS_ADMIN and CAP_SYS_PTRACE, and sets sysctls there.
-# The directory of device plugins is the kubelet's, which may be started for the first time after the agent.
+# The directories of plugins are the kubelet's, which may be started for the first time after the agent.
 UNIT_TEXT = """\
 # Written by railyard.fabric. Gives pods their interfaces on the rails.
 [Unit]
@@ -89,7 +99,7 @@ WatchdogSec=60
 TimeoutStartSec=300
 Restart=always
 RestartSec=2
-StateDirectory=railyard/agent kubelet/device-plugins
+StateDirectory=railyard/agent kubelet/device-plugins kubelet/plugins kubelet/plugins_registry
 StateDirectoryMode=0750
 RuntimeDirectory=railyard cdi
 RuntimeDirectoryPreserve=yes

@@ -155,6 +155,7 @@ class RailAgent(Subsystem):
             (agent_files.HOOK, "program"),
             (agent_files.PROGRAM, "program"),
             (agent_files.SLOTS, "slots"),
+            (agent_files.CLAIMS, "claims"),
             (agent_files.SPEC, "spec"),
         ):
             if system.exists(path):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Kubelet's protocols on a node, over gRPC: device plugins, and the list of pod resources.
+"""Kubelet's protocols on a node, over gRPC: device plugins, DRA drivers, and the list of pod resources.
 
 May import: _common, _node.core.
 """

@@ -2,68 +2,36 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Device plugins for kubelet: one resource each, on a socket of its own.
-
-gRPC comes from the distribution (python3-grpcio, 1.30 or later) and is imported when the first server starts. Handlers
-are generic, so there is no generated code and no need of a protobuf library.
-"""
+"""Device plugins for kubelet: one resource each, on a socket of its own."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 import threading
 import time
 import typing as t
-from concurrent import futures
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet import kubelet_messages as messages
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.unix_sockets import (
+    SECONDS,
+    Identity,
+    Log,
+    UnixServer,
+    answered,
+    channel,
+    import_grpc,
+    reason,
+    socket_identity,
+)
 
 DIRECTORY = "/var/lib/kubelet/device-plugins"
 KUBELET_SOCKET = DIRECTORY + "/kubelet.sock"
 # Threads of a server: one for each ListAndWatch, of which a kubelet that restarts may have two; the others for calls.
 THREADS_MAX = 4
-SECONDS = 5.0
 # How long a registered plugin is without a ListAndWatch before it registers again.
 UNWATCHED_SECONDS = 10.0
-# Bytes. gRPC's own limit of 4 MiB is not enough for the list of pod resources of a large node.
-MESSAGE_MAX = 16 << 20
-Identity = t.Tuple[int, int]
-
-
-def import_grpc() -> t.Any:
-    """The module ``grpc``. Raises :class:`RailyardError` if it is not installed."""
-    # the agent forks for work in namespaces, and these children do not use gRPC
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-    try:
-        import grpc
-    except ImportError as error:
-        remedy = "install the package python3-grpcio, or grpcio for %s" % sys.executable
-        raise RailyardError("the Python library grpc cannot be imported: %s" % error, "device plugin", remedy) from None
-    return grpc
-
-
-def channel(system: System, path: str) -> t.Any:
-    """A gRPC channel to a unix socket of kubelet, which refuses an authority that is a path."""
-    options = [("grpc.default_authority", "localhost"), ("grpc.max_receive_message_length", MESSAGE_MAX)]
-    return import_grpc().insecure_channel("unix:" + system.path(path), options=options)
-
-
-def reason(error: t.Any) -> str:
-    """What a call that failed reports: its status code and details."""
-    return "%s: %s" % (error.code().name, error.details())
-
-
-def socket_identity(system: System, path: str) -> Identity | None:
-    """Which socket a path is; None where there is none. An inode number alone may be used again."""
-    try:
-        found = os.stat(system.path(path))
-    except OSError:
-        return None
-    return found.st_ino, found.st_ctime_ns
 
 
 def kubelet_identity(system: System) -> Identity:
@@ -184,14 +152,12 @@ class Resource:
 class PluginServer:
     """One resource on its socket, as kubelet finds it there."""
 
-    def __init__(self, system: System, resource: Resource, log: t.Callable[[str], None]) -> None:
+    def __init__(self, system: System, resource: Resource, log: Log) -> None:
         self._system = system
         self.resource = resource
         self._log = log
         self.endpoint = "railyard-%s.sock" % resource.name
-        self._path = "%s/%s" % (DIRECTORY, self.endpoint)
-        self._server: t.Any = None
-        self._bound: Identity | None = None
+        self._server: UnixServer | None = None
         self.registered: Identity | None = None
         self._watched = 0.0
 
@@ -200,8 +166,7 @@ class PluginServer:
 
         :raises RailyardError: if this must be tried again.
         """
-        if self._server is None or socket_identity(self._system, self._path) != self._bound:
-            self.registered = None
+        if self._server is None or not self._server.serving:
             self.stop()
             self._start()
         now = time.monotonic()
@@ -218,37 +183,16 @@ class PluginServer:
             self._log("%s is registered with kubelet" % self.resource.full_name)
 
     def stop(self) -> None:
-        if self._server is None:
-            return
-        self._server.stop(0).wait(SECONDS)
-        self._server = None
         self.registered = None
-        if socket_identity(self._system, self._path) == self._bound:
-            self._system.remove_file(self._path)
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
 
     def _start(self) -> None:
-        grpc = import_grpc()
-        server = grpc.server(
-            futures.ThreadPoolExecutor(THREADS_MAX, "plugin-" + self.resource.name),
-            handlers=[grpc.method_handlers_generic_handler("v1beta1.DevicePlugin", self._handlers(grpc))],
-        )
-        # A server removes the path that it bound when it is gone, which may be after the next server bound it: so it
-        # binds another name.
-        temporary = "%s/.%s" % (DIRECTORY, self.endpoint)
-        try:
-            self._system.remove_file(temporary)
-            if not server.add_insecure_port("unix:" + self._system.path(temporary)):
-                raise OSError("gRPC cannot bind it")
-            server.start()
-            os.chmod(self._system.path(temporary), 0o600)
-            os.rename(self._system.path(temporary), self._system.path(self._path))
-        except (OSError, RuntimeError) as error:
-            server.stop(0)
-            raise RailyardError(
-                "cannot be served: %s" % error, self._path, "see why with ls -ld %s" % DIRECTORY
-            ) from None
+        services = {"v1beta1.DevicePlugin": self._handlers()}
+        server = UnixServer(self._system, "%s/%s" % (DIRECTORY, self.endpoint), services, THREADS_MAX)
+        server.start()
         self._server = server
-        self._bound = socket_identity(self._system, self._path)
 
     def _register(self) -> None:
         grpc = import_grpc()
@@ -263,26 +207,16 @@ class PluginServer:
                     "see the log of kubelet: journalctl -u kubelet",
                 ) from None
 
-    def _handlers(self, grpc: t.Any) -> dict[str, t.Any]:
-        def answered(act: t.Callable[[bytes], bytes]) -> t.Any:
-            def handle(request: bytes, context: t.Any) -> bytes:
-                try:
-                    return act(request)
-                except (RailyardError, messages.WrongMessage) as error:
-                    self._log("kubelet's call for %s is refused: %s" % (self.endpoint, error))
-                    context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-                    raise
-
-            return grpc.unary_unary_rpc_method_handler(handle)
-
+    def _handlers(self) -> dict[str, t.Any]:
         def watch(_request: bytes, context: t.Any) -> t.Iterator[bytes]:
             # False: the call is over already
             context.add_callback(self.resource.wake)
             return self.resource.watch(context.is_active)
 
-        return {
-            "GetDevicePluginOptions": answered(lambda _request: messages.plugin_options()),
-            "ListAndWatch": grpc.unary_stream_rpc_method_handler(watch),
-            "Allocate": answered(self.resource.allocate),
-            "GetPreferredAllocation": answered(self.resource.prefer),
+        answers: dict[str, t.Callable[[bytes], bytes]] = {
+            "GetDevicePluginOptions": lambda _request: messages.plugin_options(),
+            "Allocate": self.resource.allocate,
+            "GetPreferredAllocation": self.resource.prefer,
         }
+        handlers = {name: answered(act, self.endpoint, self._log) for name, act in answers.items()}
+        return dict(handlers, ListAndWatch=import_grpc().unary_stream_rpc_method_handler(watch))

@@ -103,20 +103,22 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise WrongMessage("a number of more than %d bytes" % VARINT_BYTES_MAX)
 
 
-def _parts(data: bytes, number: int) -> list[bytes]:
+def parts(data: bytes, number: int) -> list[bytes]:
     """The values of a repeated field of messages or strings."""
     return [value for key, value in fields(data) if key == number and isinstance(value, bytes)]
 
 
-def _texts(data: bytes, number: int) -> list[str]:
+def texts(data: bytes, number: int) -> list[str]:
+    """The values of a repeated field of strings. Raises :class:`WrongMessage`."""
     try:
-        return [value.decode() for value in _parts(data, number)]
+        return [value.decode() for value in parts(data, number)]
     except UnicodeDecodeError as error:
         raise WrongMessage("a string is not UTF-8: %s" % error) from None
 
 
-def _text(data: bytes, number: int) -> str:
-    return "".join(_texts(data, number)[-1:])
+def text(data: bytes, number: int) -> str:
+    """A string; empty if the message does not have it. Raises :class:`WrongMessage`."""
+    return "".join(texts(data, number)[-1:])
 
 
 def register_request(endpoint: str, resource: str) -> bytes:
@@ -143,7 +145,7 @@ def _device(device: DeviceState) -> bytes:
 
 def allocate_request(data: bytes) -> list[list[str]]:
     """AllocateRequest: the ids of the devices of each container. Raises :class:`WrongMessage`."""
-    return [_texts(container, 1) for container in _parts(data, 1)]
+    return [texts(container, 1) for container in parts(data, 1)]
 
 
 def allocate_response(containers: t.Iterable[tuple[dict[str, str], list[str]]]) -> bytes:
@@ -161,9 +163,9 @@ def allocate_response(containers: t.Iterable[tuple[dict[str, str], list[str]]]) 
 def preferred_request(data: bytes) -> list[Preference]:
     """PreferredAllocationRequest. Raises :class:`WrongMessage`."""
     found = []
-    for container in _parts(data, 1):
+    for container in parts(data, 1):
         sizes = [value for key, value in fields(container) if key == 3 and isinstance(value, int)]
-        found.append(Preference(_texts(container, 1), _texts(container, 2), sizes[-1] if sizes else 0))
+        found.append(Preference(texts(container, 1), texts(container, 2), sizes[-1] if sizes else 0))
     return found
 
 
@@ -175,8 +177,8 @@ def preferred_response(containers: t.Iterable[t.Sequence[str]]) -> bytes:
 def pod_resources(data: bytes) -> list[PodDevices]:
     """ListPodResourcesResponse of podresources v1: devices of containers. Raises :class:`WrongMessage`."""
     return [
-        PodDevices(_text(pod, 1), _text(pod, 2), _text(container, 1), _text(devices, 1), _texts(devices, 2))
-        for pod in _parts(data, 1)
-        for container in _parts(pod, 3)
-        for devices in _parts(container, 2)
+        PodDevices(text(pod, 1), text(pod, 2), text(container, 1), text(devices, 1), texts(devices, 2))
+        for pod in parts(data, 1)
+        for container in parts(pod, 3)
+        for devices in parts(container, 2)
     ]

@@ -10,7 +10,7 @@ import contextlib
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet import device_plugin
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet import unix_sockets
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import (
     PodDevices,
     WrongMessage,
@@ -25,12 +25,12 @@ def given(system: System, prefix: str) -> list[PodDevices]:
     """Devices of resources with this prefix, by container. Raises :class:`RailyardError`."""
     if not system.exists(SOCKET):
         raise RailyardError("kubelet does not serve its list of pod resources", SOCKET, REMEDY)
-    grpc = device_plugin.import_grpc()
-    with contextlib.closing(device_plugin.channel(system, SOCKET)) as kubelet:
+    grpc = unix_sockets.import_grpc()
+    with contextlib.closing(unix_sockets.channel(system, SOCKET)) as kubelet:
         try:
-            answer = kubelet.unary_unary("/v1.PodResourcesLister/List")(b"", timeout=device_plugin.SECONDS)
+            answer = kubelet.unary_unary("/v1.PodResourcesLister/List")(b"", timeout=unix_sockets.SECONDS)
         except grpc.RpcError as error:
-            raise RailyardError("kubelet did not answer: %s" % device_plugin.reason(error), SOCKET, REMEDY) from None
+            raise RailyardError("kubelet did not answer: %s" % unix_sockets.reason(error), SOCKET, REMEDY) from None
     try:
         listed = pod_resources(answer)
     except WrongMessage as error:

@@ -88,7 +88,7 @@ def test_nothing_is_missing_in_a_whole_cluster_and_each_deleted_object_is(
     goal, document, objects = goal_of(provider, attachment, mode)
     live = accepted(objects, document)
     assert goal.missing(whole(document), live) == []
-    assert goal.reached(whole(document)) == goal.resources == 6
+    assert goal.reached(whole(document), {}) == goal.resources == 6
     for name in [(each["kind"], each["metadata"].get("namespace") or "", each["metadata"]["name"]) for each in objects]:
         without = {key: value for key, value in live.items() if key != name}
         assert [each.what for each in goal.missing(whole(document), without)] == ["is not in the cluster"], name

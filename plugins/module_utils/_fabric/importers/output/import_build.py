@@ -33,6 +33,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import pool_routes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_names import Names
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
     BadRange,
@@ -45,19 +46,6 @@ PLUGIN = "railyard.fabric.rails"
 SAFE_MTU = {False: 1500, True: 2044}
 _STEM = re.compile(r"(gpu|rail)[-_]?[0-9]", re.IGNORECASE)
 _ON_VFS = ("sriov", "ib-sriov")
-
-
-class Options(t.NamedTuple):
-    """Facts that are not in manifests. ``nodes``: names or ranges, each with its keys as in a fabric file.
-
-    ``provider``: the one of the fabric file, if it is not the manifests' own.
-    """
-
-    name: str | None = None
-    nodes: t.Mapping[str, t.Mapping[str, t.Any]] | None = None
-    profile: str = "server"
-    mtu: int | None = None
-    provider: str | None = None
 
 
 class Sections:

@@ -37,10 +37,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     spiderpool_kinds,
     sriov_kinds,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import (
-    Builder,
-    Options,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import Builder
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import manifest_texts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest

@@ -15,7 +15,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     object_components,
     replacement_table,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import sriov_operator_objects
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import (
+    rail_agent,
+    sriov_operator_objects,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
     FABRIC,
     Document,
@@ -29,7 +32,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playb
 NAD = ("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition")
 STATE = ("sriovnetwork.openshift.io/v1", "SriovNetworkNodeState")
 # Kinds that are judged by objects of another kind: a network by its definition, a policy by the states of its nodes.
-BESIDE = {"SpiderMultusConfig": NAD, "SriovNetwork": NAD, "SriovIBNetwork": NAD, "SriovNetworkNodePolicy": STATE}
+# Devices of a DRA driver are in slices of its nodes.
+BESIDE = {
+    "DeviceClass": rail_agent.SLICE,
+    "SpiderMultusConfig": NAD,
+    "SriovNetwork": NAD,
+    "SriovIBNetwork": NAD,
+    "SriovNetworkNodePolicy": STATE,
+}
 
 # Lines of a report, and subjects in a line.
 _SHOWN = 20
@@ -87,6 +97,8 @@ class Goal:
         self._slots = facts_of(view.provider).slots
         self._attachments = {resource: network.attachment for resource, network in named.items()}
         self._pool_nodes = _pool_nodes(view)
+        self._prefix = view.prefix
+        self._by_dra = {node["name"] for node in view.nodes if self._slots and rail_agent.by_dra(node)}
         self.kinds = {(each["apiVersion"], each["kind"]) for each in objects}
 
     @property
@@ -98,8 +110,9 @@ class Goal:
         """The kinds that are read beside the objects' own."""
         return beside(self.kinds)
 
-    def reached(self, nodes: t.Mapping[str, Object]) -> int:
+    def reached(self, nodes: t.Mapping[str, Object], live: Live) -> int:
         """How many of the resources are there at the planned number."""
+        nodes = self._with_slices(nodes, live)
         return sum(
             _units(nodes.get(node), resource) == units
             for node, resources in self._wanted.items()
@@ -108,6 +121,7 @@ class Goal:
 
     def missing(self, nodes: t.Mapping[str, Object], live: Live) -> list[Missing]:
         """:param nodes: the cluster's, by name. :param live: objects of :attr:`kinds` and :meth:`beside`."""
+        nodes = self._with_slices(nodes, live)
         found = [each for name, wanted in self._wanted.items() for each in self._of_node(name, wanted, nodes)]
         for each in self._objects:
             metadata = each["metadata"]
@@ -121,6 +135,19 @@ class Goal:
                 found.extend([Missing(subject, *judged)] if judged else [])
         found.extend(_states(live, set(self._wanted)) if STATE in self.beside() else [])
         return found
+
+    def _with_slices(self, nodes: t.Mapping[str, Object], live: Live) -> t.Mapping[str, Object]:
+        """The nodes, those with a DRA driver with what their slices have as if it were allocatable."""
+        if not self._by_dra:
+            return nodes
+        slices = (each for (kind, _space, _name), each in live.items() if kind == rail_agent.SLICE[1])
+        have = rail_agent.of_slices(self._prefix, slices)
+        return {
+            name: dict(node, status=dict(node["status"], allocatable=have.get(name, {})))
+            if name in self._by_dra
+            else node
+            for name, node in nodes.items()
+        }
 
     def withheld(self, live: Live) -> list[Missing]:
         """Pools as planned on which a user set a field so that they give fewer addresses."""

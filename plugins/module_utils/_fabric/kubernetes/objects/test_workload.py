@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import nccl_objects
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import rail_agent
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
     FABRIC,
@@ -90,13 +91,17 @@ def _daemon_set(view: View, options: Options, rails: RailSet) -> Object:
     variant, name = rails.variants[0], _name(view, rails)
     match = {_NAME: "rails", _INSTANCE: label_value(name)}
     units = resources(view, rails)
+    template = rail_agent.template_for(view, [node for node in view.nodes if node["name"] in rails.nodes], list(units))
+    asked: Object = {"requests": dict(units), "limits": dict(units)}
+    if template:
+        asked = {"claims": [{"name": "rails"}]}
     container: Object = {
         "name": "rails",
         "image": options.reference("test"),
         "command": ["sleep", "infinity"],
         # Registered memory must not be swapped or counted against the default lock limit.
         "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
-        "resources": {"requests": dict(units), "limits": dict(units)},
+        "resources": asked,
         "volumeMounts": [
             {"name": "shm", "mountPath": "/dev/shm"},
         ],
@@ -106,7 +111,7 @@ def _daemon_set(view: View, options: Options, rails: RailSet) -> Object:
     if facts_of(view.provider).networks:
         metadata["annotations"] = {NETWORKS: annotation(view, rails)}
         _configure(view, variant, container, volumes)
-    template = {
+    pods: Object = {
         "metadata": metadata,
         "spec": {
             "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _nodes(view, rails)}},
@@ -115,12 +120,14 @@ def _daemon_set(view: View, options: Options, rails: RailSet) -> Object:
             "volumes": volumes,
         },
     }
+    if template:
+        pods["spec"]["resourceClaims"] = [{"name": "rails", "resourceClaimTemplateName": template}]
     return made(
         "apps/v1",
         "DaemonSet",
         name,
         view.labels(COMPONENT),
-        {"selector": {"matchLabels": match}, "template": template},
+        {"selector": {"matchLabels": match}, "template": pods},
         namespace=options.workload_namespace,
     )
 

@@ -2,18 +2,33 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The rail agent of each node: a device plugin for the slots of the plan, and no object in the cluster."""
+"""The rail agent of each node: device plugins for the slots of the plan, which need no object in the cluster, or a DRA
+driver, for whose devices there are classes and templates of claims.
+"""
 
 from __future__ import annotations
 
 import json
+import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.provider import OwnTables
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import Node, View
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import AGENT
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
+    Document,
+    Node,
+    Object,
+    View,
+    made,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import DRA
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import AGENT, facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot_model import RAILS, RESULTS_MAX
 
 FILE = "/etc/railyard/agent.json"
+API = "resource.k8s.io/v1"
+SLICE = (API, "ResourceSlice")
+# Names of templates, after the fabric's.
+EACH_RAIL = "each-rail"
 
 
 class RailAgent(OwnTables):
@@ -21,12 +36,106 @@ class RailAgent(OwnTables):
 
     facts = AGENT
 
+    def objects(self, view: View, options: Options) -> t.Iterator[Object]:
+        """A class for each resource, and templates of claims; none while all nodes have device plugins."""
+        rails = _rails_by_resource(view)
+        for resource in rails:
+            yield _device_class(view, resource)
+        if RAILS in rails:
+            yield _template(view, options, RAILS, [RAILS])
+        single = [resource for resource in rails if resource != RAILS]
+        if 1 < len(single) <= RESULTS_MAX:
+            yield _template(view, options, EACH_RAIL, single, same="slot")
+            yield _template(view, options, EACH_RAIL + "-any-slot", single)
+
     def node_files(self, view: View, options: Options, node: Node) -> dict[str, str]:
         return {FILE: json.dumps(node["agent"], indent=2) + "\n"}
 
 
+def _rails_by_resource(view: View) -> dict[str, str | None]:
+    """The resources of nodes with a DRA driver, ``rails`` first -> the rail; None for ``rails``."""
+    found = {
+        slot["resource"]
+        for node in view.nodes
+        if by_dra(node)
+        for rail in node["agent"]["rails"]
+        for slot in rail["slots"]
+    }
+    order = [RAILS, *view.rails]
+    return {resource: None if resource == RAILS else resource for resource in order if resource in found}
+
+
+def _device_class(view: View, resource: str) -> Object:
+    """Pods that write the resource as a limit get a device of this class, from Kubernetes 1.36 on."""
+    expression = 'device.driver == "%s" && device.attributes["%s"].resource == "%s"'
+    return made(
+        API,
+        "DeviceClass",
+        device_class(view, resource),
+        view.labels(AGENT.name, None if resource == RAILS else resource),
+        {
+            "selectors": [{"cel": {"expression": expression % (view.prefix, view.prefix, resource)}}],
+            "extendedResourceName": view.qualified(resource),
+        },
+    )
+
+
+def device_class(view: View, resource: str) -> str:
+    return "%s.%s" % (resource, view.prefix)
+
+
+def _template(view: View, options: Options, name: str, resources: t.Sequence[str], same: str | None = None) -> Object:
+    """A claim with one device of each resource. ``same``: an attribute that must be equal on all of them, which Kueue
+    does not support.
+    """
+    requests = [
+        {
+            "name": resource,
+            "exactly": {
+                "deviceClassName": device_class(view, resource),
+                "allocationMode": "ExactCount",
+                "count": 1,
+            },
+        }
+        for resource in resources
+    ]
+    devices: Object = {"requests": requests}
+    if same:
+        devices["constraints"] = [{"matchAttribute": "%s/%s" % (view.prefix, same), "requests": list(resources)}]
+    return made(
+        API,
+        "ResourceClaimTemplate",
+        template_name(view, name),
+        view.labels(AGENT.name),
+        {"spec": {"devices": devices}},
+        namespace=options.workload_namespace,
+    )
+
+
+def template_name(view: View, name: str) -> str:
+    return "%s-%s" % (view.name, name)
+
+
+def template_for(view: View, nodes: t.Sequence[Node], units: t.Sequence[str]) -> str | None:
+    """The template of a claim with one device of each of these resources, as any provider's pods ask for them by
+    limits; None if a node has no DRA driver, or if there is no such template.
+    """
+    if not facts_of(view.provider).slots or not all(by_dra(node) for node in nodes):
+        return None
+    if units == [view.qualified(RAILS)]:
+        return template_name(view, RAILS)
+    single = [resource for resource in _rails_by_resource(view) if resource != RAILS]
+    whole = sorted(units) == sorted(map(view.qualified, single)) and 1 < len(single) <= RESULTS_MAX
+    return template_name(view, EACH_RAIL) if whole else None
+
+
+def by_dra(node: Node) -> bool:
+    """Whether the node's agent is a DRA driver."""
+    return bool(node["agent"]["kubelet_plugin"] == DRA)
+
+
 def allocatable(view: View) -> dict[str, dict[str, int]]:
-    """What each node must report: node -> resource with its prefix -> slots."""
+    """What each node must have for pods: node -> resource with its prefix -> slots."""
     wanted: dict[str, dict[str, int]] = {}
     for node in view.nodes:
         resources: dict[str, set[int]] = {}
@@ -36,3 +145,22 @@ def allocatable(view: View) -> dict[str, dict[str, int]]:
                 resources.setdefault(view.qualified(slot["resource"]), set()).add(slot["number"])
         wanted[node["name"]] = {resource: len(numbers) for resource, numbers in resources.items()}
     return wanted
+
+
+def of_slices(prefix: str, slices: t.Iterable[Document]) -> dict[str, dict[str, int]]:
+    """What ResourceSlices of the driver ``prefix`` have for pods: node -> resource with its prefix -> devices without a
+    taint. Those of an older generation than others of their node do not count.
+    """
+    own = [each["spec"] for each in slices if each["spec"].get("driver") == prefix and each["spec"].get("nodeName")]
+    newest: dict[str, int] = {}
+    for spec in own:
+        newest[spec["nodeName"]] = max(newest.get(spec["nodeName"], 0), spec["pool"]["generation"])
+    found: dict[str, dict[str, int]] = {}
+    for spec in own:
+        counts = found.setdefault(spec["nodeName"], {})
+        if spec["pool"]["generation"] < newest[spec["nodeName"]]:
+            continue
+        for device in spec.get("devices") or ():
+            resource = "%s/%s" % (prefix, device["attributes"]["resource"]["string"])
+            counts[resource] = counts.get(resource, 0) + (not device.get("taints"))
+    return found

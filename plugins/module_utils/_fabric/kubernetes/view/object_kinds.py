@@ -26,6 +26,7 @@ _NV_IPAM = (
     " playbooks/cluster.yml, which applies that and waits, or apply it first"
 )
 _MULTUS = "install Multus (playbooks/cluster.yml), which brings the CustomResourceDefinition"
+_DRA = "use Kubernetes 1.34 or later, or set slots.kubelet_plugin of the fabric file to device-plugin"
 _MONITORING = "install the Prometheus operator, or set kubernetes_options.metrics to false"
 _SCRAPES = "install the Prometheus operator 0.65 or later, or set fabric.agent.metrics to loopback"
 
@@ -48,6 +49,8 @@ _REMEDIES: dict[tuple[str, str], str] = {
     ("sriovnetwork.openshift.io/v1", "SriovNetwork"): _SRIOV,
     ("sriovnetwork.openshift.io/v1", "SriovIBNetwork"): _SRIOV,
     ("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition"): _MULTUS,
+    ("resource.k8s.io/v1", "DeviceClass"): _DRA,
+    ("resource.k8s.io/v1", "ResourceClaimTemplate"): _DRA,
     ("monitoring.coreos.com/v1", "ServiceMonitor"): _MONITORING,
     ("monitoring.coreos.com/v1", "PrometheusRule"): _MONITORING,
     ("monitoring.coreos.com/v1alpha1", "ScrapeConfig"): _SCRAPES,

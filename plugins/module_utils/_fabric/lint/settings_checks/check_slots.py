@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.po
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
+    DRA,
     Fabric,
     Rail,
     Setting,
@@ -25,13 +26,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.obje
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot_model import (
     RAILS,
+    RESULTS_MAX,
     Slots,
+    kubelet_plugin,
     most_slots,
     slots_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants, ports_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.slot_rules import (
+    CLAIM_DEVICES,
     DEVICE_NAME,
+    KUBECONFIG,
     NAME_UNUSED,
     NO_SLOTS,
     POOL_SHORT,
@@ -64,6 +69,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     for variant in known:
         if not facts_of(fabric.provider).refused(variant.attachment):
             _counted(fabric, variant, variants.rails_of(variant) or set(variant.ports), report)
+        _driver(fabric, variant, report)
     _names(fabric, report)
     _pools(fabric, variants, report)
 
@@ -106,6 +112,24 @@ def _devices(fabric: Fabric, variant: Variant, rails: t.Collection[str], slots: 
             report.add(
                 SLOTS_MANY, slots.path, message, "lower all_rails or per_rail, or set vfs.count to %d" % slots.total
             )
+
+
+def _driver(fabric: Fabric, variant: Variant, report: Report) -> None:
+    """That claims can have what the DRA driver offers, and that it can read its kubeconfig."""
+    used = kubelet_plugin(variant) == DRA
+    given = variant.slots.get("kubeconfig")
+    if given and given.value and not (used and given.value.startswith("/")):
+        message = "%s is not an absolute path" % given.value if used else "device plugins do not use a kubeconfig"
+        remedy = "write the path from the root of the node" if used else "remove it, or set kubelet_plugin: dra"
+        report.add(KUBECONFIG, given.path, message, remedy)
+    slots = slots_of(fabric, variant)
+    if used and len(variant.ports) > RESULTS_MAX and slots and slots.per_rail:
+        message = "a claim with one slot of each rail has %d devices, and the limit is %d" % (
+            len(variant.ports),
+            RESULTS_MAX,
+        )
+        remedy = "use all_rails for pods on all rails; the template with one slot of each rail is left out"
+        report.add(CLAIM_DEVICES, slots.path, message, remedy)
 
 
 def _names(fabric: Fabric, report: Report) -> None:

@@ -1,0 +1,214 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The rail agent as a DRA driver: its devices are those of the node file, published as ResourceSlices.
+
+A device of a claim gets to a pod by its CDI device and the hook, as a device of a device plugin does.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from concurrent import futures
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
+    AgentSpec,
+    Device,
+    RailSpec,
+    SlotSpec,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.cdi_files import qualified_name
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.host_links import vf_pci
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder, SlotState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.node_api import APPLY, ApiError, ApiServer
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import (
+    Claim,
+    ClaimState,
+    Offer,
+    PreparedClaims,
+    claim_path,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.resource_slices import (
+    API,
+    Attribute,
+    SliceDevice,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.slice_publisher import (
+    PublishThread,
+    SlicePublisher,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.dra_server import DraServer
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import DeviceState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import numa_node, path
+
+MANAGER = "railyard-agent"
+STANDARD = "resource.kubernetes.io/"
+
+
+class DraFront:
+    """One driver on one node, whose names do not change. ``spec`` may be replaced."""
+
+    def __init__(
+        self, system: System, spec: AgentSpec, pods: PodAttach, slots: SlotState, log: t.Callable[[str], None]
+    ) -> None:
+        self.spec = spec
+        self._system = system
+        self._pods = pods
+        self._slots = slots
+        self._log = log
+        self._reporter = futures.ThreadPoolExecutor(1, "claim-status")
+        self._reports = True
+        self.state = ClaimState(system)
+        self.claims = PreparedClaims(self.state, self._api, self._offer, self._held_by, self._release, log)
+        publisher = SlicePublisher(self._api, spec.resource_prefix, spec.node)
+        self.slices = PublishThread(publisher, log)
+        self._server = DraServer(
+            system, spec.resource_prefix, self.claims.prepare, self.claims.unprepare, self.slices.registered, log
+        )
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The driver and the node."""
+        return self.spec.resource_prefix, self.spec.node
+
+    @property
+    def registered(self) -> bool:
+        return self._server.registrations > 0
+
+    def keep(self) -> None:
+        """Be served to kubelet. Raises :class:`RailyardError` if this, or a write of slices, must be tried again."""
+        self._server.keep()
+        if self.slices.error:
+            raise self.slices.error
+
+    def update(self, states: t.Mapping[str, DeviceState]) -> None:
+        """Publish the devices. ``states``: by device."""
+        self.slices.update(slice_devices(self._system, self.spec, states))
+
+    def attached(self, device: str) -> None:
+        """Report the interfaces of a claim's device in the claim's status, in the background."""
+        claim, holder = self.state.of_device(device), self._slots.holders().get(device)
+        if claim and holder and self._reports:
+            self._reporter.submit(self._report, claim, holder)
+
+    def stop(self) -> None:
+        self._server.stop()
+        self.slices.close()
+        self._reporter.shutdown(wait=False)
+
+    def _api(self) -> ApiServer:
+        return ApiServer(self._system, self.spec.kubeconfig)
+
+    def _offer(self) -> Offer:
+        spec = self.spec
+        devices = {
+            device.id: (qualified_name(spec, device), tuple(device.slots))
+            for devices in spec.resources().values()
+            for device in devices
+        }
+        return Offer(spec.resource_prefix, spec.node, devices)
+
+    def _held_by(self, device: str, claim: Claim) -> str | None:
+        holder = self._slots.holders().get(device)
+        if holder is None or _of_pod(holder, claim):
+            return None
+        self._pods.sweep()
+        holder = self._slots.holders().get(device)
+        return holder.pod if holder else None
+
+    def _release(self, claim: Claim) -> None:
+        """After all containers of the pod have ended: what is left of its interfaces is removed."""
+        for device in claim.device_names:
+            holder = self._slots.holders().get(device)
+            if holder is not None and _of_pod(holder, claim):
+                self._pods.detach(device)
+
+    def _report(self, claim: Claim, holder: Holder) -> None:
+        body = status_report(claim, holder, *self.names)
+        place = "%s/status?fieldManager=%s&force=true" % (claim_path(claim.namespace, claim.name), MANAGER)
+        try:
+            self._api().request("PATCH", place, body, APPLY)
+        except RailyardError as error:
+            # kubelet's own credentials do not have this right
+            self._reports = not (isinstance(error, ApiError) and error.status in (401, 403))
+            claim_name = "%s/%s" % (claim.namespace, claim.name)
+            later = "" if self._reports else ". The status of other claims is not written either"
+            self._log("the status of claim %s is not written: %s%s" % (claim_name, error, later))
+
+
+def _of_pod(holder: Holder, claim: Claim) -> bool:
+    return holder.pod_uid == claim.pod_uid if holder.pod_uid else holder.pod == claim.pod
+
+
+def status_report(claim: Claim, holder: Holder, driver: str, pool: str) -> dict[str, t.Any]:
+    """The claim with its device's interfaces, for a server-side apply. ``networkData`` has room for one interface."""
+    interfaces = [
+        {
+            "interfaceName": row["interface"],
+            "ips": [row[key] for key in ("address", "address6") if row.get(key)],
+            "hardwareAddress": row["mac"],
+        }
+        for row in holder.interfaces
+    ]
+    device: dict[str, t.Any] = {"driver": driver, "pool": pool, "device": holder.device}
+    if len(interfaces) == 1:
+        device["networkData"] = interfaces[0]
+    else:
+        rails = [row["rail"] for row in holder.interfaces]
+        device["data"] = {"interfaces": [dict(each, rail=rail) for rail, each in zip(rails, interfaces)]}
+    return {
+        "apiVersion": API,
+        "kind": "ResourceClaim",
+        "metadata": {"name": claim.name, "namespace": claim.namespace, "uid": claim.uid},
+        "status": {"devices": [device]},
+    }
+
+
+def slice_devices(system: System, spec: AgentSpec, states: t.Mapping[str, DeviceState]) -> list[SliceDevice]:
+    """The devices of a node file, with their attributes."""
+    return [
+        SliceDevice(device.id, resource, _attributes(system, spec, device), states[device.id].healthy)
+        for resource, devices in spec.resources().items()
+        for device in devices
+        if device.id in states
+    ]
+
+
+def _attributes(system: System, spec: AgentSpec, device: Device) -> dict[str, Attribute]:
+    found: dict[str, t.Any] = {"resource": device.resource, "slot": device.number, "rails": len(device.slots)}
+    if len(device.slots) == 1:
+        ((name, slot),) = device.slots.items()
+        rail = spec.rail(name)
+        found.update(
+            rail=rail.rail,
+            plane=rail.plane,
+            leaf=rail.leaf,
+            speed=rail.speed,
+            interface=rail.interface,
+            mac=slot.mac,
+            address=slot.address and str(slot.address),
+            address6=slot.address6 and str(slot.address6),
+            rdmaDevice=rail.rdma if spec.attachment != "sriov" else None,
+        )
+        found.update(_pci_attributes(system, spec, rail, slot))
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _pci_attributes(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec) -> dict[str, t.Any]:
+    """Of the slot's VF, or of the port that its interface is made on."""
+    pci = rail.pci or system.link_name("/sys/class/net/%s/device" % rail.netdev)
+    if spec.attachment == "sriov":
+        pci = vf_pci(system, rail, slot) or pci
+    if not pci:
+        return {}
+    root = next(iter(path(system, pci)), "")
+    return {
+        STANDARD + "pciBusID": pci,
+        STANDARD + "pcieRoot": root if re.match("pci[0-9a-f]{4,}:", root) else None,
+        "numaNode": numa_node(system, pci),
+    }

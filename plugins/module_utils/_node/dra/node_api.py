@@ -1,0 +1,151 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The Kubernetes API from a node: one HTTPS request at a time, with the credentials of a kubeconfig file.
+
+The kubeconfig may be the kubelet's own. It is read at each request, so that certificates and tokens that are renewed
+are used. There is no YAML library on a node: its keys are read line by line, as kubeadm, K3s and RKE2 write them.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import re
+import ssl
+import tempfile
+import typing as t
+import urllib.parse
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+
+# Where kubelets of kubeadm, K3s and RKE2 have their kubeconfig.
+KUBECONFIGS = (
+    "/etc/kubernetes/kubelet.conf",
+    "/var/lib/kubelet/kubeconfig",
+    "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
+    "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
+)
+# Seconds for one request.
+SECONDS = 10.0
+# Bytes of an answer.
+ANSWER_MAX = 64 << 20
+JSON, APPLY = "application/json", "application/apply-patch+yaml"
+# Those that may also be in the file itself, with "-data" after their name.
+_FILES = ("certificate-authority", "client-certificate", "client-key")
+_KEYS = ("server", *_FILES, *(name + "-data" for name in _FILES), "token", "tokenFile", "exec")
+_LINE = re.compile(r"^\s*(?:- )?[\"']?(%s)[\"']?:[ \t]*[\"']?([^\s\"',]*)[\"']?,?\s*$" % "|".join(_KEYS), re.MULTILINE)
+Document = t.Dict[str, t.Any]
+
+
+class ApiError(RailyardError):
+    """A request failed. ``status``: the HTTP status; None if there was no answer."""
+
+    def __init__(self, message: str, place: str, remedy: str, status: int | None = None) -> None:
+        super().__init__(message, place, remedy)
+        self.status = status
+
+
+class ApiServer:
+    """:param kubeconfig: the path of the file; None: the first of :data:`KUBECONFIGS` that exists."""
+
+    def __init__(self, system: System, kubeconfig: str | None = None) -> None:
+        self._system = system
+        self._kubeconfig = kubeconfig
+
+    def request(
+        self, method: str, path: str, body: Document | None = None, kind: str = JSON, seconds: float = SECONDS
+    ) -> Document:
+        """The answer as data. ``path``: with its query. Raises :class:`ApiError` or :class:`RailyardError`."""
+        file, values = self._credentials()
+        url = urllib.parse.urlsplit(values["server"])
+        headers = {"Accept": JSON, "Content-Type": kind, "User-Agent": "railyard-agent"}
+        token = self._token(file, values)
+        if token:
+            headers["Authorization"] = "Bearer " + token
+        context = self._context(file, values)
+        connection = http.client.HTTPSConnection(
+            url.hostname or "", url.port or 443, timeout=max(seconds, 0.1), context=context
+        )
+        try:
+            data = None if body is None else json.dumps(body).encode()
+            connection.request(method, url.path.rstrip("/") + path, data, headers)
+            answer = connection.getresponse()
+            text = answer.read(ANSWER_MAX)
+        except (OSError, http.client.HTTPException) as error:
+            remedy = "see that the API server runs and that the node reaches it"
+            raise ApiError("the API server does not answer: %s" % error, values["server"], remedy) from None
+        finally:
+            connection.close()
+        return _document(answer.status, text, "%s %s" % (method, path.partition("?")[0]), file)
+
+    def _credentials(self) -> tuple[str, dict[str, str]]:
+        candidates = [self._kubeconfig] if self._kubeconfig else list(KUBECONFIGS)
+        file = next((each for each in candidates if self._system.exists(each)), None)
+        remedy = "set slots.kubeconfig of the fabric file to a kubeconfig with a certificate or a token"
+        if file is None:
+            raise RailyardError("there is no kubeconfig", " or ".join(candidates), remedy)
+        values: dict[str, str] = {}
+        for key, value in _LINE.findall(self._system.read_file(file) or ""):
+            if values.setdefault(key, value) != value:
+                raise RailyardError("%s occurs several times, with different values" % key, file, remedy)
+        if "exec" in values:
+            raise RailyardError("has a credential plugin (exec), which the agent does not run", file, remedy)
+        if not values.get("server", "").startswith("https://"):
+            raise RailyardError("server is %r, not an https URL" % values.get("server"), file, remedy)
+        return file, values
+
+    def _of(self, file: str, values: t.Mapping[str, str], key: str) -> str | None:
+        """The path of a file that the kubeconfig names; relative to its directory."""
+        return self._system.path(os.path.join(os.path.dirname(file), values[key])) if values.get(key) else None
+
+    def _token(self, file: str, values: t.Mapping[str, str]) -> str | None:
+        path = self._of(file, values, "tokenFile")
+        if not path:
+            return values.get("token")
+        try:
+            with open(path, encoding="utf-8") as stream:
+                return stream.read().strip()
+        except OSError as error:
+            raise RailyardError("cannot be read: %s" % error.strerror, path, "write a token into it") from None
+
+    def _context(self, file: str, values: t.Mapping[str, str]) -> ssl.SSLContext:
+        data = {key: base64.b64decode(values[key + "-data"]) for key in _FILES if values.get(key + "-data")}
+        authority = data.get("certificate-authority")
+        try:
+            context = ssl.create_default_context(
+                cafile=None if authority else self._of(file, values, "certificate-authority"),
+                cadata=authority.decode() if authority else None,
+            )
+            certificate, key = (self._of(file, values, name) for name in ("client-certificate", "client-key"))
+            if "client-certificate" in data and "client-key" in data:
+                # the library loads it from files only
+                with tempfile.NamedTemporaryFile() as whole:
+                    whole.write(data["client-certificate"] + b"\n" + data["client-key"])
+                    whole.flush()
+                    context.load_cert_chain(whole.name)
+            elif certificate:
+                context.load_cert_chain(certificate, key)
+        except (OSError, ValueError) as error:
+            remedy = "see the certificates that it names, or set slots.kubeconfig of the fabric file to another file"
+            raise RailyardError("its certificates cannot be used: %s" % error, file, remedy) from None
+        return context
+
+
+def _document(status: int, text: bytes, place: str, file: str) -> Document:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    document: Document = found if isinstance(found, dict) else {}
+    if 200 <= status < 300 and document:
+        return document
+    message = document.get("message") or text[:200].decode("utf-8", "replace") or "no text"
+    remedy = "see that the server answers" if status >= 500 else "give the user of %s the right" % file
+    if status not in (401, 403) and status < 500:
+        remedy = "see docs/agent.md for the versions of Kubernetes that the agent supports"
+    raise ApiError("the API server answers %d: %s" % (status, message), place, remedy, status)

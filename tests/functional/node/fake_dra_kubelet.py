@@ -1,0 +1,84 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Kubelet's side of DRA drivers, on the unix sockets of a directory of the test's own.
+
+Written from the protocol: a client of each registration socket (service pluginregistration.Registration), and of the
+driver that it names. Field numbers are beside each use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from pathlib import Path
+
+import grpc
+
+from tests.functional.node.fake_kubelet import decode, encode, texts
+from tests.waiting import wait_for
+
+SERVICE = "k8s.io.kubelet.pkg.apis.dra.%s.DRAPlugin"
+Claim = t.Tuple[str, str, str]  # namespace, uid, name
+
+
+class Prepared(t.NamedTuple):
+    requests: list[str]
+    pool: str
+    device: str
+    cdi: list[str]
+
+
+class DraKubelet:
+    """A kubelet that found the driver ``name`` in its directory, and registered it."""
+
+    def __init__(self, root: Path, name: str = "railyard.fabric", version: str = "v1", error: str = "") -> None:
+        self._root = root
+        registry = root / "var/lib/kubelet/plugins_registry"
+        wait_for(lambda: (registry / (name + "-reg.sock")).is_socket(), "no registration socket")
+        # as kubelet: names that begin with a dot are not sockets of plugins
+        assert [path.name for path in registry.iterdir() if path.name[0] != "."] == [name + "-reg.sock"]
+        with contextlib.closing(self._channel("%s/%s-reg.sock" % (registry, name))) as registrar:
+            service = "/pluginregistration.Registration/"
+            info = registrar.unary_unary(service + "GetInfo")(b"", timeout=10)
+            fields = dict(decode(info))  # type 1, name 2, endpoint 3, supported_versions 4
+            self.type, self.name = fields[1].decode(), fields[2].decode()
+            self.versions = texts(info, 4)
+            self.endpoint = fields[3].decode()
+            # the driver answers before kubelet knows of it
+            self._driver = self._channel(str(root) + self.endpoint)
+            self._service = SERVICE % version
+            assert self.prepare() == {}
+            # plugin_registered 1, error 2
+            status = encode([(2, error)] if error else [(1, 1)])
+            registrar.unary_unary(service + "NotifyRegistrationStatus")(status, timeout=10)
+
+    @staticmethod
+    def _channel(path: str) -> t.Any:
+        return grpc.insecure_channel("unix:" + path, options=[("grpc.default_authority", "localhost")])
+
+    def call(self, method: str, request: bytes) -> bytes:
+        answer: bytes = self._driver.unary_unary("/%s/%s" % (self._service, method))(request, timeout=45)
+        return answer
+
+    def _claims(self, method: str, claims: t.Sequence[Claim]) -> dict[str, bytes]:
+        request = encode([(1, [(1, namespace), (2, uid), (3, name)]) for namespace, uid, name in claims])
+        entries = [dict(decode(entry)) for _one, entry in decode(self.call(method, request))]
+        return {entry[1].decode(): entry.get(2, b"") for entry in entries}  # a map: key 1, value 2
+
+    def prepare(self, *claims: Claim) -> dict[str, str | list[Prepared]]:
+        """uid -> devices 1 (request_names 1, pool_name 2, device_name 3, cdi_device_ids 4), or error 2."""
+        found: dict[str, str | list[Prepared]] = {}
+        for uid, answer in self._claims("NodePrepareResources", claims).items():
+            devices = [value for key, value in decode(answer) if key == 1]
+            found[uid] = "".join(texts(answer, 2)) or [
+                Prepared(texts(each, 1), texts(each, 2)[0], texts(each, 3)[0], texts(each, 4)) for each in devices
+            ]
+        return found
+
+    def unprepare(self, *claims: Claim) -> dict[str, str]:
+        """uid -> error 1, empty for none."""
+        answers = self._claims("NodeUnprepareResources", claims)
+        return {uid: "".join(texts(answer, 1)) for uid, answer in answers.items()}
+
+    def close(self) -> None:
+        self._driver.close()

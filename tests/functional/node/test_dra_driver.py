@@ -1,0 +1,425 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The packed rail agent as a DRA driver, between a kubelet's side of the protocol and an API server over HTTPS."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import typing as t
+from concurrent import futures
+
+import grpc
+import pytest
+import yaml
+
+from tests.functional.node.agent_pods import Pod
+from tests.functional.node.agent_program import Node, node_file
+from tests.functional.node.fake_dra_kubelet import DraKubelet, Prepared
+from tests.functional.node.fake_kubelet import encode
+from tests.standins.dra_api import BY_TOKEN, DraApi
+from tests.waiting import wait_for
+
+KUBECONFIG = "etc/kubernetes/kubelet.conf"
+CLAIMS = "var/lib/railyard/agent/claims.json"
+RAILS_0 = Prepared(["r0"], "node-1", "rails-0", ["railyard.fabric/rails=rails-0"])
+
+
+class DraNode:
+    """A node with two rails, its API server and its kubelet."""
+
+    def __init__(self, node: Node, taints: bool = True) -> None:
+        self.node = node
+        (node.root / "etc/kubernetes").mkdir(parents=True, exist_ok=True)
+        self.api = DraApi(node.root / "etc/kubernetes", taints)
+        self._kubelets: list[DraKubelet] = []
+        self.write()
+
+    def write(self, **changed: t.Any) -> None:
+        self.node.write(node_file(kubelet_plugin="dra", **changed))
+
+    def start(self, user: str = "") -> DraKubelet:
+        """The agent with its rails, the API server and a kubelet that registers the driver."""
+        self.node.start_with_rails()
+        self.serve()
+        text = self.api.kubeconfig(user) if user else self.api.kubeconfig()
+        self.node.put("/" + KUBECONFIG, text)
+        return self.kubelet()
+
+    def serve(self) -> None:
+        assert self.node.network
+        self.api.serve("/proc/%d/ns/net" % self.node.network.pid)
+
+    def kubelet(self, **options: str) -> DraKubelet:
+        """As a kubelet that starts: it deletes the node's slices."""
+        self.api.wipe()
+        found = DraKubelet(self.node.root, **options)
+        self._kubelets.append(found)
+        return found
+
+    def restart(self) -> DraKubelet:
+        """The agent, killed and started again; kubelet goes on."""
+        agent = self.node.agent
+        assert agent
+        agent.kill()
+        agent.wait()
+        for path in (self.node.root / "var/lib/kubelet/plugins_registry").iterdir():
+            path.unlink()
+        self.node.start(*self.node._there())
+        return self.kubelet()
+
+    def published(self) -> dict[str, t.Any]:
+        """The devices, once the pool is complete."""
+        return wait_for(self.api.devices, lambda: (self.node.log.read_text(), self.api.requests))
+
+    def recorded(self) -> list[str]:
+        path = self.node.root / CLAIMS
+        return [each["uid"] for each in json.loads(path.read_text())["claims"]] if path.exists() else []
+
+    def close(self) -> None:
+        for kubelet in self._kubelets:
+            kubelet.close()
+        self.api.close()
+
+
+@pytest.fixture
+def dra(node: Node) -> t.Iterator[DraNode]:
+    found = DraNode(node)
+    yield found
+    found.close()
+
+
+def test_kubelet_finds_the_driver(dra: DraNode) -> None:
+    registry = dra.node.root / "var/lib/kubelet/plugins_registry"
+    plugins = dra.node.root / "var/lib/kubelet/plugins/railyard.fabric"
+    for directory in (registry, plugins):
+        directory.mkdir(parents=True)
+    # as a killed agent leaves them
+    (registry / "railyard.fabric-reg.sock").write_text("")
+    (plugins / "dra.sock").write_text("")
+    kubelet = dra.start()
+    assert (kubelet.type, kubelet.name) == ("DRAPlugin", "railyard.fabric")
+    assert kubelet.endpoint == "/var/lib/kubelet/plugins/railyard.fabric/dra.sock"
+    assert kubelet.versions == ["v1.DRAPlugin", "v1beta1.DRAPlugin"]
+    assert (plugins / "dra.sock").stat().st_mode & 0o777 == 0o600
+    status = wait_for(lambda: [row for row in dra.node.run("status").stdout.splitlines() if " registered" in row])
+    assert [row.split() for row in status] == [
+        ["railyard.fabric/rails", "2", "0", "registered"],
+        ["railyard.fabric/gpu01", "3", "0", "registered"],
+        ["railyard.fabric/gpu02", "3", "0", "registered"],
+    ]
+    # device plugins of the same resources are not offered beside the driver
+    assert not (dra.node.root / "var/lib/kubelet/device-plugins").exists()
+    assert dra.node.stop() == 0
+    assert not list(registry.iterdir()) and not list(plugins.iterdir())
+
+
+def test_slices_have_a_device_for_each_slot(dra: DraNode) -> None:
+    dra.start()
+    devices = dra.published()
+    assert list(devices) == ["gpu01-2", "gpu01-3", "gpu01-4", "gpu02-2", "gpu02-3", "gpu02-4", "rails-0", "rails-1"]
+    assert devices["gpu02-3"]["attributes"] == {
+        "resource": {"string": "gpu02"},
+        "rails": {"int": 1},
+        "rail": {"string": "gpu02"},
+        "slot": {"int": 3},
+        "interface": {"string": "net2"},
+        "mac": {"string": "02:00:00:00:02:03"},
+        "address": {"string": "172.16.12.4/24"},
+        "address6": {"string": "fd00:12::4/64"},
+        "numaNode": {"int": 1},
+        "resource.kubernetes.io/pciBusID": {"string": "0000:02:00.0"},
+    }
+    assert devices["rails-1"]["attributes"] == {
+        "resource": {"string": "rails"},
+        "rails": {"int": 2},
+        "slot": {"int": 1},
+    }
+    slices = dra.api.slices
+    assert sorted(slices) == [
+        "node-1-railyard.fabric-gpu01",
+        "node-1-railyard.fabric-gpu02",
+        "node-1-railyard.fabric-rails",
+    ]
+    for each in slices.values():
+        assert each["spec"]["pool"] == {"name": "node-1", "generation": 1, "resourceSliceCount": 3}
+        (owner,) = each["metadata"]["ownerReferences"]
+        assert owner == {"apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "uid-of-the-node"}
+
+
+def test_slices_are_written_when_something_changed(dra: DraNode) -> None:
+    kubelet = dra.start()
+    dra.published()
+    posts = dra.api.counted("POST")
+    # another kubelet finds the slices as they are, if it did not delete them
+    lists = dra.api.counted("GET", "resourceslices")
+    again = DraKubelet(dra.node.root)
+    again.close()
+    wait_for(lambda: dra.api.counted("GET", "resourceslices") > lists)
+    assert (dra.api.counted("POST"), dra.api.counted("PUT"), dra.api.counted("DELETE")) == (posts, 0, 0)
+    # kubelet restarts, and deletes them
+    dra.kubelet()
+    assert len(dra.published()) == 8
+    # a rail that is down
+    dra.node.inside("ip", "link", "set", "leaf1", "down")
+    tainted = wait_for(lambda: {name for name, device in dra.api.devices().items() if device.get("taints")})
+    assert tainted == {"gpu01-2", "gpu01-3", "gpu01-4", "rails-0", "rails-1"}
+    assert {each["spec"]["pool"]["generation"] for each in dra.api.slices.values()} == {2}
+    taint = dra.api.devices()["rails-0"]["taints"][0]
+    assert (taint["key"], taint["effect"]) == ("railyard.fabric/rail-down", "NoSchedule")
+    dra.node.inside("ip", "link", "set", "leaf1", "up")
+    wait_for(lambda: dra.api.devices() and not any(each.get("taints") for each in dra.api.devices().values()))
+    # fewer rails in the node file
+    first = node_file()["rails"][0]
+    dra.write(rails=[dict(first, slots=first["slots"][2:])])
+    wait_for(lambda: list(dra.api.devices()) == ["gpu01-2", "gpu01-3", "gpu01-4"])
+    wait_for(lambda: list(dra.api.slices) == ["node-1-railyard.fabric-gpu01"])
+    assert kubelet.prepare() == {}
+
+
+def test_a_server_that_drops_taints_gets_no_devices_of_a_rail_that_is_down(node: Node) -> None:
+    dra = DraNode(node, taints=False)
+    try:
+        dra.start()
+        dra.published()
+        node.inside("ip", "link", "set", "leaf1", "down")
+        wait_for(lambda: list(dra.api.devices()) == ["gpu02-2", "gpu02-3", "gpu02-4"])
+        node.inside("ip", "link", "set", "leaf1", "up")
+        wait_for(lambda: len(dra.api.devices()) == 8)
+    finally:
+        dra.close()
+
+
+def devices_of(dra: DraNode, claim: str) -> dict[str, t.Any]:
+    """The devices in a claim's status by name, which the agent writes in any order."""
+    return {each["device"]: each for each in dra.api.claims["default", claim]["status"].get("devices") or ()}
+
+
+def test_a_claim_is_prepared_attached_and_unprepared(dra: DraNode) -> None:
+    kubelet = dra.start(BY_TOKEN)
+    claim = dra.api.claim(
+        "net", "gpu01-2", {"request": "any/of-two", "device": "gpu02-4"}, {"driver": "gpu", "device": "0"}, pod="a"
+    )
+    wanted = [
+        Prepared(["r0"], "node-1", "gpu01-2", ["railyard.fabric/gpu01=gpu01-2"]),
+        Prepared(["any"], "node-1", "gpu02-4", ["railyard.fabric/gpu02=gpu02-4"]),
+    ]
+    assert kubelet.prepare(claim) == {"uid-of-net": wanted}
+    assert kubelet.prepare(claim) == {"uid-of-net": wanted}
+    assert dra.api.counted("GET", "resourceclaims") == 1, "it is answered from the record"
+    names = json.loads((dra.node.root / "var/run/cdi/railyard.fabric-gpu02.json").read_text())["devices"]
+    assert "gpu02-4" in [each["name"] for each in names]
+    explained = dra.node.run("explain", "a").stdout
+    assert "default/a claim net: gpu01-2\n" in explained
+    assert "not attached: its container did not start yet" in explained
+    pod = Pod("a")
+    try:
+        for device in ("gpu01-2", "gpu02-4"):
+            assert dra.node.attach(device, pod) == {"ok": True}
+        assert pod.links() == {"net1", "net2"}
+        reported = wait_for(lambda: devices_of(dra, "net"))
+        status = reported["gpu01-2"]
+        assert status["networkData"] == {
+            "interfaceName": "net1",
+            "ips": ["172.16.11.3/24", "fd00:11::3/64"],
+            "hardwareAddress": "02:00:00:00:01:02",
+        }
+        # its containers have ended, its sandbox has not
+        pod.end_container()
+        assert kubelet.unprepare(claim) == {"uid-of-net": ""}
+        assert pod.links() == set()
+        assert dra.recorded() == []
+        # kubelet may ask again, and for claims that the agent never had
+        assert kubelet.unprepare(claim, ("other", "uid", "unknown")) == {"uid-of-net": "", "uid": ""}
+    finally:
+        pod.end()
+    after = dra.api.claim("after", "gpu01-2", pod="b")
+    assert isinstance(kubelet.prepare(after)["uid-of-after"], list)
+
+
+def test_a_status_that_may_not_be_written_does_not_stop_an_attach(dra: DraNode) -> None:
+    kubelet = dra.start()
+    kubelet.prepare(dra.api.claim("net", "rails-0", pod="a"))
+    pod = Pod("a")
+    try:
+        assert dra.node.attach("rails-0", pod) == {"ok": True}
+        wait_for(lambda: dra.node.logged("The status of other claims is not written either"))
+    finally:
+        pod.end()
+
+
+def test_what_cannot_be_prepared_is_refused_in_words(dra: DraNode) -> None:
+    kubelet = dra.start()
+    api = dra.api
+
+    def refusal(*claim: str) -> str:
+        found = kubelet.prepare(t.cast(t.Any, claim))[claim[1]]
+        assert isinstance(found, str)
+        return found
+
+    def changed(name: str, **status: t.Any) -> tuple[str, str, str]:
+        claim = api.claim(name, "gpu01-2")
+        api.claims["default", name]["status"].update(status)
+        return claim
+
+    api.claim("net", "rails-0")
+    assert "uid is uid-of-net, and kubelet asks for old. Remedy: delete the pod" in refusal("default", "old", "net")
+    assert "the API server answers 404" in refusal("default", "none", "none")
+    assert "is of pool node-2, and this node's pool is node-1" in refusal(
+        *api.claim("pool", {"device": "rails-0", "pool": "node-2"})
+    )
+    assert "this node does not have device gpu01-9" in refusal(*api.claim("device", "gpu01-9"))
+    assert "has no device of driver railyard.fabric" in refusal(
+        *api.claim("driver", {"driver": "x", "device": "rails-0"})
+    )
+    assert "it is not allocated" in refusal(*changed("early", allocation=None))
+    assert "reserved for 2 users, and a slot serves one pod" in refusal(
+        *changed("shared", reservedFor=[{"resource": "pods", "name": "a", "uid": "a"}] * 2)
+    )
+    assert "several slots of rail gpu01" in refusal(*api.claim("twice", "gpu01-2", "rails-0"))
+    assert dra.recorded() == []
+    assert "Traceback" not in dra.node.log.read_text()
+    for message in (b"\x0a\x7f", encode([(1, [(1, "default"), (2, "uid")])])):
+        with pytest.raises(grpc.RpcError) as wrong:
+            kubelet.call("NodePrepareResources", message)
+        assert wrong.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_a_slot_serves_one_claim(dra: DraNode) -> None:
+    kubelet = dra.start()
+    first, second = dra.api.claim("first", "rails-0", pod="a"), dra.api.claim("second", "rails-0", pod="b")
+    assert kubelet.prepare(first) == {"uid-of-first": [RAILS_0]}
+    # of the claims of one call, each has its own answer
+    third = dra.api.claim("third", "rails-1", pod="c")
+    answers = kubelet.prepare(second, third)
+    assert "it is prepared for claim default/first of pod default/a. Remedy: wait" in str(answers["uid-of-second"])
+    assert isinstance(answers["uid-of-third"], list)
+    # the interfaces of a pod whose claim has gone, as after a forced deletion
+    pod = Pod("a")
+    try:
+        assert dra.node.attach("rails-0", pod) == {"ok": True}
+        (dra.node.root / CLAIMS).unlink()
+        kubelet = dra.restart()
+        assert "it is held by pod default/a" in str(kubelet.prepare(second)["uid-of-second"])
+    finally:
+        pod.end()
+    assert kubelet.prepare(second) == {"uid-of-second": [RAILS_0]}
+
+
+def test_claims_are_answered_while_the_api_server_is_gone(dra: DraNode) -> None:
+    kubelet = dra.start()
+    known, unknown = dra.api.claim("known", "rails-0"), dra.api.claim("unknown", "rails-1", pod="b")
+    dra.published()
+    assert kubelet.prepare(known) == {"uid-of-known": [RAILS_0]}
+    dra.api.close()
+    assert kubelet.prepare(known) == {"uid-of-known": [RAILS_0]}
+    # a restart of the agent, which cannot publish now
+    kubelet = dra.restart()
+    assert kubelet.prepare(known) == {"uid-of-known": [RAILS_0]}
+    wait_for(lambda: dra.node.logged("the API server does not answer"))
+    # a new claim waits for the API server, within kubelet's patience
+    with futures.ThreadPoolExecutor(1) as waiting:
+        answer = waiting.submit(kubelet.prepare, unknown)
+        dra.serve()
+        found = answer.result()["uid-of-unknown"]
+        assert isinstance(found, list) and found[0].device == "rails-1"
+    assert len(dra.published()) == 8
+    wait_for(lambda: dra.node.logged("DRA driver: the problem is over"))
+    assert kubelet.unprepare(known, unknown) == {"uid-of-known": "", "uid-of-unknown": ""}
+
+
+def test_an_error_of_the_api_server_is_retried(dra: DraNode) -> None:
+    kubelet = dra.start()
+    dra.published()
+    claim = dra.api.claim("net", "rails-0")
+    dra.api.faults += [500, 403]
+    assert kubelet.prepare(claim) == {"uid-of-net": [RAILS_0]}
+
+
+@pytest.mark.parametrize("moment", ["before the record", "after the record", "while slices are written"])
+def test_an_agent_that_is_killed_goes_on(dra: DraNode, moment: str) -> None:
+    claim = dra.api.claim("net", "rails-0")
+    dying = {"before the record": "resourceclaims", "while slices are written": "resourceslices"}.get(moment)
+    seen: list[str] = []
+
+    def during(method: str, path: str) -> None:
+        if dying and dying in path and (dying == "resourceclaims" or method == "POST"):
+            seen.append(path)
+            if len(seen) == (1 if dying == "resourceclaims" else 2):
+                assert dra.node.agent
+                os.kill(dra.node.agent.pid, signal.SIGKILL)
+
+    dra.api.during = during
+    kubelet = dra.start()
+    if moment == "while slices are written":
+        assert dra.node.agent
+        dra.node.agent.wait()
+        assert dra.api.devices() == {}, "a pool that is not complete"
+        # this kubelet's wait for the connection is not over
+        dra.api.wipe = lambda: None  # type: ignore[method-assign]
+    elif dying:
+        with pytest.raises(grpc.RpcError):
+            kubelet.prepare(claim)
+        assert dra.recorded() == []
+    else:
+        kubelet.prepare(claim)
+        assert dra.recorded() == ["uid-of-net"]
+        dra.api.claims.clear()
+    dra.api.during = lambda _method, _path: None
+    kubelet = dra.restart()
+    assert kubelet.prepare(claim) == {"uid-of-net": [RAILS_0]}
+    assert len(dra.published()) == 8
+
+
+def test_a_damaged_record_stops_the_driver(dra: DraNode) -> None:
+    dra.node.put("/" + CLAIMS, "{")
+    agent = dra.node.start()
+    assert agent.wait(60) == 1
+    assert dra.node.logged("does not know which claims have slots")
+
+
+def test_a_refused_registration_is_shown(dra: DraNode) -> None:
+    dra.node.start()
+    dra.kubelet(error="not today")
+    wait_for(lambda: dra.node.logged("kubelet did not register it: not today. Remedy:"))
+    dra.kubelet()
+    wait_for(lambda: dra.node.logged("driver railyard.fabric is registered"))
+
+
+@pytest.mark.parametrize("text", ["with data", "token", "json"])
+def test_kubeconfigs(dra: DraNode, text: str) -> None:
+    dra.write(kubeconfig="/etc/kubernetes/other.conf")
+    dra.node.start()
+    dra.api.serve()
+    other = dra.node.root / "etc/kubernetes/other.conf"
+    if text == "with data":
+        dra.api.kubeconfig_with_data(other)
+    elif text == "token":
+        other.write_text(dra.api.kubeconfig(BY_TOKEN))
+    else:
+        kubeconfig = dra.api.kubeconfig(BY_TOKEN)
+        other.write_text(json.dumps(yaml.safe_load(kubeconfig), indent=1))
+    dra.kubelet()
+    assert len(dra.published()) == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (None, "there is no kubeconfig. Remedy: set slots.kubeconfig"),
+        ("    exec:\n      command: aws", "has a credential plugin"),
+        ("    client-certificate: none.crt\n    client-key: none.key", "its certificates cannot be used"),
+        ("    token: wrong", "the API server answers 401: Unauthorized. Remedy: give the user of"),
+        ("    tokenFile: token", "cannot be read"),
+        ("    token: a\n- user:\n    token: b", "token occurs several times"),
+    ],
+)
+def test_a_wrong_kubeconfig_is_a_problem(dra: DraNode, text: str | None, error: str) -> None:
+    dra.node.start()
+    dra.api.serve()
+    if text is not None:
+        dra.node.put("/" + KUBECONFIG, dra.api.kubeconfig(text))
+    dra.kubelet()
+    wait_for(lambda: dra.node.logged(error), lambda: dra.node.log.read_text())
+    assert error in dra.node.run("status").stdout

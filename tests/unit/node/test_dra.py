@@ -1,0 +1,271 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A DRA driver's messages, ResourceSlices and devices.
+
+The bytes were written down by hand from the field numbers of ``api.proto`` in
+``kubernetes/staging/src/k8s.io/kubelet/pkg/apis/dra/v1`` and ``.../pluginregistration/v1``.
+"""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import parse_spec
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.dra_front import slice_devices, status_report
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import ATTACHED, Holder
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.node_api import ApiError, ApiServer
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import (
+    Claim,
+    ClaimState,
+    Offer,
+    PreparedClaims,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.resource_slices import (
+    Row,
+    SliceDevice,
+    specs,
+    writes,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet import dra_messages as messages
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import (
+    DeviceState,
+    WrongMessage,
+)
+from tests.standins.dra_api import _wrong
+from tests.unit.node.agent_files import document, rail, slot
+
+# -- messages
+
+
+def test_plugin_info() -> None:
+    info = messages.plugin_info("a.b", "/s")
+    assert info == (
+        b"\x0a\x09DRAPlugin"  # type = 1
+        b"\x12\x03a.b"  # name = 2
+        b"\x1a\x02/s"  # endpoint = 3
+        b"\x22\x0cv1.DRAPlugin\x22\x11v1beta1.DRAPlugin"  # supported_versions = 4
+    )
+
+
+def test_registration_status() -> None:
+    assert messages.registration_status(b"\x08\x01") == (True, "")  # plugin_registered = 1
+    assert messages.registration_status(b"\x12\x02no") == (False, "no")  # error = 2
+
+
+def test_claims() -> None:
+    # claims = 1: namespace = 1, uid = 2, name = 3
+    assert messages.claims(b"\x0a\x0a\x0a\x02ns\x12\x01u\x1a\x01c") == [messages.ClaimReference("ns", "u", "c")]
+    for wrong in (b"\x0a\x7f", b"\x0a\x04\x0a\x02ns", b"\x0a\x03\x0a\x01\xff"):
+        with pytest.raises(WrongMessage):
+            messages.claims(wrong)
+
+
+def test_responses() -> None:
+    device = messages.PreparedDevice(("r",), "n", "d", ("a/b=c",))
+    assert messages.prepare_response({"u": [device], "v": "no"}) == (
+        b"\x0a\x17\x0a\x01u\x12\x12"  # a map of claims = 1: key = 1, value = 2
+        b"\x0a\x10\x0a\x01r\x12\x01n\x1a\x01d\x22\x05a/b=c"  # devices = 1: names, pool, device, cdi_device_ids = 1 to 4
+        b"\x0a\x09\x0a\x01v\x12\x04\x12\x02no"  # error = 2
+    )
+    assert messages.unprepare_response({"u": "", "v": "no"}) == (
+        b"\x0a\x05\x0a\x01u\x12\x00"  # an entry for each claim, also without an error
+        b"\x0a\x09\x0a\x01v\x12\x04\x0a\x02no"  # error = 1
+    )
+
+
+# -- slices
+
+
+def devices(count: int, resource: str = "gpu01", healthy: bool = True) -> list[SliceDevice]:
+    return [SliceDevice("%s-%d" % (resource, number), resource, {"slot": number}, healthy) for number in range(count)]
+
+
+def stored(*made: Row) -> list[Row]:
+    """As the API server keeps them."""
+    return [dict(copy.deepcopy(each), metadata=dict(each["metadata"], resourceVersion="7")) for each in made]
+
+
+def published(own: t.Sequence[SliceDevice], tainted: bool = True) -> list[Row]:
+    return stored(*writes(specs("d.e", "n", own, tainted), [], None).created)
+
+
+def test_a_resource_with_many_devices_has_several_slices() -> None:
+    found = specs("d.e", "n", [*devices(130, healthy=False), *devices(1, "gpu02")])
+    assert {name: len(spec["devices"]) for name, spec in found.items()} == {
+        "n-d.e-gpu01": 64,
+        "n-d.e-gpu01-1": 64,
+        "n-d.e-gpu01-2": 2,
+        "n-d.e-gpu02": 1,
+    }
+    assert {spec["pool"]["resourceSliceCount"] for spec in found.values()} == {4}
+
+
+def test_nothing_is_written_when_nothing_changed() -> None:
+    own = [*devices(3), *devices(2, "gpu02", healthy=False)]
+    have = published(own)
+    for device in have[1]["spec"]["devices"]:
+        device["taints"][0]["timeAdded"] = "2026-11-23T00:00:00Z"
+    assert writes(specs("d.e", "n", own), have, None) == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        [*devices(3), *devices(2, "gpu02", healthy=False)],
+        [*devices(4), *devices(2, "gpu02")],
+        devices(3),
+        [*devices(3), *devices(2, "gpu02"), *devices(1, "gpu03")],
+    ],
+)
+def test_a_change_gives_all_slices_a_new_generation(changed: list[SliceDevice]) -> None:
+    have = published([*devices(3), *devices(2, "gpu02")])
+    desired = specs("d.e", "n", changed)
+    found = writes(desired, have, {"kind": "Node"})
+    assert {each["spec"]["pool"]["generation"] for each in found.created + found.updated} == {2}
+    assert {each["metadata"]["name"] for each in found.created + found.updated} == set(desired)
+    assert all(each["metadata"]["resourceVersion"] == "7" for each in found.updated)
+    assert found.deleted == sorted({each["metadata"]["name"] for each in have} - set(desired))
+    for each in found.created:
+        assert not list(_wrong(dict(each, spec=dict(each["spec"], nodeName="node-1")), None))
+
+
+def test_an_interrupted_write_is_completed() -> None:
+    have = published([*devices(3), *devices(2, "gpu02")])
+    have[0]["spec"]["pool"]["generation"] = 2
+    found = writes(specs("d.e", "n", [*devices(3), *devices(2, "gpu02")]), have, None)
+    assert [each["spec"]["pool"]["generation"] for each in found.updated] == [3, 3]
+
+
+def test_without_taints_devices_that_are_not_healthy_are_left_out() -> None:
+    found = specs("d.e", "n", [*devices(1), *devices(1, "gpu02", healthy=False)], tainted=False)
+    assert {name: len(spec["devices"]) for name, spec in found.items()} == {"n-d.e-gpu01": 1, "n-d.e-gpu02": 0}
+
+
+# -- attributes
+
+
+def test_attributes_of_a_device(tmp_path: Path) -> None:
+    bus = tmp_path / "sys/bus/pci/devices"
+    bus.mkdir(parents=True)
+    for pci, below in (("0000:1a:00.0", ""), ("0000:1a:00.3", "")):
+        real = tmp_path / "sys/devices/pci0000:15/0000:15:01.0" / below / pci
+        real.mkdir(parents=True)
+        (real / "numa_node").write_text("1\n")
+        (bus / pci).symlink_to(real)
+    (bus / "0000:1a:00.0" / "virtfn1").symlink_to("../0000:1a:00.3")
+    row = rail(1, pci="0000:1a:00.0", rdma="mlx5_0", plane=2, leaf="leaf-a1", speed=400)
+    row["slots"] = [slot(1, 0, "rails", vf=0), slot(1, 1, "gpu01", vf=1)]
+
+    def attributes(**values: t.Any) -> dict[str, t.Any]:
+        spec = parse_spec(document(row, **values))
+        states = {name: DeviceState(name, True, ()) for name in ("rails-0", "gpu01-1")}
+        return {each.name: each.attributes for each in slice_devices(System(str(tmp_path)), spec, states)}
+
+    shared = {
+        "resource": "gpu01",
+        "rails": 1,
+        "rail": "gpu01",
+        "plane": 2,
+        "leaf": "leaf-a1",
+        "speed": 400,
+        "slot": 1,
+        "interface": "net1",
+        "mac": "02:00:00:00:01:01",
+        "address": "172.16.11.2/24",
+        "address6": "fd00:11::2/64",
+        "numaNode": 1,
+        "resource.kubernetes.io/pcieRoot": "pci0000:15",
+    }
+    port = {"rdmaDevice": "mlx5_0", "resource.kubernetes.io/pciBusID": "0000:1a:00.0"}
+    assert attributes()["gpu01-1"] == {**shared, **port}
+    assert attributes(attachment="sriov")["gpu01-1"] == {**shared, "resource.kubernetes.io/pciBusID": "0000:1a:00.3"}
+
+
+def test_an_attribute_that_is_too_long_is_left_out() -> None:
+    device = SliceDevice("a-0", "a", {"leaf": "x" * 65, "rail": "x" * 64, "speed": 400, "up": True}, True)
+    ((_name, spec),) = specs("d.e", "n", [device]).items()
+    assert spec["devices"][0]["attributes"] == {
+        "rail": {"string": "x" * 64},
+        "speed": {"int": 400},
+        "up": {"bool": True},
+    }
+
+
+def test_the_status_of_a_claim_with_several_interfaces() -> None:
+    rows = tuple(
+        {"rail": name, "interface": net, "address": "10.0.0.1/24", "address6": None, "mac": "02:00:00:00:00:01"}
+        for name, net in (("gpu01", "net1"), ("gpu02", "net2"))
+    )
+    holder = Holder("rails-0", "uid", "p", "ns", "main", "sandbox", 2, 1, ATTACHED, 0.0, rows)
+    claim = Claim("u", "ns", "c", "uid", "p", ({"device": "rails-0", "request": "r"},))
+    report = status_report(claim, holder, "d.e", "n")
+    assert report["metadata"] == {"name": "c", "namespace": "ns", "uid": "u"}
+    (device,) = report["status"]["devices"]
+    assert (device["driver"], device["pool"], device["device"]) == ("d.e", "n", "rails-0")
+    assert [each["rail"] for each in device["data"]["interfaces"]] == ["gpu01", "gpu02"]
+
+
+# -- claims
+
+
+class DeadApi(ApiServer):
+    """An API server that does not answer."""
+
+    requests = 0
+
+    def request(self, *_arguments: t.Any, **_options: t.Any) -> t.NoReturn:
+        self.requests += 1
+        raise ApiError("the API server does not answer", "https://api", "start it")
+
+
+def test_a_claim_is_refused_when_the_budget_is_used_up(tmp_path: Path) -> None:
+    system = System(str(tmp_path))
+    api = DeadApi(system)
+    logged: list[str] = []
+    offer = Offer("d.e", "n", {"a-0": ("d.e/a=a-0", ("a",))})
+    claims = PreparedClaims(
+        ClaimState(system), lambda: api, lambda: offer, lambda *_: None, lambda _claim: None, logged.append, budget=1.5
+    )
+    found = claims.prepare([messages.ClaimReference("ns", "u", "c")])
+    assert "does not answer. Remedy: start it" in str(found["u"])
+    assert api.requests == 2 and len(logged) == 1
+
+
+def test_a_device_that_left_the_node_file_is_refused(tmp_path: Path) -> None:
+    system = System(str(tmp_path))
+    state = ClaimState(system)
+    state.put(Claim("u", "ns", "c", "uid", "p", ({"device": "a-0", "request": ""},)))
+    claims = PreparedClaims(
+        state,
+        lambda: DeadApi(system),
+        lambda: Offer("d.e", "n", {}),
+        lambda *_: None,
+        lambda _claim: None,
+        lambda _t: None,
+    )
+    reference = messages.ClaimReference("ns", "u", "c")
+    assert "this node does not have device a-0 any more" in str(claims.prepare([reference])["u"])
+    # what the next agent reads
+    assert list(ClaimState(system).claims()) == ["u"]
+    assert claims.unprepare([reference]) == {"u": ""}
+    assert ClaimState(system).claims() == {}
+
+
+def test_a_release_that_fails_keeps_the_record(tmp_path: Path) -> None:
+    state = ClaimState(System(str(tmp_path)))
+    state.put(Claim("u", "ns", "c", "uid", "p", ({"device": "a-0", "request": ""},)))
+
+    def fail(_claim: Claim) -> None:
+        raise RailyardError("the kernel refuses it", "device a-0", "see dmesg")
+
+    claims = PreparedClaims(
+        state, lambda: DeadApi(System()), lambda: Offer("d", "n", {}), lambda *_: None, fail, lambda _t: None
+    )
+    assert "the kernel refuses it" in claims.unprepare([messages.ClaimReference("ns", "u", "c")])["u"]
+    assert list(state.claims()) == ["u"]
