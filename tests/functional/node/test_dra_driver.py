@@ -218,8 +218,8 @@ def test_a_claim_is_prepared_attached_and_unprepared(dra: DraNode) -> None:
         for device in ("gpu01-2", "gpu02-4"):
             assert dra.node.attach(device, pod) == {"ok": True}
         assert pod.links() == {"net1", "net2"}
-        reported = wait_for(lambda: devices_of(dra, "net"))
-        status = reported["gpu01-2"]
+        wait_for(lambda: len(devices_of(dra, "net")) == 2)
+        status = devices_of(dra, "net")["gpu01-2"]
         assert status["networkData"] == {
             "interfaceName": "net1",
             "ips": ["172.16.11.3/24", "fd00:11::3/64"],

@@ -92,9 +92,9 @@ class DraFront:
 
     def attached(self, device: str) -> None:
         """Report the interfaces of a claim's device in the claim's status, in the background."""
-        claim, holder = self.state.of_device(device), self._slots.holders().get(device)
-        if claim and holder and self._reports:
-            self._reporter.submit(self._report, claim, holder)
+        claim = self.state.of_device(device)
+        if claim and self._reports:
+            self._reporter.submit(self._report, claim)
 
     def stop(self) -> None:
         self._server.stop()
@@ -128,8 +128,11 @@ class DraFront:
             if holder is not None and _of_pod(holder, claim):
                 self._pods.detach(device)
 
-    def _report(self, claim: Claim, holder: Holder) -> None:
-        body = status_report(claim, holder, *self.names)
+    def _report(self, claim: Claim) -> None:
+        # of all devices: an apply removes what the one before had
+        holders = self._slots.holders()
+        own = [holders[device] for device in claim.device_names if device in holders]
+        body = status_report(claim, [holder for holder in own if _of_pod(holder, claim)], *self.names)
         place = "%s/status?fieldManager=%s&force=true" % (claim_path(claim.namespace, claim.name), MANAGER)
         try:
             self._api().request("PATCH", place, body, APPLY)
@@ -145,8 +148,18 @@ def _of_pod(holder: Holder, claim: Claim) -> bool:
     return holder.pod_uid == claim.pod_uid if holder.pod_uid else holder.pod == claim.pod
 
 
-def status_report(claim: Claim, holder: Holder, driver: str, pool: str) -> dict[str, t.Any]:
-    """The claim with its device's interfaces, for a server-side apply. ``networkData`` has room for one interface."""
+def status_report(claim: Claim, holders: t.Iterable[Holder], driver: str, pool: str) -> dict[str, t.Any]:
+    """The claim with the interfaces of its devices, for a server-side apply."""
+    return {
+        "apiVersion": API,
+        "kind": "ResourceClaim",
+        "metadata": {"name": claim.name, "namespace": claim.namespace, "uid": claim.uid},
+        "status": {"devices": [dict({"driver": driver, "pool": pool}, **_reported(holder)) for holder in holders]},
+    }
+
+
+def _reported(holder: Holder) -> dict[str, t.Any]:
+    """A device and its interfaces. ``networkData`` has room for one."""
     interfaces = [
         {
             "interfaceName": row["interface"],
@@ -155,17 +168,12 @@ def status_report(claim: Claim, holder: Holder, driver: str, pool: str) -> dict[
         }
         for row in holder.interfaces
     ]
-    device: dict[str, t.Any] = {"driver": driver, "pool": pool, "device": holder.device}
     if len(interfaces) == 1:
-        device["networkData"] = interfaces[0]
-    else:
-        rails = [row["rail"] for row in holder.interfaces]
-        device["data"] = {"interfaces": [dict(each, rail=rail) for rail, each in zip(rails, interfaces)]}
+        return {"device": holder.device, "networkData": interfaces[0]}
+    rails = [row["rail"] for row in holder.interfaces]
     return {
-        "apiVersion": API,
-        "kind": "ResourceClaim",
-        "metadata": {"name": claim.name, "namespace": claim.namespace, "uid": claim.uid},
-        "status": {"devices": [device]},
+        "device": holder.device,
+        "data": {"interfaces": [dict(each, rail=rail) for rail, each in zip(rails, interfaces)]},
     }
 
 
