@@ -17,7 +17,7 @@ import yaml
 from tests.functional.node.agent_pods import Pod
 from tests.functional.node.agent_program import Node, node_file
 from tests.functional.node.fake_dra_kubelet import DraKubelet, Prepared
-from tests.functional.node.fake_kubelet import encode
+from tests.functional.node.fake_kubelet import Kubelet, encode
 from tests.standins.dra_api import BY_TOKEN, DraApi
 from tests.waiting import wait_for
 
@@ -289,6 +289,7 @@ def test_a_slot_serves_one_claim(dra: DraNode) -> None:
     answers = kubelet.prepare(second, third)
     assert "it is prepared for claim default/first of pod default/a. Remedy: wait" in str(answers["uid-of-second"])
     assert isinstance(answers["uid-of-third"], list)
+    assert str(answers["uid-of-second"]) in dra.node.run("status").stdout
     # the interfaces of a pod whose claim has gone, as after a forced deletion
     pod = Pod("a")
     try:
@@ -417,3 +418,23 @@ def test_a_wrong_kubeconfig_is_a_problem(dra: DraNode, text: str | None, error: 
     dra.kubelet()
     wait_for(lambda: dra.node.logged(error), lambda: dra.node.log.read_text())
     assert error in dra.node.run("status").stdout
+
+
+def test_a_node_changes_from_device_plugins_to_the_driver_and_back(node: Node) -> None:
+    plugins = Kubelet(node.root)
+    node.start()
+    plugins.devices("railyard.fabric/gpu01")
+    dra = DraNode(node)
+    try:
+        dra.api.serve()
+        node.put("/" + KUBECONFIG, dra.api.kubeconfig())
+        kubelet = dra.kubelet()
+        wait_for(lambda: all(each.ended for each in plugins.plugins.values()))
+        assert kubelet.prepare(dra.api.claim("net", "rails-0")) == {"uid-of-net": [RAILS_0]}
+        plugins.plugins.clear()
+        node.write(node_file())
+        assert plugins.devices("railyard.fabric/gpu01")
+        wait_for(lambda: not list((node.root / "var/lib/kubelet/plugins_registry").iterdir()))
+    finally:
+        plugins.stop()
+        dra.close()

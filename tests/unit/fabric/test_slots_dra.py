@@ -4,17 +4,20 @@
 
 from __future__ import annotations
 
+import copy
 import typing as t
 
 import pytest
 import yaml
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.replacement_rules import value_at
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
     cluster_ready,
     object_components,
     object_files,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.replacement_table import RULES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import parse_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.dra_front import slice_devices
@@ -102,6 +105,15 @@ def test_a_class_for_each_resource_and_templates() -> None:
     assert len(templates["lab-agent-rails"]["spec"]["spec"]["devices"]["requests"]) == 1
     files = object_files.render(document(dra()), OPTIONS)
     assert "agent/deviceclass-gpu01.yaml" in files and "agent/resourceclaimtemplate.yaml" in files
+
+
+def test_a_template_with_another_rail_is_replaced() -> None:
+    """Its spec is immutable in Kubernetes."""
+    before = objects(dra())["ResourceClaimTemplate", "lab-agent-each-rail"]
+    after = copy.deepcopy(before)
+    del after["spec"]["spec"]["devices"]["requests"][-1]
+    (path,) = RULES[before["apiVersion"], before["kind"]].immutable
+    assert value_at(before, path) != value_at(after, path) and value_at(before, path)["requests"]
 
 
 @pytest.mark.parametrize(
