@@ -201,7 +201,10 @@ def _attributes(system: System, spec: AgentSpec, device: Device) -> dict[str, At
 
 def _pci_attributes(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec) -> dict[str, t.Any]:
     """Of the slot's VF, or of the port that its interface is made on."""
-    pci = rail.pci or system.link_name("/sys/class/net/%s/device" % rail.netdev)
+    pci = rail.pci
+    if not pci and spec.attachment != "host-device":
+        # a port that moves to a pod has no such file meanwhile, and slices must not change for that
+        pci = system.link_name("/sys/class/net/%s/device" % rail.netdev)
     if spec.attachment == "sriov":
         pci = vf_pci(system, rail, slot) or pci
     if not pci:
