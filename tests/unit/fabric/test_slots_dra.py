@@ -18,6 +18,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     object_files,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.replacement_table import RULES
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.rail_agent import (
+    version_warnings,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import parse_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.dra_front import slice_devices
@@ -88,6 +91,10 @@ def test_a_class_for_each_resource_and_templates() -> None:
         ],
         "extendedResourceName": "railyard.fabric/gpu02",
     }
+    without = objects(dra(), extended_resources=False)["DeviceClass", "gpu02.railyard.fabric"]["spec"]
+    assert set(without) == {"selectors"}
+    assert "extended_resources to false" in version_warnings(made.values(), (1, 35))[0]
+    assert version_warnings(made.values(), (1, 36)) == version_warnings([{"spec": without}], (1, 35)) == []
     templates = {name: each for (kind, name), each in made.items() if kind == "ResourceClaimTemplate"}
     assert list(templates) == ["lab-agent-rails", "lab-agent-each-rail", "lab-agent-each-rail-any-slot"]
     assert {each["metadata"]["namespace"] for each in templates.values()} == {"training"}
