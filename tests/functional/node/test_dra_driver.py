@@ -213,8 +213,10 @@ def test_a_claim_is_prepared_attached_and_unprepared(dra: DraNode) -> None:
         for device in ("gpu01-2", "gpu02-4"):
             assert dra.node.attach(device, pod) == {"ok": True}
         assert pod.links() == {"net1", "net2"}
-        status = wait_for(lambda: dra.api.claims["default", "net"]["status"].get("devices"))
-        assert status[0]["networkData"] == {
+        status = dra.api.claims["default", "net"]["status"]
+        wait_for(lambda: len(status.get("devices", ())) == 2)
+        assert [each["device"] for each in status["devices"]] == ["gpu01-2", "gpu02-4"]
+        assert status["devices"][0]["networkData"] == {
             "interfaceName": "net1",
             "ips": ["172.16.11.3/24", "fd00:11::3/64"],
             "hardwareAddress": "02:00:00:00:01:02",

@@ -216,7 +216,7 @@ def test_the_status_of_a_claim_with_several_interfaces() -> None:
     )
     holder = Holder("rails-0", "uid", "p", "ns", "main", "sandbox", 2, 1, ATTACHED, 0.0, rows)
     claim = Claim("u", "ns", "c", "uid", "p", ({"device": "rails-0", "request": "r"},))
-    report = status_report(claim, holder, "d.e", "n")
+    report = status_report(claim, [holder], "d.e", "n")
     assert report["metadata"] == {"name": "c", "namespace": "ns", "uid": "u"}
     (device,) = report["status"]["devices"]
     assert (device["driver"], device["pool"], device["device"]) == ("d.e", "n", "rails-0")

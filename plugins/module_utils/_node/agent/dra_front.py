@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.cdi_files import qualified_name
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.host_links import vf_pci
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder, SlotState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import ATTACHED, Holder, SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.node_api import APPLY, ApiError, ApiServer
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import (
@@ -92,9 +92,9 @@ class DraFront:
 
     def attached(self, device: str) -> None:
         """Report the interfaces of a claim's device in the claim's status, in the background."""
-        claim, holder = self.state.of_device(device), self._slots.holders().get(device)
-        if claim and holder and self._reports:
-            self._reporter.submit(self._report, claim, holder)
+        claim = self.state.of_device(device)
+        if claim and self._reports:
+            self._reporter.submit(self._report, claim)
 
     def stop(self) -> None:
         self._server.stop()
@@ -128,8 +128,12 @@ class DraFront:
             if holder is not None and _of_pod(holder, claim):
                 self._pods.detach(device)
 
-    def _report(self, claim: Claim, holder: Holder) -> None:
-        body = status_report(claim, holder, *self.names)
+    def _report(self, claim: Claim) -> None:
+        # an apply removes devices that it does not have: each has all that are attached
+        holders = self._slots.holders()
+        own = [holders[device] for device in claim.device_names if device in holders]
+        attached = [holder for holder in own if holder.phase == ATTACHED and _of_pod(holder, claim)]
+        body = status_report(claim, attached, *self.names)
         place = "%s/status?fieldManager=%s&force=true" % (claim_path(claim.namespace, claim.name), MANAGER)
         try:
             self._api().request("PATCH", place, body, APPLY)
@@ -145,8 +149,18 @@ def _of_pod(holder: Holder, claim: Claim) -> bool:
     return holder.pod_uid == claim.pod_uid if holder.pod_uid else holder.pod == claim.pod
 
 
-def status_report(claim: Claim, holder: Holder, driver: str, pool: str) -> dict[str, t.Any]:
-    """The claim with its device's interfaces, for a server-side apply. ``networkData`` has room for one interface."""
+def status_report(claim: Claim, holders: t.Sequence[Holder], driver: str, pool: str) -> dict[str, t.Any]:
+    """The claim with the interfaces of its devices, for a server-side apply."""
+    return {
+        "apiVersion": API,
+        "kind": "ResourceClaim",
+        "metadata": {"name": claim.name, "namespace": claim.namespace, "uid": claim.uid},
+        "status": {"devices": [_device_status(holder, driver, pool) for holder in holders]},
+    }
+
+
+def _device_status(holder: Holder, driver: str, pool: str) -> dict[str, t.Any]:
+    """``networkData`` has room for one interface."""
     interfaces = [
         {
             "interfaceName": row["interface"],
@@ -161,12 +175,7 @@ def status_report(claim: Claim, holder: Holder, driver: str, pool: str) -> dict[
     else:
         rails = [row["rail"] for row in holder.interfaces]
         device["data"] = {"interfaces": [dict(each, rail=rail) for rail, each in zip(rails, interfaces)]}
-    return {
-        "apiVersion": API,
-        "kind": "ResourceClaim",
-        "metadata": {"name": claim.name, "namespace": claim.namespace, "uid": claim.uid},
-        "status": {"devices": [device]},
-    }
+    return device
 
 
 def slice_devices(system: System, spec: AgentSpec, states: t.Mapping[str, DeviceState]) -> list[SliceDevice]:
