@@ -11,6 +11,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     NAD,
     beside,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import rail_agent
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
     FABRIC,
     LABEL,
@@ -40,6 +41,7 @@ class ActionModule(ControllerAction):
         later = preflight.Later(options["prune"], options["wait"], beside(desired.own_kinds))
         raise_all(preflight.problems(server, desired, plan.labels_nodes, _cluster_access.say, plan.secrets(), later))
         warnings = preflight.overwritten(server, desired, "SpiderMultusConfig", NAD, _cluster_access.say)
+        warnings += rail_agent.version_warnings(plan.objects, server.version)
         if plan.labels_nodes:
             Labelling(server, plan.node_labels(), {FABRIC: plan.fabric}, LABEL, MANAGER).observed()
         return {

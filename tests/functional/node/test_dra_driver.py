@@ -17,7 +17,7 @@ import yaml
 from tests.functional.node.agent_pods import Pod
 from tests.functional.node.agent_program import Node, node_file
 from tests.functional.node.fake_dra_kubelet import DraKubelet, Prepared
-from tests.functional.node.fake_kubelet import encode
+from tests.functional.node.fake_kubelet import Kubelet, encode
 from tests.standins.dra_api import BY_TOKEN, DraApi
 from tests.waiting import wait_for
 
@@ -191,11 +191,6 @@ def test_a_server_that_drops_taints_gets_no_devices_of_a_rail_that_is_down(node:
         dra.close()
 
 
-def devices_of(dra: DraNode, claim: str) -> dict[str, t.Any]:
-    """The devices in a claim's status by name, which the agent writes in any order."""
-    return {each["device"]: each for each in dra.api.claims["default", claim]["status"].get("devices") or ()}
-
-
 def test_a_claim_is_prepared_attached_and_unprepared(dra: DraNode) -> None:
     kubelet = dra.start(BY_TOKEN)
     claim = dra.api.claim(
@@ -218,9 +213,10 @@ def test_a_claim_is_prepared_attached_and_unprepared(dra: DraNode) -> None:
         for device in ("gpu01-2", "gpu02-4"):
             assert dra.node.attach(device, pod) == {"ok": True}
         assert pod.links() == {"net1", "net2"}
-        wait_for(lambda: len(devices_of(dra, "net")) == 2)
-        status = devices_of(dra, "net")["gpu01-2"]
-        assert status["networkData"] == {
+        status = dra.api.claims["default", "net"]["status"]
+        wait_for(lambda: len(status.get("devices", ())) == 2)
+        assert [each["device"] for each in status["devices"]] == ["gpu01-2", "gpu02-4"]
+        assert status["devices"][0]["networkData"] == {
             "interfaceName": "net1",
             "ips": ["172.16.11.3/24", "fd00:11::3/64"],
             "hardwareAddress": "02:00:00:00:01:02",
@@ -295,6 +291,7 @@ def test_a_slot_serves_one_claim(dra: DraNode) -> None:
     answers = kubelet.prepare(second, third)
     assert "it is prepared for claim default/first of pod default/a. Remedy: wait" in str(answers["uid-of-second"])
     assert isinstance(answers["uid-of-third"], list)
+    assert str(answers["uid-of-second"]) in dra.node.run("status").stdout
     # the interfaces of a pod whose claim has gone, as after a forced deletion
     pod = Pod("a")
     try:
@@ -423,3 +420,23 @@ def test_a_wrong_kubeconfig_is_a_problem(dra: DraNode, text: str | None, error: 
     dra.kubelet()
     wait_for(lambda: dra.node.logged(error), lambda: dra.node.log.read_text())
     assert error in dra.node.run("status").stdout
+
+
+def test_a_node_changes_from_device_plugins_to_the_driver_and_back(node: Node) -> None:
+    plugins = Kubelet(node.root)
+    node.start()
+    plugins.devices("railyard.fabric/gpu01")
+    dra = DraNode(node)
+    try:
+        dra.api.serve()
+        node.put("/" + KUBECONFIG, dra.api.kubeconfig())
+        kubelet = dra.kubelet()
+        wait_for(lambda: all(each.ended for each in plugins.plugins.values()))
+        assert kubelet.prepare(dra.api.claim("net", "rails-0")) == {"uid-of-net": [RAILS_0]}
+        plugins.plugins.clear()
+        node.write(node_file())
+        assert plugins.devices("railyard.fabric/gpu01")
+        wait_for(lambda: not list((node.root / "var/lib/kubelet/plugins_registry").iterdir()))
+    finally:
+        plugins.stop()
+        dra.close()

@@ -4,16 +4,22 @@
 
 from __future__ import annotations
 
+import copy
 import typing as t
 
 import pytest
 import yaml
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.replacement_rules import value_at
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
     cluster_ready,
     object_components,
     object_files,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.replacement_table import RULES
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.rail_agent import (
+    version_warnings,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import parse_spec
@@ -85,6 +91,10 @@ def test_a_class_for_each_resource_and_templates() -> None:
         ],
         "extendedResourceName": "railyard.fabric/gpu02",
     }
+    without = objects(dra(), extended_resources=False)["DeviceClass", "gpu02.railyard.fabric"]["spec"]
+    assert set(without) == {"selectors"}
+    assert "extended_resources to false" in version_warnings(made.values(), (1, 35))[0]
+    assert version_warnings(made.values(), (1, 36)) == version_warnings([{"spec": without}], (1, 35)) == []
     templates = {name: each for (kind, name), each in made.items() if kind == "ResourceClaimTemplate"}
     assert list(templates) == ["lab-agent-rails", "lab-agent-each-rail", "lab-agent-each-rail-any-slot"]
     assert {each["metadata"]["namespace"] for each in templates.values()} == {"training"}
@@ -102,6 +112,15 @@ def test_a_class_for_each_resource_and_templates() -> None:
     assert len(templates["lab-agent-rails"]["spec"]["spec"]["devices"]["requests"]) == 1
     files = object_files.render(document(dra()), OPTIONS)
     assert "agent/deviceclass-gpu01.yaml" in files and "agent/resourceclaimtemplate.yaml" in files
+
+
+def test_a_template_with_another_rail_is_replaced() -> None:
+    """Its spec is immutable in Kubernetes."""
+    before = objects(dra())["ResourceClaimTemplate", "lab-agent-each-rail"]
+    after = copy.deepcopy(before)
+    del after["spec"]["spec"]["devices"]["requests"][-1]
+    (path,) = RULES[before["apiVersion"], before["kind"]].immutable
+    assert value_at(before, path) != value_at(after, path) and value_at(before, path)["requests"]
 
 
 @pytest.mark.parametrize(

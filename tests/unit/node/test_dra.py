@@ -187,6 +187,18 @@ def test_attributes_of_a_device(tmp_path: Path) -> None:
     assert attributes(attachment="sriov")["gpu01-1"] == {**shared, "resource.kubernetes.io/pciBusID": "0000:1a:00.3"}
 
 
+@pytest.mark.parametrize(("attachment", "known"), [("macvlan", True), ("host-device", False)])
+def test_a_port_that_is_known_by_its_netdev(tmp_path: Path, attachment: str, known: bool) -> None:
+    """One that moves to a pod is not looked up by its netdev: its device would change with each pod."""
+    place = tmp_path / "sys/class/net/rail1"
+    place.mkdir(parents=True)
+    (place / "device").symlink_to("../../../devices/pci0000:15/0000:1a:00.0")
+    row = rail(1, slots=[slot(1, 0, "gpu01", mac=None)])
+    spec = parse_spec(document(row, attachment=attachment))
+    (device,) = slice_devices(System(str(tmp_path)), spec, {"gpu01-0": DeviceState("gpu01-0", True, ())})
+    assert ("resource.kubernetes.io/pciBusID" in device.attributes) == known
+
+
 def test_an_attribute_that_is_too_long_is_left_out() -> None:
     device = SliceDevice("a-0", "a", {"leaf": "x" * 65, "rail": "x" * 64, "speed": 400, "up": True}, True)
     ((_name, spec),) = specs("d.e", "n", [device]).items()

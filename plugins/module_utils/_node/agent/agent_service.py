@@ -294,6 +294,7 @@ class Service:
         spec = self._spec
         rails = [(rail, self._health.get(rail.rail)) for rail in spec.rails]
         claims = list(self._dra.state.claims().values()) if self._dra else []
+        refused = list(self._dra.claims.errors.values()) if self._dra else []
         held = set(holders).union(*(claim.device_names for claim in claims))
         return {
             "version": VERSION,
@@ -323,7 +324,7 @@ class Service:
             "claims": [claim.as_dict() for claim in claims],
             "holders": [holder.as_dict() for _device, holder in sorted(holders.items())],
             "attaches": self._attaches.as_dict(),
-            "problems": list(self._problems.values()),
+            "problems": [*self._problems.values(), *refused],
         }
 
     def _is_registered(self, resource: str) -> bool:

@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.cdi_files import qualified_name
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.host_links import vf_pci
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder, SlotState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import ATTACHED, Holder, SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.node_api import APPLY, ApiError, ApiServer
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import (
@@ -129,10 +129,11 @@ class DraFront:
                 self._pods.detach(device)
 
     def _report(self, claim: Claim) -> None:
-        # of all devices: an apply removes what the one before had
+        # an apply removes devices that it does not have: each has all that are attached
         holders = self._slots.holders()
         own = [holders[device] for device in claim.device_names if device in holders]
-        body = status_report(claim, [holder for holder in own if _of_pod(holder, claim)], *self.names)
+        attached = [holder for holder in own if holder.phase == ATTACHED and _of_pod(holder, claim)]
+        body = status_report(claim, attached, *self.names)
         place = "%s/status?fieldManager=%s&force=true" % (claim_path(claim.namespace, claim.name), MANAGER)
         try:
             self._api().request("PATCH", place, body, APPLY)
@@ -148,18 +149,18 @@ def _of_pod(holder: Holder, claim: Claim) -> bool:
     return holder.pod_uid == claim.pod_uid if holder.pod_uid else holder.pod == claim.pod
 
 
-def status_report(claim: Claim, holders: t.Iterable[Holder], driver: str, pool: str) -> dict[str, t.Any]:
+def status_report(claim: Claim, holders: t.Sequence[Holder], driver: str, pool: str) -> dict[str, t.Any]:
     """The claim with the interfaces of its devices, for a server-side apply."""
     return {
         "apiVersion": API,
         "kind": "ResourceClaim",
         "metadata": {"name": claim.name, "namespace": claim.namespace, "uid": claim.uid},
-        "status": {"devices": [dict({"driver": driver, "pool": pool}, **_reported(holder)) for holder in holders]},
+        "status": {"devices": [_device_status(holder, driver, pool) for holder in holders]},
     }
 
 
-def _reported(holder: Holder) -> dict[str, t.Any]:
-    """A device and its interfaces. ``networkData`` has room for one."""
+def _device_status(holder: Holder, driver: str, pool: str) -> dict[str, t.Any]:
+    """``networkData`` has room for one interface."""
     interfaces = [
         {
             "interfaceName": row["interface"],
@@ -168,13 +169,13 @@ def _reported(holder: Holder) -> dict[str, t.Any]:
         }
         for row in holder.interfaces
     ]
+    device: dict[str, t.Any] = {"driver": driver, "pool": pool, "device": holder.device}
     if len(interfaces) == 1:
-        return {"device": holder.device, "networkData": interfaces[0]}
-    rails = [row["rail"] for row in holder.interfaces]
-    return {
-        "device": holder.device,
-        "data": {"interfaces": [dict(each, rail=rail) for rail, each in zip(rails, interfaces)]},
-    }
+        device["networkData"] = interfaces[0]
+    else:
+        rails = [row["rail"] for row in holder.interfaces]
+        device["data"] = {"interfaces": [dict(each, rail=rail) for rail, each in zip(rails, interfaces)]}
+    return device
 
 
 def slice_devices(system: System, spec: AgentSpec, states: t.Mapping[str, DeviceState]) -> list[SliceDevice]:
@@ -209,7 +210,10 @@ def _attributes(system: System, spec: AgentSpec, device: Device) -> dict[str, At
 
 def _pci_attributes(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec) -> dict[str, t.Any]:
     """Of the slot's VF, or of the port that its interface is made on."""
-    pci = rail.pci or system.link_name("/sys/class/net/%s/device" % rail.netdev)
+    pci = rail.pci
+    if not pci and spec.attachment != "host-device":
+        # a port that moves to a pod has no such file meanwhile, and slices must not change for that
+        pci = system.link_name("/sys/class/net/%s/device" % rail.netdev)
     if spec.attachment == "sriov":
         pci = vf_pci(system, rail, slot) or pci
     if not pci:

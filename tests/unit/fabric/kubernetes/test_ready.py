@@ -139,7 +139,7 @@ def test_a_node_is_reported_with_the_likeliest_reason() -> None:
         "n-3: is not a node of the cluster (did you mean N-3?). Likely: its kubelet has not joined, or is registered "
         "under another name than the fabric file's (kubectl get nodes).",
     ]
-    assert goal.reached(nodes) == 2
+    assert goal.reached(nodes, {}) == 2
 
 
 @pytest.mark.parametrize(("units", "said"), [(1000, "1k"), (1500, "1500"), (64000, "64k"), (2000000, "2M")])

@@ -92,6 +92,7 @@ RULES: dict[tuple[str, str], Rule] = {
     (_NV_IPAM, "CIDRPool"): Rule(resets=("spec.cidr", "spec.perNodeNetworkPrefix"), assigned=_assigned),
     # of Kubernetes itself
     ("apps/v1", "DaemonSet"): Rule(immutable=("spec.selector",)),
+    ("resource.k8s.io/v1", "ResourceClaimTemplate"): Rule(immutable=("spec.spec.devices",)),
 }
 
 

@@ -40,7 +40,7 @@ class RailAgent(OwnTables):
         """A class for each resource, and templates of claims; none while all nodes have device plugins."""
         rails = _rails_by_resource(view)
         for resource in rails:
-            yield _device_class(view, resource)
+            yield _device_class(view, options, resource)
         if RAILS in rails:
             yield _template(view, options, RAILS, [RAILS])
         single = [resource for resource in rails if resource != RAILS]
@@ -65,8 +65,8 @@ def _rails_by_resource(view: View) -> dict[str, str | None]:
     return {resource: None if resource == RAILS else resource for resource in order if resource in found}
 
 
-def _device_class(view: View, resource: str) -> Object:
-    """Pods that write the resource as a limit get a device of this class, from Kubernetes 1.36 on."""
+def _device_class(view: View, options: Options, resource: str) -> Object:
+    """With ``extendedResourceName``, pods that write the resource as a limit get a device of this class."""
     expression = 'device.driver == "%s" && device.attributes["%s"].resource == "%s"'
     return made(
         API,
@@ -75,9 +75,20 @@ def _device_class(view: View, resource: str) -> Object:
         view.labels(AGENT.name, None if resource == RAILS else resource),
         {
             "selectors": [{"cel": {"expression": expression % (view.prefix, view.prefix, resource)}}],
-            "extendedResourceName": view.qualified(resource),
+            **({"extendedResourceName": view.qualified(resource)} if options.extended_resources else {}),
         },
     )
+
+
+def version_warnings(objects: t.Iterable[Object], version: tuple[int, int]) -> list[str]:
+    """What the API server of this version does not keep of the objects."""
+    if version >= (1, 36) or not any("extendedResourceName" in (each.get("spec") or {}) for each in objects):
+        return []
+    message = (
+        "Kubernetes %d.%d drops extendedResourceName of DeviceClasses unless its feature gate DRAExtendedResource is"
+    )
+    message += " on, and each run then writes it again. Remedy: set kubernetes_options.extended_resources to false."
+    return [message % version]
 
 
 def device_class(view: View, resource: str) -> str:

@@ -79,6 +79,8 @@ class Options:
     grafana_labels: t.Mapping[str, str] = field(default_factory=dict)
     # Labels of nodes by a rule of Node Feature Discovery, for clusters in which nothing else may write to nodes.
     node_feature_rule: bool = False
+    # The agent's DRA driver: DeviceClasses for limits of pods, which Kubernetes stores from 1.36 on.
+    extended_resources: bool = True
     workload_namespace: str = "default"
     images: t.Mapping[str, str] = field(default_factory=dict)
     # Where images come from: a registry, or a mirror with its path. Charts have defaults of their own without it.
@@ -187,7 +189,7 @@ class Options:
         return "%s/%s%s%s" % (repository, image, "@" if version.startswith("sha256:") else ":", version)
 
 
-_BOOLS = ("injection", "gdrcopy", "device_plugins", "metrics", "node_feature_rule")
+_BOOLS = ("injection", "gdrcopy", "device_plugins", "metrics", "node_feature_rule", "extended_resources")
 _TEXT_MAPPINGS = ("monitoring_labels", "grafana_labels", "images")
 _WORDS = {**dict.fromkeys(("true", "yes", "on"), True), **dict.fromkeys(("false", "no", "off"), False)}
 _DPDK = {"rails": "a list of rails", "vfs": "a whole number", "driver": "vfio-pci or netdevice"}
