@@ -234,8 +234,16 @@ def test_sets_of_the_network_operator_lint_without_errors(attachment: str) -> No
             nic = {"vendor": "15b3", "pfNames": [device]}
             documents.append(
                 _operator(
-                    sriov, "SriovNetworkNodePolicy", "vfs-" + letter, nicSelector=nic, numVfs=8, linkType="ib",
-                    isRdma=True, resourceName=resource, mtu=4000, nodeSelector={},
+                    sriov,
+                    "SriovNetworkNodePolicy",
+                    "vfs-" + letter,
+                    nicSelector=nic,
+                    numVfs=8,
+                    linkType="ib",
+                    isRdma=True,
+                    resourceName=resource,
+                    mtu=4000,
+                    nodeSelector={},
                 )  # fmt: skip
             )
             made = _operator(sriov, "SriovIBNetwork", "net-" + letter, resourceName=resource, ipam=taken)
