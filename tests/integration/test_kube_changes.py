@@ -268,9 +268,9 @@ def test_a_network_attachment_made_by_hand_is_reported_before_it_is_overwritten(
     attachment("another")
     attachment(name)
     try:
-        (said,) = warnings()
-        assert said.startswith("NetworkAttachmentDefinition kube-system/%s was created by hand" % name)
-        assert "kubectl get network-attachment-definitions -n kube-system %s -o yaml" % name in said
+        (text,) = warnings()
+        assert text.startswith("NetworkAttachmentDefinition kube-system/%s was created by hand" % name)
+        assert "kubectl get network-attachment-definitions -n kube-system %s -o yaml" % name in text
     finally:
         bench.cluster.kubectl("delete", "network-attachment-definition", "-n", "kube-system", name, "another")
 

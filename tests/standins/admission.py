@@ -249,7 +249,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _compares(request: Object) -> bool:
-    """Whether an object is held against others, for which Spiderpool lists them; not one that ends."""
+    """Whether an object is compared with others, for which Spiderpool lists them; not one under deletion."""
     metadata = (request.get("object") or {}).get("metadata") or {}
     return request["operation"] != "DELETE" and not metadata.get("deletionTimestamp")
 
