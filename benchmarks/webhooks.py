@@ -16,10 +16,12 @@ import time
 import typing as t
 from pathlib import Path
 
-from benchmarks.figures import PAIRS, say, spread
+from benchmarks.figures import PAIRS, ratio, say, spread
 from benchmarks.kubernetes import NODES, OPTIONS, on_cluster, plain_fabric, planned, play
 
 NAME = "bench-webhooks"
+_OURS, _THEIRS = "kubernetes.yml", "kubectl apply --server-side"
+_FIRST, _AGAIN = ": first run", ": nothing to do"
 
 
 def main() -> int:
@@ -35,29 +37,32 @@ def _figures(place: Path, cluster: t.Any) -> int:
     whole = place / "objects.json"
     whole.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
     say("objects of %d nodes; load average of the machine" % NODES, "%d; %.1f" % (len(objects), os.getloadavg()[0]))
-    controller = Controller(
-        cluster.running if hasattr(cluster, "running") else cluster, place / "pki", latency=measured
-    )
+    controller = Controller(cluster, place / "pki", latency=measured)
     try:
         controller.register()
         figures: dict[str, list[float]] = {}
+
+        def took(what: str, seconds: float) -> None:
+            figures.setdefault(what, []).append(seconds)
+            say("  " + what, "%.1f s" % seconds)  # each takes a minute or more
+
         for _pair in range(PAIRS):
-            for what, connections in (("kubernetes.yml", 8), ("kubernetes.yml, kubernetes_connections=1", 1)):
+            for what, connections in ((_OURS, 8), (_OURS + ", kubernetes_connections=1", 1)):
                 controller.most = 0
-                figures.setdefault(what + ": first run", []).append(_ours(file, cluster, connections))
+                took(what + _FIRST, _ours(file, cluster, connections))
                 say("  requests at the same time that the webhooks saw at the most", str(controller.most))
-                figures.setdefault(what + ": nothing to do", []).append(_ours(file, cluster, connections))
+                took(what + _AGAIN, _ours(file, cluster, connections))
                 play("playbooks/teardown.yml", _given(file, cluster, connections))
-            figures.setdefault("kubectl apply --server-side: first run", []).append(_kubectl(cluster, "apply", whole))
-            figures.setdefault("kubectl apply --server-side: nothing to do", []).append(
-                _kubectl(cluster, "apply", whole)
-            )
+            took(_THEIRS + _FIRST, _kubectl(cluster, "apply", whole))
+            took(_THEIRS + _AGAIN, _kubectl(cluster, "apply", whole))
             _kubectl(cluster, "delete", whole)
     finally:
         controller.unregister()
         controller.stop()
     for what, seconds in figures.items():
         say(what + ", wall", spread(seconds, "s"))
+    for when in (_FIRST, _AGAIN):
+        say("ratio to kubectl" + when, ratio(figures[_OURS + when], figures[_THEIRS + when]))
     say("load average of the machine at the end", "%.1f" % os.getloadavg()[0])
     return 0
 

@@ -224,7 +224,7 @@ PACKAGES: dict[str, Package] = {
     ),
     "_fabric.layers": Package(
         "The modules of the layers of a node, each with its options.",
-        "_fabric.kubernetes.objects _fabric.kubernetes.providers _fabric.plan",
+        "_common _fabric.kubernetes.objects _fabric.kubernetes.providers _fabric.plan _fabric.text",
     ),
     "_fabric.verify.base": Package(
         "Codes of verify and drift, failures, the live node.",

@@ -27,7 +27,8 @@ INDEX_HEAD = """\
 <!-- Written by tools/role_docs.py from roles/*/meta/argument_specs.yml. Change these and run it. -->
 
 The variables of each role, for `-e`, `group_vars` and `host_vars`. Most of what a role does follows from the
-[fabric file](fabric-file.md): the playbooks set the required variables from the plan. Variables of playbooks
+[fabric file](fabric-file.md): the playbooks take it from the plan, and refuse the role's variable for it
+([which](hosts.md#the-layers)). In plays of your own, roles take all of their variables. Variables of playbooks
 (`fabric_file`, `report_dir`, `kubernetes_kubeconfig` and the like) are on the pages of those playbooks.
 """
 

@@ -53,6 +53,9 @@ class ActionModule(ActionBase):
         chosen = layers.chosen_layers([tag for tag in self._task.tags if isinstance(tag, str)], *tags)
         node = self._value("railyard_node")
         state = options.get("state") or layers.PRESENT
+        planned = layers.without_effect(self._vars, chosen) if state == layers.PRESENT else []
+        if planned:
+            raise Errors(planned)
         preflight = layers.PREFLIGHT in chosen and state == layers.PRESENT
         if preflight and any(port.get("match") for port in node["ports"]):
             seen = self._execute_module("railyard.fabric.rail_info", {"subset": ["nics"]}, task_vars=self._vars)

@@ -13,7 +13,8 @@ description:
   - Runs the modules of a node's layers one after the other in one process, and so in one module execution. The
     result has a part for each module, which is the result that the module has alone.
   - An action plugin on the control node derives the options of each module from the plan, C(railyard_node) and
-    C(railyard_fabric), and from the variables of the layers' roles, such as C(sriov_allow_recreate).
+    C(railyard_fabric), and from the variables of the layers' roles, such as C(sriov_allow_recreate). A variable that
+    the plan decides, such as C(limits_memlock), is an error. C(module_defaults) of these modules do not apply.
   - Each layer has a tag of its role's name. C(--tags) and C(--skip-tags) choose layers, also within one task.
   - It stops at the first layer that fails, with the error of that layer.
   - It runs no layer on the control node, and none while packages are missing. RV(needs) names what other tasks must do.

@@ -10,7 +10,9 @@ import typing as t
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects.cluster_ready import NAD
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import ADOPTED
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import preflight
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.send_writes import Apply
 from ansible_collections.railyard.fabric.plugins.plugin_utils._cluster_access import Planned
 from lab.cluster.api import Api
@@ -248,6 +250,29 @@ def test_an_object_with_our_values_is_adopted_and_outlives_the_teardown(bench: B
     assert bench.cluster.get(other) is not None
     for each in (made, other):
         bench.cluster.kubectl("delete", each["kind"].lower(), "-n", "kube-system", each["metadata"]["name"])
+
+
+def test_a_network_attachment_made_by_hand_is_reported_before_it_is_overwritten(bench: Bench) -> None:
+    plan = bench.plan()
+    name = next(each["metadata"]["name"] for each in plan.objects if each["kind"] == "SpiderMultusConfig")
+
+    def attachment(name: str) -> None:
+        metadata = {"name": name, "namespace": "kube-system"}
+        made = {"apiVersion": NAD[0], "kind": NAD[1], "metadata": metadata, "spec": {"config": "{}"}}
+        bench.cluster.kubectl("create", "-f", "-", text=json.dumps(made))
+
+    def warnings() -> list[str]:
+        return preflight.overwritten(bench.server(), plan.desired(), "SpiderMultusConfig", NAD, quiet)
+
+    assert warnings() == []
+    attachment("another")
+    attachment(name)
+    try:
+        (text,) = warnings()
+        assert text.startswith("NetworkAttachmentDefinition kube-system/%s was created by hand" % name)
+        assert "kubectl get network-attachment-definitions -n kube-system %s -o yaml" % name in text
+    finally:
+        bench.cluster.kubectl("delete", "network-attachment-definition", "-n", "kube-system", name, "another")
 
 
 def test_labels_that_somebody_took_away_are_put_back(bench: Bench) -> None:

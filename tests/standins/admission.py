@@ -25,7 +25,7 @@ from lab.cluster import pki
 from lab.cluster.api import Api, Refused, Unreachable
 from lab.cluster.state import Cluster
 from tests.standins import spiderpool
-from tests.standins.spiderpool.model import DEFAULTS, GROUP, KINDS, VERSION, Known, Object, Settings
+from tests.standins.spiderpool.model import DEFAULTS, GROUP, KINDS, NOTHING, VERSION, Known, Object, Settings
 from tests.waiting import wait_for
 
 NAME = "spiderpool-controller"
@@ -150,11 +150,12 @@ class Controller:
                 answer["patchType"] = "JSONPatch"
                 answer["patch"] = base64.b64encode(json.dumps(patch).encode()).decode("ascii")
             return answer
+        known = self._known(kind) if _compares(request) else NOTHING
         try:
             if operation == "CREATE":
-                spiderpool.create(made or {}, self._known(kind), self.settings)
+                spiderpool.create(made or {}, known, self.settings)
             elif operation == "UPDATE":
-                spiderpool.update(old or {}, made or {}, self._known(kind), self.settings)
+                spiderpool.update(old or {}, made or {}, known, self.settings)
             else:
                 spiderpool.delete(old or {}, self.settings)
         except spiderpool.Denied as error:
@@ -164,15 +165,17 @@ class Controller:
         return answer
 
     def answer(self, way: str, request: Object) -> Object:
-        """:meth:`review`, with the latency of those that come at once."""
+        """:meth:`review`, with the latency of those that come at once: as long as that, or as its own lists take."""
+        begun = time.monotonic()
         with self._lock:
             self._in_flight += 1
             in_flight = self._in_flight
             self.most = max(self.most, in_flight)
         try:
-            if self.latency and way == "validate":
-                time.sleep(self.latency(in_flight))
-            return self.review(way, request)
+            response = self.review(way, request)
+            if self.latency and way == "validate" and _compares(request):
+                time.sleep(max(0.0, begun + self.latency(in_flight) - time.monotonic()))
+            return response
         finally:
             with self._lock:
                 self._in_flight -= 1
@@ -180,8 +183,6 @@ class Controller:
     def _known(self, kind: str) -> Known:
         with Api(self.running) as api:
             if kind == "SpiderIPPool":
-                # The real one lists twice: all pools, and those of the subnet.
-                api.get(CUSTOM + "/spiderippools")
                 return Known(pools=api.get(CUSTOM + "/spiderippools")["items"])
             if kind == "SpiderMultusConfig":
                 return Known(attachments=_items(api, ATTACHMENTS))
@@ -245,6 +246,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_arguments: t.Any) -> None:
         """Nothing: the requests are in the controller."""
+
+
+def _compares(request: Object) -> bool:
+    """Whether an object is compared with others, for which Spiderpool lists them; not one under deletion."""
+    metadata = (request.get("object") or {}).get("metadata") or {}
+    return request["operation"] != "DELETE" and not metadata.get("deletionTimestamp")
 
 
 def _plural(made: Object) -> str:

@@ -159,3 +159,17 @@ def test_what_is_wrong_is_said_at_its_place(change: tuple[str, str], code: str, 
     found = lint(example_file.whole(FILE.replace(*change)).encode("utf-8")).findings
     assert [(finding.code, finding.place) for finding in found] == [(code, place)]
     assert "hush" not in found[0].text()
+
+
+@pytest.mark.parametrize(
+    ("provider", "codes"),
+    [("spiderpool", ["RY524"]), ("cni", ["RY524"]), ("agent", ["RY524"]), ("network-operator", [])],
+)
+def test_a_driver_container_that_nothing_deploys_is_reported(provider: str, codes: list[str]) -> None:
+    fabric = "fabric: {name: ai, provider: %s, attachment: macvlan, mtu: 4200, pods_per_node: 4}\n" % provider
+    ports = "ports: {gpu01: {netdev: nic1}, gpu02: {netdev: nic2}}"
+    profiles = "profiles:\n  hgx: {driver: {kind: container}, %s}\n" % ports
+    mode = "addresses: {mode: prefix, node_prefix: 27, supernet: 172.16.0.0/12, rail_prefix: 16}\n"
+    text = example_file.whole(fabric + mode + "rails: {gpu01: {}, gpu02: {}}\n" + profiles)
+    found = [each for each in lint(text.encode()).findings if each.code.startswith("RY52")]
+    assert [each.code for each in found] == codes and all(provider in each.message for each in found)

@@ -249,3 +249,40 @@ def test_soft_devices_have_no_quality_of_service() -> None:
     assert module_options.port_options([port], "pci_tuning") == [
         {"pci": "0000:0b:00.0", "gpus": [0], "expect": {"pcie_gen": 5}}
     ]
+
+
+def test_every_variable_of_a_role_becomes_an_option_or_is_refused() -> None:
+    """None is ignored: what the plan decides is refused, what other tasks read is listed here."""
+    elsewhere = {"preflight_install", "preflight_control_node_allowed", "cni_package", "agent_package"}
+    for layer in layer_modules.LAYERS:
+        specs = yaml.safe_load((ROOT / "roles" / layer / "meta/argument_specs.yml").read_text())
+        names = set(specs["argument_specs"]["main"]["options"])
+        refused = {each.place for each in layer_modules.without_effect(dict.fromkeys(names, "absent"), [layer])}
+        assert not refused.intersection(layer_modules.VARIABLES)
+        assert names - refused - elsewhere <= set(layer_modules.VARIABLES)
+
+
+def test_keys_that_are_named_for_refused_variables_exist() -> None:
+    page = (ROOT / "docs/fabric-file.md").read_text()
+    keys = {key for each in layer_modules.MODULES for key in each.planned.values()}
+    assert [
+        key for key in sorted(keys) if not re.search(r"`(%s|%s)`|\b%s:" % (key, *2 * [key.rpartition(".")[2]]), page)
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "layers", "remedy"),
+    [
+        ("limits_memlock", "leave", ["limits"], "set limits.memlock in the fabric file, and remove"),
+        ("limits_memlock", "leave", ["sriov"], ""),
+        ("limits_hugepages", None, ["limits"], ""),
+        ("sriov_ports", [], ["sriov"], "set ports in the fabric file"),
+        ("sriov_state", "absent", ["sriov"], "playbooks/teardown.yml with -e teardown_hosts=true --tags sriov"),
+        ("sriov_state", "present", ["sriov"], ""),
+        ("pci_kernel_managed", False, ["pci"], "set pci.iommu"),
+    ],
+)
+def test_a_variable_that_the_plan_decides_is_refused(name: str, value: t.Any, layers: list[str], remedy: str) -> None:
+    errors = layer_modules.without_effect({name: value}, layers)
+    assert [each.place for each in errors] == ([name] if remedy else [])
+    assert all(remedy in each.remedy for each in errors)

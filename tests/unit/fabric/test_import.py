@@ -782,8 +782,8 @@ def _cut_pools(more: str) -> bytes:
         (30, "1-1", None, [], (2, 29)),
         (1, "0-2", None, [], (3, 30)),
         (1, "", "none", ["IM321"], (2, 30)),
-        (1, "10-12", "none", ["IM209", "IM209", "IM321"], (2, 30)),
-        (1, "25-30", "last", ["IM209", "IM209"], (2, 29)),
+        (1, "10-12", "none", ["IM321", "IM327"], (2, 30)),
+        (1, "25-30", "last", ["IM327"], (2, 29)),
     ],
 )
 def test_a_port_gets_what_a_pool_cut_by_node_keeps_from_pods(
@@ -794,8 +794,9 @@ def test_a_port_gets_what_a_pool_cut_by_node_keeps_from_pods(
         more += "  perNodeExclusions: [{startIndex: %s, endIndex: %s}]\n" % tuple(left_out.split("-"))
     outcome = run([("a.yml", _cut_pools(more))], NODES)
     assert data(outcome)["addresses"].get("host") == host
-    said = sorted(each.finding.code for each in outcome.findings if each.finding.code in ("IM209", "IM321"))
+    said = sorted(each.finding.code for each in outcome.findings if each.finding.code in ("IM321", "IM327"))
     assert said == codes_, [each.text() for each in outcome.findings]
+    assert ("# DECIDE: the manifests keep addresses" in outcome.text) == ("IM327" in codes_)
     plan = lint(outcome.text.encode()).plan
     assert plan is not None
     given_ = plan.document()["nodes"][0]["ports"][0]["pods"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import ipaddress
+import json
 import typing as t
 from pathlib import Path
 
@@ -208,6 +209,56 @@ def test_names_with_letters_are_kept_by_rail() -> None:
     assert [(each["resource"], each["network"], each["pool"]) for each in names] == [
         ("dev_%s" % letter, "net-%s" % letter, "pool-%s" % letter) for letter in "abc"
     ]
+
+
+def _operator(group: str, kind: str, name: str, **spec: t.Any) -> dict[str, t.Any]:
+    return {"apiVersion": group, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.mark.parametrize("attachment", ["macvlan", "ib-sriov"])
+def test_sets_of_the_network_operator_lint_without_errors(attachment: str) -> None:
+    """Names end in letters, and blocks begin with the gateway, as in the operator's own examples."""
+    nvidia, sriov, ipam = "mellanox.com/v1alpha1", "sriovnetwork.openshift.io/v1", "nv-ipam.nvidia.com/v1alpha1"
+    documents, shared = [], []
+    for rail, letter in enumerate("abcdefgh", 1):
+        net = "192.168.%d." % rail
+        pool_of_rail = _operator(
+            ipam, "IPPool", "pool-" + letter, subnet=net + "0/24", perNodeBlockSize=8, gateway=net + "1"
+        )
+        taken = json.dumps({"type": "nv-ipam", "poolName": "pool-" + letter})
+        device, resource = "ibs%df0" % rail, "res_" + letter
+        if attachment == "macvlan":
+            shared.append({"resourceName": resource, "rdmaHcaMax": 63, "selectors": {"ifNames": [device]}})
+            made = _operator(nvidia, "MacvlanNetwork", "net-" + letter, master=device, mtu=1500, ipam=taken)
+        else:
+            nic = {"vendor": "15b3", "pfNames": [device]}
+            documents.append(
+                _operator(
+                    sriov,
+                    "SriovNetworkNodePolicy",
+                    "vfs-" + letter,
+                    nicSelector=nic,
+                    numVfs=8,
+                    linkType="ib",
+                    isRdma=True,
+                    resourceName=resource,
+                    mtu=4000,
+                    nodeSelector={},
+                )  # fmt: skip
+            )
+            made = _operator(sriov, "SriovIBNetwork", "net-" + letter, resourceName=resource, ipam=taken)
+        documents += [pool_of_rail, made]
+    if shared:
+        config = {"config": json.dumps({"configList": shared})}
+        documents.append(_operator(nvidia, "NicClusterPolicy", "nic-cluster-policy", rdmaSharedDevicePlugin=config))
+    outcome = imported(documents, NODES._replace(mtu=None))
+    plan = lint(outcome.text.encode()).plan
+    assert plan is not None, [finding.text() for finding in outcome.lint]
+    assert "RY336" in {finding.code for finding in outcome.lint}
+    assert len(texts(outcome, "IM318")) == 1, "one finding for eight pools"
+    ports = plan.document()["nodes"][0]["ports"]
+    assert [port["names"]["network"] for port in ports] == ["net-" + letter for letter in "abcdefgh"]
+    assert [port["names"]["resource"] for port in ports] == ["res_" + letter for letter in "abcdefgh"]
 
 
 def test_pools_of_nodes_keep_their_names() -> None:

@@ -352,7 +352,9 @@ def codes(text: str) -> list[str]:
         (".1-.100", ".30-.40", []),  # behind the last node's block
         (".1-.100", ".6", ["RY336"]),  # in the block of some node
         (".1-.100", ".5-.8", ["RY815"]),  # a whole block
-        (".1-.100", ".1", ["RY815"]),  # nv-ipam begins there
+        (".1-.100", ".1", ["RY336"]),  # in the first block
+        (".2-.100", "", ["RY336"]),
+        (".5-.100", "", ["RY815"]),  # the whole first block
         ("[.1-.8, .100-.120]", "", ["RY336", "RY815"][1:]),
     ],
 )
@@ -386,3 +388,22 @@ def test_many_ranges_are_refused_and_cost_little() -> None:
     rails = 'count: 2, name: "gpu{n:02}", subnet: "10.{n}.0.0/16", hosts: .200.1-.200.9, pods: [%s]'
     assert codes(fabric(rails % ", ".join(listed))) == ["RY113"]
     assert codes(fabric(rails % ", ".join(listed[:256]))) == []
+
+
+@pytest.mark.parametrize(("pods_per_node", "expected"), [(1, []), (4, ["RY336"])])
+def test_nv_ipam_takes_a_gateway_in_the_first_block(pods_per_node: int, expected: list[str]) -> None:
+    """As the examples of the network operator have it. One pod per node leaves the other address of the first block."""
+    text = fabric(
+        'count: 2, name: "gpu{n:02}", subnet: "10.{n}.0.0/24", gateway: .1, hosts: .200-.210, pods: .2-.100',
+        nodes=3,
+        provider="network-operator",
+        more=", pods_per_node: %d" % pods_per_node,
+    )
+    outcome = lint(text.encode())
+    assert [finding.code for finding in outcome.findings] == expected and outcome.plan is not None
+    first, _second = manifests(outcome.plan.document(), "IPPool")
+    assert (first["spec"]["gateway"], first["spec"]["perNodeBlockSize"]) == ("10.1.0.1", max(2, pods_per_node))
+    assert first["spec"]["exclusions"] == [
+        {"startIP": "10.1.0.1", "endIP": "10.1.0.1"},
+        {"startIP": "10.1.0.101", "endIP": "10.1.0.254"},
+    ]

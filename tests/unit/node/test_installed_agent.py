@@ -20,27 +20,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_servic
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service.installed_agent import RailAgent
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from tests.unit.node.agent_files import document
 from tests.unit.node.packed import reached
 
-SPEC: dict[str, t.Any] = {
-    "format": 1,
-    "fabric": "ai",
-    "node": "node-1",
-    "resource_prefix": "railyard.fabric",
-    "attachment": "macvlan",
-    "rdma_mode": "shared",
-    "conflict_check": True,
-    "env": {},
-    "rails": [
-        {
-            "rail": "gpu01",
-            "number": 1,
-            "netdev": "enp1s0",
-            "interface": "net1",
-            "slots": [{"number": 0, "resource": "rails", "address": "172.16.11.1/24"}],
-        }
-    ],
+_PORT: dict[str, t.Any] = {
+    "rail": "gpu01",
+    "number": 1,
+    "netdev": "enp1s0",
+    "interface": "net1",
+    "slots": [{"number": 0, "resource": "rails", "address": "172.16.11.1/24"}],
 }
+SPEC = document(_PORT, env={})
 DUMP = """\
 [plugins]
   [plugins.'io.containerd.grpc.v1.cri']

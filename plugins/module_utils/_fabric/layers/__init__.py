@@ -4,5 +4,5 @@
 
 """The modules of the layers of a node, each with its options.
 
-May import: _fabric.kubernetes.objects, _fabric.kubernetes.providers, _fabric.plan.
+May import: _common, _fabric.kubernetes.objects, _fabric.kubernetes.providers, _fabric.plan, _fabric.text.
 """

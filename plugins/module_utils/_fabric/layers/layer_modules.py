@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import nccl_objects
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import plain_cni
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import playbook
 
 Values = t.Mapping[str, t.Any]
 Options = t.Dict[str, t.Any]
@@ -31,13 +33,18 @@ class Variable(t.NamedTuple):
 
 
 class LayerModule(t.NamedTuple):
-    """A module of a layer. ``options`` are those that follow from the plan; None if the layer has nothing to do."""
+    """A module of a layer. ``options`` are those that follow from the plan; None if the layer has nothing to do.
+
+    ``planned``: variables of the role that have no effect here, because the plan decides them -> the key of the
+    fabric file. ``ROLE_ports`` is one of each layer whose role has it.
+    """
 
     layer: str
     module: str
     options: t.Callable[[Values, Values, Values], Options | None]
     variables: t.Sequence[Variable] = ()
     removable: bool = True
+    planned: t.Mapping[str, str] = {}
 
 
 def _ports(module: str, required: bool = True) -> t.Callable[[Values, Values, Values], Options | None]:
@@ -135,18 +142,46 @@ MODULES = (
         _driver,
         [Variable("ofed_source", "source"), Variable("ofed_key", "key"), Variable("ofed_restart", "restart")],
         removable=False,
+        planned={"ofed_driver": "driver"},
     ),
-    LayerModule("nic_firmware", "mlx_linktype", _firmware, [Variable("nic_firmware_reset", "reset")], removable=False),
-    LayerModule("rdma_mode", "rdma_netns_mode", _rdma_mode),
+    LayerModule(
+        "nic_firmware",
+        "mlx_linktype",
+        _firmware,
+        [Variable("nic_firmware_reset", "reset")],
+        removable=False,
+        planned={"nic_firmware_never_reset": "other_ports"},
+    ),
+    LayerModule("rdma_mode", "rdma_netns_mode", _rdma_mode, planned={"rdma_mode_mode": "fabric.rdma_mode"}),
     LayerModule(
         "sriov",
         "sriov_vfs",
         _ports("sriov_vfs"),
         [Variable("sriov_allow_recreate", "allow_recreate"), Variable("sriov_timeout", "timeout")],
     ),
-    LayerModule("pci", "pci_tuning", _pci),
-    LayerModule("pci", "kernel_arguments", _kernel, [Variable("pci_boot_loader_allowed", "allow_change")]),
-    LayerModule("infiniband", "ib_ports", _infiniband),
+    LayerModule(
+        "pci",
+        "pci_tuning",
+        _pci,
+        planned={"pci_acs": "pci.acs", "pci_gpus": "gpus", "pci_max_read_request": "pci.max_read_request"},
+    ),
+    LayerModule(
+        "pci",
+        "kernel_arguments",
+        _kernel,
+        [Variable("pci_boot_loader_allowed", "allow_change")],
+        planned={
+            "pci_iommu": "pci.iommu",
+            "pci_kernel_arguments": "pci.kernel_arguments",
+            "pci_kernel_managed": "pci.iommu",
+        },
+    ),
+    LayerModule(
+        "infiniband",
+        "ib_ports",
+        _infiniband,
+        planned={"infiniband_subnet_manager": "fabric.infiniband.subnet_manager"},
+    ),
     LayerModule(
         "rail_ports", "rail_ports", _ports("rail_ports", required=False), [Variable("rail_ports_backend", "backend")]
     ),
@@ -170,17 +205,39 @@ MODULES = (
             Variable("cni_sources", "source", ["/usr/lib/cni", "/usr/libexec/cni"]),
             Variable("cni_checksum", "checksum"),
         ],
+        planned={"cni_networks": "rails"},
     ),
     LayerModule(
         "agent",
         "rail_agent",
         _agent,
         [Variable("agent_runtime_check", "runtime_check"), Variable("agent_force", "force")],
+        planned={"agent_spec": "rails"},
     ),
-    LayerModule("limits", "rail_limits", _limits),
-    LayerModule("gpudirect", "gpudirect", _gpudirect, [Variable("gpudirect_unload", "unload")]),
-    LayerModule("qos", "roce_qos", _qos, [Variable("qos_dcbx", "dcbx"), Variable("qos_others", "others")]),
-    LayerModule("nccl", "nccl_files", _nccl),
+    LayerModule(
+        "limits",
+        "rail_limits",
+        _limits,
+        planned={
+            "limits_" + key: "limits." + key
+            for key in ("memlock", "hugepages", "neighbours", "network_manager", "cloud_init")
+        },
+    ),
+    LayerModule(
+        "gpudirect",
+        "gpudirect",
+        _gpudirect,
+        [Variable("gpudirect_unload", "unload")],
+        planned={"gpudirect_" + key: "gpudirect." + key for key in ("path", "gdrcopy", "flavour")},
+    ),
+    LayerModule(
+        "qos",
+        "roce_qos",
+        _qos,
+        [Variable("qos_dcbx", "dcbx"), Variable("qos_others", "others")],
+        planned={"qos_qos": "qos"},
+    ),
+    LayerModule("nccl", "nccl_files", _nccl, planned={"nccl_file": "nccl.file", "nccl_ucx_file": "nccl.ucx"}),
 )
 LAYERS = (PREFLIGHT, *dict.fromkeys(each.layer for each in MODULES))
 REMOVABLE = tuple(dict.fromkeys(each.layer for each in MODULES if each.removable))
@@ -195,6 +252,28 @@ _OWN = (
     "preflight_packages",
 )
 VARIABLES = (*(variable.name for each in MODULES for variable in each.variables if variable.name), *_OWN)
+
+
+def without_effect(defined: Values, layers: t.Collection[str]) -> list[RailyardError]:
+    """Errors for variables of the roles of these layers that are defined, and that the plan decides."""
+    errors = []
+    for each in MODULES:
+        ports = {each.layer + "_ports": "ports"}
+        for name, key in {**ports, **each.planned}.items() if each.layer in layers else ():
+            if defined.get(name) is not None:
+                remedy = "set %s in the fabric file, and remove the variable %s" % (key, name)
+                errors.append(RailyardError("the plan decides it, and the variable has no effect here", name, remedy))
+    for layer in REMOVABLE:
+        name = layer + "_state"
+        if layer in layers and defined.get(name) not in (None, PRESENT):
+            remedy = "remove it; %s with -e teardown_hosts=true --tags %s reverts the layer" % (
+                playbook("teardown"),
+                layer,
+            )
+            errors.append(
+                RailyardError("this run prepares the layer, and the variable has no effect here", name, remedy)
+            )
+    return list({each.place: each for each in errors}.values())
 
 
 def chosen_layers(task: t.Collection[str], run: t.Collection[str], skip: t.Collection[str]) -> list[str]:

@@ -26,7 +26,7 @@ class ProviderFacts:
     ``lists_addresses``: it holds each address of a pool in memory. ``most_pools``: how many pools it can serve.
     ``injects``: a webhook adds the networks to pods. ``rule_priority``: of the rules that it makes in pods.
     ``shared_netdevs``: its objects name a netdev once for all nodes. ``link_local_gateway``: pods can have one.
-    ``driver_container``: an operator can bring the NIC driver. ``node_features``: it brings Node Feature Discovery.
+    ``driver_container``: its operator deploys the NIC driver. ``node_features``: it brings Node Feature Discovery.
     ``slots``: an agent on each node gives pods the slots of the plan, and no network is an object of the cluster.
     """
 
@@ -92,6 +92,7 @@ SPIDERPOOL = ProviderFacts(
     injects=True,
     rule_priority=1000,
     link_local_gateway=False,
+    driver_container=False,
 )
 OPERATOR = ProviderFacts(
     "network-operator",

@@ -141,8 +141,8 @@ BLOCK_SHORT = rule(
     _fabric(_OPERATOR + ", pods_per_node: 4") + _rails("[.1-.3, .5-.200]"),
     _fabric(_OPERATOR + ", pods_per_node: 4") + _rails("[.1-.100, .120-.200]"),
     WARNING,
-    why="nv-ipam divides the subnet into blocks regardless of exclusions, so the node with such a block has fewer"
-    " addresses than pods_per_node.",
+    why="nv-ipam divides the subnet into blocks regardless of exclusions and of the gateway, so the node with such a"
+    " block has fewer addresses than pods_per_node.",
 )
 
 RANGES_LARGE = rule(

@@ -9,7 +9,10 @@ import typing as t
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
+
+from . import plans
 
 
 @pytest.mark.parametrize(
@@ -45,3 +48,13 @@ def test_what_templates_make_of_numbers_and_booleans_is_taken_as_it_is_meant() -
 
 def test_what_is_null_is_not_said() -> None:
     assert Options.of({"registry": None, "workload_namespace": None, "metrics": None, "dpdk": None}) == Options()
+
+
+@pytest.mark.parametrize("operator", ["bundled", "upstream"])
+def test_an_sriov_operator_beside_the_agent_is_refused(operator: str) -> None:
+    """The rail agent gives VFs to pods: its plan has no names of policies."""
+    document = plans.planned(plans.fabric_file("agent", "sriov", "prefix", (4,)))
+    given = {"sriov_operator": operator}
+    for derived in (object_components.objects, object_components.values, object_components.software):
+        with pytest.raises(RailyardError, match="kubernetes.sriov_operator: .*Remedy: remove kubernetes_options.sriov"):
+            list(derived(document, given))

@@ -122,8 +122,8 @@ def test_blocks_of_a_subnet_must_fit_nv_ipams_way() -> None:
         assert words in str(caught.value)
     for node in plan["nodes"]:
         for port in node["ports"]:
-            port["pods"]["first"] = port["pods"]["first"].rpartition(".")[0] + ".5"
-    with pytest.raises(RailyardError, match="begin at 172.16.11.5"):
+            port["pods"]["first"] = port["pods"]["first"].rpartition(".")[0] + ".9"
+    with pytest.raises(RailyardError, match="begin at 172.16.11.9"):
         list(object_components.objects(plan, REGISTRY))
 
 

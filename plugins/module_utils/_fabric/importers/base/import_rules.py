@@ -333,6 +333,12 @@ UNEVEN = _rule(
     + "---"
     + _NODES_POOLS,
 )
+LOST = _rule(
+    "IM327 excluded-node-addresses: Addresses of each node that only the manifests keep from pods",
+    _CIDR_POOL.replace("startIndex: 2, endIndex: 2", "startIndex: 10, endIndex: 12"),
+    _CIDR_POOL,
+    ERROR,
+)
 
 # -- resources and names
 

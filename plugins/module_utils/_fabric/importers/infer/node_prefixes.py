@@ -189,14 +189,18 @@ def _of_whole(drafts: t.Sequence[Draft], whole: t.Sequence[Pool], made: Addressi
         found.add(import_rules.GATEWAY, whole[0].place, message, "set gatewayIndex to 1", "the first")
     firsts = [_first_node(pool) for pool in whole]
     made.host = _host_word(firsts, made.gateway, found)
-    for pool, one_node in zip(whole, firsts):
-        _left_out(pool, one_node, made, found)
+    lost = [(pool, text) for pool, one_node in zip(whole, firsts) for text in [_left_out(pool, one_node, made)] if text]
+    if lost:
+        pools = ", ".join(shown(pool.name) for pool, _text in lost)
+        message = "each node of %s keeps addresses from its pods, the first node %s" % (shown(pools, 100), lost[0][1])
+        remedy = "make sure that nothing else uses them, because a node's pods get all that gateway and port leave"
+        found.add(import_rules.LOST, lost[0][0].place, message, remedy, "these addresses for pods")
 
 
-def _left_out(pool: Pool, one_node: Pool, made: Addressing, found: Found) -> None:
-    """Report addresses of each node that its pods do not get today, but get in the plan."""
+def _left_out(pool: Pool, one_node: Pool, made: Addressing) -> str:
+    """Addresses of the first node that its pods do not get today, but get in the plan."""
     if pool.net is None or one_node.net is None:
-        return
+        return ""
     first, (low, high) = pool.net.first, one_node.net.usable
     ports = {"last": [high - (made.gateway == "last")], "none": []}
     others = ports.get(made.host or "", [low + (made.gateway == "first")])
@@ -204,16 +208,8 @@ def _left_out(pool: Pool, one_node: Pool, made: Addressing, found: Found) -> Non
     runs = pool_ranges.without(
         [(first + start, first + end) for start, end in pool.left_out], [(at, at) for at in others]
     )
-    runs = [run for run in runs if run[0] <= high and run[1] >= low]
-    if runs:
-        message = "each node of the pool %s keeps addresses from its pods, the first one %s" % (
-            shown(pool.name),
-            " and ".join(
-                pool_ranges.shown_run(one_node.net, (max(low, run[0]), min(high, run[1]))) for run in runs[:4]
-            ),
-        )
-        remedy = "free them: a node's pods get all that the gateway and the port leave"
-        found.add(import_rules.NOT_KNOWN, pool.place, message, remedy, "these addresses for pods")
+    runs = [(max(low, run[0]), min(high, run[1])) for run in runs if run[0] <= high and run[1] >= low]
+    return " and ".join(pool_ranges.shown_run(one_node.net, run) for run in runs[:4])
 
 
 def _first_node(pool: Pool) -> Pool:

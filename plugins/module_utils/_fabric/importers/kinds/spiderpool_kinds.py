@@ -252,7 +252,7 @@ def _on_master(fields: Fields, made: Network, section: str, found: Found) -> Non
             import_rules.NO_PORT, fields.place, message, "write the port's netdev as %s.master" % section, "no port"
         )
     if len(made.masters) > 1 or fields.has(section + ".bond"):
-        message = "%s are one bond, and a rail is one port" % ", ".join(made.masters)
+        message = "the bond of %s is several ports, and a rail is one" % " and ".join(made.masters)
         remedy = "make each port a rail: RDMA does not work over a bond of two switches"
         found.add(import_rules.NOT_KNOWN, fields.place_of(section + ".master"), message, remedy, "the first of them")
         made.masters = made.masters[:1]

@@ -313,6 +313,9 @@ class Builder:
         section: dict[str, t.Any] = {}
         if made.mode != SUBNET:
             section["mode"] = made.mode
+        if made.node_prefix and self._found.has(import_rules.LOST):
+            comment = "DECIDE: the manifests keep addresses of each node from pods, but the plan does not"
+            self._out.say(("addresses",), comment)
         if made.node_prefix:
             section["node_prefix6" if made.rails[6] and not made.rails[4] else "node_prefix"] = made.node_prefix
         if made.block:

@@ -205,23 +205,23 @@ def _selector(view: View) -> Object:
 
 def _ip_pool(view: View, network: Network, share: Share) -> Object:
     """Blocks are cut from the subnet's first address on, as nodes come: what pods may not have is excluded, and the
-    rest must do.
+    rest must do. The gateway may be in the first block, which then has one address less.
     """
     subnet, first, last = _numbers(share)
     begin, end = usable(subnet.first, subnet.last, subnet.bits)
     place = "rails.%s.pods" % network.rail
     size = _block(view, network)
     nodes = max(view.fabric["max_nodes"] or 0, len(view.nodes))
-    if first != begin:
+    if first >= begin + size:
         raise RailyardError(
             "nv-ipam cuts its blocks from the subnet's first address on, and pods begin at %s" % share.first,
             place,
             "let pods begin at %s, or take mode prefix" % ip_integers.show(begin, subnet.bits),
         )
-    if last - first + 1 < nodes * size:
+    if last - begin + 1 < nodes * size:
         raise RailyardError(
             "{:,} nodes with {} pods need {:,} addresses, and pods have {:,}".format(
-                nodes, size, nodes * size, last - first + 1
+                nodes, size, nodes * size, last - begin + 1
             ),
             place,
             "widen the range, or take mode prefix",

@@ -154,7 +154,16 @@ class Options:
         return self.operator_namespace or facts_of(provider).operator_namespace
 
     def sriov(self, provider: str) -> str:
-        """``bundled``, ``upstream`` or nothing: who serves SR-IOV policies."""
+        """``bundled``, ``upstream`` or nothing: who serves SR-IOV policies.
+
+        :raises RailyardError: where an operator is named although the provider's agent serves the VFs.
+        """
+        if self.sriov_operator and facts_of(provider).slots:
+            raise RailyardError(
+                "with the provider %s, the agent gives VFs to pods, and no SR-IOV operator does" % provider,
+                "kubernetes.sriov_operator",
+                "remove kubernetes_options.sriov_operator",
+            )
         return self.sriov_operator or facts_of(provider).sriov_operator
 
     def sriov_place(self, provider: str) -> str:

@@ -299,7 +299,8 @@ def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
             pods = scheme.pods.less(scheme.excluded)
             if pods is None:
                 continue
-            if pods.first != first:
+            block = max(2, demand.pods_per_node or 0)
+            if pods.first >= first + block or (pods.first != first and not demand.pods_per_node):
                 message = "nv-ipam allocates from %s on, but pods of %s begin at %s" % (
                     show(first, bits),
                     rail.name,
@@ -319,13 +320,12 @@ def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
                 )
                 report.add(BLOCKS, where, message, "widen the range, or use the mode prefix")
             elif demand.pods_per_node:
-                _holes(rail, pods, demand, where, report)
+                _holes(rail, Range(first, first + block * demand.most - 1, bits), pods, demand, where, report)
 
 
-def _holes(rail: Rail, pods: Ranges, demand: Demand, where: Path, report: Report) -> None:
-    """That the blocks of all nodes have as many addresses for pods as they need."""
+def _holes(rail: Rail, whole: Range, pods: Ranges, demand: Demand, where: Path, report: Report) -> None:
+    """That the blocks of all nodes, which are cut from ``whole``, have as many addresses for pods as they need."""
     need, block = demand.pods_per_node or 1, max(2, demand.pods_per_node or 1)
-    whole = Range(pods.first, pods.first + block * demand.most - 1, pods.parts[0].bits)
     held = Ranges.of(whole).less(pods.parts)
     for at, _blocks, left in sorted(fewer(whole, block, held.parts)) if held and demand.most else ():
         if left < need:
@@ -336,7 +336,10 @@ def _holes(rail: Rail, pods: Ranges, demand: Demand, where: Path, report: Report
                 count(left, "address", "addresses"),
                 need,
             )
-            remedy = "exclude whole blocks behind the last node's, lower pods_per_node, or use the mode prefix"
+            remedy = (
+                "move the gateway and what is excluded behind the last node's block, lower pods_per_node, or use the"
+                " mode prefix"
+            )
             report.add(BLOCK_SHORT if left else BLOCKS, where, message, remedy)
             return
 
