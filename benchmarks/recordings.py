@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Recorded results of modules: a node's names and addresses are replaced by where its plan has them.
 
-``python -m benchmarks record --lab NAME`` records what the nodes of a lab return; without a lab, the results follow from
-the plan of `replay_fabric.py`.
+``python -m benchmarks record --lab NAME`` records what the nodes of a lab return; without a lab, the results follow
+from the plan of `replay_fabric.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PLAYBOOKS = ("hosts", "verify", "discover")
 _PLACE = re.compile(r"\{\{([^{}]+)\}\}")
 _ADDRESS = re.compile(r"[0-9a-f.:]+/\d+$")
 # Shorter texts are words such as "auto", and not names or addresses of a node.
-_LEAST = 5
+_LEAST = 4
 # Characters that continue a name or an address. A name may have a domain.
 _BEFORE, _AFTER = r"[0-9A-Za-z_.:-]", r"[0-9A-Za-z_:-]"
 
@@ -34,8 +34,8 @@ _BEFORE, _AFTER = r"[0-9A-Za-z_.:-]", r"[0-9A-Za-z_:-]"
 def values(node: t.Mapping[str, t.Any]) -> dict[str, str]:
     """The names and addresses of a node's plan by their place in it, such as ``ports/0/netdev``.
 
-    An address is without its prefix, because modules report both. The network of an address has the place of the address
-    with ``^`` behind it.
+    An address is without its prefix, because modules report both. The network of an address has the place of the
+    address with ``^`` behind it.
     """
     found: dict[str, str] = {}
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the playbooks cost the control node: ``python -m benchmarks replay``, with many nodes that are recordings.
 
-A connection plugin answers module executions from `benchmarks/recordings`, so that only the control node works. The cost
-of SSH processes is not included. `docs/benchmarks.md` has the figures.
+A connection plugin answers module executions from `benchmarks/recordings`, so that only the control node works. The
+cost of SSH processes is not included. `docs/benchmarks.md` has the figures.
 """
 
 from __future__ import annotations
@@ -192,6 +192,5 @@ def _figures(
         )
     say("  load average of the machine", "%.1f" % os.getloadavg()[0])
     for task in run.tasks if tasks else ():
-        say("    %s (%s)" % (task["task"], task["action"]), "%d results, %.2f s, processor time %.2f s, of it main process %.2f s" % (
-            task["results"], task["seconds"], task["processor"], task["main"]
-        ))  # fmt: skip
+        cost = (task["results"], task["seconds"], task["processor"], task["main"])
+        say("    " + task["task"], "%d results, %.2f s, processor time %.2f s, of it main process %.2f s" % cost)

@@ -10,8 +10,8 @@ type: aggregate
 short_description: Count results per task
 description:
   - Writes to the file that RAILYARD_REPLAYED names a JSON list with C(task), C(action), C(results), C(seconds),
-    C(processor) and C(main) of each task. Seconds last to the start of the next task. Processor seconds are those of Ansible
-    and its workers, C(main) those without the workers.
+    C(processor) and C(main) of each task. Seconds last to the start of the next task. Processor seconds are those of
+    Ansible and its workers, C(main) those without the workers.
 """
 
 import json

@@ -8,8 +8,8 @@ DOCUMENTATION = r"""
 name: replay
 short_description: Answer module executions from recordings
 description:
-  - Finds the module and its options in the program that Ansible sends, and returns the recorded result of the module, with
-    the names and addresses of the node.
+  - Finds the module and its options in the program that Ansible sends, and returns the recorded result of the module,
+    with the names and addresses of the node.
   - Waits RAILYARD_REPLAY_DELAY seconds per module execution, and adds a line to C(executions) for each.
 """
 
@@ -70,7 +70,9 @@ def _asked(program: bytes) -> tuple[str, dict[str, t.Any]]:
     """The module and the options of the program that Ansible sends (ansible-core 2.19)."""
     module, options = _MODULE.search(program), _OPTIONS.search(program)
     if not module or not options:
-        raise AnsibleError("the replay knows the programs of ansible-core 2.19, and this is not one: %r" % program[-200:])
+        raise AnsibleError(
+            "the replay knows the programs of ansible-core 2.19, and this is not one: %r" % program[-200:]
+        )
     given = json.loads(ast.literal_eval(options.group(1).decode()))["ANSIBLE_MODULE_ARGS"]
     return module.group(1).decode(), {key: value for key, value in given.items() if not key.startswith("_ansible_")}
 
