@@ -14,7 +14,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import typing as t
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from benchmarks.figures import BIN, ROOT
 
 Row = t.Dict[str, t.Any]
 DIRECTORY = ROOT / "benchmarks" / "recordings"
-PLAYBOOKS = ("hosts", "verify", "discover")
 _PLACE = re.compile(r"\{\{([^{}]+)\}\}")
 _ADDRESS = re.compile(r"[0-9a-f.:]+/\d+$")
 # Shorter texts are words such as "auto", and not names or addresses of a node.
@@ -95,21 +93,18 @@ def of_plan(directory: Path = DIRECTORY) -> None:
         (directory / (name + ".json")).write_text(template(result, world.plans[client], peer))
 
 
-def of_nodes(inventory: str, directory: Path = DIRECTORY, **environment: str) -> None:
-    """Run the playbooks, and write the results of the modules on one node of each kind of execution."""
-    with tempfile.TemporaryDirectory() as scratch:
-        env = dict(
-            os.environ,
-            ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"),
-            ANSIBLE_CALLBACK_PLUGINS=str(ROOT / "benchmarks/callback"),
-            ANSIBLE_CALLBACKS_ENABLED="recorder",
-            RAILYARD_RECORDINGS=str(directory),
-            **environment,
-        )
-        for name in PLAYBOOKS:
-            given = json.dumps({"verify_report_dir": scratch, "verify_unproven_allowed": True})
-            command = [str(BIN / "ansible-playbook"), "-i", inventory, "playbooks/%s.yml" % name, "-e", given]
-            subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, check=True)
+def of_nodes(inventory: str, directory: Path = DIRECTORY, words: t.Sequence[str] = (), **environment: str) -> None:
+    """Run the modules on two nodes that are as planned, and write their results."""
+    env = dict(
+        os.environ,
+        ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"),
+        ANSIBLE_CALLBACK_PLUGINS=str(ROOT / "benchmarks/callback"),
+        ANSIBLE_CALLBACKS_ENABLED="recorder",
+        RAILYARD_RECORDINGS=str(directory),
+        **environment,
+    )
+    command = [str(BIN / "ansible-playbook"), "-i", inventory, "benchmarks/record.yml", *words]
+    subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, check=True)
 
 
 def main(lab: str | None) -> int:

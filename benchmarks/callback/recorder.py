@@ -10,7 +10,7 @@ type: aggregate
 short_description: Write results of modules as recordings
 description:
   - Writes the first successful result of each module of the nodes, without its options, to the directory that
-    RAILYARD_RECORDINGS names. A later result with more parts replaces it.
+    RAILYARD_RECORDINGS names.
 """
 
 import json
@@ -37,7 +37,7 @@ class CallbackModule(CallbackBase):
 
     def __init__(self, *args: t.Any, **kwargs: t.Any) -> None:
         super().__init__(*args, **kwargs)
-        self.parts: dict[str, int] = {}
+        self.known: set[str] = set()
         self.variables: t.Any = None
 
     def v2_playbook_on_play_start(self, play: t.Any) -> None:
@@ -46,14 +46,14 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_ok(self, result: t.Any) -> None:
         action = result.task.action.rpartition(".")[2]
         data = {key: value for key, value in result.result.items() if not key.startswith("_ansible_")}
-        if action not in _MODULES:
-            return
         options = data.pop("invocation", {}).get("module_args") or {}
-        data.pop("ansible_facts", None)
+        data.pop("ansible_facts", None)  # the interpreter
+        name = recording_name(action, options)
+        if action not in _MODULES or name in self.known:
+            return
+        self.known.add(name)
+        node = self.variables.get_vars(host=result.host)["railyard_node"]
         peers = [row["peer"] for row in data.get("results") or () if "peer" in row]
-        name = recording_name(action, dict(options, mode=options.get("mode") or "probe"))
-        if len(data) > self.parts.get(name, 0):
-            self.parts[name] = len(data)
-            node = self.variables.get_vars(host=result.host)["railyard_node"]
-            text = template(json.loads(json.dumps(data)), node, peers[0] if peers else "")
-            Path(os.environ["RAILYARD_RECORDINGS"], name + ".json").write_text(text)
+        # templates of Ansible as plain text
+        text = template(json.loads(json.dumps(data)), json.loads(json.dumps(node)), peers[0] if peers else "")
+        Path(os.environ["RAILYARD_RECORDINGS"], name + ".json").write_text(text)

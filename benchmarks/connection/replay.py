@@ -21,7 +21,7 @@ import time
 import typing as t
 from pathlib import Path
 
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.connection import ConnectionBase
 
 # Parts of rail_info that are in its result only if they are asked for.
@@ -78,8 +78,15 @@ def _asked(program: bytes) -> tuple[str, dict[str, t.Any]]:
 
 
 def answer(directory: Path, address: str, module: str, options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The recorded result with the values of the node that has this address."""
-    path = directory / "recordings" / (recording_name(module, options) + ".json")
+    """The recorded result with the values of the node that has this address.
+
+    A node with a file in ``dark`` cannot be reached for the recording that is named there.
+    """
+    name = recording_name(module, options)
+    dark = directory / "dark" / address
+    if dark.exists() and dark.read_text() == name:
+        raise AnsibleConnectionFailure("the node does not answer")
+    path = directory / "recordings" / (name + ".json")
     if not path.exists():
         raise AnsibleError("%s is not recorded. Remedy: run python -m benchmarks record." % path.name)
     values = json.loads((directory / "values" / address).read_text())
