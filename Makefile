@@ -139,6 +139,7 @@ bench: $(VENV)/ready ## ratios, measured side by side: planner, objects and a cl
 	$(BIN)/python -m benchmarks planner
 	$(BIN)/python -m benchmarks objects
 	$(BIN)/python -m benchmarks kubernetes
+	$(BIN)/python -m benchmarks replay
 	lab/lab up --name bench --rails 8
 	lab/lab up --name bench-one --rails 1
 	$(BIN)/python -m benchmarks hosts; rc=$$?; lab/lab down --name bench; lab/lab down --name bench-one; exit $$rc

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``python -m benchmarks [planner|objects|kubernetes|webhooks|hosts]``; without a word all.
+"""``python -m benchmarks [planner|objects|kubernetes|webhooks|replay|hosts]``; without a word all.
 
-Only the part of the hosts needs guests.
+Only the part of the hosts needs guests. ``record [--lab NAME]`` writes the recordings of the part ``replay``.
 """
 
 from __future__ import annotations
@@ -10,22 +10,28 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import hosts, kubernetes, objects, planner, webhooks
+from benchmarks import hosts, kubernetes, objects, planner, recordings, replay, webhooks
 
 PARTS = {
     "planner": planner.main,
     "objects": objects.main,
     "kubernetes": kubernetes.main,
     "webhooks": webhooks.main,
+    "replay": replay.main,
     "hosts": hosts.main,
 }
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["replay"]:
+        return replay.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("part", nargs="?", choices=list(PARTS), help="which of them; without it, all")
-    chosen = parser.parse_args().part
-    return max([run() for name, run in PARTS.items() if chosen in (None, name)])
+    parser.add_argument("part", nargs="?", choices=[*PARTS, "record"], help="which of them; without it, all")
+    parser.add_argument("--lab", help="with record, the lab whose nodes are recorded; without it, nodes as planned")
+    options = parser.parse_args()
+    if options.part == "record":
+        return recordings.main(options.lab)
+    return max([run() for name, run in PARTS.items() if options.part in (None, name)])
 
 
 if __name__ == "__main__":

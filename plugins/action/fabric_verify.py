@@ -31,6 +31,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.ver
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _planned, _run_history
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
+from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import Spool
 
 # Where the role verify and the playbooks register what nodes answer.
 _STATES = "__verify_modules"
@@ -49,6 +50,7 @@ class ActionModule(ControllerAction):
 
     SPEC: t.Mapping[str, t.Any] = {
         "kind": {"type": "str", "choices": [VERIFY, DRIFT], "default": VERIFY},
+        "run": {"type": "str"},
         "nodes": {"type": "list", "elements": "str", "required": True},
         "layers": {"type": "list", "elements": "str", "choices": list(LAYERS), "default": []},
         "rails": {"type": "list", "elements": "str", "default": []},
@@ -69,7 +71,8 @@ class ActionModule(ControllerAction):
         return super().run(tmp, task_vars)
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
-        hosts = {name: self._vars["hostvars"].raw_get(name) for name in options["nodes"]}
+        spool = Spool(options["run"] or "")
+        hosts = {name: {**self._vars["hostvars"].raw_get(name), **spool.variables(name)} for name in options["nodes"]}
         unknown_nodes = [name for name, held in hosts.items() if "railyard_node" not in held]
         if unknown_nodes:
             remedy = "use the inventory with the fabric file (-i), and nodes of it"

@@ -60,6 +60,7 @@ from pathlib import Path
 from ansible import context
 from ansible.errors import AnsibleLookupError
 from ansible.inventory.manager import InventoryManager
+from ansible.plugins.loader import filter_loader, test_loader
 from ansible.plugins.lookup import LookupBase
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
@@ -76,6 +77,10 @@ class LookupModule(LookupBase):
     def run(self, terms: list[str], variables: t.Any = None, **kwargs: t.Any) -> list[str]:
         self.set_options(var_options=variables, direct=kwargs)
         (pattern,) = terms
+        # Ansible loads all of its filters and tests for the first one that a template names. Loaded here, before there
+        # are workers, they are not loaded in each worker of each task again.
+        filter_loader.get("default")
+        test_loader.get("defined")
         if not any(context.CLIARGS.get(each) for each in _LISTINGS):
             try:
                 self._check(pattern, variables)

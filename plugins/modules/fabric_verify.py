@@ -37,6 +37,9 @@ options:
     type: str
     choices: [verify, drift]
     default: verify
+  run:
+    description: The name of the run whose results M(railyard.fabric.rail_verify) has kept in files.
+    type: str
   nodes:
     description: The nodes that were asked.
     type: list

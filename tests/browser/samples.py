@@ -26,6 +26,8 @@ Data = t.Dict[str, t.Any]
 ROOT = Path(__file__).resolve().parents[2]
 BEGAN = datetime.datetime(2026, 11, 21, 20, 15, tzinfo=datetime.timezone.utc)
 _UNIT = 32
+# As many as the addresses of a rail have room for; above, the fabric has larger networks.
+_MOST_UNITS = 64
 _FABRIC = """\
 plugin: railyard.fabric.rails
 fabric:
@@ -63,7 +65,10 @@ def fabric(nodes: int) -> bytes:
     node = '  gpu-su%d-[01:%02d]: {profile: hgx-h100, unit: su%d, address: "10.1.%d.[1:%d]"}'
     sizes = [min(_UNIT, nodes - unit * _UNIT) for unit in range(units)]
     lines = [node % (unit, size, unit, unit, size) for unit, size in enumerate(sizes, 1)]
-    return (_FABRIC % (units * _UNIT, units, "\n".join(ports), "\n".join(lines))).encode("utf-8")
+    text = _FABRIC % (units * _UNIT, units, "\n".join(ports), "\n".join(lines))
+    if units > _MOST_UNITS:
+        text = text.replace("supernet: 172.16.0.0/12, rail_prefix: 17", "supernet: 100.0.0.0/8, rail_prefix: 14")
+    return text.encode("utf-8")
 
 
 class Sample:

@@ -290,3 +290,12 @@ def test_no_change_of_a_document_ends_in_a_traceback(two: Sample, data: st.DataO
         two.plan, "0", [], {kind: read}, [fabric_report.run_history.run(read)], "1", [], False
     )
     assert fabric_report.Report(material).html()
+
+
+@pytest.mark.scale
+def test_the_page_of_4096_nodes_is_small(tmp_path: Path) -> None:
+    Sample(4096).write(tmp_path)
+    _work(tmp_path)
+    page = (tmp_path / "report.html").read_bytes()
+    # healthy nodes are not listed one by one
+    assert len(page) < 1_000_000

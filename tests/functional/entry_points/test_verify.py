@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -177,22 +178,22 @@ ROUND = """
         tasks_from: mark
     - ansible.builtin.include_role:
         name: railyard.fabric.proof
-        tasks_from: round
-      vars:
-        __proof_pairs: [[ib-1, ib-2]]
-        __proof_last: false
+        tasks_from: "{{ item }}"
+      loop: [read, rounds]
     - ansible.builtin.set_fact:
-        known: "{{ [__proof_run, __proof_others] }}"
+        known: "{{ __proof_run }}"
+    - ansible.builtin.command:
+        argv: [cp, -r, "{{ local }}", "{{ answer }}"]
+      run_once: true
     - ansible.builtin.include_role: *role
       vars: {awx_job_id: 12, awx_user_name: anna}
     - ansible.builtin.copy:
-        content: >-
-          {{ [hostvars['ib-1'].__proof_served, hostvars['ib-2'].__proof_results,
-              hostvars['ib-1'].known, hostvars['ib-2'].known, __proof_run] | to_json }}
-        dest: "{{ answer }}"
+        content: "{{ [hostvars['ib-1'].known, hostvars['ib-2'].known, __proof_run] | to_json }}"
+        dest: "{{ answer }}/runs.json"
         mode: "0600"
       run_once: true
 """
+NODES = ("ib-1", "ib-2")
 INFINIBAND = """
 plugin: railyard.fabric.rails
 fabric: {name: ib, attachment: ib-sriov, provider: network-operator, mtu: 4092, vfs: {count: 2}}
@@ -216,8 +217,10 @@ def test_a_round_on_rails_without_addresses_asks_by_pci_function_and_meets_at_th
         (programs / name).chmod(0o755)
     (tmp_path / "fabric.yml").write_text(INFINIBAND)
     (tmp_path / "play.yml").write_text(ROUND)
-    given = {"python": sys.executable, "answer": str(tmp_path / "answer.json"), "proof_meet": "127.0.0.9"}
-    env = {"PATH": "%s:%s" % (programs, environment()["PATH"]), "USER": "ben"}
+    given = {"python": sys.executable, "answer": str(tmp_path / "answer"), "proof_meet": "127.0.0.9"}
+    # Ansible removes its own directory in it when it ends
+    local = given["local"] = str(tmp_path / "local")
+    env = {"PATH": "%s:%s" % (programs, environment()["PATH"]), "USER": "ben", "ANSIBLE_LOCAL_TEMP": local}
 
     @in_own_namespace
     def scenario(_live: LiveNode) -> None:
@@ -232,22 +235,24 @@ def test_a_round_on_rails_without_addresses_asks_by_pci_function_and_meets_at_th
 
     scenario()
     message = (tmp_path / "output").read_text()
-    served, probed, *known, of_job = json.loads((tmp_path / "answer.json").read_text())
-    # one name for the whole run, and whom it met on each node
-    assert known[0][0] == known[1][0] and re.match(r"ben@\S+ \(\d{5}\)\Z", known[0][0])
-    assert [[each["run"] for each in others] for _run, others in known] == [["anna@bastion (48213)"]] * 2
+    *known, of_job = json.loads((tmp_path / "answer/runs.json").read_text())
+    # one name for the whole run
+    assert known[0] == known[1] and re.match(r"ben@\S+ \(\d{5}\)\Z", known[0])
     assert re.match(r"job 12 of AWX, by anna \(\d{5}\)\Z", of_job)
-    assert [(each["rail"], each["meet"]) for each in served["results"]] == [
-        ("gpu01", "127.0.0.9"),
-        ("gpu02", "127.0.0.9"),
-    ]
-    assert {each["error"] for each in served["results"]} == {"there is no RDMA device of the port"}
+    (spool,) = (tmp_path / "answer").glob("*/railyard-" + hashlib.sha256(known[0].encode()).hexdigest()[:16])
+    rows = {name: [json.loads(line) for line in (spool / (name + ".rows")).read_text().splitlines()] for name in NODES}
+    # whom it met on each node
+    for name in NODES:
+        met = [other["run"] for row in rows[name] for other in row.get("__proof_others", ())]
+        assert met and set(met) == {"anna@bastion (48213)"}
+    served = json.loads((spool / "ib-2.served").read_text())["results"]
+    assert [(each["rail"], each["meet"]) for each in served] == [("gpu01", "127.0.0.9"), ("gpu02", "127.0.0.9")]
+    assert {each["error"] for each in served} == {"there is no RDMA device of the port"}
+    probed = [each for row in rows["ib-1"] for each in row.get("__proof_results", ())]
     assert [(each["rail"], each["peer"], each["reach"]) for each in probed] == [
-        ("gpu01", "ib-1", None),
-        ("gpu02", "ib-1", None),
+        ("gpu01", "ib-2", None),
+        ("gpu02", "ib-2", None),
     ]
     assert {each["error"] for each in probed} == {"the other side has no server: there is no RDMA device of the port"}
-    # what still waits is ended with the round, by who served
+    # every server is ended after the last round
     assert "TASK [railyard.fabric.proof : End servers that still wait]" in message
-    ended = message.partition("End servers that still wait")[2].partition("TASK")[0]
-    assert "ok: [ib-1]" in ended and "skipping: [ib-2]" in ended

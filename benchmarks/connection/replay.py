@@ -1,0 +1,108 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Answer module executions from recordings, without a node. The directory is in RAILYARD_REPLAY; see `replay.py`."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: replay
+short_description: Answer module executions from recordings
+description:
+  - Finds the module and its options in the program that Ansible sends, and returns the recorded result of the module,
+    with the names and addresses of the node.
+  - Waits RAILYARD_REPLAY_DELAY seconds per module execution, and adds a line to C(executions) for each.
+"""
+
+import ast
+import json
+import os
+import re
+import time
+import typing as t
+from pathlib import Path
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.connection import ConnectionBase
+
+# Parts of rail_info that are in its result only if they are asked for.
+PARTS = ("system", "nics", "rdma", "gids", "gpus", "vfs", "ip", "sysctls", "counters", "lldp", "duplicates")
+PEER = "peer"
+# In the program that Ansible sends, both precede the packed module.
+_MODULE = re.compile(rb"^module_fqn='[\w.]*\.(\w+)',$", re.MULTILINE)
+_OPTIONS = re.compile(rb"^params=('.*'|\".*\"),$", re.MULTILINE)
+_PLACE = re.compile(r"\{\{([^{}]+)\}\}")
+
+
+class Connection(ConnectionBase):
+    """A node that is a file of values and the recordings of all nodes."""
+
+    transport = "replay"
+    has_pipelining = True
+
+    def _connect(self) -> Connection:
+        self._connected = True
+        return self
+
+    def exec_command(self, cmd: str, in_data: t.Any = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
+        super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
+        if not in_data:
+            # the only other command with pipelining: which Python there is
+            return 0, b"FOUND\n/usr/bin/python3\nENDFOUND\n", b""
+        module, options = _asked(bytes(in_data))
+        directory = Path(os.environ["RAILYARD_REPLAY"])
+        result = answer(directory, str(self._play_context.remote_addr), module, options)
+        with open(directory / "executions", "a") as file:
+            file.write("%s %s\n" % (module, self._play_context.remote_addr))
+        time.sleep(float(os.environ.get("RAILYARD_REPLAY_DELAY", "0")))
+        return 0, json.dumps(result).encode(), b""
+
+    def put_file(self, in_path: str, out_path: str) -> None:
+        raise AnsibleError("the replay has no files: %s would be copied. Use pipelining." % in_path)
+
+    def fetch_file(self, in_path: str, out_path: str) -> None:
+        raise AnsibleError("the replay has no files: %s cannot be read" % in_path)
+
+    def close(self) -> None:
+        self._connected = False
+
+
+def _asked(program: bytes) -> tuple[str, dict[str, t.Any]]:
+    """The module and the options of the program that Ansible sends (ansible-core 2.19)."""
+    module, options = _MODULE.search(program), _OPTIONS.search(program)
+    if not module or not options:
+        raise AnsibleError(
+            "the replay knows the programs of ansible-core 2.19, and this is not one: %r" % program[-200:]
+        )
+    given = json.loads(ast.literal_eval(options.group(1).decode()))["ANSIBLE_MODULE_ARGS"]
+    return module.group(1).decode(), {key: value for key, value in given.items() if not key.startswith("_ansible_")}
+
+
+def answer(directory: Path, address: str, module: str, options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The recorded result with the values of the node that has this address.
+
+    A node with a file in ``dark`` cannot be reached for the recording that is named there.
+    """
+    name = recording_name(module, options)
+    dark = directory / "dark" / address
+    if dark.exists() and dark.read_text() == name:
+        raise AnsibleConnectionFailure("the node does not answer")
+    path = directory / "recordings" / (name + ".json")
+    if not path.exists():
+        raise AnsibleError("%s is not recorded. Remedy: run python -m benchmarks record." % path.name)
+    values = json.loads((directory / "values" / address).read_text())
+    peers = [target["peer"] for target in options.get("targets") or ()]
+    values[PEER] = peers[0] if peers else ""
+    # names and addresses are plain text in JSON
+    text = _PLACE.sub(lambda found: str(values[found.group(1)]), path.read_text())
+    result: dict[str, t.Any] = json.loads(text)
+    asked = options.get("subset")
+    if asked:
+        result = {key: value for key, value in result.items() if key not in PARTS or key in asked}
+    # modules of all layers report their options only by their state
+    result["invocation"] = {"module_args": {} if module == "rail_host" else options}
+    return result
+
+
+def recording_name(module: str, options: t.Mapping[str, t.Any]) -> str:
+    """The recording of a module execution: the name of the module, with its mode if it has several."""
+    return "%s.%s" % (module, options.get("mode") or "probe") if module == "rail_probe" else module

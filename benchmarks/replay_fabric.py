@@ -1,0 +1,99 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The fabric of the replayed nodes, and their results as far as they follow from its plan."""
+
+from __future__ import annotations
+
+import sys
+import typing as t
+
+from benchmarks.figures import ROOT
+
+sys.path.insert(0, str(ROOT / "collections"))
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import host_layers
+from tests.unit.fabric.verify_nodes import World
+
+Row = t.Dict[str, t.Any]
+_UNIT = 32
+_FABRIC = """\
+plugin: railyard.fabric.rails
+fabric:
+  name: ai-east
+  attachment: sriov
+  provider: spiderpool
+  mtu: 4200
+  max_nodes: %d
+  pods_per_node: 8
+  vfs: {count: 8, trust: true, spoofchk: false, link_state: auto}
+addresses: {mode: prefix, supernet: 10.0.0.0/8, rail_prefix: 14, node_prefix: 27, gateway: first}
+qos: {dscp: 26}
+units:
+  su[1:%d]: {nodes: 32, leaf: "su{u}-r{n:02}", leaf_port: "swp{i}"}
+rails: {count: 8, name: "gpu{n:02}", mtu: 4200}
+profiles:
+  hgx-h100:
+    speed: 400
+    pcie_gen: 5
+    pcie_lanes: 16
+    gpus: 8
+    gpu_distance: PIX
+    ports:
+%s
+nodes:
+%s
+"""
+_PORT = '      gpu%02d: {netdev: rail%02d, pci: "0000:%02x:00.0", rdma: mlx5_gpu%02d, gpu: %d}'
+_NODES = '  gpu-su%d-[01:%02d]: {profile: hgx-h100, unit: su%d, address: "172.20.%d.[1:%d]"}'
+# TCP ports of the servers of rail_probe.
+_SERVERS = 40001
+
+
+def fabric(nodes: int) -> str:
+    """A fabric file of servers with eight rails, in units of 32, one after the other."""
+    units = -(-nodes // _UNIT)
+    ports = [_PORT % (rail, rail, 0x10 + rail, rail, rail - 1) for rail in range(1, 9)]
+    sizes = [min(_UNIT, nodes - unit * _UNIT) for unit in range(units)]
+    lines = [_NODES % (unit, size, unit, unit, size) for unit, size in enumerate(sizes, 1)]
+    return _FABRIC % (units * _UNIT, units, "\n".join(ports), "\n".join(lines))
+
+
+def plan(text: str) -> Plan:
+    outcome = lint(text.encode())
+    if outcome.plan is None:
+        sys.exit("\n".join(finding.text() for finding in outcome.errors))
+    return outcome.plan
+
+
+def planned_results(world: World, name: str) -> dict[str, Row]:
+    """The results of each module on one node that is as planned, by the name of the recording."""
+    node = world.plans[name]
+    rows = layer_modules.layer_modules(node, world.fabric, {}, layer_modules.LAYERS)
+    result: Row = {"modules": {}, "needs": {}, "system": {"boot_id": world.infos[name]["system"]["boot_id"]}}
+    for row in rows:
+        part = {"changed": False, "changes": [], "diff": {"before": "", "after": ""}, "gathered": row["options"]}
+        result["modules"][row["module"]] = dict(part, reboot_required=False, reboot_reasons=[])
+    served = [
+        {
+            "rail": port["rail"],
+            "port": _SERVERS + 2 * place,
+            "latency_port": _SERVERS + 2 * place + 1,
+            "error": "",
+            "remedy": "",
+            "gpu": False,
+            "meet": None,
+        }
+        for place, port in enumerate(port_options(node["ports"], "rail_probe", node))
+    ]
+    info = dict(world.infos[name], tools={"pyroute2": "0.7.2", "perftest": "6.06"}, branch="eno1 carries this")
+    return {
+        "rail_host": host_layers._whole(result),
+        "rail_info": dict(info, changed=False),
+        "rail_probe.serve": {"results": served, "others": [], "changed": False},
+        "rail_probe.probe": {"results": world.probes[name], "others": [], "changed": False},
+        "rail_probe.stop": {"results": [], "others": [], "changed": False},
+    }

@@ -1,0 +1,209 @@
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import contextlib
+import time
+import typing as t
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import module_options, port_matching
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs, probe_targets
+from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import Spool, plain
+
+_INFO, _PROBE, _HOST = "railyard.fabric.rail_info", "railyard.fabric.rail_probe", "railyard.fabric.rail_host"
+READ, CHOOSE, STEP, END = "read", "choose", "step", "end"
+# What is noted in the spool: the plan of a node with the rails to probe, options of probes, its turns, the servers of
+# its last round, whether a round passed.
+_NODE, _OPTIONS, _TURNS, _SERVED, _PROBED = "node", "options", "turns", "served", "probed%d"
+# States of modules that a verdict reads; of the others, only their changes and errors.
+_STATES = ("rdma_netns_mode",)
+Row = t.Dict[str, t.Any]
+
+
+class ActionModule(ActionBase):
+    """Reads and probes a node for a verdict; documented in ``plugins/modules/rail_verify.py``."""
+
+    TRANSFERS_FILES = False
+    SPEC: t.Mapping[str, t.Any] = {
+        "run": {"type": "str", "required": True},
+        "part": {"type": "str", "choices": [READ, CHOOSE, STEP, END], "required": True},
+        "subset": {"type": "list", "elements": "str", "default": []},
+        "listen": {"type": "float", "default": 0},
+        "states": {"type": "bool", "default": False},
+        "nodes": {"type": "list", "elements": "str", "default": []},
+        "max_rounds": {"type": "int", "default": 8},
+        "step": {"type": "int", "default": 0},
+        "until": {"type": "float", "default": 0},
+        "rails": {"type": "list", "elements": "str", "default": []},
+        "probe": {"type": "dict", "default": {}},
+        "counters": {"type": "bool", "default": False},
+    }
+
+    def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> Row:
+        result: Row = super().run(tmp, task_vars)
+        self._vars: t.Mapping[str, t.Any] = task_vars or {}
+        self._name = str(self._vars["inventory_hostname"])
+        _validated, options = self.validate_argument_spec(argument_spec=dict(self.SPEC))
+        self._spool = Spool(options["run"])
+        work: dict[str, t.Callable[[Row], Row]] = {
+            READ: self._read,
+            CHOOSE: self._choose,
+            STEP: self._step,
+            END: self._end,
+        }
+        result.update(work[options["part"]](options))
+        result.setdefault("changed", False)
+        return result
+
+    def _read(self, options: Row) -> Row:
+        """The state of the node, and with ``states`` what the modules would change."""
+        info = self._execute(_INFO, {"subset": options["subset"], "listen": options["listen"]})
+        if "system" not in info:
+            return dict(info, readable=False)
+        node = self._value("railyard_node")
+        # the verdict reports ports that are not found
+        with contextlib.suppress(RailyardError):
+            node = port_matching.identify(node, info["nics"])
+        row: Row = {"__verify_info": info}
+        result: Row = {"readable": True, "tools": info.get("tools") or {}}
+        if options["states"]:
+            states = self._states(node)
+            row["__verify_modules"] = states
+            shown = {
+                name: {key: part[key] for key in ("changed", "changes", "diff") if key in part}
+                for name, part in (states.get("modules") or {}).items()
+            }
+            failed: Row = {key: states[key] for key in ("failed", "msg") if key in states}
+            result.update(failed, modules=shown)
+        self._spool.add(self._name, row)
+        ports = [port for port in node["ports"] if not options["rails"] or port["rail"] in options["rails"]]
+        self._spool.note(self._name, _NODE, plain(dict(node, ports=ports)))
+        self._spool.note(self._name, _OPTIONS, plain({key: options[key] for key in ("probe", "until")}))
+        return result
+
+    def _states(self, node: Row) -> Row:
+        """The result of ``rail_host`` in check mode, without states that no verdict reads."""
+        task = self._task.copy()
+        task.action = _HOST
+        task.args = {"keep_going": True}
+        task.check_mode = True
+        action = self._shared_loader_obj.action_loader.get(
+            _HOST,
+            task=task,
+            connection=self._connection,
+            play_context=self._play_context,
+            loader=self._loader,
+            templar=self._templar,
+            shared_loader_obj=self._shared_loader_obj,
+        )
+        found = t.cast("Row", action.run(task_vars=dict(self._vars, railyard_node=node)))
+        for name, part in (found.get("modules") or {}).items():
+            if name not in _STATES:
+                part.pop("gathered", None)
+        return {key: value for key, value in found.items() if key not in ("invocation", "changes", "diff")}
+
+    def _choose(self, options: Row) -> Row:
+        """Who probes whom: of all nodes that could be read."""
+        read = self._spool.nodes(_NODE)
+        nodes = [name for name in options["nodes"] if name in read]
+        rounds = probe_pairs.rounds(nodes, options["max_rounds"])
+        steps, turns = probe_pairs.turns(rounds)
+        for name, own in turns.items():
+            self._spool.note(name, _TURNS, own)
+        return {"nodes": nodes, "steps": steps}
+
+    def _step(self, options: Row) -> Row:
+        """What the node does in this step: it probes the partner of a round, and then serves that of the next."""
+        options.update(self._spool.noted(self._name, _OPTIONS) or {})
+        turns = [probe_pairs.Turn(*each) for each in self._spool.noted(self._name, _TURNS) or ()]
+        now = sorted(turn for turn in turns if turn.step == options["step"])
+        if not now:
+            return {"skipped": True, "skip_reason": "The node has no turn in this step"}
+        self._stop_waiting(options)
+        failed = [
+            result["msg"]
+            for result in [
+                self._probe(turn, options) if turn.mode == probe_pairs.PROBE else self._serve(turn, options)
+                for turn in now
+            ]
+            if result.get("failed")
+        ]
+        return {"failed": True, "msg": "; ".join(failed)} if failed else {}
+
+    def _serve(self, turn: probe_pairs.Turn, options: Row) -> Row:
+        if options["until"] and time.time() >= options["until"]:
+            self._spool.note(self._name, _SERVED, {"round": turn.round, "late": True, "results": []})
+            return {}
+        node = self._spool.noted(self._name, _NODE)
+        layer = self._value("railyard_fabric")["link_layer"]
+        ports = module_options.port_options(node["ports"], "rail_probe", node, layer)
+        given = {key: options["probe"][key] for key in ("meet", "tcp_ports") if options["probe"].get(key)}
+        shared = self._given(options, "size", "iterations", "lifetime", "latency")
+        result = self._kept(dict(shared, mode="serve", ports=ports, run=options["run"], **given))
+        served = {"round": turn.round, "late": False, "client": turn.partner, "results": result.get("results") or []}
+        self._spool.note(self._name, _SERVED, served)
+        return result
+
+    def _probe(self, turn: probe_pairs.Turn, options: Row) -> Row:
+        served = self._spool.noted(turn.partner, _SERVED) or {}
+        if served.get("round") != turn.round:
+            served = {}  # it could not be reached
+        if served.get("late"):
+            return {}
+        fabric = self._value("railyard_fabric")
+        node, partner = (self._spool.noted(name, _NODE) for name in (self._name, turn.partner))
+        targets = probe_targets.targets(
+            node, partner, served.get("results") or [], fabric["routing"]["cross_rail"], fabric["link_layer"]
+        )
+        shared = self._given(options, "count", "size", "iterations", "lifetime")
+        result = self._kept(dict(shared, targets=targets, run=options["run"]), key="__proof_results")
+        rows = result.get("results") or []
+        passed = bool(rows) and all(row["ok"] for row in rows)
+        self._spool.note(self._name, _PROBED % turn.round, passed)
+        return result
+
+    def _stop_waiting(self, options: Row) -> None:
+        """End servers whose client did not come: they would listen for long, also on the management network."""
+        served = self._spool.noted(self._name, _SERVED)
+        if not served or not served.get("client"):
+            return
+        if not self._spool.noted(served["client"], _PROBED % served["round"]):
+            self._kept({"mode": "stop", "run": options["run"]})
+        self._spool.note(self._name, _SERVED, dict(served, client=""))
+
+    def _end(self, options: Row) -> Row:
+        """After the last round: end servers, ask which other runs were there, and read the counters again."""
+        if self._name not in self._spool.nodes(_NODE):
+            return {"skipped": True, "skip_reason": "The node was not read"}
+        if self._spool.noted(self._name, _SERVED):
+            self._kept({"mode": "stop", "run": options["run"]})
+        if options["counters"]:
+            after = self._execute(_INFO, {"subset": ["counters"]})
+            self._spool.add(self._name, {"__verify_after": after})
+        return {}
+
+    def _kept(self, arguments: Row, key: str = "") -> Row:
+        """Run ``rail_probe``, and keep its results under ``key``, its error, and which other runs it met."""
+        result = self._execute(_PROBE, arguments)
+        row: Row = {"__proof_others": result.get("others") or []}
+        if result.get("failed") and arguments.get("mode") != "stop":
+            row["__proof_refused"] = [result.get("msg", "no message")]
+        if key:
+            row[key] = result.get("results") or []
+        self._spool.add(self._name, row)
+        return result
+
+    @staticmethod
+    def _given(options: Row, *names: str) -> Row:
+        return {name: options["probe"][name] for name in names if name in options["probe"]}
+
+    def _execute(self, module: str, arguments: Row) -> Row:
+        return t.cast("Row", self._execute_module(module, arguments, task_vars=self._vars))
+
+    def _value(self, name: str) -> t.Any:
+        return self._templar.template(self._vars.get(name))

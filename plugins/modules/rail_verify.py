@@ -1,0 +1,133 @@
+#!/usr/bin/python
+# Copyright (c) 2026, Railyard contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+
+# The documentation of an action plugin, plugins/action/rail_verify.py, which runs rail_info, rail_host and rail_probe.
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: rail_verify
+short_description: Read and probe a node for a verdict
+version_added: 0.2.0
+description:
+  - Runs M(railyard.fabric.rail_info), M(railyard.fabric.rail_host) and M(railyard.fabric.rail_probe) on a node as the
+    parts of C(playbooks/verify.yml) and C(playbooks/drift.yml) need them, with one result per part.
+  - What nodes report is kept in files of the control node, in Ansible's temporary directory, until
+    M(railyard.fabric.fabric_verify) reads them. Results of this action have only what later tasks need.
+author:
+  - Railyard contributors (@railyard)
+extends_documentation_fragment:
+  - railyard.fabric.node.reads
+options:
+  run:
+    description: A unique name of this run. Other parts and M(railyard.fabric.fabric_verify) find the files by it.
+    type: str
+    required: true
+  part:
+    description:
+      - V(read) reads the state of the node, and with O(states) what the modules would change.
+      - V(choose) chooses who probes whom in which step, of those of O(nodes) that were read. It contacts no node.
+      - V(step) probes the partner of a round, and then serves the partner of the next round, as the node has turns in
+        O(step). A node without a turn is skipped.
+      - V(end) ends servers that still wait for a client.
+    type: str
+    choices: [read, choose, step, end]
+    required: true
+  subset:
+    description: With O(part=read), the parts of M(railyard.fabric.rail_info).
+    type: list
+    elements: str
+    default: []
+  listen:
+    description: With O(part=read), seconds in which ports listen for LLDP.
+    type: float
+    default: 0
+  states:
+    description: With O(part=read), whether M(railyard.fabric.rail_host) runs in check mode.
+    type: bool
+    default: false
+  nodes:
+    description: With O(part=choose), the names of the nodes.
+    type: list
+    elements: str
+    default: []
+  max_rounds:
+    description: With O(part=choose), the most rounds.
+    type: int
+    default: 8
+  step:
+    description: With O(part=step), the number of the step, from 0.
+    type: int
+    default: 0
+  until:
+    description: With O(part=read), seconds since 1970 after which no further round begins; 0 for no such time.
+    type: float
+    default: 0
+  rails:
+    description: With O(part=read), the rails to probe; empty for all.
+    type: list
+    elements: str
+    default: []
+  probe:
+    description:
+      - With O(part=read), options of M(railyard.fabric.rail_probe) for the steps, which are C(count), C(size),
+        C(iterations), C(lifetime), C(latency), C(meet) and C(tcp_ports).
+    type: dict
+    default: {}
+  counters:
+    description: With O(part=end), whether the counters of the ports are read again.
+    type: bool
+    default: false
+seealso:
+  - module: railyard.fabric.fabric_verify
+  - module: railyard.fabric.rail_probe
+"""
+
+EXAMPLES = r"""
+- name: Read the node, and what the modules would change
+  railyard.fabric.rail_verify:
+    run: "{{ run }}"
+    part: read
+    subset: [system, nics, rdma, ip]
+    states: true
+
+- name: Choose who probes whom
+  railyard.fabric.rail_verify:
+    run: "{{ run }}"
+    part: choose
+    nodes: "{{ ansible_play_hosts_all }}"
+  register: chosen
+  run_once: true
+"""
+
+RETURN = r"""
+readable:
+  description: Whether the state of the node could be read.
+  returned: with O(part=read)
+  type: bool
+  sample: true
+tools:
+  description: The installed programs that modules need, each with its version.
+  returned: with O(part=read), if the node could be read
+  type: dict
+  sample: {pyroute2: 0.7.2, perftest: '6.06'}
+modules:
+  description: The changes that each module would make.
+  returned: with O(part=read) and O(states)
+  type: dict
+  sample: {rail_ports: {changed: false, changes: []}}
+nodes:
+  description: The nodes that probe each other.
+  returned: with O(part=choose)
+  type: list
+  elements: str
+  sample: [ai-1, ai-2]
+steps:
+  description: The number of steps.
+  returned: with O(part=choose)
+  type: int
+  sample: 9
+"""

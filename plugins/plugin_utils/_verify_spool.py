@@ -1,0 +1,83 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What nodes report to verify, in files of the control node until the verdict.
+
+Ansible keeps registered results in memory, and each of its workers is a copy of that process. The results of thousands
+of nodes would make each task slow. The files are in Ansible's own temporary directory, which Ansible removes when it
+ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import typing as t
+
+from ansible import constants
+
+Row = t.Dict[str, t.Any]
+_ROWS = "rows"
+
+
+class Spool:
+    """The files of one run, which its name identifies."""
+
+    def __init__(self, run: str) -> None:
+        settings: t.Any = constants
+        name = "railyard-" + hashlib.sha256(run.encode()).hexdigest()[:16]
+        self._directory = os.path.join(settings.DEFAULT_LOCAL_TMP, name)
+
+    def add(self, node: str, row: t.Mapping[str, t.Any]) -> None:
+        """Add variables of a node. A list is added to what the variable has."""
+        self._write(node, _ROWS, json.dumps(row) + "\n", "a")
+
+    def variables(self, node: str) -> Row:
+        """The variables of a node; empty if nothing was added."""
+        found: Row = {}
+        for line in self._read(node, _ROWS).splitlines():
+            for key, value in json.loads(line).items():
+                if isinstance(value, list):
+                    found.setdefault(key, []).extend(each for each in value if each not in found[key])
+                else:
+                    found[key] = value
+        return found
+
+    def note(self, node: str, kind: str, value: t.Any) -> None:
+        """Note a value for other nodes and for later tasks."""
+        self._write(node, kind, json.dumps(value), "w")
+
+    def noted(self, node: str, kind: str) -> t.Any:
+        """The value that was noted; None if there is none."""
+        text = self._read(node, kind)
+        return json.loads(text) if text else None
+
+    def nodes(self, kind: str) -> set[str]:
+        """The nodes with a noted value of this kind."""
+        end = ".%s" % kind
+        names = os.listdir(self._directory) if os.path.isdir(self._directory) else []
+        return {name[: -len(end)] for name in names if name.endswith(end)}
+
+    def _path(self, node: str, kind: str) -> str:
+        return os.path.join(self._directory, "%s.%s" % (node.replace(os.sep, "_"), kind))
+
+    def _write(self, node: str, kind: str, text: str, mode: str) -> None:
+        os.makedirs(self._directory, mode=0o700, exist_ok=True)
+        with open(self._path(node, kind), mode, encoding="utf-8") as file:
+            file.write(text)
+
+    def _read(self, node: str, kind: str) -> str:
+        try:
+            with open(self._path(node, kind), encoding="utf-8") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+
+def plain(value: t.Any) -> t.Any:
+    """A value of Ansible's templates as plain mappings and lists."""
+    if isinstance(value, t.Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    return [plain(each) for each in value] if isinstance(value, (list, tuple)) else value

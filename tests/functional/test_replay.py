@@ -1,0 +1,80 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbooks against replayed nodes: what they cost the control node, and nodes that are lost on the way."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from benchmarks import recordings, replay
+from benchmarks.figures import ROOT
+
+# At least twice the rounds, so that a node that probes in one round serves in the next.
+NODES = 16
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    replay.prepare(tmp_path, NODES)
+    return tmp_path
+
+
+def verdict(directory: Path) -> dict[str, t.Any]:
+    found: dict[str, t.Any] = json.loads((directory / "reports" / "verify.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("playbook", "most"), [("hosts", {"rail_host": 1}), ("drift", {"rail_host": 1, "rail_info": 1})]
+)
+def test_a_node_as_planned_has_few_results_and_executions(directory: Path, playbook: str, most: dict[str, int]) -> None:
+    done = replay.play(directory, playbook)
+    assert done.status == 0, done.output
+    assert done.executions == {module: count * NODES for module, count in most.items()}
+    per_node = [task for task in done.tasks if task["results"] >= NODES]
+    assert len(per_node) <= 5, [task["task"] for task in per_node]
+
+
+def test_all_rounds_of_verify_are_proven_with_one_result_per_node_and_step(directory: Path) -> None:
+    done = replay.play(directory, "verify")
+    assert done.status == 0, done.output
+    assert "8 of 8 rails proven between %d nodes" % NODES in done.output
+    # each round has a server and a client per pair, and every node may have been a server in the end
+    assert done.executions["rail_probe"] == 8 * NODES + NODES
+    assert done.results <= 15 * NODES + 20
+    pairs = {(row["from"], row["to"]) for row in verdict(directory)["measures"]}
+    assert len(pairs) == 8 * NODES // 2
+
+
+def test_nodes_that_are_lost_are_reported_and_stop_no_other(directory: Path) -> None:
+    plain = json.loads((directory / "plain.json").read_text())["all"]["hosts"]
+    lost, late = list(plain)[4:6]
+    (directory / "dark").mkdir()
+    (directory / "dark" / plain[lost]["ansible_host"]).write_text("rail_info")
+    (directory / "dark" / plain[late]["ansible_host"]).write_text("rail_probe.serve")
+    done = replay.play(directory, "verify")
+    assert done.status in (2, 4), done.output
+    failures = verdict(directory)["failures"]
+    assert [each["code"] for each in failures if each["node"] == lost] == ["RV001"]
+    assert "UNREACHABLE: %s" % late in done.output
+    failed = {each["node"] for each in failures}
+    assert not failed - {lost, late}, failures
+    rows = verdict(directory)["measures"]
+    assert {name for row in rows for name in (row["from"], row["to"])} >= set(plain) - {lost, late}
+
+
+def test_a_recording_of_replayed_nodes_is_the_recording(directory: Path, tmp_path: Path) -> None:
+    planned, replayed = tmp_path / "planned", tmp_path / "replayed"
+    planned.mkdir()
+    replayed.mkdir()
+    recordings.of_plan(planned)
+    env = {"ANSIBLE_CONNECTION_PLUGINS": str(ROOT / "benchmarks/connection"), "RAILYARD_REPLAY": str(directory)}
+    recordings.of_nodes(str(directory / "fabric.yml"), replayed, ("-e", "ansible_connection=replay"), **env)
+    for path in recordings.DIRECTORY.glob("*.json"):
+        recorded = json.loads(path.read_text())
+        assert json.loads((planned / path.name).read_text()) == recorded, "run python -m benchmarks record"
+        assert json.loads((replayed / path.name).read_text()) == recorded, path.name
