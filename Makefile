@@ -45,13 +45,13 @@ $(VENV)/ready: requirements-dev.txt tools/venv tools/foreign_collections.py
 	@touch $@
 
 # with an API server where its programs are built and there are CRDs; CLUSTER=1 builds them, CLUSTER=0 does without,
-# and with CLUSTER=nodes the guests are its nodes, prepared for pods
+# and with CLUSTER=nodes the guests are its nodes, each with a test pod on the rails
 cluster_of_lab = lab/lab cluster up --nodes node-1,node-2 $(if $(CRDS),--crds $(CRDS)) $(if $(filter 1,$(CLUSTER)),,--at-hand)
 
 lab: $(VENV)/ready ## boot the lab (two nodes, eight rails) and run site.yml on it to the end; a second time changes nothing
 ifeq ($(CLUSTER),nodes)
 	lab/lab up --cluster
-	ansible-playbook -i inventories/lab-agent playbooks/hosts.yml
+	ansible-playbook -i inventories/lab-agent site.yml
 else
 	lab/lab up
 	$(if $(filter 0,$(CLUSTER)),,$(cluster_of_lab))
