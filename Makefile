@@ -25,7 +25,7 @@ pytest := $(BIN)/python -m pytest
 divided = $(pytest) -n $(N) --no-loadscope-reorder
 
 # Test files that are too long for `make test`: each has the whole lab to itself for many minutes.
-in_long := agent_pods boot_loader faults interruption nic_driver pods runner take_back
+in_long := agent_churn agent_faults agent_pods boot_loader faults interruption nic_driver pods runner take_back
 long_files := $(in_long:%=tests/integration/test_%.py)
 in_test := tests/integration $(addprefix --ignore=,$(long_files))
 long_parts := $(in_long:%=long-%)
@@ -76,7 +76,7 @@ else
 endif
 
 # their guests are Kubernetes nodes
-long-agent_pods long-pods: lab_options := --cluster
+long-agent_churn long-agent_faults long-agent_pods long-pods: lab_options := --cluster
 
 $(long_parts): $(VENV)/ready
 	$(call on_lab,$(pytest) tests/integration/test_$(@:long-%=%).py)
@@ -135,9 +135,10 @@ soak: $(VENV)/ready ## properties on a thousand new examples each, 2,000 random 
 	HYPOTHESIS_PROFILE=soak RAILYARD_RANDOM_FIRST=$$RANDOM RAILYARD_RANDOM_FILES=2000 $(divided) tests/unit/fabric
 	$(call on_lab,RAILYARD_INTERRUPTIONS=20 $(pytest) tests/integration/test_interruption.py)
 
-bench: $(VENV)/ready ## ratios, measured side by side: planner, objects and a cluster on this machine, the hosts on the lab
+bench: $(VENV)/ready ## ratios, measured side by side: planner, objects, pods on rails and a cluster on this machine, the hosts on the lab
 	$(BIN)/python -m benchmarks planner
 	$(BIN)/python -m benchmarks objects
+	$(BIN)/python -m benchmarks attach
 	$(BIN)/python -m benchmarks kubernetes
 	lab/lab up --name bench --rails 8
 	lab/lab up --name bench-one --rails 1
