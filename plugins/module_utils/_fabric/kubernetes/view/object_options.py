@@ -80,6 +80,8 @@ class Options:
     # Labels of nodes by a rule of Node Feature Discovery, for clusters in which nothing else may write to nodes.
     node_feature_rule: bool = False
     workload_namespace: str = "default"
+    # Whether the playbooks apply the test pods too, which users start and end otherwise.
+    test_pods: bool = False
     images: t.Mapping[str, str] = field(default_factory=dict)
     # Where images come from: a registry, or a mirror with its path. Charts have defaults of their own without it.
     registry: str = ""
@@ -128,6 +130,12 @@ class Options:
                     "kubernetes.images.%s" % name,
                     "write REPOSITORY/IMAGE:VERSION or REPOSITORY/IMAGE@DIGEST",
                 )
+        if self.test_pods and "test" not in self.images:
+            raise RailyardError(
+                "is true, and no image of the test pods is named",
+                "kubernetes.test_pods",
+                "set kubernetes_options.images.test to an image that has the program sleep",
+            )
         if "://" in self.registry:
             raise RailyardError(
                 "%r is a URL, which no image's name begins with" % self.registry,
@@ -187,7 +195,7 @@ class Options:
         return "%s/%s%s%s" % (repository, image, "@" if version.startswith("sha256:") else ":", version)
 
 
-_BOOLS = ("injection", "gdrcopy", "device_plugins", "metrics", "node_feature_rule")
+_BOOLS = ("injection", "gdrcopy", "device_plugins", "metrics", "node_feature_rule", "test_pods")
 _TEXT_MAPPINGS = ("monitoring_labels", "grafana_labels", "images")
 _WORDS = {**dict.fromkeys(("true", "yes", "on"), True), **dict.fromkeys(("false", "no", "off"), False)}
 _DPDK = {"rails": "a list of rails", "vfs": "a whole number", "driver": "vfio-pci or netdevice"}
