@@ -25,7 +25,7 @@ pytest := $(BIN)/python -m pytest
 divided = $(pytest) -n $(N) --no-loadscope-reorder
 
 # Test files that are too long for `make test`: each has the whole lab to itself for many minutes.
-in_long := agent_pods boot_loader faults interruption nic_driver pods runner take_back
+in_long := agent_churn agent_faults agent_pods boot_loader faults interruption nic_driver pods runner take_back
 long_files := $(in_long:%=tests/integration/test_%.py)
 in_test := tests/integration $(addprefix --ignore=,$(long_files))
 long_parts := $(in_long:%=long-%)
@@ -45,13 +45,13 @@ $(VENV)/ready: requirements-dev.txt tools/venv tools/foreign_collections.py
 	@touch $@
 
 # with an API server where its programs are built and there are CRDs; CLUSTER=1 builds them, CLUSTER=0 does without,
-# and with CLUSTER=nodes the guests are its nodes, prepared for pods
+# and with CLUSTER=nodes the guests are its nodes, each with a test pod on the rails
 cluster_of_lab = lab/lab cluster up --nodes node-1,node-2 $(if $(CRDS),--crds $(CRDS)) $(if $(filter 1,$(CLUSTER)),,--at-hand)
 
 lab: $(VENV)/ready ## boot the lab (two nodes, eight rails) and run site.yml on it to the end; a second time changes nothing
 ifeq ($(CLUSTER),nodes)
 	lab/lab up --cluster
-	ansible-playbook -i inventories/lab-agent playbooks/hosts.yml
+	ansible-playbook -i inventories/lab-agent site.yml
 else
 	lab/lab up
 	$(if $(filter 0,$(CLUSTER)),,$(cluster_of_lab))
@@ -76,7 +76,7 @@ else
 endif
 
 # their guests are Kubernetes nodes
-long-agent_pods long-pods: lab_options := --cluster
+long-agent_churn long-agent_faults long-agent_pods long-pods: lab_options := --cluster
 
 $(long_parts): $(VENV)/ready
 	$(call on_lab,$(pytest) tests/integration/test_$(@:long-%=%).py)
@@ -135,9 +135,10 @@ soak: $(VENV)/ready ## properties on a thousand new examples each, 2,000 random 
 	HYPOTHESIS_PROFILE=soak RAILYARD_RANDOM_FIRST=$$RANDOM RAILYARD_RANDOM_FILES=2000 $(divided) tests/unit/fabric
 	$(call on_lab,RAILYARD_INTERRUPTIONS=20 $(pytest) tests/integration/test_interruption.py)
 
-bench: $(VENV)/ready ## ratios, measured side by side: planner, objects and a cluster on this machine, the hosts on the lab
+bench: $(VENV)/ready ## ratios, measured side by side: planner, objects, pods on rails and a cluster on this machine, the hosts on the lab
 	$(BIN)/python -m benchmarks planner
 	$(BIN)/python -m benchmarks objects
+	$(BIN)/python -m benchmarks attach
 	$(BIN)/python -m benchmarks kubernetes
 	$(BIN)/python -m benchmarks replay
 	lab/lab up --name bench --rails 8

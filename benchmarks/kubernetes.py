@@ -274,7 +274,6 @@ def _collections() -> str | None:
 
 
 def planned(path: Path) -> t.Any:
-    sys.path.insert(0, str(ROOT / "collections"))
     from ansible_collections.railyard.fabric.plugins.plugin_utils._cluster_access import Planned
 
     return Planned({"file": str(path), "kubernetes": OPTIONS})

@@ -14,7 +14,7 @@ import time
 import typing as t
 from pathlib import Path
 
-from benchmarks.figures import PAIRS, ROOT, ratio, say, spread
+from benchmarks.figures import PAIRS, ratio, say, spread
 from benchmarks.planner import NODES, RAILS, Run, fabric, measured
 
 
@@ -87,7 +87,6 @@ WORK = {"render": _render, "objects": _objects, "pyyaml": _pyyaml}
 
 
 def child(what: str, path: Path) -> int:
-    sys.path.insert(0, str(ROOT / "collections"))
     work = WORK[what](_document(path))
     start = time.process_time()
     work()

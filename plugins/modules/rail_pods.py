@@ -110,6 +110,13 @@ pods:
       sample:
         - {device: mlx5_5, port: 1, index: 3, gid: "0000:0000:0000:0000:0000:ffff:ac10:0b07", type: RoCE v2,
            netdev: net1, address: 172.16.11.7}
+    slots:
+      description: What the rail agent of the node has recorded for it, a row per rail, with C(rail), C(slot),
+        C(interface), C(address), C(address6), C(mac), C(rdma) and C(host). Empty without the agent.
+      returned: always
+      type: list
+      elements: dict
+      sample: [{rail: gpu01, slot: 0, interface: net1, address: 172.16.11.1/24, rdma: mlx5_gpu01}]
     settings:
       description:
         - C(environment), the variables of NCCL and UCX that the first process of each container was started with, and
@@ -117,6 +124,11 @@ pods:
       returned: always
       type: dict
       sample: {environment: {UCX_NET_DEVICES: "mlx5_0:1"}, file: {NCCL_IB_ROCE_VERSION_NUM: "2"}}
+held:
+  description: The devices that the rail agent of the node has given away, with the pods that hold them.
+  returned: success
+  type: dict
+  sample: {rails-0: default/worker}
 files:
   description: Each of O(files) with its settings of NCCL and UCX; null where there is no such file.
   returned: success

@@ -62,13 +62,14 @@ class Planned:
         self.document = _planned.document(options["file"])
         self.given: t.Mapping[str, t.Any] = options["kubernetes"]
         self.fabric: str = self.document["fabric"]["name"]
+        known = Options.of(self.given)
         self.objects = [
             made
             for component, made in object_components.components(self.document, self.given)
-            if component not in ON_DEMAND
+            if component not in ON_DEMAND or known.test_pods
         ]
         # a rule of Node Feature Discovery must be the only one that sets these labels
-        self.labels_nodes = not Options.of(self.given).node_feature_rule
+        self.labels_nodes = not known.node_feature_rule
 
     def desired(self, force: bool = False, replace: bool = False) -> DesiredObjects:
         return DesiredObjects(

@@ -1,5 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
+# ruff: noqa: F401, F811  (fixtures that are imported)
 """Pods that get their rails from the rail agent by one line, a limit: ``lab/lab up --cluster`` first.
 
 Each node has a pod with ``railyard.fabric/rails: 1``; ``hosts.yml`` prepared the nodes for ``inventories/lab-agent``.
@@ -7,124 +8,45 @@ Each node has a pod with ``railyard.fabric/rails: 1``; ``hosts.yml`` prepared th
 
 from __future__ import annotations
 
-import json
-import time
 import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
-from tests.integration import lab_pods
-from tests.integration.conftest import ROOT, Node
+from tests.integration.agent_lab import (
+    ALL_RAILS,
+    INVENTORY,
+    PLANNED,
+    SERVICE,
+    GetNode,
+    agent_pid,
+    apply,
+    held,
+    interfaces,
+    kube,
+    manifest,
+    prepare,
+    prepared,
+    slot_addresses,
+    wait_for,
+    wait_for_agent,
+    wait_for_event,
+    wait_for_slots,
+)
 from tests.integration.lab_pods import (
     NAMES,
-    RAILS,
     SECONDS,
     Kube,
-    Manifest,
     addresses,
     check_interfaces,
     check_ping,
     check_rdma,
     links,
 )
-from tests.playbook import Played, play
+from tests.playbook import play
 
 pytestmark = pytest.mark.lab
 
-INVENTORY = ROOT / "inventories/lab-agent"
-SERVICE = "railyard-agent"
-ALL_RAILS = "railyard.fabric/rails"
-GetNode = t.Callable[[str], Node]
 Addresses = t.Dict[str, t.List[str]]
-
-
-def planned() -> dict[str, dict[str, t.Any]]:
-    """Node -> its spec of the agent."""
-    plan = lint((INVENTORY / "fabric.yml").read_bytes()).plan
-    assert plan
-    return {each["name"]: each["agent"] for each in (plan.node_vars(node) for node in plan.nodes)}
-
-
-PLANNED = planned()
-
-
-def slot_addresses(node: str, resource: str) -> list[list[str]]:
-    """Of each slot of a resource, its addresses in rail order."""
-    rails = [
-        [slot["address"].partition("/")[0] for slot in rail["slots"] if slot["resource"] == resource]
-        for rail in PLANNED[node]["rails"]
-    ]
-    return [list(each) for each in zip(*(slots for slots in rails if slots))]
-
-
-def manifest(pod: str, node: str, *resources: str) -> Manifest:
-    return lab_pods.manifest(pod, node, resources={"limits": dict.fromkeys(resources, 1)})
-
-
-def apply(kube: Kube, *items: Manifest) -> None:
-    kube("apply", "-f", "-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-
-
-def wait_for(what: t.Callable[[], t.Any], why: t.Callable[[], str]) -> t.Any:
-    """Wait until ``what`` gives something."""
-    end = time.monotonic() + SECONDS
-    while not (found := what()):
-        assert time.monotonic() < end, why()
-        time.sleep(2)
-    return found
-
-
-def held(node: Node) -> dict[str, str]:
-    """Device -> the pod that holds it."""
-    slots = node.module("rail_agent", state="gathered")["gathered"]["slots"]
-    return {each["device"]: "%s/%s" % (each["namespace"], each["pod"]) for each in slots}
-
-
-def wait_for_event(kube: Kube, pod: str, *words: str) -> None:
-    """Wait until an event of a pod has all words in one message."""
-
-    def seen() -> bool:
-        items = kube.get("events", "--field-selector", "involvedObject.name=%s" % pod)["items"]
-        return any(all(word in each["message"] for word in words) for each in items)
-
-    wait_for(seen, lambda: kube("describe", "pod", pod))
-
-
-def wait_for_slots(kube: Kube, node: str, resource: str) -> None:
-    """Wait until a node offers all slots of a resource."""
-    count = str(len(slot_addresses(node, resource.partition("/")[2])))
-    wait_for(
-        lambda: kube.get("node", node)["status"]["allocatable"].get(resource) == count,
-        lambda: kube("describe", "node", node),
-    )
-
-
-def interfaces(kube: Kube, pod: str) -> dict[str, tuple[int, str, str]]:
-    """What identifies a pod's interfaces on rails: index, MAC and address."""
-    found = {each["ifname"]: each for each in json.loads(kube.inside(pod, "ip -j link show"))}
-    pairs = zip(("net%d" % rail for rail in RAILS), addresses(kube, pod))
-    return {name: (found[name]["ifindex"], found[name]["address"], address) for name, address in pairs}
-
-
-def prepare(*words: str, check: bool = True) -> Played:
-    played = play("playbooks/hosts.yml", *words, inventory=INVENTORY, timeout=SECONDS)
-    assert played.returncode == 0 or not check, played.text
-    return played
-
-
-@pytest.fixture(scope="module")
-def kube() -> Kube:
-    return Kube()
-
-
-@pytest.fixture(scope="module")
-def prepared(kube: Kube) -> None:
-    """Both nodes after ``hosts.yml``, without pods of an earlier run, with all slots on offer."""
-    kube("delete", "pod", "--all", "--wait")
-    prepare()
-    for node in NAMES.values():
-        wait_for_slots(kube, node, ALL_RAILS)
 
 
 @pytest.fixture(scope="module")
@@ -173,14 +95,9 @@ def test_pods_do_not_notice_that_the_agent_ends_and_comes_back(
 ) -> None:
     one = node("node-1")
     before, holders = interfaces(kube, "one"), held(one)
-    old = one.run("systemctl show -p MainPID --value %s" % SERVICE)
+    old = agent_pid(one)
     one.run(end, timeout=SECONDS)
-
-    def back() -> bool:
-        state = one.run("systemctl show -p MainPID -p ActiveState --value %s" % SERVICE).split()
-        return "active" in state and old.strip() not in state
-
-    wait_for(back, lambda: one.run("journalctl -n 50 -u %s" % SERVICE))
+    wait_for_agent(one, old)
     wait_for_slots(kube, "node-1", ALL_RAILS)
     assert interfaces(kube, "one") == before
     assert held(one) == holders and "default/one" in holders.values()

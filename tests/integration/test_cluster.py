@@ -133,7 +133,7 @@ def test_killed_parts_are_started_again_with_what_they_held(cluster: Cluster, na
         assert version_of(cluster.get(kept)) == version_of(kept)
 
 
-def test_nobody_without_a_key_gets_in(cluster: Cluster) -> None:
+def test_no_user_without_a_key_gets_in(cluster: Cluster) -> None:
     blind = ssl.create_default_context()
     blind.check_hostname, blind.verify_mode = False, ssl.CERT_NONE
     for port, answer in (("etcd", b""), ("peer", b""), ("api", b"HTTP/1.0 401"), ("manager", b"HTTP/1.0 403")):

@@ -8,6 +8,7 @@ import json
 import re
 import socket
 import sys
+import threading
 import typing as t
 import urllib.error
 import urllib.request
@@ -177,11 +178,35 @@ def test_systemd_gets_ready_and_the_watchdog(node: Node, kubelet: Kubelet) -> No
         systemd.bind(path)
         systemd.settimeout(30)
         node.start(NOTIFY_SOCKET=path)
-        assert systemd.recv(100) == b"READY=1"
+        while systemd.recv(100) != b"READY=1":
+            pass
         assert [systemd.recv(100) for _tick in range(2)] == [b"WATCHDOG=1"] * 2
         node.stop()
         while systemd.recv(100) != b"STOPPING=1":
             pass
+
+
+def test_the_watchdog_is_notified_between_registrations(node: Node, kubelet: Kubelet) -> None:
+    """Each registration may take seconds, and there are as many as rails."""
+    second, go_on = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        if kubelet.plugins:
+            second.set()
+            go_on.wait(4)
+
+    kubelet.pause = pause
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        path = str(node.root / "notify")
+        systemd.bind(path)
+        systemd.settimeout(30)
+        node.start(NOTIFY_SOCKET=path)
+        while systemd.recv(100) != b"READY=1":
+            pass
+        assert second.wait(30)
+        systemd.settimeout(1)
+        assert {systemd.recv(100) for _step in range(4)} == {b"WATCHDOG=1"}
+        go_on.set()
 
 
 def test_metrics(node: Node, kubelet: Kubelet) -> None:

@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_engine, verify_output
 from tests import work
+from tests.unit.fabric.test_verify_pods import AGENT_HARMS
 from tests.unit.fabric.test_verify_pods import HARMS as POD_HARMS
 from tests.unit.fabric.verify_nodes import ABOUT, SERVERS, Row, World, only_failure, plan
 
@@ -961,7 +962,7 @@ def test_the_documents_shape_is_the_contract(world: World) -> None:
         "format kind fabric plan railyard began seconds ok asked nodes rails layers matrix failures warnings measures"
     )
     keys = keys.replace("matrix", "matrix proof")
-    assert list(verdict) == [*keys.split(), "counters", "boots", "cluster"]
+    assert list(verdict) == [*keys.split(), "counters", "boots", "cluster", "slots"]
     assert verdict["proof"]["gpu01"] == {"state": "proven", "why": None}
     assert verdict["proof"][RAIL] == {"state": "failed", "why": "mtu of ens3"}
     assert set(verdict["asked"]) == {"limit", "layers", "rails", "budget_s", "tags", "skip_tags"}
@@ -1084,7 +1085,7 @@ def test_codes_are_of_their_layers_and_documented() -> None:
         assert re.match(r"[a-z0-9]+(-[a-z0-9]+)+\Z", code.name)
     assert len({code.name for code in CODES.values()}) == len(CODES)
     harmed = (
-        {row[2] for row in (*HARMS, *POD_HARMS)}
+        {row[2] for row in (*HARMS, *POD_HARMS, *AGENT_HARMS)}
         | {"RV950"}
         | {"RV002", "RV003", "RV004", "RV102", "RV302", "RV503", "RV550", "RV703"}
     )

@@ -15,7 +15,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_targets import pod_node
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_targets
-from tests.unit.fabric.verify_nodes import SERVERS, World, only_failure, plan
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_output
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import document
+from tests.unit.fabric.verify_nodes import ABOUT, SERVERS, World, only_failure, plan
 
 NODE, RAIL, NET = "ai-2", "gpu03", "net3"
 Harm = t.Callable[[World], t.Any]
@@ -218,6 +220,25 @@ def test_what_was_seen_is_said() -> None:
     assert "MAC address" in only(one_mac, SHARED)["cause"] and "spoof check" in only(one_mac)["cause"]
 
 
+AGENT_HARMS: list[tuple[str, Harm, str, str]] = [
+    ("no slot recorded", lambda w: w.inside(NODE)["slots"].pop(2), "RV927", "CDI is off"),
+    ("interface gone", lambda w: (drop("links")(w), w.pod(NODE)["networks"].clear()), "RV920", "attached it as slot 0"),
+    ("interface down", lambda w: rows(w, "links")[0].update(up=False), "RV920", "set down in the pod"),
+    ("the address of another slot", address("172.16.13.18/24"), "RV922", "changed in the pod"),
+    ("no rule", no_rule, "RV924", "deleted in the pod"),
+    ("GID of the port alone", lambda w: rows(w, "gids")[0].update(device="mlx5_9"), "RV926", "GID table"),
+    ("RDMA fails", transfer_fails, "RV932", "RDMA device"),
+]
+
+
+@pytest.mark.parametrize(("harm", "code", "cause"), [r[1:] for r in AGENT_HARMS], ids=[r[0] for r in AGENT_HARMS])
+def test_one_fault_in_a_pod_of_the_agent_is_one_failure(harm: Harm, code: str, cause: str) -> None:
+    world = World(plan(4, AGENT))
+    harm(world)
+    failure = only_failure(world.document(), code, NODE, RAIL)
+    assert cause in failure["cause"], failure
+
+
 def test_an_index_that_is_right_for_all_rails_is_let_stand(world: World) -> None:
     setting("environment", NCCL_IB_GID_INDEX="3")(world)
     assert found(world) == []
@@ -387,4 +408,28 @@ def test_a_pod_is_probed_by_its_own_interfaces_addresses_and_devices(world: Worl
     shared = World(plan(2, SHARED))
     (first, *_rest) = pod_node(shared.plans["ai-1"], shared.fabric, shared.inside("ai-1"))["ports"]
     # in the mode shared the device is the one whose table has the address
-    assert first["rdma"] == {"name": None, "type": "hardware"}
+    assert first["rdma"] == {"name": None, "type": "hardware", "transfers": True}
+
+
+def test_the_holders_of_slots_are_named() -> None:
+    verdict = World(plan(6, AGENT)).verdict()
+    shown = document(verdict, ABOUT)
+    assert shown["slots"]["ai-2"] == {"rails-0": "default/ai-rails-2"}
+    (line,) = [line for line in verify_output.lines(verdict, shown) if line.startswith("slots held")]
+    assert "ai-1 rails-0 by default/ai-rails-1, ai-2" in line and line.endswith(" and 2 more")
+    assert World(plan(2, PLAIN)).document()["slots"] == {}
+
+
+def test_soft_rdma_is_tested_between_pods_of_the_agent_alone() -> None:
+    def rdma(text: str) -> dict[str, t.Any]:
+        world = World(plan(2, text))
+        for row in world.inside("ai-1")["slots"]:
+            row["rdma"] = "rxe_0123-%s" % row["interface"]
+        ports = world.plans["ai-1"]["ports"]
+        for port in ports:
+            port["rdma"]["type"] = "rxe"
+        return dict(pod_node(world.plans["ai-1"], world.fabric, world.inside("ai-1"))["ports"][0]["rdma"])
+
+    assert rdma(PLAIN) == {"name": None, "type": "rxe", "transfers": False}
+    # the device of the port has the GID of the pod too
+    assert rdma(AGENT) == {"name": "rxe_0123-net1", "type": "rxe", "transfers": True}

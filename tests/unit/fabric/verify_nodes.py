@@ -138,7 +138,11 @@ class World:
             mine = next(each for each in settings if name in each["nodes"])
             inside = self._inside(node)
             inside["settings"] = {"environment": dict(mine["ucx"]), "file": dict(mine["nccl"])}
-            self.insides[name] = {"rdma_mode": node["rdma_mode"], "pods": [inside], "files": {}}
+            self.insides[name] = {"rdma_mode": node["rdma_mode"], "pods": [inside], "files": {}, "held": {}}
+            if agent := node.get("agent"):
+                slot = agent["rails"][0]["slots"][0]
+                held = {"%s-%d" % (slot["resource"], slot["number"]): "default/" + self._pod(name)["name"]}
+                self.insides[name]["held"] = held
         for server, client in self.pairs:
             rails = [port["rail"] for port in self.plans[client]["ports"] if port["pods"]]
             self.pod_probes[client] += [dict(self._probe(rail, server), cross=None) for rail in rails]
@@ -157,6 +161,15 @@ class World:
         found: Row = {"uid": "uid-of-%s" % node["name"], "processes": 2, "namespace": "net:[%d]" % node["index"]}
         found.update(why="", links=[{"netdev": "eth0", "kind": "veth", "up": True, "mtu": 1450, "pci": None}])
         found.update({key: [] for key in ("addresses", "routes", "rules", "rdma", "gids")})
+        agent = (node.get("agent") or {"rails": ()})["rails"]
+        found["slots"] = [
+            {
+                **{"rail": rail["rail"], "slot": slot["number"], "interface": rail["interface"], "rdma": rail["rdma"]},
+                **{key: slot[key] for key in ("address", "address6", "mac")},
+            }
+            for rail in agent
+            for slot in rail["slots"][:1]
+        ]
         for port in node["ports"]:
             self._rail_inside(node, port, found)
         return found

@@ -82,6 +82,8 @@ def test_what_people_started_stays_until_all_goes() -> None:
     test = made(POOL, "test", **HAND)
     there = live(seen(made(NETWORK, "n1")), seen(test))
     assert actions(decided(desired(made(NETWORK, "n1"), test), RESOURCES, there, prune=True)[0]) == []
+    # it may be desired too
+    assert actions(decided(desired(test), RESOURCES, live(), prune=True)[0]) == [("create", "test")]
     assert actions(decided(desired(), RESOURCES, there, prune=True)[0]) == [("delete", "n1")]
     assert actions(going(desired(), RESOURCES, there, all_of=True)) == [("delete", "test"), ("delete", "n1")]
 

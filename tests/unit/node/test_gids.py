@@ -40,13 +40,25 @@ def test_roce_with_holes_in_the_table(tmp_path: Path) -> None:
             10: (MAPPED, "RoCE v2", "ens1.100"),
         },
     )
-    held = gids.from_sysfs(tree.system(), "mlx5_0")
+    held = list(gids.from_sysfs(tree.system(), "mlx5_0"))
     assert [(row["index"], row["type"], row["netdev"], row["address"]) for row in held] == [
         (0, "RoCE v1", "ens1", "fe80::ac0:ebff:fe00:1"),
         (1, "RoCE v2", "ens1", "fe80::ac0:ebff:fe00:1"),
         (10, "RoCE v2", "ens1.100", "172.16.11.201"),
     ]
     assert held[2]["gid"] == MAPPED and held[2]["device"] == "mlx5_0" and held[2]["port"] == 1
+
+
+def test_addresses_are_looked_for_as_far_as_needed(tmp_path: Path) -> None:
+    holes = {index: (ZERO, "", "") for index in range(2, 10)}
+    rows = {0: (LOCAL, "IB/RoCE v1", "ens1"), 1: (LOCAL, "RoCE v2", "ens1"), **holes, 10: (MAPPED, "RoCE v2", "ens1")}
+    system = table(tmp_path, "Ethernet", rows).system()
+
+    def holds(*addresses: str, gap: int | None = None) -> bool:
+        return gids.holds(system, "mlx5_0", addresses, gap)
+
+    assert holds() and holds("172.16.11.201") and holds("172.16.11.201", "fe80::ac0:ebff:fe00:1", gap=9)
+    assert not holds("172.16.11.201", gap=8) and not holds("172.16.11.201", "172.16.11.202")
 
 
 def test_infiniband(tmp_path: Path) -> None:
@@ -56,9 +68,10 @@ def test_infiniband(tmp_path: Path) -> None:
 
 
 def test_no_such_device(tmp_path: Path) -> None:
-    assert gids.from_sysfs(Tree(tmp_path).system(), "mlx5_0") == []
+    assert list(gids.from_sysfs(Tree(tmp_path).system(), "mlx5_0")) == []
 
 
 @pytest.mark.parametrize("text", ["", "fe80::1", "nonsense"])
 def test_a_gid_that_is_none(tmp_path: Path, text: str) -> None:
-    assert gids.from_sysfs(table(tmp_path, "Ethernet", {0: (text, "RoCE v2", "e")}).system(), "mlx5_0") == []
+    system = table(tmp_path, "Ethernet", {0: (text, "RoCE v2", "e")}).system()
+    assert list(gids.from_sysfs(system, "mlx5_0")) == []

@@ -45,7 +45,7 @@ class DesiredObjects:
     :param rules: what updates of a kind cannot do; all objects of it are read, whoever created them.
     :param replace: consent to delete objects before they are created again.
     :param makers: kind -> remedy if the server does not have it. :param started: labels of what users start by
-        hand: it is neither applied nor pruned, but removed with the rest.
+        hand: without being desired it is not pruned, but removed with the rest.
     """
 
     objects: t.Sequence[Object]
@@ -207,8 +207,6 @@ def decided(
     errors: list[RailyardError] = []
     keys = set()
     for plain in desired.objects:
-        if desired.by_hand(plain):
-            continue
         key = Key.of(plain)
         keys.add(key)
         found = live.get(key)

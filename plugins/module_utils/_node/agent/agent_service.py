@@ -155,7 +155,6 @@ class Service:
                 if tick % SWEEP_TICKS == 0 and self._pods:
                     self._attempt("sweep", self._pods.sweep)
                 self._attempt("kubelet", self._follow_kubelet)
-                notify("WATCHDOG=1")
                 tick += 1
                 self._wake.wait(TICK)
                 self._wake.clear()
@@ -172,7 +171,9 @@ class Service:
         self._wake.set()
 
     def _attempt(self, place: str, act: t.Callable[[], t.Any]) -> None:
-        """Do what may fail for a while: the log has each problem once, and its end."""
+        """Do what may fail for a while: the log has each problem once, and its end. The watchdog is notified after each
+        step: a slow kubelet may take seconds for each of many resources.
+        """
         try:
             act()
         except RailyardError as error:
@@ -182,6 +183,8 @@ class Service:
         else:
             if self._problems.pop(place, None):
                 log("%s: the problem is over" % place)
+        finally:
+            notify("WATCHDOG=1")
 
     def _follow_file(self) -> None:
         changed = self._system.modified(FILE)

@@ -38,6 +38,9 @@ PATIENCE = 10.0
 ANSWER = 0.2
 GATEWAY = 3.0
 _LOOK = 0.05
+# How long only the heads of GID tables are read, each up to so many empty entries in a row.
+_QUICKLY = 1.0
+_GAP = 16
 
 
 class Job(t.NamedTuple):
@@ -237,9 +240,7 @@ class PodLinks:
             raise AttachError("rdma", wanted[0].place, rdma=wanted[0].source.rdma or wanted[0].rail.rdma_type)
         inside = NetlinkSocket(rdma_netlink.NETLINK_RDMA, "RDMA subsystem")
         try:
-            for job in wanted:
-                with _of(job):
-                    devices[job.rail.rail] = self._device(inside, self._host_rdma, job)
+            devices.update(self._devices(inside, self._host_rdma, wanted))
         finally:
             inside.close()
         if self._spec.rdma_mode == "shared":
@@ -247,29 +248,38 @@ class PodLinks:
             self._await_gids(wanted, devices)
         return devices
 
-    def _device(self, inside: NetlinkSocket, outside: NetlinkSocket, job: Job) -> str:
-        name = job.source.rdma or ""
-        if job.rail.soft:
-            name = pod_desired.soft_device(job.rail, self._holder.sandbox_id)
-            if _index(inside, name) is None and _index(outside, name) is None:
-                rdma_netlink.new_link(inside, name, job.rail.rdma_type, job.rail.interface)
-        index = _index(outside, name)
-        if index is not None and self._spec.rdma_mode == "exclusive":
-            rdma_netlink.move(outside, index, self._fd)
-        if _index(inside, name) is None:
-            raise AttachError("rdma", job.place, rdma=name)
-        return name
+    def _devices(self, inside: NetlinkSocket, outside: NetlinkSocket, jobs: t.Sequence[Job]) -> dict[str, str]:
+        """Rail -> its device in the pod. Lists of all devices are expensive, so there are three for all rails."""
+        devices = {}
+        held, on_node = _indexes(inside), _indexes(outside)
+        for job in jobs:
+            name = job.source.rdma or ""
+            with _of(job):
+                if job.rail.soft:
+                    name = pod_desired.soft_device(job.rail, self._holder.sandbox_id)
+                    if name not in held and name not in on_node:
+                        rdma_netlink.new_link(inside, name, job.rail.rdma_type, job.rail.interface)
+                if name in on_node and self._spec.rdma_mode == "exclusive":
+                    rdma_netlink.move(outside, on_node[name], self._fd)
+            devices[job.rail.rail] = name
+        held = _indexes(inside)
+        for job in jobs:
+            if devices[job.rail.rail] not in held:
+                raise AttachError("rdma", job.place, rdma=devices[job.rail.rail])
+        return devices
 
     def _await_gids(self, jobs: t.Sequence[Job], devices: dict[str, str | None]) -> None:
-        def without() -> list[Job]:
-            left = []
-            for job in jobs:
-                held = {row["address"] for row in gids.from_sysfs(self._system, str(devices[job.rail.rail]))}
-                if not {str(each.ip) for each in job.slot.addresses} <= held:
-                    left.append(job)
-            return left
+        def without(gap: int | None) -> list[Job]:
+            return [
+                job
+                for job in jobs
+                if not gids.holds(
+                    self._system, str(devices[job.rail.rail]), [str(each.ip) for each in job.slot.addresses], gap
+                )
+            ]
 
-        left = _wait(without)
+        # new GIDs are at the head of a table; whole tables are read only where they are not
+        left = _wait(lambda: without(_GAP), _QUICKLY) and _wait(lambda: without(None))
         if left:
             addresses = ", ".join(str(each.ip) for each in left[0].slot.addresses)
             raise AttachError("gid", left[0].place, rdma=devices[left[0].rail.rail], addresses=addresses)
@@ -282,10 +292,9 @@ def remove(system: System, pod: Rtnetlink, holder: Holder, home: int) -> None:
     for rule in [*pod.rules(4), *pod.rules(6)]:
         if rule.plain and rule.source is not None and str(rule.source.network_address) in holder.addresses:
             pod.delete_rule(rule)
+    _send_home(system, {row["rdma"] for row in holder.interfaces if row.get("rdma")}, home)
     links = pod.links()
     for row in holder.interfaces:
-        if row.get("rdma"):
-            _send_home(system, row["rdma"], home)
         for link in links:
             if holder.alias(row["rail"]) != link.alias and link.name != pod_desired.temporary(row["interface"]):
                 continue
@@ -297,15 +306,16 @@ def remove(system: System, pod: Rtnetlink, holder: Holder, home: int) -> None:
             pod.set_link(link.ifindex, namespace=home)
 
 
-def _send_home(system: System, device: str, home: int) -> None:
-    """Move an RDMA device back to the node; nothing if the namespace does not have it to itself."""
-    inside = rdma_netlink.connect(system)
+def _send_home(system: System, devices: set[str], home: int) -> None:
+    """Move RDMA devices back to the node; nothing if the namespace does not have them to itself."""
+    inside = rdma_netlink.connect(system) if devices else None
     if inside is None:
         return
     try:
-        index = _index(inside, device)
-        if index is not None and rdma_netlink.netns_mode(inside) == "exclusive":
-            rdma_netlink.move(inside, index, home)
+        if rdma_netlink.netns_mode(inside) == "exclusive":
+            for name, index in _indexes(inside).items():
+                if name in devices:
+                    rdma_netlink.move(inside, index, home)
     finally:
         inside.close()
 
@@ -321,13 +331,14 @@ def _existing(pod: Rtnetlink, job: Job, which: int | str) -> Link:
     return link
 
 
-def _index(sock: NetlinkSocket, name: str) -> int | None:
-    return next((row["index"] for row in rdma_netlink.devices(sock) if row["name"] == name), None)
+def _indexes(sock: NetlinkSocket) -> dict[str, int]:
+    """The RDMA devices of a socket's namespace: name -> index."""
+    return {row["name"]: row["index"] for row in rdma_netlink.devices(sock)}
 
 
-def _wait(without: t.Callable[[], list[Job]]) -> list[Job]:
-    """Wait until nothing is without; what is left after :data:`PATIENCE`."""
-    deadline = time.monotonic() + PATIENCE
+def _wait(without: t.Callable[[], list[Job]], seconds: float = PATIENCE) -> list[Job]:
+    """Wait until nothing is without; what is left after ``seconds``."""
+    deadline = time.monotonic() + seconds
     while True:
         left = without()
         if not left or time.monotonic() > deadline:

@@ -19,6 +19,7 @@ import stat
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.info.node_info import Info
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ip_state, rdma_netlink
@@ -50,9 +51,14 @@ class Process(t.NamedTuple):
 
 def look(options: t.Mapping[str, t.Any], system: System) -> Row:
     """From a module's options."""
+    holders = list(SlotState(system).holders().values())
+    rows = of(system, options["pods"]) if options["pods"] else []
+    for row in rows:
+        row["slots"] = [dict(each) for holder in holders if holder.pod_uid == row["uid"] for each in holder.interfaces]
     return {
         "rdma_mode": _mode(system),
-        "pods": of(system, options["pods"]) if options["pods"] else [],
+        "pods": rows,
+        "held": {holder.device: holder.pod for holder in holders},
         "files": {path: settings(system.read_file(path)) for path in options["files"]},
     }
 

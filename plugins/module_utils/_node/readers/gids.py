@@ -34,24 +34,40 @@ def row(device: str, port: int, index: int, gid: bytes, kind: str, netdev: str |
     }
 
 
-def from_sysfs(system: System, device: str) -> list[Row]:
-    """The entries that hold something, of all ports of a device."""
-    found: list[Row] = []
+def from_sysfs(system: System, device: str, gap: int | None = None) -> t.Iterator[Row]:
+    """The entries that hold something, of all ports of a device. A table may have 1,024 entries with a file each.
+
+    :param gap: so many empty entries in a row end a table. The kernel gives a new GID the lowest free index.
+    """
     place = "/sys/class/infiniband/%s/ports" % device
     for port in sorted((name for name in system.listdir(place) if name.isdigit()), key=int):
         ethernet = system.read("%s/%s/link_layer" % (place, port)) == "Ethernet"
         names = [name for name in system.listdir("%s/%s/gids" % (place, port)) if name.isdigit()]
+        empty = 0
         for name in sorted(names, key=int):
+            if empty == gap:
+                break
             gid = _bytes(system.read("%s/%s/gids/%s" % (place, port, name)))
             if gid is None or not any(gid):
+                empty += 1
                 continue
+            empty = 0
             kind = system.read("%s/%s/gid_attrs/types/%s" % (place, port, name))
             # sysfs has one name for both, the link layer tells which
             if kind is None or kind.startswith("IB"):
                 kind = "RoCE v1" if ethernet else "IB"
             netdev = system.read("%s/%s/gid_attrs/ndevs/%s" % (place, port, name))
-            found.append(row(device, int(port), int(name), gid, kind, netdev or None))
-    return found
+            yield row(device, int(port), int(name), gid, kind, netdev or None)
+
+
+def holds(system: System, device: str, addresses: t.Iterable[str], gap: int | None = None) -> bool:
+    """Whether the device has GIDs of all addresses; read only as far as needed, see :func:`from_sysfs`."""
+    left = set(addresses)
+    for each in from_sysfs(system, device, gap) if left else ():
+        left.discard(each["address"])
+        if not left:
+            break
+    return not left
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -32,6 +32,7 @@ from . import plans
         ({"monitoring_labels": {"team": 7}}, "kubernetes.monitoring_labels.team: 7 .*text, in quotes"),
         ({"registry": "https://registry.example"}, "kubernetes.registry: .*is a URL.*write the host"),
         ({"workload_namespace": 7}, "kubernetes.workload_namespace: 7 .*text, in quotes"),
+        ({"test_pods": True}, "kubernetes.test_pods: .*images.test"),
     ],
 )
 def test_a_value_of_another_kind_is_one_line_with_its_place(given: dict[str, t.Any], said: str) -> None:

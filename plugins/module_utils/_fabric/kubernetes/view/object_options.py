@@ -82,6 +82,8 @@ class Options:
     # The agent's DRA driver: DeviceClasses for limits of pods, which Kubernetes stores from 1.36 on.
     extended_resources: bool = True
     workload_namespace: str = "default"
+    # Whether the playbooks apply the test pods too, which users start and end otherwise.
+    test_pods: bool = False
     images: t.Mapping[str, str] = field(default_factory=dict)
     # Where images come from: a registry, or a mirror with its path. Charts have defaults of their own without it.
     registry: str = ""
@@ -130,6 +132,12 @@ class Options:
                     "kubernetes.images.%s" % name,
                     "write REPOSITORY/IMAGE:VERSION or REPOSITORY/IMAGE@DIGEST",
                 )
+        if self.test_pods and "test" not in self.images:
+            raise RailyardError(
+                "is true, and no image of the test pods is named",
+                "kubernetes.test_pods",
+                "set kubernetes_options.images.test to an image that has the program sleep",
+            )
         if "://" in self.registry:
             raise RailyardError(
                 "%r is a URL, which no image's name begins with" % self.registry,
@@ -198,7 +206,7 @@ class Options:
         return "%s/%s%s%s" % (repository, image, "@" if version.startswith("sha256:") else ":", version)
 
 
-_BOOLS = ("injection", "gdrcopy", "device_plugins", "metrics", "node_feature_rule", "extended_resources")
+_BOOLS = ("injection", "gdrcopy", "device_plugins", "metrics", "node_feature_rule", "extended_resources", "test_pods")
 _TEXT_MAPPINGS = ("monitoring_labels", "grafana_labels", "images")
 _WORDS = {**dict.fromkeys(("true", "yes", "on"), True), **dict.fromkeys(("false", "no", "off"), False)}
 _DPDK = {"rails": "a list of rails", "vfs": "a whole number", "driver": "vfio-pci or netdevice"}

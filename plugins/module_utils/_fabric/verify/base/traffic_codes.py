@@ -229,6 +229,11 @@ TRAFFIC_CODES = (
         remedy="delete the pod, or set the link of the port down and up",
     ),
     _manual(
+        *("RV927", "pod-slot-missing", "pods", "the agent has not recorded a slot for the pod"),
+        cause="the container runtime did not run the agent's hook (CDI is off), or the agent's record was removed",
+        remedy="run the role agent, and delete the pod: a new one is attached again",
+    ),
+    _manual(
         *("RV930", "pod-no-reply", "pods", "no reply to echo requests between pods"),
         cause="the leaf port accepts only the MAC address of the node (port security)",
         remedy="check the MAC address table and the limit of the leaf port",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import named
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
@@ -18,7 +19,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
     NEXT_TABLE,
     RailSpec,
     of_share,
-    rail_specs,
+    pod_specs,
+    transfers,
     view_of,
 )
 
@@ -31,6 +33,12 @@ _FILTERED = {
     "ib-sriov": "the GUID or partition of the VF is unknown to the subnet manager",
     "ipoib": "the partition or the multicast group is unknown to the subnet manager",
     "host-device": "the port is on another leaf or VLAN than its rail",
+}
+# Causes in pods of the agent, which read everything back before the container started.
+_AGENT_CAUSES = {
+    "RV921": "it was changed in the pod after the agent had attached it",
+    "RV922": "it was changed in the pod after the agent had attached it, or the pod is older than the plan",
+    "RV924": "it was deleted in the pod after the agent had attached it, or the pod is older than the plan",
 }
 
 
@@ -73,7 +81,7 @@ def pods(run: Run, seen: t.Mapping[str, t.Any] | None, planned: t.Sequence[t.Seq
         return
     running = _running(run, workload)
     view = view_of(run.fabric, [each.report.plan for each in running])
-    wanted = {pod.seen["uid"]: rail_specs(view, pod.report.plan) for pod in running}
+    wanted = {pod.seen["uid"]: pod_specs(view, pod.report.plan, pod.found) for pod in running}
     twice = _duplicates(running, wanted)
     for pod in running:
         for spec in wanted[pod.seen["uid"]]:
@@ -138,12 +146,17 @@ def _rail(run: Run, pod: Pod, spec: RailSpec, twice: t.Mapping[tuple[str, str], 
     """Check from the interface up, and stop at the first failure that explains the rest."""
     node, rail = pod.report.name, spec.rail
     link = pod.link(spec.interface)
+    if spec.slot is None and _by_agent(run):
+        held = "none recorded by the agent; interfaces: %s" % _names(pod)
+        run.fail("RV927", node, rail, "slot of %s" % pod.name, expected="one", found=held)
+        return
     if link is None or not link["up"]:
         _no_link(run, pod, spec, link)
         return
     if spec.mtus and link["mtu"] not in spec.mtus:
         what = "%s of %s: MTU" % (spec.interface, pod.name)
-        run.fail("RV921", node, rail, what, expected=" or ".join(map(str, spec.mtus)), found=link["mtu"])
+        mtus = " or ".join(map(str, spec.mtus))
+        run.fail("RV921", node, rail, what, expected=mtus, found=link["mtu"], cause=_cause(run, "RV921"))
     addresses = pod.addresses(spec.interface)
     if not _addresses(run, pod, spec, addresses):
         return
@@ -166,13 +179,27 @@ def _no_link(run: Run, pod: Pod, spec: RailSpec, link: Row | None) -> None:
     cause = None
     if link is None and attached:
         cause = "it was attached (%s) and removed afterwards" % attached[0]["network"]
+    elif link is None and spec.slot:
+        cause = "the agent attached it as slot %d, and it was removed afterwards" % spec.slot["slot"]
     elif link is not None:
         cause = "it was set down in the pod"
-    rows = pod.found["links"]
-    others = ", ".join(row["netdev"] for row in rows) or "none"
-    found = "down" if link is not None else "%d interfaces: %s" % (len(rows), others)
+    found = "down" if link is not None else "%d interfaces: %s" % (len(pod.found["links"]), _names(pod))
     what = "%s of %s" % (spec.interface, pod.name)
     run.fail("RV920", pod.report.name, spec.rail, what, expected="present and up", found=found, cause=cause)
+
+
+def _names(pod: Pod) -> str:
+    """The interfaces of a pod, for a message."""
+    return ", ".join(row["netdev"] for row in pod.found["links"]) or "none"
+
+
+def _by_agent(run: Run) -> bool:
+    return facts_of(run.fabric["provider"]).slots
+
+
+def _cause(run: Run, code: str) -> str | None:
+    """The cause of a failure in a pod of the agent, which no pool and no plugin can be; None for the usual one."""
+    return _AGENT_CAUSES.get(code) if _by_agent(run) else None
 
 
 def _addresses(run: Run, pod: Pod, spec: RailSpec, addresses: t.Sequence[str]) -> bool:
@@ -181,9 +208,9 @@ def _addresses(run: Run, pod: Pod, spec: RailSpec, addresses: t.Sequence[str]) -
         if not any(of_share(each, spec.shares) for each in mine):
             what = "%s of %s: address" % (spec.interface, pod.name)
             found = ", ".join(mine) or "none"
-            run.fail(
-                "RV922", pod.report.name, spec.rail, what, expected="one of %s" % ", ".join(share.ips), found=found
-            )
+            expected = share.ips[0] if spec.slot else "one of %s" % ", ".join(share.ips)
+            about = {"expected": expected, "found": found, "cause": _cause(run, "RV922")}
+            run.fail("RV922", pod.report.name, spec.rail, what, **about)
             return False
     return True
 
@@ -214,7 +241,7 @@ def _source(run: Run, pod: Pod, spec: RailSpec, address: str) -> bool:
         wanted = "its own table" if spec.table is None else "table %d at %s" % (spec.table, spec.priority)
         found = "table %d at %d" % (rules[0]["table"], rules[0]["priority"]) if rules else "no rule"
         what = "%s of %s: rule from %s" % (spec.interface, pod.name, plain)
-        run.fail("RV924", node, rail, what, expected=wanted, found=found)
+        run.fail("RV924", node, rail, what, expected=wanted, found=found, cause=_cause(run, "RV924"))
         return True
     table = fitting[0]["table"]
     return _routes(run, pod, spec, table, [way for way in spec.table_routes if (":" in way[0]) == (version == 6)])
@@ -235,7 +262,8 @@ def _routes(run: Run, pod: Pod, spec: RailSpec, table: int | None, ways: t.Itera
         found = "via %s dev %s" % (held[0]["via"], held[0]["netdev"]) if held else "none"
         what = "%s of %s: route to %s in table %s" % (spec.interface, pod.name, to, table or "main")
         expected = "%sdev %s" % ("via %s " % via if via else "", spec.interface)
-        run.fail("RV924", pod.report.name, spec.rail, what, expected=expected, found=found)
+        about = {"expected": expected, "found": found, "cause": _cause(run, "RV924")}
+        run.fail("RV924", pod.report.name, spec.rail, what, **about)
         return True
     return False
 
@@ -252,14 +280,16 @@ def _rdma(run: Run, pod: Pod, spec: RailSpec, link: Row, addresses: t.Sequence[s
     soft, node = port["rdma"]["type"] != "hardware", pod.report.name
     devices = None
     if spec.isolated:
-        if soft:
-            return  # a soft RDMA device cannot be moved into a pod
+        if soft and not spec.slot:
+            return  # a soft RDMA device of the node cannot be moved into a pod
         devices = own_devices(pod.found, link)
         if not devices:
             others = ", ".join(row["device"] for row in pod.found["rdma"]) or "none"
             what = "%s of %s: RDMA device" % (spec.interface, pod.name)
             run.fail("RV925", node, spec.rail, what, expected="its own", found=others)
             return
+    if not spec.isolated and spec.slot and spec.slot["rdma"]:
+        devices = [spec.slot["rdma"]]
     if run.fabric["link_layer"] != "ethernet" or port["rdma"]["type"] == "siw":
         return  # GIDs do not contain addresses there
     for address in addresses:
@@ -300,7 +330,6 @@ def _traffic(run: Run, planned: t.Sequence[t.Sequence[str]]) -> None:
         node, peer = blame.of(probe)
         if not any(_ill(run, each, probe.rail) for each in (node, peer) if each):
             _failure(run, probe, node, peer)
-    # soft RDMA listens only on addresses of the node, in every namespace
     tried = [probe for probe in good if not probe.soft and _equipped(run, probe)]
     failed = [probe for probe in tried if (probe.result or {})["error"]]
     well = [probe for probe in tried if not (probe.result or {})["error"]]
@@ -325,10 +354,10 @@ def _probes(run: Run, planned: t.Sequence[t.Sequence[str]]) -> list[Probe]:
     for server, client in planned:
         if server not in run.reports or client not in run.reports:
             continue
-        types = {port["rail"]: port["rdma"]["type"] for port in run.reports[client].plan["ports"]}
+        soft = {port["rail"]: not transfers(run.fabric, port) for port in run.reports[client].plan["ports"]}
         for row in run.reports[client].pod_probed:
-            if row["peer"] == server and row["rail"] in run.rails and row["rail"] in types:
-                found.append(Probe(row["rail"], client, server, row, types[row["rail"]] != "hardware"))
+            if row["peer"] == server and row["rail"] in run.rails and row["rail"] in soft:
+                found.append(Probe(row["rail"], client, server, row, soft[row["rail"]]))
     return found
 
 

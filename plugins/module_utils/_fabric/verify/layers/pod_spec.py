@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 import typing as t
 
@@ -16,6 +17,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import Share, View
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import EXCLUSIVE
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
 
 NEXT_TABLE = 1000
 
@@ -30,6 +33,7 @@ class RailSpec(t.NamedTuple):
     :param table, priority: those of the plan, if the provider uses them.
     :param table_routes, main_routes: (destination, next hop or None), as text.
     :param isolated: whether the pod has an RDMA device of its own.
+    :param slot: the row of the agent's record, if the pod holds a slot; ``shares`` is then the slot's addresses alone.
     """
 
     rail: str
@@ -42,6 +46,7 @@ class RailSpec(t.NamedTuple):
     table_routes: tuple[tuple[str, str | None], ...]
     main_routes: tuple[tuple[str, str | None], ...]
     isolated: bool
+    slot: Row | None = None
 
 
 def view_of(fabric: t.Mapping[str, t.Any], nodes: t.Sequence[Row]) -> View:
@@ -53,6 +58,35 @@ def view_of(fabric: t.Mapping[str, t.Any], nodes: t.Sequence[Row]) -> View:
 def rail_specs(view: View, node: Row) -> list[RailSpec]:
     """In rail order."""
     return [_rail_spec(view, node, port) for port in node["ports"]]
+
+
+def pod_specs(view: View, node: Row, inside: t.Mapping[str, t.Any]) -> list[RailSpec]:
+    """Those of one pod: what the agent recorded for it decides which slots of the plan it must have.
+
+    :param inside: the pod's row of ``rail_pods``.
+    """
+    specs = rail_specs(view, node)
+    if not facts_of(view.provider).slots:
+        return specs
+    held = {row["rail"]: row for row in inside.get("slots") or ()}
+    rails = {rail["rail"]: rail["slots"] for rail in node["agent"]["rails"]}
+    return [_of_slot(spec, held[spec.rail], rails[spec.rail]) if spec.rail in held else spec for spec in specs]
+
+
+def _of_slot(spec: RailSpec, row: Row, slots: t.Sequence[Row]) -> RailSpec:
+    planned = next((slot for slot in slots if slot["number"] == row["slot"]), {})
+    ips = {4: planned.get("address"), 6: planned.get("address6")}
+    shares = [
+        dataclasses.replace(share, ips=(bare(str(ips[share.version])),)) for share in spec.shares if ips[share.version]
+    ]
+    return spec._replace(shares=shares or spec.shares, slot=row)
+
+
+def transfers(fabric: t.Mapping[str, t.Any], port: Row) -> bool:
+    """Whether RDMA between pods is tested on a port. Soft RDMA of the node receives only in the node's own namespace;
+    the agent makes a soft device in the pod.
+    """
+    return port["rdma"]["type"] == "hardware" or (facts_of(fabric["provider"]).slots and port["rdma"]["type"] == "rxe")
 
 
 def _rail_spec(view: View, node: Row, port: Row) -> RailSpec:

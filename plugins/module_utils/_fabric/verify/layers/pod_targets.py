@@ -13,7 +13,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
     RailSpec,
     Row,
     of_share,
-    rail_specs,
+    pod_specs,
+    transfers,
     view_of,
 )
 
@@ -23,11 +24,12 @@ def pod_node(node: Row, fabric: t.Mapping[str, t.Any], inside: t.Mapping[str, t.
 
     :param node, fabric: ``railyard_node`` and ``railyard_fabric``. :param inside: a row of ``rail_pods``.
     :return: ``name``, ``pod`` (the uid) and ``ports``: the rails on which the pod has an interface that is up and a
-        planned address; their ``rdma.name`` is None if the device is found by the GID of the address.
+        planned address; their ``rdma.name`` is None if the device is found by the GID of the address, and
+        ``rdma.transfers`` is false if RDMA is not tested.
     """
     links = {row["netdev"]: row for row in inside["links"] if row["up"]}
     ports = []
-    for port, spec in zip(node["ports"], rail_specs(view_of(fabric, [node]), node)):
+    for port, spec in zip(node["ports"], pod_specs(view_of(fabric, [node]), node, inside)):
         link = links.get(spec.interface)
         if link is not None:
             ports.append(_port(port, fabric, inside, link, spec))
@@ -41,7 +43,10 @@ def _port(
     own = [address for address in held if of_share(address, spec.shares)]
     devices = own_devices(inside, link) if spec.isolated else []
     name = devices[0] if devices else None
-    if not spec.isolated and fabric["link_layer"] != "ethernet":
+    if name is None and spec.slot:
+        # the port's device has the pod's GID too, and does not receive for the pod
+        name = spec.slot["rdma"]
+    elif not spec.isolated and fabric["link_layer"] != "ethernet":
         name = port["rdma"]["name"]  # GIDs do not contain addresses there
     return {
         "rail": port["rail"],
@@ -49,5 +54,5 @@ def _port(
         "mtu": link["mtu"],
         "address": next((address for address in own if ":" not in address), None),
         "address6": next((address for address in own if ":" in address), None),
-        "rdma": {"name": name, "type": port["rdma"]["type"]},
+        "rdma": {"name": name, "type": port["rdma"]["type"], "transfers": transfers(fabric, port)},
     }

@@ -232,6 +232,7 @@ def document(verdict: Verdict, about: t.Mapping[str, t.Any]) -> Row:
             if report.info and report.info.get("system")
         },
         "cluster": _cluster(verdict.cluster),
+        "slots": {report.name: held for report in run.nodes() for held in [(report.inside or {}).get("held")] if held},
     }
 
 

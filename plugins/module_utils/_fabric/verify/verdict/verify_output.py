@@ -82,6 +82,7 @@ def lines(verdict: Verdict, shown: t.Mapping[str, t.Any], where: str = "") -> li
         found += text_table.table(head, table[:_ROWS])
         found += ["and %s" % text_table.count(len(bad) - _ROWS, "more node")] if len(bad) > _ROWS else []
     found += _speeds(shown)
+    found += _slots(shown)
     found += _said(verdict.run.failures, _FAILURES, "failures")
     found += ["warning: " + line for line in _said(verdict.run.warnings, _WARNINGS, "warnings")]
     return found + (["results: %s" % where] if where else [])
@@ -129,6 +130,15 @@ def _speeds(shown: t.Mapping[str, t.Any]) -> list[str]:
     if all(len(each) == 1 for each in values.values()):
         rows = [("", *rows[0][1:])]
     return text_table.table(("Gb/s", *values), rows)
+
+
+def _slots(shown: t.Mapping[str, t.Any]) -> list[str]:
+    """Which pods hold slots of the agent, in one line."""
+    held = [(node, device, pod) for node, row in shown["slots"].items() for device, pod in sorted(row.items())]
+    if not held:
+        return []
+    more = " and {:,} more".format(len(held) - _NAMES) if len(held) > _NAMES else ""
+    return ["slots held: %s%s" % (", ".join("%s %s by %s" % each for each in held[:_NAMES]), more)]
 
 
 def as_junit(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> bytes:

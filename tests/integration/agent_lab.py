@@ -1,0 +1,146 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rail agent on the lab's Kubernetes nodes: planned slots, pods that ask for them, and what pods must not leave."""
+
+from __future__ import annotations
+
+import json
+import time
+import typing as t
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from tests.integration import lab_pods
+from tests.integration.conftest import ROOT, Node
+from tests.integration.lab_pods import NAMES, RAILS, SECONDS, Kube, Manifest, addresses
+from tests.playbook import Played, play
+
+INVENTORY = ROOT / "inventories/lab-agent"
+SERVICE = "railyard-agent"
+ALL_RAILS = "railyard.fabric/rails"
+RECORD = "/var/lib/railyard/agent/slots.json"
+GetNode = t.Callable[[str], Node]
+
+# All of a node that pods may change. The agent writes its record with the first pod.
+_WHOLE = (
+    """
+railyard-agent status >/dev/null
+ip -o link | cut -d: -f2; ip rule; ip -6 rule; ip route show table all | sort; rdma link
+sha256sum /var/run/cdi/*
+cat %s 2>/dev/null || printf '{\\n "format": 1,\\n "holders": []\\n}\\n'
+"""
+    % RECORD
+)
+
+
+def planned() -> dict[str, dict[str, t.Any]]:
+    """Node -> its spec of the agent."""
+    plan = lint((INVENTORY / "fabric.yml").read_bytes()).plan
+    assert plan
+    return {each["name"]: each["agent"] for each in (plan.node_vars(node) for node in plan.nodes)}
+
+
+PLANNED = planned()
+
+
+def slot_addresses(node: str, resource: str) -> list[list[str]]:
+    """Of each slot of a resource, its addresses in rail order."""
+    rails = [
+        [slot["address"].partition("/")[0] for slot in rail["slots"] if slot["resource"] == resource]
+        for rail in PLANNED[node]["rails"]
+    ]
+    return [list(each) for each in zip(*(slots for slots in rails if slots))]
+
+
+def manifest(pod: str, node: str, *resources: str) -> Manifest:
+    return lab_pods.manifest(pod, node, resources={"limits": dict.fromkeys(resources, 1)})
+
+
+def apply(kube: Kube, *items: Manifest) -> None:
+    kube("apply", "-f", "-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+
+
+def wait_for(what: t.Callable[[], t.Any], why: t.Callable[[], str]) -> t.Any:
+    """Wait until ``what`` gives something."""
+    end = time.monotonic() + SECONDS
+    while not (found := what()):
+        assert time.monotonic() < end, why()
+        time.sleep(2)
+    return found
+
+
+def held(node: Node) -> dict[str, str]:
+    """Device -> the pod that holds it."""
+    slots = node.module("rail_agent", state="gathered")["gathered"]["slots"]
+    return {each["device"]: "%s/%s" % (each["namespace"], each["pod"]) for each in slots}
+
+
+def whole(node: Node) -> str:
+    """Links, rules, routes, RDMA links, CDI files and the agent's record of a node."""
+    return node.run(_WHOLE)
+
+
+def wait_until_whole(node: Node, before: str) -> None:
+    """Wait until nothing of pods is left on a node."""
+    wait_for(lambda: whole(node) == before, lambda: "%s\nbefore:\n%s" % (whole(node), before))
+
+
+def wait_for_event(kube: Kube, pod: str, *words: str) -> None:
+    """Wait until an event of a pod has all words in one message."""
+
+    def seen() -> bool:
+        items = kube.get("events", "--field-selector", "involvedObject.name=%s" % pod)["items"]
+        return any(all(word in each["message"] for word in words) for each in items)
+
+    wait_for(seen, lambda: kube("describe", "pod", pod))
+
+
+def wait_for_slots(kube: Kube, node: str, resource: str) -> None:
+    """Wait until a node offers all slots of a resource."""
+    count = str(len(slot_addresses(node, resource.partition("/")[2])))
+    wait_for(
+        lambda: kube.get("node", node)["status"]["allocatable"].get(resource) == count,
+        lambda: kube("describe", "node", node),
+    )
+
+
+def wait_for_agent(node: Node, old: str) -> None:
+    """Wait until the agent runs with another process id than before."""
+
+    def back() -> bool:
+        state = node.run("systemctl show -p MainPID -p ActiveState --value %s" % SERVICE).split()
+        return "active" in state and old not in state
+
+    wait_for(back, lambda: node.run("journalctl -n 50 -u %s" % SERVICE))
+
+
+def agent_pid(node: Node) -> str:
+    return node.run("systemctl show -p MainPID --value %s" % SERVICE).strip()
+
+
+def interfaces(kube: Kube, pod: str) -> dict[str, tuple[int, str, str]]:
+    """What identifies a pod's interfaces on rails: index, MAC and address."""
+    found = {each["ifname"]: each for each in json.loads(kube.inside(pod, "ip -j link show"))}
+    pairs = zip(("net%d" % rail for rail in RAILS), addresses(kube, pod))
+    return {name: (found[name]["ifindex"], found[name]["address"], address) for name, address in pairs}
+
+
+def prepare(*words: str, check: bool = True) -> Played:
+    played = play("playbooks/hosts.yml", *words, inventory=INVENTORY, timeout=SECONDS)
+    assert played.returncode == 0 or not check, played.text
+    return played
+
+
+@pytest.fixture(scope="module")
+def kube() -> Kube:
+    return Kube()
+
+
+@pytest.fixture(scope="module")
+def prepared(kube: Kube) -> None:
+    """Both nodes after ``hosts.yml``, without pods of an earlier run, with all slots on offer."""
+    kube("delete", "daemonset,pod", "--all", "--wait")
+    prepare()
+    for node in NAMES.values():
+        wait_for_slots(kube, node, ALL_RAILS)
