@@ -38,7 +38,7 @@ class ActionModule(ActionBase):
         "nodes": {"type": "list", "elements": "str", "default": []},
         "max_rounds": {"type": "int", "default": 8},
         "step": {"type": "int", "default": 0},
-        "until": {"type": "float", "default": 0},
+        "deadline": {"type": "float", "default": 0},
         "rails": {"type": "list", "elements": "str", "default": []},
         "probe": {"type": "dict", "default": {}},
         "counters": {"type": "bool", "default": False},
@@ -56,7 +56,10 @@ class ActionModule(ActionBase):
             STEP: self._step,
             END: self._end,
         }
+        self._notices: dict[str, list[t.Any]] = {}
         result.update(work[options["part"]](options))
+        for key, notices in self._notices.items():
+            result.setdefault(key, []).extend(notices)
         result.setdefault("changed", False)
         return result
 
@@ -83,7 +86,7 @@ class ActionModule(ActionBase):
         self._spool.add(self._name, row)
         ports = [port for port in node["ports"] if not options["rails"] or port["rail"] in options["rails"]]
         self._spool.note(self._name, _NODE, plain(dict(node, ports=ports)))
-        self._spool.note(self._name, _OPTIONS, plain({key: options[key] for key in ("probe", "until")}))
+        self._spool.note(self._name, _OPTIONS, plain({key: options[key] for key in ("probe", "deadline")}))
         return result
 
     def _states(self, node: Row) -> Row:
@@ -101,7 +104,7 @@ class ActionModule(ActionBase):
             templar=self._templar,
             shared_loader_obj=self._shared_loader_obj,
         )
-        found = t.cast("Row", action.run(task_vars=dict(self._vars, railyard_node=node)))
+        found = self._without_notices(action.run(task_vars=dict(self._vars, railyard_node=node)))
         for name, part in (found.get("modules") or {}).items():
             if name not in _STATES:
                 part.pop("gathered", None)
@@ -136,7 +139,7 @@ class ActionModule(ActionBase):
         return {"failed": True, "msg": "; ".join(failed)} if failed else {}
 
     def _serve(self, turn: probe_pairs.Turn, options: Row) -> Row:
-        if options["until"] and time.time() >= options["until"]:
+        if options["deadline"] and time.time() >= options["deadline"]:
             self._spool.note(self._name, _SERVED, {"round": turn.round, "late": True, "results": []})
             return {}
         node = self._spool.noted(self._name, _NODE)
@@ -203,7 +206,15 @@ class ActionModule(ActionBase):
         return {name: options["probe"][name] for name in names if name in options["probe"]}
 
     def _execute(self, module: str, arguments: Row) -> Row:
-        return t.cast("Row", self._execute_module(module, arguments, task_vars=self._vars))
+        return self._without_notices(self._execute_module(module, arguments, task_vars=self._vars))
+
+    def _without_notices(self, found: Row) -> Row:
+        """A result without warnings and deprecations, which the task shows: they are objects of ansible-core."""
+        for key in ("warnings", "deprecations"):
+            notices = found.pop(key, None)
+            if notices:
+                self._notices.setdefault(key, []).extend(notices)
+        return found
 
     def _value(self, name: str) -> t.Any:
         return self._templar.template(self._vars.get(name))

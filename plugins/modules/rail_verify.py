@@ -62,7 +62,7 @@ options:
     description: With O(part=step), the number of the step, from 0.
     type: int
     default: 0
-  until:
+  deadline:
     description: With O(part=read), seconds since 1970 after which no further round begins; 0 for no such time.
     type: float
     default: 0

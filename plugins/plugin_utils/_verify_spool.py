@@ -32,7 +32,7 @@ class Spool:
 
     def add(self, node: str, row: t.Mapping[str, t.Any]) -> None:
         """Add variables of a node. A list is added to what the variable has."""
-        self._write(node, _ROWS, json.dumps(row) + "\n", "a")
+        self._write(node, _ROWS, json.dumps(row, default=str) + "\n", "a")
 
     def variables(self, node: str) -> Row:
         """The variables of a node; empty if nothing was added."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import typing as t
 
 import pytest
@@ -142,13 +143,15 @@ def test_an_address_that_is_taken_in_the_meantime_stops_the_deletion(bench: Benc
     bench.apply(bench.plan())
     plan = bench.plan(**RESUBNETTED)
     taken: list[int] = []
+    lock = threading.Lock()
 
-    def take(writes: int) -> None:
-        if writes == 1 and not taken:
-            taken.append(1)
-            in_use(bench, "ai-gpu01", **{"10.1.0.1": "default/quick"})
+    def take(_writes: int) -> None:
+        # several deletions are sent at once: all wait
+        with lock:
+            if not taken:
+                taken.append(1)
+                in_use(bench, "ai-gpu01", **{"10.1.0.1": "default/quick"})
 
-    # the first request that writes is the first deletion
     run = Apply(bench.server(), plan.desired(False, True), False, quiet)
     run._try = lambda *_words: None  # type: ignore[method-assign]
     bench.proxy.seen.clear()
