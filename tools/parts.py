@@ -99,6 +99,8 @@ def run(lab: t.Sequence[str], others: t.Sequence[str], jobs: int) -> list[Part]:
     """Run all parts to their ends. Parts in the order in which they ended."""
     running: dict[int, Part] = {}
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # a shell starts jobs in the background with SIGINT ignored, which parts would inherit
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return _run(lab, others, jobs, running)
     except KeyboardInterrupt:

@@ -188,7 +188,7 @@ def takes(playbook: Path) -> Takes:
                 # those that skipped layers do not take along are in a template
                 tags.update(re.findall(r"'(\w+)'", each) if "{{" in each else [each])
             return
-        elif key == "rail_host":
+        elif key in ("rail_host", "rail_verify"):
             variables.update(layer_modules.VARIABLES, ["preflight_control_node_allowed"])
             tags.update(layer_modules.REMOVABLE if value.get("state") == "absent" else layer_modules.LAYERS)
         elif key in ("when", "that", "changed_when", "failed_when", "until"):

@@ -200,7 +200,7 @@ def device(mode: str, **values: t.Any) -> str:
     each = spec.rails[0]
     job = Job(each, each.slots[0], host_links.Source("rail1", 4, each.rdma, None))
     links = PodLinks(t.cast(t.Any, None), spec, HOLDER, [job], 5, 6, t.cast(t.Any, None), None)
-    return links._device(t.cast(t.Any, "inside"), t.cast(t.Any, "outside"), job)
+    return links._devices(t.cast(t.Any, "inside"), t.cast(t.Any, "outside"), [job])["gpu01"]
 
 
 def test_in_mode_shared_the_ports_own_device_serves_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -249,24 +249,28 @@ class PodLinks:
         return devices
 
     def _devices(self, inside: NetlinkSocket, outside: NetlinkSocket, jobs: t.Sequence[Job]) -> dict[str, str]:
-        """Rail -> its device in the pod. Lists of all devices are expensive, so there are three for all rails."""
-        devices = {}
-        held, on_node = _indexes(inside), _indexes(outside)
-        for job in jobs:
-            name = job.source.rdma or ""
+        """Rail -> its device in the pod. Lists of all devices are expensive, so there are few for all rails."""
+        devices = {job.rail.rail: self._device_name(job) for job in jobs}
+        seen, on_node = _indexes(inside), _indexes(outside)
+        new = [job for job in jobs if job.rail.soft and devices[job.rail.rail] not in {**seen, **on_node}]
+        for job in new:
             with _of(job):
-                if job.rail.soft:
-                    name = pod_desired.soft_device(job.rail, self._holder.sandbox_id)
-                    if name not in held and name not in on_node:
-                        rdma_netlink.new_link(inside, name, job.rail.rdma_type, job.rail.interface)
-                if name in on_node and self._spec.rdma_mode == "exclusive":
-                    rdma_netlink.move(outside, on_node[name], self._fd)
-            devices[job.rail.rail] = name
-        held = _indexes(inside)
+                rdma_netlink.new_link(inside, devices[job.rail.rail], job.rail.rdma_type, job.rail.interface)
+        if self._spec.rdma_mode == "exclusive":
+            # the kernel makes soft devices in the first namespace
+            on_node = _indexes(outside) if new else on_node
+            for job in jobs:
+                if devices[job.rail.rail] in on_node:
+                    with _of(job):
+                        rdma_netlink.move(outside, on_node[devices[job.rail.rail]], self._fd)
+        seen = _indexes(inside)
         for job in jobs:
-            if devices[job.rail.rail] not in held:
+            if devices[job.rail.rail] not in seen:
                 raise AttachError("rdma", job.place, rdma=devices[job.rail.rail])
         return devices
+
+    def _device_name(self, job: Job) -> str:
+        return pod_desired.soft_device(job.rail, self._holder.sandbox_id) if job.rail.soft else job.source.rdma or ""
 
     def _await_gids(self, jobs: t.Sequence[Job], devices: dict[str, str | None]) -> None:
         def without(gap: int | None) -> list[Job]:
