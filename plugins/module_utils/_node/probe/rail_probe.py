@@ -49,7 +49,8 @@ def gid_index(system: System, device: str, address: str) -> int | None:
     """The index of the RoCE v2 GID that holds ``address`` in port 1's table of ``device``; None where there is none."""
     packed = ipaddress.ip_address(address)
     value = packed if packed.version == 6 else ipaddress.ip_address("::ffff:%s" % address)
-    wanted = ":".join(value.exploded.split(":"))
+    # as sysfs writes it; Python 3.13 writes the last 32 bits of an IPv4-mapped address as an IPv4 address
+    wanted = value.packed.hex(":", 2)
     port = "/sys/class/infiniband/%s/ports/1" % device
     for index in sorted(int(name) for name in system.listdir(port + "/gids") if name.isdigit()):
         # the type of an empty entry cannot be read, so the GID is looked at first
