@@ -274,7 +274,8 @@ def exported_metrics() -> set[str]:
 def test_the_file_of_an_agent() -> None:
     file = worked(slots={"all_rails": 1, "per_rail": 1}, pods_per_node=None)
     file["addresses"]["gateway"] = ".254"
-    agent = document(file)["nodes"][1]["agent"]
+    node = document(file)["nodes"][1]
+    agent = node["agent"]
     assert {key: value for key, value in agent.items() if key != "rails"} == {
         "format": 1,
         "gateway_check": False,
