@@ -156,11 +156,22 @@ def test_the_agent_is_installed_once_and_removed(machine: Machine) -> None:
 
 
 def test_another_spec_restarts_the_service_and_nothing_else_is_written(machine: Machine) -> None:
-    machine.apply()
-    other = dict(SPEC, env={"NCCL_IB_GID_INDEX": "3"})
-    done = machine.apply(spec=other)
-    assert [each.subject for each in done] == [agent_files.SPEC, agent_files.UNIT, "systemd", agent_files.SERVICE]
-    assert (done[0].before, done[0].after) == (SPEC, other)
+    (first,) = (each for each in machine.apply() if each.subject == agent_files.SPEC)
+    assert (first.attribute, first.before, first.after) == ("spec", None, "as planned")
+    rail = dict(_PORT, mtu=9000, slots=[*_PORT["slots"], {"number": 1, "resource": "rails"}])
+    other = dict(SPEC, env={"NCCL_IB_GID_INDEX": "3"}, rails=[rail])
+    *spec, unit, systemd, service = machine.apply(spec=other)
+    assert [unit.subject, systemd.subject, service.subject] == [agent_files.UNIT, "systemd", agent_files.SERVICE]
+    assert {each.subject for each in spec} == {agent_files.SPEC}
+    name = "spec.rails.%s." % rail["rail"]
+    assert [(each.attribute, each.before, each.after) for each in spec] == [
+        ("spec.env.NCCL_IB_GID_INDEX", None, "3"),
+        (name + "slots.1", None, "as planned"),
+        (name + "mtu", None, 9000),
+    ]
+    assert json.loads(machine.read_file(agent_files.SPEC) or "") == other
+    back = [(each.attribute, each.before, each.after) for each in machine.apply() if each.subject == agent_files.SPEC]
+    assert (name + "slots.1", "present", None) in back
 
 
 def test_a_file_that_was_edited_is_written_again(machine: Machine) -> None:

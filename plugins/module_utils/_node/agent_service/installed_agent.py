@@ -18,7 +18,7 @@ import sys
 import typing as t
 from functools import partial
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import STEP, Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import STEP, Change, batch
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
     RailyardError,
     Refused,
@@ -119,7 +119,7 @@ class RailAgent(Subsystem):
         for each in files:
             write = partial(system.write_file, each.path, each.data, each.mode)
             if each.path == agent_files.SPEC:
-                changes.append(Change(each.path, each.attribute, state["spec"], self._spec, write))
+                changes += batch(_spec_rows(state["spec"], self._spec), write)
             else:
                 before = None if each.held is None else "other"
                 changes.append(Change(each.path, each.attribute, before, "as packed", write))
@@ -159,8 +159,7 @@ class RailAgent(Subsystem):
             (agent_files.SPEC, "spec"),
         ):
             if system.exists(path):
-                before = state["spec"] if path == agent_files.SPEC else "there"
-                changes.append(Change(path, attribute, before, None, partial(system.forget_file, path)))
+                changes.append(Change(path, attribute, "there", None, partial(system.forget_file, path)))
             if path == agent_files.UNIT and system.exists(path) and system.exists(SYSTEMD):
                 changes.append(Change("systemd", "units", "older", "reloaded", self._reload, kind=STEP))
         return changes
@@ -216,3 +215,35 @@ class RailAgent(Subsystem):
         if self._absent:
             return {}
         return {"missing": [] if self._has_grpc(agent_files.python(self._system)) else ["grpc"]}
+
+
+def _spec_rows(held: t.Any, wanted: t.Any) -> list[tuple[str, str, t.Any, t.Any]]:
+    """The rows of the node file's change: one per value that differs. Of a whole rail or slot no value is shown."""
+    found = list(_differences("spec", held, wanted)) if held else []
+    rows = found or [("spec", "other" if held else None, wanted)]
+    return [
+        (agent_files.SPEC, path, _brief(before, "present"), _brief(after, "as planned")) for path, before, after in rows
+    ]
+
+
+def _differences(path: str, held: t.Any, wanted: t.Any) -> t.Iterator[tuple[str, t.Any, t.Any]]:
+    held_parts, wanted_parts = _parts(held), _parts(wanted)
+    if held_parts is None or wanted_parts is None:
+        if held != wanted:
+            yield path, held, wanted
+        return
+    for key in [*wanted_parts, *(key for key in held_parts if key not in wanted_parts)]:
+        yield from _differences("%s.%s" % (path, key), held_parts.get(key), wanted_parts.get(key))
+
+
+def _parts(value: t.Any) -> dict[str, t.Any] | None:
+    """The parts of a mapping, or of a list of rails or slots by their names; None for a plain value."""
+    if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+        name = "rail" if "rail" in value[0] else "number"
+        if all(name in each for each in value):
+            return {str(each[name]): each for each in value}
+    return value if isinstance(value, dict) else None
+
+
+def _brief(value: t.Any, whole: str) -> t.Any:
+    return value if _parts(value) is None else whole
