@@ -44,18 +44,18 @@ $(VENV)/ready: requirements-dev.txt tools/venv tools/foreign_collections.py
 	tools/foreign_collections.py $(BIN)/python kubernetes.core
 	@touch $@
 
-# with an API server where its programs are built and there are CRDs; CLUSTER=1 builds them, CLUSTER=0 does without,
-# and with CLUSTER=nodes the guests are its nodes, each with a test pod on the rails
-cluster_of_lab = lab/lab cluster up --nodes node-1,node-2 $(if $(CRDS),--crds $(CRDS)) $(if $(filter 1,$(CLUSTER)),,--at-hand)
+# Without CLUSTER the guests are nodes of a Kubernetes cluster, each with a test pod on the rails. CLUSTER=1: two nodes of
+# no cluster, and an API server beside them, for the objects of operators. CLUSTER=0: the two nodes alone.
+api_server = lab/lab cluster up --nodes node-1,node-2 $(if $(CRDS),--crds $(CRDS))
 
-lab: $(VENV)/ready ## boot the lab (two nodes, eight rails) and run site.yml on it to the end; a second time changes nothing
-ifeq ($(CLUSTER),nodes)
+lab: $(VENV)/ready ## boot the lab (two nodes, eight rails, pods) and run site.yml on it to the end; a second time changes nothing
+ifneq ($(filter 0 1,$(CLUSTER)),)
+	lab/lab up
+	$(if $(filter 1,$(CLUSTER)),$(api_server))
+	ansible-playbook -i inventories/lab site.yml $(if $(filter 0,$(CLUSTER)),-e kubernetes_enabled=false)
+else
 	lab/lab up --cluster
 	ansible-playbook -i inventories/lab-agent site.yml
-else
-	lab/lab up
-	$(if $(filter 0,$(CLUSTER)),,$(cluster_of_lab))
-	ansible-playbook -i inventories/lab site.yml $(if $(filter 0,$(CLUSTER)),-e kubernetes_enabled=false)
 endif
 
 lab-down: ## end the lab's guests

@@ -103,11 +103,6 @@ def _in(directories: list[Path], origin: str, nodes: bool) -> Binaries | str:
     return probe({name: place(name) for name in NAMES}, origin, nodes)
 
 
-def at_hand(cache: Path) -> bool:
-    """Whether there are programs without building them. Raises LabError when those that a person named do not work."""
-    return _given(nodes=False) is not None or build.fault(build.directory(cache)) is None
-
-
 def _given(nodes: bool) -> Binaries | None:
     """The programs of this machine, if it has any."""
     named = os.environ.get(ASSETS)

@@ -135,7 +135,7 @@ def _build(host: hosts.Host, sets: dict[Path, tuple[str, ...]]) -> None:
     if host.id != "debian":
         raise LabError(
             "%s has no source package of the Kubernetes server to build from" % host.id.capitalize(),
-            "point KUBEBUILDER_ASSETS at a directory with %s" % ", ".join(names),
+            "point KUBEBUILDER_ASSETS at a directory with %s; make lab CLUSTER=0 needs none of them" % ", ".join(names),
         )
     free = shutil.disk_usage(first.parent).free >> 30
     if free < FREE_GIB:
@@ -146,7 +146,7 @@ def _build(host: hosts.Host, sets: dict[Path, tuple[str, ...]]) -> None:
     missing = sorted({package for command, package in TOOLS.items() if hosts.find(command) is None})
     if missing:
         hosts.install(missing, log)
-    say("building Kubernetes from Debian's source package: once, about five minutes on two cores (log: %s)" % log)
+    say("building Kubernetes from Debian's source package: once, about six minutes on two cores (log: %s)" % log)
     work = Path(tempfile.mkdtemp(prefix=first.name + ".", suffix=".building", dir=first.parent))
     try:
         version = _fetch(host, work, log)

@@ -26,10 +26,6 @@ def _up(arguments: Arguments) -> int:
             raise LabError("%s is not a directory" % place, "give a folder of CRD files, or --no-crds")
     names = None if arguments.nodes is None else [name for name in arguments.nodes.split(",") if name]
     spec = lifecycle.Spec(arguments.name, [] if arguments.no_crds else crds, names)
-    missing = lifecycle.missing(spec) if arguments.at_hand else None
-    if missing:
-        say("no cluster for lab '%s': %s" % (spec.name, missing))
-        return 0
     cluster, done = lifecycle.up(spec, arguments.fresh)
     print("cluster '%s' is up: Kubernetes %s at %s; %s" % (cluster.name, cluster.binaries.version, cluster.url, done))
     print("use it with: export KUBECONFIG=%s" % shlex.quote(str(cluster.kubeconfig)))
@@ -127,11 +123,6 @@ def add(commands: Any, add_command: Callable[[str, Callable[[Arguments], int], s
         help="have Node objects of these names, marked as nodes without kubelet, and no others of the lab's own",
     )
     up.add_argument("--fresh", action="store_true", help="end this cluster first and start over with an empty one")
-    up.add_argument(
-        "--at-hand",
-        action="store_true",
-        help="only where nothing must be built and there are CRDs; otherwise print what is missing, with exit status 0",
-    )
     down = deed("down", _down, "end its processes and remove all that it holds")
     down.add_argument("--all", action="store_true", help="the clusters of every lab of this checkout")
     status = deed("status", _status, "show its parts and Node objects; exit status 1 when something is not up")

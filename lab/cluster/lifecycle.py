@@ -76,17 +76,6 @@ def up(spec: Spec, fresh: bool = False) -> tuple[Cluster, Done]:
     return cluster, done
 
 
-def missing(spec: Spec) -> str | None:
-    """Why a cluster that would be of use is not a matter of seconds, with what would bring it; None where it is."""
-    cluster = state.load(spec.name)
-    if cluster is None and not binaries.at_hand(cache_directory()):
-        return "its programs are not built yet: lab cluster up builds them, once, in five minutes on two idle cores"
-    crds = spec.crds if spec.crds is not None or cluster is None else cluster.crds
-    if crds is None and not schemas.DEFAULT.is_dir():
-        return "upstream's CRDs are missing from %s: lab cluster up --crds DIR takes them from DIR" % schemas.DEFAULT
-    return None
-
-
 def _ready(spec: Spec, cluster: Cluster | None) -> Cluster:
     """The cluster with programs that run, ports that are its own, keys and kubeconfig; written down."""
     kubelets = spec.kubelets or (cluster.kubelets if cluster else {})

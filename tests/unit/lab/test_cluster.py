@@ -273,25 +273,3 @@ def test_only_helm_of_version_3_is_taken(tmp_path: Path, says: str, usable: bool
     helm.write_text("#!/bin/sh\necho '%s'\n" % says)
     helm.chmod(0o755)
     assert tools.PROBES["helm"](str(helm)) is usable
-
-
-def test_a_cluster_that_is_not_at_hand_is_left_out_with_its_reason(
-    labs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("RAILYARD_LAB_CACHE", str(tmp_path))
-    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert cli.main(["cluster", "up", "--at-hand", "--name", "one"]) == 0
-    assert "no cluster for lab 'one': its programs are not built yet: lab cluster up builds them" in _said(capsys)
-    assert state.load("one") is None
-    # one that is there needs no building; without CRDs it is of no use to a fabric's objects
-    make()
-    monkeypatch.setattr(schemas, "DEFAULT", tmp_path / "none")
-    assert cli.main(["cluster", "up", "--at-hand", "--name", "one"]) == 0
-    assert "upstream's CRDs are missing from %s: lab cluster up --crds DIR" % (tmp_path / "none") in _said(capsys)
-    assert clusters.missing(clusters.Spec("one", crds=[str(tmp_path)])) is None
-
-
-def _said(capsys: pytest.CaptureFixture[str]) -> str:
-    shown = capsys.readouterr()
-    return shown.out + shown.err
