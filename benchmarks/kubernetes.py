@@ -94,7 +94,7 @@ def _figures(place: Path, cluster: t.Any, proxy: t.Any) -> int:
     say("objects of %d nodes x %d rails, of them pools" % (NODES, RAILS), "%d, %d" % (len(objects), len(pools)))
 
     first = _ours(whole, kubeconfig)
-    say("first run, wall (processor of the control node, memory at the most)", _told(first))
+    say("first run, wall (processor of the control node, memory at the most)", _measured(first))
     runs: dict[str, list[Run]] = {"again": [], "less": [], "more": []}
     for _pair in range(PAIRS):
         runs["again"].append(_ours(whole, kubeconfig, "nothing differs"))
@@ -116,16 +116,14 @@ def _figures(place: Path, cluster: t.Any, proxy: t.Any) -> int:
     if NODES >= LARGE:
         return 0
     if rival is None:
-        print(
-            "kubernetes.core is not there; without it nothing is compared. RAILYARD_BENCH_COLLECTIONS says where it is."
-        )
+        print("kubernetes.core is missing, so nothing is compared. RAILYARD_BENCH_COLLECTIONS names its directory.")
         return 0
     _compared(place, kubeconfig, rival, pools, len(objects), first)
     return 0
 
 
 def plain_fabric(nodes: int) -> str:
-    """A fabric file of Spiderpool with a pool a node and rail."""
+    """A fabric file of Spiderpool with one pool per node and rail."""
     return fabric(nodes, "sriov", ports=False).replace("network-operator", "spiderpool")
 
 
@@ -222,11 +220,11 @@ def _requests(proxy: t.Any) -> str:
     )
 
 
-def _told(run: Run) -> str:
+def _measured(run: Run) -> str:
     return "%.1f s (%.1f s, %.0f MB)" % (run.wall, run.processor, run.megabytes)
 
 
-def _ours(file: Path, kubeconfig: Path, said: str = "", wait: bool = False) -> Run:
+def _ours(file: Path, kubeconfig: Path, expected: str = "", wait: bool = False) -> Run:
     words = {
         "fabric_file": str(file),
         "kubernetes_kubeconfig": str(kubeconfig),
@@ -234,8 +232,8 @@ def _ours(file: Path, kubeconfig: Path, said: str = "", wait: bool = False) -> R
         "kubernetes_wait_timeout": 60,
     }
     run = play("playbooks/kubernetes.yml", json.dumps(dict(words, kubernetes_options=OPTIONS)))
-    if said not in run.text:
-        sys.exit("kubernetes.yml did not say '%s':\n%s" % (said, run.text))
+    if expected not in run.text:
+        sys.exit("kubernetes.yml did not print '%s':\n%s" % (expected, run.text))
     return run
 
 

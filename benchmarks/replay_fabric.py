@@ -16,10 +16,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
 from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import host_layers
+from tests.browser.samples import UNIT, servers
 from tests.unit.fabric.verify_nodes import World
 
 Row = t.Dict[str, t.Any]
-_UNIT = 32
 _FABRIC = """\
 plugin: railyard.fabric.rails
 fabric:
@@ -47,19 +47,14 @@ profiles:
 nodes:
 %s
 """
-_PORT = '      gpu%02d: {netdev: rail%02d, pci: "0000:%02x:00.0", rdma: mlx5_gpu%02d, gpu: %d}'
-_NODES = '  gpu-su%d-[01:%02d]: {profile: hgx-h100, unit: su%d, address: "172.20.%d.[1:%d]"}'
 # TCP ports of the servers of rail_probe.
 _SERVERS = 40001
 
 
 def fabric(nodes: int) -> str:
     """A fabric file of servers with eight rails, in units of 32, one after the other."""
-    units = -(-nodes // _UNIT)
-    ports = [_PORT % (rail, rail, 0x10 + rail, rail, rail - 1) for rail in range(1, 9)]
-    sizes = [min(_UNIT, nodes - unit * _UNIT) for unit in range(units)]
-    lines = [_NODES % (unit, size, unit, unit, size) for unit, size in enumerate(sizes, 1)]
-    return _FABRIC % (units * _UNIT, units, "\n".join(ports), "\n".join(lines))
+    units = -(-nodes // UNIT)
+    return _FABRIC % (units * UNIT, units, *servers(nodes, "172.20"))
 
 
 def plan(text: str) -> Plan:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""KVM or emulation, decided by trying: a /dev/kvm that opens need not boot a kernel."""
+"""KVM or emulation, decided by trying: a /dev/kvm that opens may not boot a kernel."""
 
 from __future__ import annotations
 

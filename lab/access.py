@@ -43,7 +43,7 @@ def write_config(lab: Lab, image: Image) -> None:
             "    StrictHostKeyChecking yes",
             # Cheap for an emulated processor; what it protects does not leave this machine.
             "    KexAlgorithms curve25519-sha256",
-            # A guest that reboots says no goodbye to the host's end of the connection.
+            # A guest that reboots does not close the connection to the host.
             "    ServerAliveInterval 10",
             "    ServerAliveCountMax 6",
             "    LogLevel ERROR",
@@ -70,7 +70,7 @@ def run(lab: Lab, node: int, line: str, seconds: float = 60.0, user: str = USER)
 
 
 def answers(port: int, seconds: float = 5.0) -> bool:
-    """Whether a node's SSH server says its name. User networking itself accepts connections, so that means nothing."""
+    """Whether a node's SSH server sends its banner. User networking accepts connections even without a server."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=seconds) as sock:
             return sock.recv(4) == b"SSH-"
@@ -109,7 +109,7 @@ def _wait(lab: Lab, node: int, end: float, not_boot: str | None) -> None:
     while time.monotonic() < end:
         if name not in process.members(lab.directory):
             raise LabError(
-                "%s's machine ended: %s" % (name, _tail(lab.log(name)) or "it said nothing"),
+                "%s's machine ended: %s" % (name, _tail(lab.log(name)) or "it printed nothing"),
                 "see %s and %s; 'lab up' starts it again, 'lab up --fresh' on a new disk"
                 % (lab.log(name), lab.console(node)),
             )

@@ -26,7 +26,7 @@ def command(run: Path, message: dict[str, Any], patience: float = 60.0) -> list[
     except (OSError, ValueError) as error:
         raise LabError("the lab's leaf process does not answer (%s)" % error, "lab up") from None
     if not answer["ok"]:
-        raise LabError("the leaf says: %s" % answer["error"], "lab cable --help")
+        raise LabError("the leaf reports: %s" % answer["error"], "lab cable --help")
     ports: list[dict[str, Any]] = answer["ports"]
     return ports
 

@@ -168,27 +168,29 @@ def _reboot(arguments: Arguments) -> int:
 
 def _snapshot(arguments: Arguments) -> int:
     lab = state.require(arguments.name)
-    if arguments.deed == "list":
+    if arguments.action == "list":
         print("\n".join(snapshot.tags(lab)) or "none")
         return 0
-    {"save": snapshot.save, "restore": snapshot.restore, "delete": snapshot.delete}[arguments.deed](lab, arguments.tag)
-    past = {"save": "saved", "restore": "restored", "delete": "deleted"}[arguments.deed]
+    {"save": snapshot.save, "restore": snapshot.restore, "delete": snapshot.delete}[arguments.action](
+        lab, arguments.tag
+    )
+    past = {"save": "saved", "restore": "restored", "delete": "deleted"}[arguments.action]
     say("snapshot '%s' of lab '%s' %s" % (arguments.tag, lab.name, past))
     return 0
 
 
 def _cable(arguments: Arguments) -> int:
     lab = state.require(arguments.name)
-    message: dict[str, Any] = {"do": arguments.deed}
+    message: dict[str, Any] = {"do": arguments.action}
     for key in ("port", "other"):
         if getattr(arguments, key, None):
             message[key] = list(lab.rail_port(getattr(arguments, key)))
     for key in ("bytes", "percent", "chassis", "port_name"):
         if getattr(arguments, key, None) is not None:
             message[key] = getattr(arguments, key)
-    if arguments.deed == "lldp":
+    if arguments.action == "lldp":
         message["on"] = arguments.switch == "on"
-    if arguments.deed == "show":
+    if arguments.action == "show":
         ports = cable.command(lab.run, message)
     else:
         with state.changing(lab.name):
@@ -196,7 +198,7 @@ def _cable(arguments: Arguments) -> int:
     if getattr(arguments, "json", False):
         print(json.dumps(ports, indent=2))
     else:
-        _print_cables(ports, only_faults=arguments.deed != "show")
+        _print_cables(ports, only_faults=arguments.action != "show")
     return 0
 
 
@@ -252,7 +254,7 @@ def parser() -> argparse.ArgumentParser:
     reboot.add_argument("node")
     reboot.add_argument("--hard", action="store_true", help="as if by its reset button")
 
-    # The same option after the deed too; without a default, or it would undo the one given before.
+    # The same option after the action too; without a default, which would replace the value given before.
     again = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     again.add_argument("--name", help="which lab")
     _add_snapshot(add("snapshot", _snapshot, "keep the running lab as it is, or take it back to where it was"), again)
@@ -263,21 +265,21 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_snapshot(command: argparse.ArgumentParser, named: argparse.ArgumentParser) -> None:
-    deeds = command.add_subparsers(dest="deed", metavar="DEED", required=True)
-    deeds.add_parser("list", parents=[named], help="print the snapshots")
-    for deed, text in (
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions.add_parser("list", parents=[named], help="print the snapshots")
+    for action, text in (
         ("save", "keep memory, disks and cables of all nodes as they are now"),
         ("restore", "take all nodes back to that moment"),
         ("delete", "forget a snapshot"),
     ):
-        deeds.add_parser(deed, parents=[named], help=text, description=text).add_argument("tag")
+        actions.add_parser(action, parents=[named], help=text, description=text).add_argument("tag")
 
 
 def _add_cable(command: argparse.ArgumentParser, named: argparse.ArgumentParser) -> None:
-    deeds = command.add_subparsers(dest="deed", metavar="DEED", required=True)
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
 
-    def add(deed: str, text: str, *ports: str) -> argparse.ArgumentParser:
-        one = deeds.add_parser(deed, parents=[named], help=text, description=text)
+    def add(action: str, text: str, *ports: str) -> argparse.ArgumentParser:
+        one = actions.add_parser(action, parents=[named], help=text, description=text)
         for port in ports:
             one.add_argument(port, metavar="NODE:RAIL", help="such as node-1:3 or node-1:gpu03")
         return one
@@ -285,14 +287,14 @@ def _add_cable(command: argparse.ArgumentParser, named: argparse.ArgumentParser)
     add("show", "every cable with its counters").add_argument("--json", action="store_true")
     add("swap", "exchange two cables at the leaves' end", "port", "other")
     add("cut", "cut a cable: no carrier, no frame", "port")
-    add("mend", "make a cable whole and plug it where it belongs; without a name, all").add_argument(
+    add("repair", "repair a cable and plug it where it belongs; without a name, all").add_argument(
         "port", metavar="NODE:RAIL", nargs="?"
     )
     add("mtu", "let no larger packet through, silently", "port").add_argument(
         "bytes", type=_bounded("BYTES", 68, 65535), metavar="BYTES"
     )
     add("loss", "lose this share of frames, each way", "port").add_argument("percent", type=_percent, metavar="PERCENT")
-    lldp = add("lldp", "let the leaf tell the node where it is plugged", "port")
+    lldp = add("lldp", "let the leaf announce its name and port to the node", "port")
     lldp.add_argument("switch", choices=["on", "off"])
     lldp.add_argument("--chassis", help="the leaf's name (default: leaf-N)")
     lldp.add_argument("--port-name", help="the socket's name (default: EthernetN)")

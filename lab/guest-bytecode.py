@@ -44,7 +44,7 @@ def _keep(file: str, code: CodeType) -> None:
         with open(mine, "wb") as new:
             marshal.dump(code, new)
         os.replace(mine, file)
-    except OSError:  # somebody else's directory, or a full disk: then it is compiled again
+    except OSError:  # another user's directory, or a full disk: then it is compiled again
         pass
 
 

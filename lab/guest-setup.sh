@@ -79,7 +79,7 @@ EOF
 bytecode() {
     cp "$(dirname "$0")/guest-bytecode.py" "$root/usr/lib/python3/dist-packages/railyard_lab_bytecode.py"
     echo 'import railyard_lab_bytecode' >"$root/usr/lib/python3/dist-packages/railyard-lab.pth"
-    # its own directory for whoever comes first; all others only read there
+    # writable: the first process makes its own directory there, all others only read it
     mkdir -m 1777 "$root/var/cache/railyard-lab"
 }
 

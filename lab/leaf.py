@@ -237,36 +237,36 @@ class Switch:
 
     def obey(self, command: dict[str, Any]) -> dict[str, Any]:
         """Carry out one command and describe the cables after it."""
-        deed = command.get("do")
+        action = command.get("do")
         before = self._speaking()
-        if deed == "show":
+        if action == "show":
             pass
-        elif deed == "swap":
+        elif action == "swap":
             first, second = self._port(command, "port"), self._port(command, "other")
             (first.leaf, first.socket), (second.leaf, second.socket) = (
                 (second.leaf, second.socket),
                 (first.leaf, first.socket),
             )
-        elif deed == "cut":
+        elif action == "cut":
             self._port(command, "port").cut = True
-        elif deed == "mtu":
+        elif action == "mtu":
             self._port(command, "port").mtu = _number(command, "bytes", 68, 65535, int)
-        elif deed == "loss":
+        elif action == "loss":
             self._port(command, "port").loss = _number(command, "percent", 0, 100, float)
-        elif deed == "lldp":
+        elif action == "lldp":
             port = self._port(command, "port")
             port.lldp = bool(command.get("on"))
             port.chassis, port.port = command.get("chassis"), command.get("port_name")
             self.speak(time.monotonic())
-        elif deed == "mend":
+        elif action == "repair":
             for port in [self._port(command, "port")] if command.get("port") else list(self.ports.values()):
-                self._mend(port)
-        elif deed == "restore":
+                self._repair(port)
+        elif action == "restore":
             for state in command.get("ports", []):
                 self._restore(self._port({"port": [state["node"], state["rail"]]}, "port"), state)
         else:
-            raise Fault("no such command: %r" % deed)
-        if deed != "show":
+            raise Fault("no such command: %r" % action)
+        if action != "show":
             self._replug()
             self._unsay(before)
         return {"ports": [port.describe() for port in self.ports.values()]}
@@ -285,8 +285,8 @@ class Switch:
             raise Fault("no rail port %r" % (place,))
         return port
 
-    def _mend(self, port: Port) -> None:
-        """Make a cable whole and plug it where it belongs; whoever is plugged there gets this one's place."""
+    def _repair(self, port: Port) -> None:
+        """Repair a cable and plug it where it belongs; a cable that is plugged there gets the place of this one."""
         port.cut, port.mtu, port.loss = False, None, 0.0
         for other in self.ports.values():
             if (other.leaf, other.socket) == (port.rail, port.node):

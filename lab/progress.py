@@ -29,7 +29,7 @@ def run(
     show: Callable[[str], str | None] = lambda line: None,
     env: dict[str, str] | None = None,
 ) -> None:
-    """Run a long command; every line of it goes to ``log``, and what ``show`` makes of a line is said.
+    """Run a long command; every line of it goes to ``log``, and the result of ``show`` for a line is printed.
 
     Raises LabError with the command's last lines and the log's place when the command fails.
     """

@@ -45,9 +45,9 @@ def _everywhere(lab: Lab, act: Callable[[qmp.Monitor], None]) -> None:
 
 
 def _human(monitor: qmp.Monitor, line: str) -> None:
-    said = monitor.human(line)
-    if said:
-        raise LabError("%s: %s: %s" % (node_name(monitor.node), line, said), "lab up --fresh starts over")
+    output = monitor.human(line)
+    if output:
+        raise LabError("%s: %s: %s" % (node_name(monitor.node), line, output), "lab up --fresh starts over")
 
 
 def save(lab: Lab, tag: str) -> None:

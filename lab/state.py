@@ -191,7 +191,7 @@ def guest_names() -> list[str]:
 
 @contextlib.contextmanager
 def locked(place: Path, waiting: str) -> Iterator[None]:
-    """Hold the lock file ``place``; says ``waiting`` once when another process has it."""
+    """Hold the lock file ``place``; prints ``waiting`` once when another process has it."""
     from lab.progress import say
 
     place.parent.mkdir(parents=True, exist_ok=True)

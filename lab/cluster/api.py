@@ -32,14 +32,14 @@ class Refused(LabError):
 
 
 def trust(pki: Path, authority: str, who: str) -> ssl.SSLContext:
-    """TLS that believes ``authority`` alone and says that we are ``who``."""
+    """TLS that trusts only ``authority`` and presents the certificate of ``who``."""
     context = ssl.create_default_context(cafile=str(pki / (authority + ".crt")))
     context.load_cert_chain(pki / (who + ".crt"), pki / (who + ".key"))
     return context
 
 
 def answers(port: int, path: str, context: ssl.SSLContext, seconds: float = 5.0) -> bool:
-    """Whether a loopback port says 200 to a GET."""
+    """Whether a loopback port answers a GET with 200."""
     connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=seconds)
     try:
         connection.request("GET", path)

@@ -46,7 +46,7 @@ class Binaries:
 
 
 def version_of(program: str) -> str | None:
-    """What a program says its version is (``1.20.2``); None when it does not run."""
+    """The version that a program reports (``1.20.2``); None when it does not run."""
     try:
         done = subprocess.run(
             [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60

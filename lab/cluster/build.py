@@ -188,7 +188,7 @@ def _fetch(host: hosts.Host, work: Path, log: Path) -> str:
     descriptions = list(work.glob("*.dsc"))
     if len(descriptions) != 1:
         raise LabError("no source package came with the source (log: %s)" % log, again)
-    # apt has held it against the signed list; the uploader's own key is not on every host
+    # apt has compared it with the signed list; the uploader's own key is not on every host
     unpack = ["dpkg-source", "--no-check", "-x", str(descriptions[0]), str(work / "source")]
     run(unpack, log, "unpacking the source", again)
     named = re.search(r"_(?:\S*really)?(\d+\.\d+\.\d+)", descriptions[0].name)

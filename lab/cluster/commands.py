@@ -100,20 +100,20 @@ def add(commands: Any, add_command: Callable[[str, Callable[[Arguments], int], s
     cluster = add_command("cluster", _status, "a real Kubernetes API server beside the guests, or without them")
     named = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     named.add_argument("--name", help="which lab")
-    deeds = cluster.add_subparsers(dest="deed", metavar="DEED", required=True)
+    actions = cluster.add_subparsers(dest="action", metavar="ACTION", required=True)
 
-    def deed(name: str, act: Callable[[Arguments], int], text: str) -> argparse.ArgumentParser:
-        one = deeds.add_parser(name, parents=[named], help=text, description=text[0].upper() + text[1:] + ".")
+    def action(name: str, act: Callable[[Arguments], int], text: str) -> argparse.ArgumentParser:
+        one = actions.add_parser(name, parents=[named], help=text, description=text[0].upper() + text[1:] + ".")
         one.set_defaults(act=act)
         return one
 
-    up = deed("up", _up, "start etcd, API server and controller manager; what is up already is left alone")
+    up = action("up", _up, "start etcd, API server and controller manager; what is up already is left alone")
     schemas = up.add_mutually_exclusive_group()
     schemas.add_argument(
         "--crds",
         action="append",
         metavar="DIR",
-        help="apply the CRDs in this folder and those in it; may be said again, the last one wins"
+        help="apply the CRDs in this folder and those in it; may be repeated, the last one wins"
         " (default: those given before, else ../shared/schemas when it is there)",
     )
     schemas.add_argument("--no-crds", action="store_true", help="apply none")
@@ -123,11 +123,11 @@ def add(commands: Any, add_command: Callable[[str, Callable[[Arguments], int], s
         help="have Node objects of these names, marked as nodes without kubelet, and no others of the lab's own",
     )
     up.add_argument("--fresh", action="store_true", help="end this cluster first and start over with an empty one")
-    down = deed("down", _down, "end its processes and remove all that it holds")
+    down = action("down", _down, "end its processes and remove all that it holds")
     down.add_argument("--all", action="store_true", help="the clusters of every lab of this checkout")
-    status = deed("status", _status, "show its parts and Node objects; exit status 1 when something is not up")
+    status = action("status", _status, "show its parts and Node objects; exit status 1 when something is not up")
     status.add_argument("--json", action="store_true")
-    deed("env", _env, "print the shell lines that make it the one that kubectl and helm use")
+    action("env", _env, "print the shell lines that make it the one that kubectl and helm use")
 
     for tool in tools.PROBES:
         text = "run %s on the cluster; the words after it are its own (--name NAME before them: which lab)" % tool

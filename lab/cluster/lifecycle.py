@@ -39,12 +39,12 @@ class Done:
     nodes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        deeds = [
+        actions = [
             "started %s" % ", ".join(self.started) if self.started else "",
             "changed %d CRDs" % len(self.crds) if self.crds else "",
             "changed the Node objects %s" % ", ".join(self.nodes) if self.nodes else "",
         ]
-        return "; ".join(deed for deed in deeds if deed) or "changed nothing"
+        return "; ".join(action for action in actions if action) or "changed nothing"
 
 
 def up(spec: Spec, fresh: bool = False) -> tuple[Cluster, Done]:
@@ -164,7 +164,7 @@ def down(name: str) -> bool:
 
 
 def _stop(name: str) -> None:
-    """End the cluster's processes; whoever asks another is ended before it."""
+    """End the cluster's processes, each before the processes that it depends on."""
     directory = state.directory(name)
     alive = process.members(directory)
     if alive:

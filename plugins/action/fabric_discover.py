@@ -24,8 +24,7 @@ class ActionModule(ControllerAction):
     SPEC: t.Mapping[str, t.Any] = {
         "nodes": {"type": "dict", "required": True},
         "addresses": {"type": "dict", "default": {}},
-        "dest": {"type": "path"},
-        "force": {"type": "bool", "default": False},
+        **_fabric_files.NEW_FABRIC,
         "name": {"type": "str"},
         "attachment": {"type": "str", "choices": [name for name in ATTACHMENTS if name != HOST]},
         "provider": {"type": "str", "choices": [name for name, facts in PROVIDERS.items() if facts.kubernetes]},

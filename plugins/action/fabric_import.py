@@ -25,8 +25,7 @@ class ActionModule(ControllerAction):
 
     SPEC: t.Mapping[str, t.Any] = {
         "paths": {"type": "list", "elements": "path", "required": True},
-        "dest": {"type": "path"},
-        "force": {"type": "bool", "default": False},
+        **_fabric_files.NEW_FABRIC,
         "nodes": {"type": "raw"},
         "name": {"type": "str"},
         "profile": {"type": "str", "default": "server"},

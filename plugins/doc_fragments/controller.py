@@ -28,3 +28,22 @@ options:
       - Without it, the fabric file among the inventory's own sources.
     type: path
 """
+
+    # those that write a new fabric file
+    NEW_FABRIC = r"""
+attributes:
+  check_mode:
+    description: Writes nothing, and reports whether it would.
+    support: full
+  diff_mode:
+    description: Shows the fabric file as it is and as it becomes.
+    support: full
+options:
+  dest:
+    description: The fabric file to write. Without it nothing is written, and RV(text) has it.
+    type: path
+  force:
+    description: Whether an existing O(dest) with other content is overwritten.
+    type: bool
+    default: false
+"""

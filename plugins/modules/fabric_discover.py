@@ -21,14 +21,9 @@ description:
     described in C(docs/discover.md).
 author:
   - Railyard contributors (@railyard)
-extends_documentation_fragment: railyard.fabric.controller
-attributes:
-  check_mode:
-    description: Writes nothing, and reports whether it would.
-    support: full
-  diff_mode:
-    description: Shows the fabric file as it is and as it becomes.
-    support: full
+extends_documentation_fragment:
+  - railyard.fabric.controller
+  - railyard.fabric.controller.new_fabric
 options:
   nodes:
     description:
@@ -40,13 +35,6 @@ options:
     description: The name of each node with the address at which Ansible reaches it, where that is not its name.
     type: dict
     default: {}
-  dest:
-    description: The fabric file to write. Without it nothing is written, and RV(text) has it.
-    type: path
-  force:
-    description: Whether an existing O(dest) with other content is overwritten.
-    type: bool
-    default: false
   name:
     description: The fabric's name. Without it, C(discovered). MAC addresses and GUIDs of VFs follow from it.
     type: str

@@ -26,14 +26,9 @@ description:
   - In the file a comment C(CHECK) marks what was inferred, and C(DECIDE) what no manifest contains.
 author:
   - Railyard contributors (@railyard)
-extends_documentation_fragment: railyard.fabric.controller
-attributes:
-  check_mode:
-    description: Writes nothing, and reports whether it would.
-    support: full
-  diff_mode:
-    description: Shows the fabric file as it is and as it becomes.
-    support: full
+extends_documentation_fragment:
+  - railyard.fabric.controller
+  - railyard.fabric.controller.new_fabric
 options:
   paths:
     description:
@@ -42,13 +37,6 @@ options:
     type: list
     elements: path
     required: true
-  dest:
-    description: The fabric file to write. Without it nothing is written, and RV(text) has it.
-    type: path
-  force:
-    description: Whether an existing O(dest) with other content is overwritten.
-    type: bool
-    default: false
   nodes:
     description:
       - The nodes, which manifests seldom name. A text or a list of names and ranges, such as V(ai-[01:16]), or a

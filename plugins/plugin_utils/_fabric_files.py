@@ -19,6 +19,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import MAX_BYTES
 
 _VARS = ("group_vars", "host_vars")
+# Options of actions that write a fabric file, as the documentation fragment controller.new_fabric has them.
+NEW_FABRIC = {"dest": {"type": "path"}, "force": {"type": "bool", "default": False}}
 _NAME_ONE = "name one, such as -e fabric_file=PATH/fabric.yml"
 
 

@@ -30,7 +30,8 @@ def keep(directory: str, kind: str, most: int) -> None:
         if most > 0 and os.path.exists(path):
             os.makedirs(folder, exist_ok=True)
             os.replace(path, os.path.join(folder, "%s-%s.json" % (kind, _moment(path))))
-        mine = sorted(name for name in _listed(folder) if _is_of(name, kind))
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        mine = sorted(name for name in names if _is_of(name, kind))
         for name in mine[: max(len(mine) - most, 0)]:
             os.unlink(os.path.join(folder, name))
     except OSError as error:
@@ -41,10 +42,6 @@ def keep(directory: str, kind: str, most: int) -> None:
 def _is_of(name: str, kind: str) -> bool:
     found = _NAME.match(name)
     return found is not None and found.group(1) == kind
-
-
-def _listed(folder: str) -> list[str]:
-    return os.listdir(folder) if os.path.isdir(folder) else []
 
 
 def _moment(path: str) -> str:

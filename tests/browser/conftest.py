@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One headless Chromium for all tests, driven by Playwright; and the pages that they look at.
 
-Screenshots of every page are left in ``tests/output/browser`` for whoever wants to see them.
+Screenshots of every page are left in ``tests/output/browser`` for users who want to see them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 @pytest.fixture(scope="session")
 def browser() -> t.Iterator[Browser]:
-    """Chromium, of the distribution or where ``RAILYARD_CHROMIUM`` says it is."""
+    """Chromium, of the distribution, or at the path in ``RAILYARD_CHROMIUM``."""
     found = os.environ.get("RAILYARD_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if not found:
-        said = "there is no Chromium: run tools/chromium, or set RAILYARD_CHROMIUM to its path"
+        message = "there is no Chromium: run tools/chromium, or set RAILYARD_CHROMIUM to its path"
         if os.environ.get("CI"):
-            pytest.fail(said)
-        pytest.skip(said)
+            pytest.fail(message)
+        pytest.skip(message)
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=found)
         yield running

@@ -25,7 +25,7 @@ Data = t.Dict[str, t.Any]
 
 ROOT = Path(__file__).resolve().parents[2]
 BEGAN = datetime.datetime(2026, 11, 21, 20, 15, tzinfo=datetime.timezone.utc)
-_UNIT = 32
+UNIT = 32
 # As many as the addresses of a rail have room for; above, the fabric has larger networks.
 _MOST_UNITS = 64
 _FABRIC = """\
@@ -55,17 +55,22 @@ nodes:
 """
 
 
+def servers(nodes: int, network: str) -> tuple[str, str]:
+    """Lines of eight ports of a profile, and of nodes in units of 32 with addresses ``NETWORK.UNIT.NUMBER``."""
+    port = '      gpu%02d: {netdev: rail%02d, pci: "0000:%02x:00.0", rdma: mlx5_gpu%02d, gpu: %d}'
+    ports = [port % (rail, rail, 0x10 + rail, rail, rail - 1) for rail in range(1, 9)]
+    node = '  gpu-su%d-[01:%02d]: {profile: hgx-h100, unit: su%d, address: "%s.%d.[1:%d]"}'
+    sizes = [min(UNIT, nodes - unit * UNIT) for unit in range(-(-nodes // UNIT))]
+    lines = [node % (unit, size, unit, network, unit, size) for unit, size in enumerate(sizes, 1)]
+    return "\n".join(ports), "\n".join(lines)
+
+
 def fabric(nodes: int) -> bytes:
     """A fabric file of so many nodes: two as in the worked example, more in units of 32."""
     if nodes == 2:
         return (ROOT / "inventories" / "sriov-roce" / "fabric.yml").read_bytes()
-    units = -(-nodes // _UNIT)
-    port = '      gpu%02d: {netdev: rail%02d, pci: "0000:%02x:00.0", rdma: mlx5_gpu%02d, gpu: %d}'
-    ports = [port % (rail, rail, 0x10 + rail, rail, rail - 1) for rail in range(1, 9)]
-    node = '  gpu-su%d-[01:%02d]: {profile: hgx-h100, unit: su%d, address: "10.1.%d.[1:%d]"}'
-    sizes = [min(_UNIT, nodes - unit * _UNIT) for unit in range(units)]
-    lines = [node % (unit, size, unit, unit, size) for unit, size in enumerate(sizes, 1)]
-    text = _FABRIC % (units * _UNIT, units, "\n".join(ports), "\n".join(lines))
+    units = -(-nodes // UNIT)
+    text = _FABRIC % (units * UNIT, units, *servers(nodes, "10.1"))
     if units > _MOST_UNITS:
         text = text.replace("supernet: 172.16.0.0/12, rail_prefix: 17", "supernet: 100.0.0.0/8, rail_prefix: 14")
     return text.encode("utf-8")
@@ -188,7 +193,7 @@ class Sample:
         down = self._failure("RV402", self.nodes[1], self.rails[1], "carrier of rail02", "yes", "no")
         if len(self.nodes) <= 8:
             return [down]
-        leaf = [node["name"] for node in self.plan["nodes"] if node["unit"] == "su2"][:_UNIT] or self.nodes[2:6]
+        leaf = [node["name"] for node in self.plan["nodes"] if node["unit"] == "su2"][:UNIT] or self.nodes[2:6]
         wrong = [self._failure("RV802", node, self.rails[2], "path to its leaf", "4200", "1500") for node in leaf]
         return [down, *(each for each in wrong if each["node"] not in self.nodes[-2:])]
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report in a browser: nothing is loaded, everybody can read it, on a phone, in the dark, on paper, by keyboard."""
+"""The report in a browser: nothing is loaded, every user can read it, on a phone, in the dark, on paper."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MARKUP = "<script>window.ran = 1</script><img src=x onerror='window.ran = 1'>"
 
 @contextmanager
 def opened(browser: Browser, path: Path, width: int = WIDE, scheme: t.Any = "light", **more: t.Any) -> t.Iterator[Page]:
-    """A page; whatever it asks for beside itself, says on the console or asks the reader is an error."""
+    """A page; any request beside itself, message on the console or dialog is an error."""
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, **more)
     context.set_default_timeout(120_000)
     page = context.new_page()
@@ -31,7 +31,7 @@ def opened(browser: Browser, path: Path, width: int = WIDE, scheme: t.Any = "lig
     page.on(
         "request", lambda request: None if request.url == path.as_uri() else wrong.append("asks for " + request.url)
     )
-    page.on("console", lambda message: wrong.append("says " + message.text))
+    page.on("console", lambda message: wrong.append("console: " + message.text))
     page.on("pageerror", lambda error: wrong.append("fails with %s" % error))
     page.on("dialog", lambda dialog: wrong.append("asks " + dialog.message))
     page.goto(path.as_uri())
@@ -57,7 +57,7 @@ def _picture(page: Page, name: str) -> None:
         ("crowd", WIDE, "dark"),
     ],
 )
-def test_everybody_can_read_it(browser: Browser, pages: Pages, name: str, width: int, scheme: str) -> None:
+def test_every_user_can_read_it(browser: Browser, pages: Pages, name: str, width: int, scheme: str) -> None:
     """Nothing is loaded (see above), nothing hangs over the edge, and axe finds nothing, contrasts among it."""
     with opened(browser, pages(name), width, scheme) as page:
         _picture(page, "%s-%s-%s" % (name, scheme, "phone" if width == PHONE else "wide"))
@@ -66,7 +66,7 @@ def test_everybody_can_read_it(browser: Browser, pages: Pages, name: str, width:
         assert dark is (scheme == "dark")
         page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        # one row of a matrix stands for all: their cells are alike, and axe looks at each for seconds
+        # one row of a matrix represents all: their cells are alike, and axe looks at each for seconds
         page.evaluate("document.querySelectorAll('.matrix tbody tr:nth-child(n+3)').forEach(each => each.remove())")
         found = Axe().run(page)
         assert found.violations_count == 0, found.generate_report()

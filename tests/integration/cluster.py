@@ -3,7 +3,7 @@
 """A real API server for tests: fixtures ``cluster``, ``namespace`` and ``clean_cluster``.
 
 Each test process has a cluster of its own, which it may fill and empty as it likes and which ends with it, so that
-nobody's own cluster is touched and processes side by side do not disturb each other. ``RAILYARD_CLUSTER=NAME`` takes
+no user's own cluster is touched and processes side by side do not disturb each other. ``RAILYARD_CLUSTER=NAME`` takes
 the cluster of that lab instead and leaves it up: quicker while one writes tests, but emptied by them.
 """
 
@@ -82,7 +82,7 @@ class Cluster:
         return changed
 
     def resource(self, wanted: Object, client: DynamicClient | None = None) -> t.Any:
-        """The door to the kind of an object."""
+        """The client for the kind of an object."""
         return (client or self.client).resources.get(api_version=wanted["apiVersion"], kind=wanted["kind"])
 
     def apply(
@@ -134,7 +134,7 @@ class Cluster:
     def clean(self, wait: bool = False) -> None:
         """Take every custom resource and every namespace away but the server's own; finalizers are dropped.
 
-        No controller of upstream's runs here, so nobody else would ever drop them. Namespaces end in the background;
+        No controller of upstream runs here, so no other program would ever drop them. Namespaces end in the background;
         ``wait`` until those are gone that are not any test's own, which have names that come once.
         """
         with Api(self.running) as api:

@@ -23,12 +23,12 @@ from tests.integration.modules import Call, Row
 SUBSET = ["system", "nics", "rdma", "gids", "gpus", "vfs", "ip", "sysctls", "duplicates", "counters", "lldp"]
 STATES = ("rdma_netns_mode", "sriov_vfs", "rail_ports", "rdma_link")
 T = t.TypeVar("T")
-# A node's name -> what rail_info says, and what modules in check mode would change.
+# A node's name -> what rail_info reports, and what modules in check mode would change.
 Looked = t.Dict[str, t.Tuple[Row, t.Dict[str, Row]]]
 
 
 class Faults:
-    """Two nodes of a lab, a fabric file, and what verify says of them."""
+    """Two nodes of a lab, a fabric file, and the verdict of verify."""
 
     def __init__(self, node: t.Callable[[str], Node], fabric: str) -> None:
         outcome = lint(fabric.encode())

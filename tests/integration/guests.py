@@ -22,7 +22,7 @@ PAGE = 1 << 20
 
 
 def install(node: Node, *names: str) -> None:
-    """Install packages in a guest that has no way out: fetched here, with all that the guest lacks for them."""
+    """Install packages in a guest without a network: fetched here, with the dependencies that are missing there."""
     if node.run("dpkg-query -W -f '${Status}\\n' %s 2>/dev/null || true" % " ".join(names)).count(
         "ok installed"
     ) == len(names):

@@ -62,9 +62,9 @@ def call(name, options, check):
             os._exit(0)
     os.close(go)
     with os.fdopen(come) as stream:
-        said = stream.read()
+        output = stream.read()
     os.waitpid(child, 0)
-    return json.loads(said[said.index("{"):])
+    return json.loads(output[output.index("{"):])
 
 for line in sys.stdin:
     print(json.dumps([call(*each) for each in json.loads(line)]), flush=True)

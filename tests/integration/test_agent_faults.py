@@ -167,7 +167,7 @@ def link_down_in_attach(lab: Lab) -> None:
         cable("cut", "%s:5" % NODE)
         wait_for(ended, lambda: lab.kube("describe", "pod", POD))
     finally:
-        cable("mend", "%s:5" % NODE)
+        cable("repair", "%s:5" % NODE)
 
 
 def disk_full(lab: Lab) -> None:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""kernel_arguments on a guest that its own GRUB boots: told, given, in force after a reboot, and taken away again."""
+"""kernel_arguments on a guest that its own GRUB boots: reported, set, in force after a reboot, and removed again."""
 
 from __future__ import annotations
 
@@ -46,15 +46,18 @@ def test_before_anything_next_boot_is_what_runs(guest: Node) -> None:
     assert set(state["next_boot"]) == set.intersection(*[set(each) for each in configured(guest)])
 
 
-def test_without_leave_it_is_told_and_left(guest: Node) -> None:
+def test_without_leave_it_is_reported_and_left(guest: Node) -> None:
     before = guest.run("md5sum /boot/grub/grub.cfg")
     found = guest.module("kernel_arguments", arguments=WANTED)
     assert not found["changed"] and not found["reboot_required"]
-    assert "it lacks railyard.first=1, it lacks railyard.second=a,b. Remedy: set allow_change" in found["warnings"][0]
+    assert (
+        "it does not have railyard.first=1, it does not have railyard.second=a,b. Remedy: set allow_change"
+        in found["warnings"][0]
+    )
     assert guest.run("md5sum /boot/grub/grub.cfg") == before
 
 
-def test_another_value_that_somebody_put_there_is_refused(guest: Node) -> None:
+def test_another_value_of_another_user_is_refused(guest: Node) -> None:
     with pytest.raises(Failed, match="the next boot's kernel gets panic=10, and panic=5 is wanted"):
         guest.module("kernel_arguments", arguments=["panic=5"], allow_change=True)
     assert all("panic=10" in each for each in configured(guest))
@@ -81,7 +84,7 @@ def test_given_as_predicted_and_in_force_after_a_reboot(guest: Node) -> None:
 
 
 @pytest.mark.parametrize("delay", [2.0])
-def test_killed_half_way_the_next_run_mends(guest: Node, delay: float) -> None:
+def test_killed_half_way_the_next_run_converges(guest: Node, delay: float) -> None:
     wanted = [*WANTED, "railyard.third=%s" % delay]
     run = guest.module_process("kernel_arguments", {"arguments": wanted, "allow_change": True})
     for _try in range(600):

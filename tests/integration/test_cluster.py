@@ -112,11 +112,11 @@ def test_second_up_changes_nothing(cluster: Cluster) -> None:
     assert pids(cluster) == before
 
 
-def test_status_tells_parts_and_nodes(cluster: Cluster) -> None:
-    told = lifecycle.summary(cluster.running)
-    assert all(part["up"] for part in told["parts"])
-    assert [node["name"] for node in told["nodes"]] == NODES
-    assert {node["ready"] for node in told["nodes"]} == {"Unknown"}
+def test_status_shows_parts_and_nodes(cluster: Cluster) -> None:
+    summary = lifecycle.summary(cluster.running)
+    assert all(part["up"] for part in summary["parts"])
+    assert [node["name"] for node in summary["nodes"]] == NODES
+    assert {node["ready"] for node in summary["nodes"]} == {"Unknown"}
 
 
 def test_killed_parts_are_started_again_with_what_they_held(cluster: Cluster, namespace: str) -> None:
@@ -318,7 +318,7 @@ def test_second_apply_keeps_the_resource_version(clean_cluster: Cluster, namespa
         assert owners == {("railyard", "Apply")}
 
 
-def test_dry_run_tells_what_would_be_and_writes_nothing(cluster: Cluster, namespace: str) -> None:
+def test_dry_run_shows_the_result_and_writes_nothing(cluster: Cluster, namespace: str) -> None:
     first = cluster.apply(config_map(namespace, a="1"))
     assert cluster.apply(config_map(namespace, a="2"), dry_run=True)["data"] == {"a": "2"}
     found = cluster.get(first)
@@ -329,24 +329,24 @@ def test_dry_run_tells_what_would_be_and_writes_nothing(cluster: Cluster, namesp
 
 def test_field_that_was_left_out_is_taken_away_and_another_managers_stays(cluster: Cluster, namespace: str) -> None:
     cluster.apply(config_map(namespace, a="1", b="1"))
-    cluster.apply(config_map(namespace, c="1"), manager="somebody")
+    cluster.apply(config_map(namespace, c="1"), manager="another-user")
     assert cluster.apply(config_map(namespace, a="1"))["data"] == {"a": "1", "c": "1"}
 
 
 def test_field_of_another_manager_is_a_conflict_that_names_both(clean_cluster: Cluster, namespace: str) -> None:
-    clean_cluster.apply(config_map(namespace, a="1"), manager="somebody")
+    clean_cluster.apply(config_map(namespace, a="1"), manager="another-user")
     with pytest.raises(ConflictError) as caught:
         clean_cluster.apply(config_map(namespace, a="2"))
     status = json.loads(caught.value.body)
     assert status["code"] == 409
-    assert status["message"] == 'Apply failed with 1 conflict: conflict with "somebody": .data.a'
+    assert status["message"] == 'Apply failed with 1 conflict: conflict with "another-user": .data.a'
     causes = status["details"]["causes"]
     assert [(cause["reason"], cause["field"]) for cause in causes] == [("FieldManagerConflict", ".data.a")]
     assert clean_cluster.apply(config_map(namespace, a="2"), force=True)["data"] == {"a": "2"}
     with pytest.raises(ConflictError, match='conflict with \\\\"railyard'):
-        clean_cluster.apply(config_map(namespace, a="1"), manager="somebody")
-    # the same value is no conflict: it is owned by both
-    clean_cluster.apply(config_map(namespace, a="2"), manager="somebody")
+        clean_cluster.apply(config_map(namespace, a="1"), manager="another-user")
+    # the same value does not conflict: it is owned by both
+    clean_cluster.apply(config_map(namespace, a="2"), manager="another-user")
 
 
 @pytest.mark.parametrize("what", ["built in", "custom", "nested"])
@@ -410,13 +410,13 @@ def test_create_drops_unknown_fields_silently_unless_the_server_can_be_strict(
 ) -> None:
     clean_cluster.need(NETWORKS)
     wanted = network(namespace, enableRdma=True)
-    door = clean_cluster.resource(wanted)
-    made = door.create(body=wanted, namespace=namespace).to_dict()
+    client = clean_cluster.resource(wanted)
+    made = client.create(body=wanted, namespace=namespace).to_dict()
     assert "enableRdma" not in made["spec"]["macvlan"]
     wanted["metadata"]["name"] = "strictly"
 
     def strictly() -> t.Any:
-        return door.create(body=wanted, namespace=namespace, query_params=[("fieldValidation", "Strict")])
+        return client.create(body=wanted, namespace=namespace, query_params=[("fieldValidation", "Strict")])
 
     if clean_cluster.version < (1, 25):
         assert "enableRdma" not in strictly().to_dict()["spec"]["macvlan"]
@@ -434,12 +434,12 @@ def test_defaults_come_back_and_are_nobodys(clean_cluster: Cluster) -> None:
 
 
 def test_forbidden_verb_is_named(cluster: Cluster, namespace: str) -> None:
-    somebody = cluster.client_as("somebody")
+    client = cluster.client_as("another-user")
     with pytest.raises(ForbiddenError) as caught:
-        cluster.apply(config_map(namespace, a="1"), client=somebody)
+        cluster.apply(config_map(namespace, a="1"), client=client)
     status = json.loads(caught.value.body)
     assert status["code"] == 403
-    assert 'User "somebody" cannot patch resource "configmaps" in API group ""' in status["message"]
+    assert 'User "another-user" cannot patch resource "configmaps" in API group ""' in status["message"]
     assert namespace in status["message"]
 
 
@@ -477,7 +477,7 @@ def test_helm_installs_changes_nothing_twice_and_takes_away(cluster: Cluster, na
     assert cluster.get(found) is None
 
 
-def test_part_that_hangs_is_told_and_goes_on_afterwards(cluster: Cluster) -> None:
+def test_part_that_hangs_is_reported_and_goes_on_afterwards(cluster: Cluster) -> None:
     pid = pids(cluster)["kube-apiserver"]
     os.kill(pid, signal.SIGSTOP)
     try:

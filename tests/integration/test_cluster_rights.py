@@ -119,7 +119,7 @@ def account(cluster: Cluster, namespace: str, tmp_path: Path) -> t.Iterator[Path
 
 
 def asked_first(server: Server, plan: Planned, wait: bool = True) -> list[str]:
-    """What preflight says."""
+    """The errors of preflight."""
     later = preflight.Later(wait=wait, beside=beside((each["apiVersion"], each["kind"]) for each in plan.objects))
     found = preflight.problems(server, plan.desired(), plan.labels_nodes, quiet, plan.secrets(), later)
     return [error.message for error in found]
@@ -162,7 +162,7 @@ def test_the_printed_role_suffices(bench: Bench, account: Path, case: Case) -> N
     whole_way(bench.server(account), planned(bench, case))
 
 
-# What no run needs that brings networks: a namespace may be made by somebody else, and verify_cordon is verify's.
+# What no run needs that brings networks: a namespace may be made by another user, and verify_cordon is verify's.
 NOT_ASKED = {"namespaces get", "nodes get"}
 
 
@@ -200,7 +200,7 @@ def without(cluster: Cluster, lost: str) -> None:
     cluster.apply(made)
 
 
-def said_until(wanted: t.Sequence[str], say: t.Callable[[], list[str]]) -> None:
+def reported_until(wanted: t.Sequence[str], say: t.Callable[[], list[str]]) -> None:
     """The server takes a moment to know of another role."""
     wait_for(lambda: say() == wanted, say)
 
@@ -212,30 +212,30 @@ def test_what_only_the_wait_reads_is_asked_for_before_anything_is_written(
     plan, server = planned(bench, Case("network-operator", "sriov", "prefix")), bench.server(account)
     without(bench.cluster, "sriovnetworknodestates.sriovnetwork.openshift.io list")
     missing = "the user may not list sriovnetworknodestates.sriovnetwork.openshift.io"
-    said_until([missing], lambda: asked_first(server, plan))
+    reported_until([missing], lambda: asked_first(server, plan))
     assert asked_first(server, plan, wait=False) == []
-    # where Node Feature Discovery labels nodes, nobody but the wait lists them
+    # where Node Feature Discovery labels nodes, only the wait lists them
     without(bench.cluster, "nodes list")
     wait = preflight.Later(wait=True)
-    said_until(
+    reported_until(
         ["the user may not list nodes"],
         lambda: [each.message for each in preflight.problems(server, plan.desired(), False, quiet, (), wait)],
     )
     assert preflight.problems(server, plan.desired(), False, quiet) == []
 
 
-def test_who_may_not_delete_what_an_earlier_plan_left_is_told_before(bench: Bench, account: Path) -> None:  # noqa: F811
+def test_who_may_not_delete_what_an_earlier_plan_left_gets_an_error_before(bench: Bench, account: Path) -> None:  # noqa: F811
     bench.apply(planned(bench, Case("cni", "macvlan", "block")))
     plan, server = planned(bench, Case("spiderpool", "macvlan", "subnet")), bench.server(account)
     without(bench.cluster, "network-attachment-definitions.k8s.cni.cncf.io delete")
     missing = "the user may not delete network-attachment-definitions.k8s.cni.cncf.io"
-    said_until([missing], lambda: asked_first(server, plan))
+    reported_until([missing], lambda: asked_first(server, plan))
     keeps = preflight.Later(prune=False)
     assert preflight.problems(server, plan.desired(), plan.labels_nodes, quiet, plan.secrets(), keeps) == []
 
 
 def test_it_suffices_to_look_at_pods(bench: Bench, account: Path, namespace: str) -> None:  # noqa: F811
-    """A pod that no kubelet runs, of which what is said is read as well."""
+    """A pod that no kubelet runs, whose messages are read as well."""
     container = {"name": "rails", "image": "registry.example/busybox:1"}
     metadata = {"name": "ai-rails", "namespace": namespace, "labels": {"app": "rails"}}
     bench.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}})

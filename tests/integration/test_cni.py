@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Plain CNI on both guests: the files that the module lays, run by Debian's own plugins. A pod is a network namespace.
 
-Pods have eth0 by a bridge as in a cluster, and net1 to net8 on the rails. On node-2 a namespace stands for the leaves
+Pods have eth0 by a bridge as in a cluster, and net1 to net8 on the rails. On node-2 a namespace represents the leaves
 that route between rails. ``inventories/lab-cni`` is the plan.
 """
 
@@ -57,7 +57,7 @@ true
 
 
 def planned() -> dict[str, tuple[list[Conf], list[Conf]]]:
-    """Node -> its networks, in rail order, and what ``rail_ports`` is told of its ports."""
+    """Node -> its networks, in rail order, and the options of ``rail_ports`` for its ports."""
     plan = lint((ROOT / "inventories/lab-cni/fabric.yml").read_bytes()).plan
     assert plan
     variables = [plan.node_vars(each) for each in plan.nodes]
@@ -101,8 +101,8 @@ class Guest:
         """What the runtime answers. Each command is a method of it, and its arguments."""
         lines = [json.dumps(_command(each)) for each in commands]
         self.node.put("/run/cni-commands", "\n".join(lines) + "\n")
-        said = self.node.run("python3 %s %s:/usr/lib/cni < /run/cni-commands" % (RUNTIME, BIN), timeout=timeout)
-        return [json.loads(line) for line in said.splitlines()]
+        output = self.node.run("python3 %s %s:/usr/lib/cni < /run/cni-commands" % (RUNTIME, BIN), timeout=timeout)
+        return [json.loads(line) for line in output.splitlines()]
 
     def well(self, *commands: t.Any, timeout: float = 300) -> list[t.Any]:
         """As :meth:`do`, where all must succeed."""
@@ -211,7 +211,7 @@ def test_pods_on_eight_rails(ready: list[Guest]) -> None:
     for guest in ready:
         own = ipaddress.IPv4Address(address(1, 1, guest.number))
         assert "ffff:%02x%02x:%02x%02x" % tuple(own.packed) in guest.node.run(gids)
-    # each rail carries packets as large as the plan says, between nodes
+    # each rail carries packets of the planned size between nodes
     first, second = ready
     for here, there in ((first, second), (second, first)):
         pings = "; ".join(
@@ -303,7 +303,7 @@ def test_ipvlan_pods_of_two_nodes(ready: list[Guest]) -> None:
 
 
 def test_a_vf_goes_into_a_pod_and_comes_back(ready: list[Guest]) -> None:
-    """host-device with the VF that a device plugin chose, as Multus tells it."""
+    """host-device with the VF that a device plugin chose, as Multus passes it."""
     guest, peer = ready
     node = guest.node
     node.run("echo 1 > /sys/bus/pci/devices/0000:05:00.0/sriov_numvfs; udevadm settle")

@@ -60,13 +60,13 @@ def test_discover_then_hosts_changes_nothing(tmp_path: Path, scenario: str) -> N
     plain.write_text(yaml.safe_dump({"all": {"hosts": hosts, "vars": reach}}), encoding="utf-8")
 
     found = tmp_path / "found" / "fabric.yml"
-    wishes = {"discover_name": scenario, "fabric_file": str(found)}
-    said = play("discover.yml", inventory=plain, **wishes)
-    assert changed(said).get("node-2") == 0, said
+    options = {"discover_name": scenario, "fabric_file": str(found)}
+    output = play("discover.yml", inventory=plain, **options)
+    assert changed(output).get("node-2") == 0, output
     outcome = lint(found.read_bytes())
     assert outcome.plan, [finding.text() for finding in outcome.findings]
     assert "DECIDE" not in found.read_text(encoding="utf-8").partition("---\n")[2], found.read_text(encoding="utf-8")
-    assert set(changed(play("discover.yml", inventory=plain, **wishes)).values()) == {0}
+    assert set(changed(play("discover.yml", inventory=plain, **options)).values()) == {0}
 
     wanted = lint((ROOT / inventory / "fabric.yml").read_bytes()).plan
     assert wanted

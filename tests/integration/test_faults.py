@@ -129,7 +129,7 @@ FAULTS = [
     Fault("rdma mode", "RV301", TWO, None, "rdma system set netns shared", found="shared"),
     # -- links and RDMA devices
     Fault("link set down", "RV401", ONE, "gpu02", "ip link set enp2s0 down"),
-    Fault("cable cut", "RV402", TWO, "gpu02", [["cut", "node-2:2"]], [["mend", "node-2:2"]], drifts=False),
+    Fault("cable cut", "RV402", TWO, "gpu02", [["cut", "node-2:2"]], [["repair", "node-2:2"]], drifts=False),
     Fault("MTU on one side", "RV404", ONE, "gpu01", "ip link set enp1s0 mtu 1500", found="1500"),
     Fault("rxe link gone", "RV405", TWO, "gpu03", "rdma link delete rxe_gpu03"),
     Fault("RDMA device renamed", "RV406", ONE, "gpu03", "rdma dev set rxe_gpu03 name stray0"),
@@ -173,13 +173,13 @@ FAULTS = [
     Fault(
         *("cables swapped, heard", "RV702", ONE, "gpu01"),
         harm=[["swap", "node-1:1", "node-1:2"], ["lldp", "node-1:1", "on"], ["lldp", "node-1:2", "on"]],
-        fix=[["mend"], ["lldp", "node-1:1", "off"], ["lldp", "node-1:2", "off"]],
+        fix=[["repair"], ["lldp", "node-1:1", "off"], ["lldp", "node-1:2", "off"]],
         drifts=False,
         found="gpu01 on leaf-2",
         alone=True,
     ),
     Fault(
-        *("cables swapped, unheard", "RV702", TWO, "gpu02", [["swap", "node-2:2", "node-2:3"]], [["mend"]]),
+        *("cables swapped, unheard", "RV702", TWO, "gpu02", [["swap", "node-2:2", "node-2:3"]], [["repair"]]),
         drifts=False,
         either=True,
         found="gpu02 reaches gpu03",
@@ -198,18 +198,18 @@ FAULTS = [
         found="Ethernet9",
     ),
     Fault(
-        *("nothing comes through", "RV801", ONE, "gpu03", [["loss", "node-1:3", "100"]], [["mend", "node-1:3"]]),
+        *("nothing comes through", "RV801", ONE, "gpu03", [["loss", "node-1:3", "100"]], [["repair", "node-1:3"]]),
         drifts=False,
         either=True,
     ),
     Fault(
-        *("leaf's MTU", "RV802", TWO, "gpu04", [["mtu", "node-2:4", "1500"]], [["mend", "node-2:4"]]),
+        *("leaf's MTU", "RV802", TWO, "gpu04", [["mtu", "node-2:4", "1500"]], [["repair", "node-2:4"]]),
         drifts=False,
         either=True,
         found="1500 bytes pass",
     ),
     Fault(
-        *("packets lost", "RV803", ONE, "gpu01", [["loss", "node-1:1", "40"]], [["mend", "node-1:1"]]),
+        *("packets lost", "RV803", ONE, "gpu01", [["loss", "node-1:1", "40"]], [["repair", "node-1:1"]]),
         drifts=False,
         either=True,
     ),
@@ -256,22 +256,22 @@ def faults(node: t.Callable[[str], Node], inventory: Path) -> t.Iterator[Faults]
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr
         yield Faults(node, FABRIC)
     finally:
-        cable("mend")
+        cable("repair")
         for name in (ONE, TWO):
             node(name).modules.close()
         assert cli.main(["snapshot", "restore", TAG, "--name", LAB]) == 0
         assert cli.main(["snapshot", "delete", TAG, "--name", LAB]) == 0
 
 
-def do(faults: Faults, fault: Fault, deed: str | list[list[str]]) -> None:
-    if isinstance(deed, str):
-        faults.nodes[fault.node].run(deed)
+def do(faults: Faults, fault: Fault, action: str | list[list[str]]) -> None:
+    if isinstance(action, str):
+        faults.nodes[fault.node].run(action)
     else:
-        for words in deed:
+        for words in action:
             cable(*words)
 
 
-def said(verdict: t.Any) -> list[str]:
+def lines_of(verdict: t.Any) -> list[str]:
     return [each.line() for each in verdict.run.failures]
 
 
@@ -283,8 +283,8 @@ def settle(faults: Faults) -> None:
 
 def test_nothing_is_wrong_with_prepared_nodes(faults: Faults) -> None:
     settle(faults)
-    assert said(faults.judge()) == []
-    assert said(faults.judge(DRIFT)) == []
+    assert lines_of(faults.judge()) == []
+    assert lines_of(faults.judge(DRIFT)) == []
 
 
 def at_once(faults: t.Sequence[Fault]) -> list[list[Fault]]:
@@ -319,20 +319,20 @@ def test_each_fault_is_one_failure_of_the_right_place(faults: Faults, group: lis
         with speaking(spoken):
             looked = faults.look()
             verdict = faults.judge(VERIFY, looked)
-        drifted = said(faults.judge(DRIFT, looked))
+        drifted = lines_of(faults.judge(DRIFT, looked))
     finally:
         faults.listen = 0.0
         for fault in reversed(group):
             if fault.fix:
                 do(faults, fault, fault.fix)
     failures = {(each.code, each.rail): each for each in verdict.run.failures}
-    assert len(failures) == len(verdict.run.failures), said(verdict)
-    assert set(failures) == {(fault.code, fault.rail) for fault in group}, said(verdict)
+    assert len(failures) == len(verdict.run.failures), lines_of(verdict)
+    assert set(failures) == {(fault.code, fault.rail) for fault in group}, lines_of(verdict)
     for fault in group:
         failure = failures[fault.code, fault.rail]
         places = {failure.node, failure.peer} if fault.either else {failure.node}
-        assert fault.node in places, said(verdict)
-        assert fault.found in "%s %s" % (failure.found, failure.cause), said(verdict)
+        assert fault.node in places, lines_of(verdict)
+        assert fault.found in "%s %s" % (failure.found, failure.cause), lines_of(verdict)
     assert sorted(line.split()[0] for line in drifted) == sorted(fault.code for fault in group if fault.drifts), drifted
     fixed = sorted({fault.node for fault in group if CODES[fault.code].playbook or fault.drifts})
     for name in fixed:
@@ -341,7 +341,7 @@ def test_each_fault_is_one_failure_of_the_right_place(faults: Faults, group: lis
         faults.converge(name)
     settle(faults)
     if fixed:
-        assert said(faults.judge(DRIFT)) == []
+        assert lines_of(faults.judge(DRIFT)) == []
 
 
 @contextlib.contextmanager
@@ -375,9 +375,9 @@ def test_a_stranger_with_a_nodes_address_is_reported_of_the_node(faults: Faults)
     finally:
         node.run("ip -n stranger link del stray; ip netns del stranger")
     ours = [each for each in verdict.run.failures if each.code == "RV510"]
-    assert [(each.node, each.rail) for each in ours] == [(ONE, "gpu03")], said(verdict)
+    assert [(each.node, each.rail) for each in ours] == [(ONE, "gpu03")], lines_of(verdict)
     assert mac in str(ours[0].found)
-    assert said(faults.judge(DRIFT)) == []
+    assert lines_of(faults.judge(DRIFT)) == []
 
 
 def test_what_is_kept_for_boot_drifts(faults: Faults) -> None:
@@ -388,7 +388,7 @@ def test_what_is_kept_for_boot_drifts(faults: Faults) -> None:
     assert [(each.code, each.node) for each in verdict.run.failures] == [("RV550", ONE)]
     assert path in str(verdict.run.failures[0].found)
     assert faults.converge(ONE)
-    assert said(faults.judge(DRIFT)) == []
+    assert lines_of(faults.judge(DRIFT)) == []
     node.run("rm -f /root/kept")
 
 

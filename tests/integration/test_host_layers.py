@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The PCI bus, limits and what is told, on node-1: real registers, services, pages and rules, read with other tools.
+"""The PCI bus, limits and warnings, on node-1: real registers, services, pages and rules, read with other tools.
 
 Rails 7 and 8 serve as a rail port and as what a GPU would be: both are behind root ports that have ACS.
 """
@@ -28,7 +28,7 @@ PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 CHILD = "/run/railyard-child"
 UNIT = """\
 [Unit]
-Description=Stands for a container runtime
+Description=Represents a container runtime
 [Service]
 LimitMEMLOCK=8388608
 ExecStart=/bin/sh -c 'cd /run; while :; do cat /proc/self/limits >new; mv new railyard-child; sleep 1; done'
@@ -75,9 +75,9 @@ def sysctls() -> list[str]:
 def acs(guest: Node) -> dict[str, dict[str, bool]]:
     """The ACS control bits of each root port, as lspci reads them."""
     listed = guest.run("for each in %s; do lspci -vvv -s $each | grep ACSCtl; done" % " ".join(EVERY))
-    said = [line.partition(":")[2].split() for line in listed.splitlines()]
-    assert len(said) == len(EVERY), listed
-    return {bridge: {word[:-1]: word[-1] == "+" for word in words} for bridge, words in zip(EVERY, said)}
+    rows = [line.partition(":")[2].split() for line in listed.splitlines()]
+    assert len(rows) == len(EVERY), listed
+    return {bridge: {word[:-1]: word[-1] == "+" for word in words} for bridge, words in zip(EVERY, rows)}
 
 
 def set_acs(guest: Node) -> dict[str, dict[str, bool]]:
@@ -198,7 +198,7 @@ def test_limits_are_set_as_predicted_without_a_restart(guest: Node) -> None:
 
 
 @pytest.mark.parametrize("delay", [0.5])
-def test_killed_half_way_the_next_run_mends(guest: Node, delay: float) -> None:
+def test_killed_half_way_the_next_run_converges(guest: Node, delay: float) -> None:
     pristine(guest)
     run = guest.module_process("rail_limits", LIMITS)
     for _try in range(300):
@@ -279,8 +279,8 @@ def test_kernel_arguments_without_a_boot_loader(guest: Node) -> None:
     """The lab gives its guests their kernel directly."""
     state = guest.module("kernel_arguments", state="gathered")["gathered"]
     assert state["loader"] is None and state["live"] == guest.run("cat /proc/cmdline").split()
-    told = guest.module("kernel_arguments", arguments=["railyard.none=1"])
-    assert not told["changed"] and "Kernel arguments that are not in force: railyard.none=1" in told["warnings"][0]
+    result = guest.module("kernel_arguments", arguments=["railyard.none=1"])
+    assert not result["changed"] and "Kernel arguments that are not in force: railyard.none=1" in result["warnings"][0]
     with pytest.raises(Failed, match="no boot loader is here that is known"):
         guest.module("kernel_arguments", arguments=["railyard.none=1"], allow_change=True)
 
@@ -338,9 +338,9 @@ def test_a_port_that_a_pod_has_is_held_and_left_alone(guest: Node, held: str) ->
     before, rules = kept(guest), guest.run("ip rule")
     why = "its netdev net1 is in network namespace %s (sleep pid %s)" % (HELD, held)
     for check in (True, False, False):
-        told = guest.module("rail_ports", ports=[RAIL], check=check)
-        assert not told["changed"] and told["held"] == [{"rail": "gpu07", "pci": PORT, "by": why}]
-        assert ["left alone" in each for each in told["warnings"]] == [True]
+        result = guest.module("rail_ports", ports=[RAIL], check=check)
+        assert not result["changed"] and result["held"] == [{"rail": "gpu07", "pci": PORT, "by": why}]
+        assert ["left alone" in each for each in result["warnings"]] == [True]
     (row,) = [each for each in guest.module("rail_info", subset=["nics"])["nics"] if each["pci"] == PORT]
     assert row["netdev"] is None and row["holders"] == [why] and row["driver"] == "igb"
     links = [{"name": "rxe_gpu07", "type": "rxe", "netdev": NETDEV, "pci": PORT}]

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The host phase killed at random moments: the next run converges, and no node loses its connection.
 
-RAILYARD_INTERRUPTIONS says how often (`make soak` asks for 20); RAILYARD_SEED repeats a run's moments.
+RAILYARD_INTERRUPTIONS sets how often (`make soak` asks for 20); RAILYARD_SEED repeats a run's moments.
 """
 
 from __future__ import annotations

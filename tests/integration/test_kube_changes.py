@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A plan that changes on a live cluster with Spiderpool's webhooks: it converges, or says what to do next."""
+"""A plan that changes on a live cluster with Spiderpool's webhooks: it converges, or reports what to do next."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_pools_that_cannot_be_changed_are_replaced_with_consent(bench: Bench, ch
     assert {key: each["metadata"]["uid"] for key, each in bench.live(plan).items()} == {
         key: each["metadata"]["uid"] for key, each in before.items()
     }
-    # then check mode says what is done
+    # then check mode reports what is done
     predicted = bench.apply(plan, check=True, replace=True)
     assert not any("needs consent" in line for line in predicted.warnings)
     done = bench.apply(plan, replace=True)
@@ -80,7 +80,7 @@ def test_pools_that_cannot_be_changed_are_replaced_with_consent(bench: Bench, ch
     assert bench.apply(plan).done == []
 
 
-def test_a_smaller_prefix_a_node_is_a_replacement_of_all_pools(bench: Bench) -> None:
+def test_a_smaller_prefix_per_node_replaces_all_pools(bench: Bench) -> None:
     first = bench.plan(mode="prefix")
     bench.apply(first)
     plan = bench.plan(mode="prefix", addresses={"node_prefix": 28})
@@ -208,7 +208,7 @@ def foreign(bench: Bench, name: str, subnet: str, ips: str) -> None:
     bench.cluster.kubectl("create", "-f", "-", text=json.dumps(made))
 
 
-def test_a_pool_of_somebody_else_that_overlaps_is_named_before_anything_is_written(bench: Bench) -> None:
+def test_an_overlapping_pool_of_another_user_is_named_before_anything_is_written(bench: Bench) -> None:
     foreign(bench, "legacy", "10.2.0.0/16", "10.2.0.7-10.2.0.9")
     text = bench.refused(bench.plan())
     assert text.startswith(
@@ -278,7 +278,7 @@ def test_a_network_attachment_made_by_hand_is_reported_before_it_is_overwritten(
         bench.cluster.kubectl("delete", "network-attachment-definition", "-n", "kube-system", name, "another")
 
 
-def test_labels_that_somebody_took_away_are_put_back(bench: Bench) -> None:
+def test_labels_that_another_user_removed_are_restored(bench: Bench) -> None:
     plan = bench.plan()
     bench.apply(plan)
     bench.cluster.kubectl("label", "spiderippool", "ai-gpu01", "railyard.fabric/fabric-")
@@ -297,7 +297,7 @@ def test_labels_that_somebody_took_away_are_put_back(bench: Bench) -> None:
 
 
 def test_an_object_that_comes_while_it_is_sent_is_updated(bench: Bench) -> None:
-    """Two runs at once on an empty cluster: the webhook says of each object of the other's that it exists already."""
+    """Two runs at once on an empty cluster: the webhook reports each object of the other run as existing."""
     plan = bench.plan()
     other = Apply(bench.server(), plan.desired(), False, quiet)
     begun: list[int] = []

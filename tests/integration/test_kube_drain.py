@@ -105,7 +105,7 @@ class Node:
 
     @property
     def cordoned(self) -> tuple[bool, bool]:
-        """Whether it takes no new pods, and whether it says that this is ours."""
+        """Whether it takes no new pods, and whether its annotation marks this as ours."""
         node = self.admin.get(PATH)
         return bool(node["spec"].get("unschedulable")), OURS in (node["metadata"].get("annotations") or {})
 
@@ -164,7 +164,7 @@ def test_pods_go_and_those_of_daemonsets_stay(node: Node) -> None:
     assert len(back.done) == 1
 
 
-def test_a_cordon_of_somebody_else_stays(node: Node) -> None:
+def test_a_cordon_of_another_user_stays(node: Node) -> None:
     node.admin.request("PATCH", PATH, {"spec": {"unschedulable": True}}, api_server.MERGE)
     node.pod("web-1")
     node.drain().drained(30)
@@ -188,7 +188,7 @@ def test_what_takes_leave_is_named_before_anything_is_done(node: Node) -> None:
     assert node.there() == []
 
 
-def test_a_disruption_budget_is_heeded_told_and_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disruption_budget_is_followed_reported_and_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "PAUSE", 0.5)
     node.pod("web-1")
     node.pod("db-1", running=True)
@@ -200,9 +200,9 @@ def test_a_disruption_budget_is_heeded_told_and_waited_for(node: Node, monkeypat
 
     with pytest.raises(RailyardError) as caught:
         node.drain().drained(3)
-    said = str(caught.value)
-    assert said.startswith("Pod %s/db-1: it could not be evicted within 3 s: " % node.namespace), said
-    assert "kubectl get poddisruptionbudgets -n %s" % node.namespace in said
+    message = str(caught.value)
+    assert message.startswith("Pod %s/db-1: it could not be evicted within 3 s: " % node.namespace), message
+    assert "kubectl get poddisruptionbudgets -n %s" % node.namespace in message
     # what did not end in time keeps the node: it takes pods again, and the pod goes on
     assert node.cordoned == (False, False) and node.there() == ["db-1"]
 
@@ -226,7 +226,7 @@ def test_a_disruption_budget_is_heeded_told_and_waited_for(node: Node, monkeypat
     assert node.there() == ["db-2"] and drain.waits == {} and node.cordoned == (True, True)
 
 
-def test_a_pod_that_does_not_end_is_told_as_that(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_that_does_not_end_is_reported_as_that(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "PAUSE", 0.5)
     node.pod("slow-1")
     with pytest.raises(RailyardError, match="it was evicted and did not end within 2 s"):
@@ -332,7 +332,7 @@ def test_the_role_drains_before_the_reboot_and_gives_back_after(node: Node, tmp_
     node.clear()
     done = role(node, tmp_path, reboot_allowed=True)
     assert done.returncode == 2 and "would reboot the control node" in done.stdout, done.stdout
-    # cut off after the drain: it stays cordoned, and says by whom
+    # cut off after the drain: it stays cordoned, and its annotation names the owner
     assert node.cordoned == (True, True)
     back = role(node, tmp_path, restore=True)
     assert back.returncode == 0 and "changed=1" in back.stdout, back.text
@@ -362,15 +362,15 @@ def test_a_batch_of_which_one_node_cannot_be_freed_takes_pods_again(node: Node, 
         node.admin.request("PATCH", other, patch, api_server.MERGE)
 
 
-def test_pods_that_would_wait_are_said_in_check_mode(node: Node, tmp_path: Path) -> None:
+def test_pods_that_would_wait_are_reported_in_check_mode(node: Node, tmp_path: Path) -> None:
     node.pod("db-1", running=True)
     node.budget("db", 1, 0)
     foreseen = role(node, tmp_path, "--check", connection="ssh")
     assert foreseen.returncode == 0 and "%s/db-1 would wait: " % node.namespace in foreseen.stdout, foreseen.stdout
 
 
-def test_hosts_drains_in_no_cluster_that_nobody_named() -> None:
-    # the nodes of the plan are not this machine, which preflight says, in check mode
+def test_hosts_drains_only_in_a_cluster_that_is_named() -> None:
+    # the nodes of the plan are not this machine, which preflight reports in check mode
     given = {"reboot_drain": True, "ansible_connection": "local"}
     book, words, inventory = "playbooks/hosts.yml", ("--tags", "preflight", "--check"), "inventories/macvlan-roce"
     done = play(book, *words, inventory=inventory, given=given)

@@ -126,7 +126,7 @@ def test_a_field_that_another_applies_is_a_conflict(bench: Bench) -> None:
     assert bench.apply(plan).done == []
 
 
-def test_an_object_that_was_somebody_elses_before_is_not_taken_over(bench: Bench) -> None:
+def test_an_object_of_another_user_is_not_taken_over(bench: Bench) -> None:
     plan = bench.plan()
     planned = next(each for each in plan.objects if each["metadata"]["name"] == "ai-gpu01")
     theirs = dict(planned, spec=dict(planned["spec"], gateway="10.1.255.253"))
@@ -185,7 +185,7 @@ def test_a_field_that_an_old_server_drops_in_silence_is_refused(bench: Bench) ->
     assert bench.live(plan) == {}
 
 
-def test_a_server_that_can_be_strict_is_told_so_and_nothing_is_tried(
+def test_a_server_that_can_be_strict_is_asked_to_and_nothing_is_tried(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # what is sent to 1.25 and later; an older server, which this may be, ignores it
@@ -211,7 +211,7 @@ def test_a_missing_kind_names_who_brings_it(bench: Bench) -> None:
     assert preflight.problems(bench.server(), bench.plan().desired(), True, quiet) == []
 
 
-def test_a_namespace_that_is_being_deleted_is_told_with_what_keeps_it(bench: Bench, namespace: str) -> None:
+def test_a_namespace_that_is_being_deleted_is_reported_with_its_holders(bench: Bench, namespace: str) -> None:
     holds = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "finalizers": ["a.example/x"]}}
     bench.cluster.kubectl("-n", namespace, "create", "-f", "-", text=json.dumps(holds))
     bench.cluster.kubectl("delete", "namespace", namespace, "--wait=false")
@@ -230,7 +230,7 @@ def test_a_namespace_that_is_being_deleted_is_told_with_what_keeps_it(bench: Ben
         bench.cluster.kubectl("-n", namespace, "patch", "configmap", "held", "--type=merge", "-p", patch)
 
 
-def test_who_may_not_is_told_the_verb_and_the_resource(bench: Bench, namespace: str, tmp_path: Path) -> None:
+def test_an_error_about_rights_names_the_verb_and_the_resource(bench: Bench, namespace: str, tmp_path: Path) -> None:
     cluster = bench.cluster
     who = "system:serviceaccount:%s:reader" % namespace
     rules = [
@@ -291,7 +291,7 @@ def test_a_server_that_is_not_there_is_one_line(bench: Bench, tmp_path: Path) ->
         connect(str(bench.kubeconfig), "nowhere", 1)
 
 
-def test_a_server_that_dies_in_mid_run_is_told_and_the_next_run_does_the_rest(bench: Bench) -> None:
+def test_a_server_that_dies_during_a_run_is_reported_and_the_next_run_does_the_rest(bench: Bench) -> None:
     plan, running = bench.plan(), bench.cluster.running
     killed = threading.Event()
 
@@ -339,7 +339,7 @@ def test_a_server_that_starts_again_in_mid_run_is_awaited(bench: Bench, monkeypa
     assert bench.apply(plan).done == []
 
 
-def test_what_lacks_can_be_told_and_no_error(bench: Bench) -> None:
+def test_what_is_missing_can_be_reported_without_an_error(bench: Bench) -> None:
     bench.apply(bench.plan())
     options = {"file": str(bench.place / "fabric.yml"), "kubernetes": OPTIONS, "kubeconfig": str(bench.kubeconfig)}
     options.update(context=None, connections=4, timeout=0, interval=1, required=False)
@@ -501,7 +501,7 @@ def test_teardown_waits_for_finalizers_and_names_what_hangs(bench: Bench) -> Non
     assert bench.absent(plan).done == []
 
 
-def test_teardown_waits_for_all_kinds_that_somebody_deleted_before(bench: Bench) -> None:
+def test_teardown_waits_for_all_kinds_that_another_user_deleted_before(bench: Bench) -> None:
     """One kind that goes in a moment and, beside it, another that hangs: both are awaited, the second is reported."""
     plan = bench.plan()
     bench.apply(plan)
@@ -570,7 +570,7 @@ def test_nodes_are_labelled_and_lose_only_our_labels(bench: Bench) -> None:
     assert not [key for key in labels("node-2") if key.startswith(LABEL)]
 
 
-def test_what_lacks_is_said_of_real_nodes_and_objects(bench: Bench) -> None:
+def test_what_is_missing_on_real_nodes_and_objects_is_reported(bench: Bench) -> None:
     plan = bench.plan()
     bench.apply(plan)
     made = bench.server()
@@ -583,22 +583,22 @@ def test_what_lacks_is_said_of_real_nodes_and_objects(bench: Bench) -> None:
         live = {(key.kind, key.namespace, key.name): each for key, each in found.items()}
         return ["%s %s" % (each.subject, each.what) for each in goal.missing(nodes, live)]
 
-    said = look()
-    assert "node-1 is not Ready" in said and "node-1 reports none of its 2 rails' resources" in said
-    assert "SpiderIPPool ai-gpu01 has no count of addresses yet" in said
-    assert "SpiderMultusConfig gpu01-macvlan has no NetworkAttachmentDefinition in namespace kube-system" in said
+    lines = look()
+    assert "node-1 is not Ready" in lines and "node-1 reports none of its 2 rails' resources" in lines
+    assert "SpiderIPPool ai-gpu01 has no count of addresses yet" in lines
+    assert "SpiderMultusConfig gpu01-macvlan has no NetworkAttachmentDefinition in namespace kube-system" in lines
     # what a kubelet and Spiderpool's controller would write
     with api.Api(bench.cluster.running) as admin:
         status = {"status": {"allocatable": {"spidernet.io/gpu01_macvlan": "100", "spidernet.io/gpu02_macvlan": "40"}}}
         admin.request("PATCH", "/api/v1/nodes/node-1/status", status, api_server.MERGE)
     try:
-        said = look()
+        lines = look()
     finally:
         with api.Api(bench.cluster.running) as admin:
             gone = {"status": {"allocatable": None}}
             admin.request("PATCH", "/api/v1/nodes/node-1/status", gone, api_server.MERGE)
-    assert "node-1 reports 40 of 100 spidernet.io/gpu02_macvlan (rail gpu02)" in said
-    assert not [line for line in said if line.startswith("node-1") and "gpu01" in line]
+    assert "node-1 reports 40 of 100 spidernet.io/gpu02_macvlan (rail gpu02)" in lines
+    assert not [line for line in lines if line.startswith("node-1") and "gpu01" in line]
 
 
 def test_the_wait_outlasts_a_server_that_is_away_for_a_while(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -659,13 +659,13 @@ def test_the_playbooks_from_the_first_run_to_the_teardown(bench: Bench) -> None:
     assert bench.live(plan) == {}
 
 
-def test_a_missing_kind_says_what_its_cluster_says(bench: Bench) -> None:
+def test_a_missing_kind_has_the_message_of_its_cluster(bench: Bench) -> None:
     bench.plan()
     options = dict(OPTIONS, node_feature_rule=True)
-    said = "no kind NodeFeatureRule of nfd.k8s-sigs.io/v1alpha1. Remedy: "
-    assert said + "install Node Feature Discovery" in play(bench, "kubernetes", options=options).one_line
+    lines = "no kind NodeFeatureRule of nfd.k8s-sigs.io/v1alpha1. Remedy: "
+    assert lines + "install Node Feature Discovery" in play(bench, "kubernetes", options=options).one_line
     done = play(bench, "kubernetes", "-e", json.dumps({"kubernetes_kinds_from": "make lab CRDS=DIR"}), options=options)
-    assert done.returncode == 2 and said + "make lab CRDS=DIR" in done.one_line, done.text
+    assert done.returncode == 2 and lines + "make lab CRDS=DIR" in done.one_line, done.text
 
 
 def test_the_labs_inventory_without_an_operator_runs_as_it_is(bench: Bench) -> None:

@@ -64,7 +64,7 @@ class Bench:
         self.checksums.setdefault(name, {})[path.name] = software_files.digest(path)
 
     def play(self, name: str, *words: str, env: t.Mapping[str, str] | None = None, **more: t.Any) -> tuple[int, str]:
-        """Return code, and what was said, in one line."""
+        """Return code and output, in one line."""
         given = {
             "fabric_file": str(self.place / "fabric.yml"),
             "kubernetes_kubeconfig": str(self.cluster.kubeconfig),
@@ -100,8 +100,8 @@ class Bench:
             result = action.work(validated.validated_parameters, check)
         except RailyardError as error:
             return Done(True, str(error), False)
-        said = [result.get("msg", ""), result["summary"], *result["warnings"]]
-        return Done(bool(result.get("failed")), "\n".join(said), result["changed"])
+        output = [result.get("msg", ""), result["summary"], *result["warnings"]]
+        return Done(bool(result.get("failed")), "\n".join(output), result["changed"])
 
     def releases(self) -> dict[str, t.Any]:
         listed = json.loads(self.cluster.helm("list", "-A", "-a", "-o", "json"))
@@ -141,14 +141,14 @@ def plugin(bench: Bench) -> Object:
 
 
 def test_a_chart_from_the_first_run_to_the_last(bench: Bench, chart: Path) -> None:
-    # check mode says all and does nothing
-    rc, said = bench.play("cluster", "--check", "--diff")
-    assert rc == 0 and "smallpools.%s" % GROUP in said and "nothing is written in check mode" in said, said
+    # check mode reports all and does nothing
+    rc, output = bench.play("cluster", "--check", "--diff")
+    assert rc == 0 and "smallpools.%s" % GROUP in output and "nothing is written in check mode" in output, output
     assert bench.releases() == {} and not bench.get("Namespace", "spiderpool")
     assert "smallpools.%s" % GROUP not in bench.cluster.crds()
-    # it installs what the plan says, with its definitions before it
-    rc, said = bench.play("cluster")
-    assert rc == 0 and bench.releases()["spiderpool"]["status"] == "deployed", said
+    # it installs the planned software, with its definitions before it
+    rc, output = bench.play("cluster")
+    assert rc == 0 and bench.releases()["spiderpool"]["status"] == "deployed", output
     values = bench.values("spiderpool", "spiderpool")
     (entry, *_others) = values["rdma"]["rdmaSharedDevicePlugin"]["deviceConfig"]["configList"]
     assert entry["rdmaHcaMax"] == 100 and values["ipam"]["enableIPv6"] is False
@@ -157,12 +157,12 @@ def test_a_chart_from_the_first_run_to_the_last(bench: Bench, chart: Path) -> No
     assert "smallpools.%s" % GROUP in bench.cluster.crds()
     first = plugin(bench)
     # a second time is nothing
-    rc, said = bench.play("cluster")
-    assert rc == 0 and "changed=0" in said and bench.releases()["spiderpool"]["revision"] == "1", said
+    rc, output = bench.play("cluster")
+    assert rc == 0 and "changed=0" in output and bench.releases()["spiderpool"]["revision"] == "1", output
     # another list is another template, and the plugin restarts; the registry moves the image
     options = {"rdma_hca_max": 64, "registry": "registry.example/m"}
-    rc, said = bench.play("cluster", kubernetes_options=options)
-    assert rc == 0 and bench.releases()["spiderpool"]["revision"] == "2", said
+    rc, output = bench.play("cluster", kubernetes_options=options)
+    assert rc == 0 and bench.releases()["spiderpool"]["revision"] == "2", output
     second = plugin(bench)
     notes = [each["spec"]["template"]["metadata"]["annotations"]["railyard.fabric/config"] for each in (first, second)]
     assert notes[0] != notes[1]
@@ -172,20 +172,20 @@ def test_a_chart_from_the_first_run_to_the_last(bench: Bench, chart: Path) -> No
     more = {"crds/example.yaml": software_files.definition(GROUP, "SmallPool", ("v1", "v2"))}
     newer = software_files.spiderpool(bench.archives, "1.3.0", **more)
     bench.checksums["spiderpool"] = {newer.name: software_files.digest(newer)}
-    rc, said = bench.play("cluster", cluster_versions={"spiderpool": "1.3.0"}, kubernetes_options=options)
-    assert rc == 0 and bench.releases()["spiderpool"]["chart"] == "spiderpool-1.3.0", said
+    rc, output = bench.play("cluster", cluster_versions={"spiderpool": "1.3.0"}, kubernetes_options=options)
+    assert rc == 0 and bench.releases()["spiderpool"]["chart"] == "spiderpool-1.3.0", output
     assert len(bench.cluster.crds()["smallpools.%s" % GROUP]["spec"]["versions"]) == 2
-    rc, said = bench.play("cluster", cluster_versions={"spiderpool": "1.3.0"}, kubernetes_options=options)
-    assert rc == 0 and "changed=0" in said, said
+    rc, output = bench.play("cluster", cluster_versions={"spiderpool": "1.3.0"}, kubernetes_options=options)
+    assert rc == 0 and "changed=0" in output, output
     # and it goes: the release, then by leave the definitions
-    rc, said = bench.play("teardown", teardown_consent=FABRIC)
+    rc, output = bench.play("teardown", teardown_consent=FABRIC)
     assert rc == 0 and "spiderpool" in bench.releases(), "the software stays without teardown_software"
-    rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True)
-    assert rc == 0 and bench.releases() == {} and "smallpools.%s" % GROUP in bench.cluster.crds(), said
-    rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True, teardown_purge=True)
-    assert rc == 0 and "smallpools.%s" % GROUP not in bench.cluster.crds(), said
-    rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True, teardown_purge=True)
-    assert rc == 0 and "changed=0" in said, said
+    rc, output = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True)
+    assert rc == 0 and bench.releases() == {} and "smallpools.%s" % GROUP in bench.cluster.crds(), output
+    rc, output = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True, teardown_purge=True)
+    assert rc == 0 and "smallpools.%s" % GROUP not in bench.cluster.crds(), output
+    rc, output = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True, teardown_purge=True)
+    assert rc == 0 and "changed=0" in output, output
 
 
 def test_helm_goes_to_the_cluster_that_was_named(bench: Bench, chart: Path) -> None:
@@ -196,17 +196,17 @@ def test_helm_goes_to_the_cluster_that_was_named(bench: Bench, chart: Path) -> N
         "K8S_AUTH_SSL_CA_CERT": str(chart),
     }
     context = bench.cluster.kubectl("config", "current-context").strip()
-    rc, said = bench.play("cluster", env=beside, kubernetes_context=context)
-    assert rc == 0 and bench.releases()["spiderpool"]["status"] == "deployed", said
-    rc, said = bench.play("cluster", env=beside)
-    assert rc == 0 and "changed=0" in said, said
-    rc, said = bench.play("cluster", env={"K8S_AUTH_CONTEXT": "elsewhere"}, kubernetes_context=context)
-    assert rc == 0 and "changed=0" in said, said
+    rc, output = bench.play("cluster", env=beside, kubernetes_context=context)
+    assert rc == 0 and bench.releases()["spiderpool"]["status"] == "deployed", output
+    rc, output = bench.play("cluster", env=beside)
+    assert rc == 0 and "changed=0" in output, output
+    rc, output = bench.play("cluster", env={"K8S_AUTH_CONTEXT": "elsewhere"}, kubernetes_context=context)
+    assert rc == 0 and "changed=0" in output, output
     refused = {**beside, "K8S_AUTH_CONTEXT": context}
-    rc, said = bench.play("cluster", env=refused)
-    assert rc == 2 and "Helm's module refuses it together with K8S_AUTH_SSL_CA_CERT" in said, said
-    rc, said = bench.play("teardown", env=beside, teardown_consent=FABRIC, teardown_software=True)
-    assert rc == 0 and bench.releases() == {}, said
+    rc, output = bench.play("cluster", env=refused)
+    assert rc == 2 and "Helm's module refuses it together with K8S_AUTH_SSL_CA_CERT" in output, output
+    rc, output = bench.play("teardown", env=beside, teardown_consent=FABRIC, teardown_software=True)
+    assert rc == 0 and bench.releases() == {}, output
 
 
 def certificate(bench: Bench) -> tuple[str, str]:
@@ -217,9 +217,7 @@ def certificate(bench: Bench) -> tuple[str, str]:
     return secret["data"]["tls.crt"], deployment["spec"]["template"]["metadata"]["annotations"][chart_values.RELEASE]
 
 
-def test_a_certificate_that_each_rendering_makes_anew_is_no_change_and_restarts_its_reader(
-    bench: Bench, chart: Path
-) -> None:
+def test_a_certificate_of_each_rendering_changes_nothing_and_restarts_its_reader(bench: Bench, chart: Path) -> None:
     assert bench.play("cluster")[0] == 0
     first = certificate(bench)
     # also where Helm has the plugin that renders to compare, and so finds another certificate each time
@@ -234,25 +232,25 @@ def test_a_certificate_that_each_rendering_makes_anew_is_no_change_and_restarts_
         [bench.helm, "plugin", "list"], env={**os.environ, **plugins}, capture_output=True, text=True, check=True
     )
     assert "3.9.14" in listed.stdout
-    rc, said = bench.play("cluster", env=plugins)
-    assert rc == 0 and "changed=0" in said and certificate(bench) == first, said
+    rc, output = bench.play("cluster", env=plugins)
+    assert rc == 0 and "changed=0" in output and certificate(bench) == first, output
     # other values are another release, with another certificate, and the controller's pods restart
-    rc, said = bench.play("cluster", cluster_values={"spiderpool": {"spiderpoolController": {"replicas": 3}}})
-    assert rc == 0, said
+    rc, output = bench.play("cluster", cluster_values={"spiderpool": {"spiderpoolController": {"replicas": 3}}})
+    assert rc == 0, output
     second = certificate(bench)
     assert second[0] != first[0] and second[1] != first[1]
 
 
 def test_nothing_is_installed_that_is_not_right(bench: Bench, chart: Path) -> None:
-    def nothing(words: tuple[str, ...], said: str) -> None:
-        assert bench.releases() == {} and "smallpools.%s" % GROUP not in bench.cluster.crds(), said
+    def nothing(words: tuple[str, ...], output: str) -> None:
+        assert bench.releases() == {} and "smallpools.%s" % GROUP not in bench.cluster.crds(), output
         for word in words:
-            assert word in said, (word, said)
+            assert word in output, (word, output)
 
     def played(*words: str, **more: t.Any) -> None:
-        rc, said = bench.play("cluster", **more)
-        assert rc == 2, said
-        nothing(words, said)
+        rc, output = bench.play("cluster", **more)
+        assert rc == 2, output
+        nothing(words, output)
 
     def acted(*words: str, **options: t.Any) -> None:
         done = bench.act("spiderpool", **options)
@@ -281,16 +279,16 @@ def test_nothing_is_installed_that_is_not_right(bench: Bench, chart: Path) -> No
     acted("requires 1.99 or later", source=str(later.parent), checksums=checksums)
 
 
-def test_the_registry_is_said_where_an_object_must_name_it(bench: Bench) -> None:
+def test_a_missing_registry_is_reported_if_an_object_must_name_it(bench: Bench) -> None:
     bench.plan("network-operator", "macvlan")
-    rc, said = bench.play("kubernetes", kubernetes_wait=False)
-    assert rc == 2 and "kubernetes.registry: no registry is set for the image" in said, said
+    rc, output = bench.play("kubernetes", kubernetes_wait=False)
+    assert rc == 2 and "kubernetes.registry: no registry is set for the image" in output, output
 
 
 def test_software_that_is_in_use_stays(bench: Bench, chart: Path) -> None:
     bench.cluster.need("spiderippools.spiderpool.spidernet.io")
-    rc, said = bench.play("cluster")
-    assert rc == 0, said
+    rc, output = bench.play("cluster")
+    assert rc == 0, output
     pool = {
         "apiVersion": "spiderpool.spidernet.io/v2beta1",
         "kind": "SpiderIPPool",
@@ -298,11 +296,11 @@ def test_software_that_is_in_use_stays(bench: Bench, chart: Path) -> None:
         "spec": {"subnet": "172.16.1.0/24", "ips": ["172.16.1.10"]},
     }
     bench.cluster.apply(pool)
-    rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True)
-    assert rc == 2 and "it still serves 1 SpiderIPPool" in said and "spiderpool" in bench.releases(), said
+    rc, output = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True)
+    assert rc == 2 and "it still serves 1 SpiderIPPool" in output and "spiderpool" in bench.releases(), output
     bench.cluster.resource(pool).delete(name="one")
-    rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True)
-    assert rc == 0 and bench.releases() == {}, said
+    rc, output = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True)
+    assert rc == 0 and bench.releases() == {}, output
 
 
 def test_check_mode_of_a_removal_foresees_that_the_fabrics_own_objects_go_before(bench: Bench, chart: Path) -> None:
@@ -319,17 +317,19 @@ def test_check_mode_of_a_removal_foresees_that_the_fabrics_own_objects_go_before
     }
     bench.cluster.apply(pool)
     going = {"teardown_consent": FABRIC, "teardown_software": True, "teardown_purge": True}
-    rc, said = bench.play("teardown", "--check", **going)
-    assert rc == 0 and "still serves 1 SpiderIPPool of fabric ai" in said and "spiderpool" in bench.releases(), said
+    rc, output = bench.play("teardown", "--check", **going)
+    assert rc == 0 and "still serves 1 SpiderIPPool of fabric ai" in output and "spiderpool" in bench.releases(), output
     # another fabric's do not go by this
     pool["metadata"]["name"], pool["metadata"]["labels"]["railyard.fabric/fabric"] = "two", "other"  # type: ignore[index]
     bench.cluster.apply(pool)
-    rc, said = bench.play("teardown", "--check", **going)
-    assert rc == 2 and "it still serves 1 SpiderIPPool of" not in said and "it still serves 1 SpiderIPPool" in said, (
-        said
+    rc, output = bench.play("teardown", "--check", **going)
+    assert (
+        rc == 2 and "it still serves 1 SpiderIPPool of" not in output and "it still serves 1 SpiderIPPool" in output
+    ), output
+    rc, output = bench.play("teardown", teardown_cni="cilium", **going)
+    assert rc == 2 and "teardown_cni: cilium was not installed here" in output and "spiderpool" in bench.releases(), (
+        output
     )
-    rc, said = bench.play("teardown", teardown_cni="cilium", **going)
-    assert rc == 2 and "teardown_cni: cilium was not installed here" in said and "spiderpool" in bench.releases(), said
     # a release has the values of one of two fabrics
     reserved = {
         **pool,
@@ -338,8 +338,8 @@ def test_check_mode_of_a_removal_foresees_that_the_fabrics_own_objects_go_before
         "spec": {"ips": ["172.16.1.9"]},
     }
     bench.cluster.apply(reserved)
-    rc, said = bench.play("cluster")
-    assert rc == 0 and "spiderpool serves fabric other too, and gets the values of ai" in said, said
+    rc, output = bench.play("cluster")
+    assert rc == 0 and "spiderpool serves fabric other too, and gets the values of ai" in output, output
 
 
 def test_a_release_that_failed_is_brought_again(bench: Bench, chart: Path) -> None:
@@ -353,32 +353,32 @@ def test_a_release_that_failed_is_brought_again(bench: Bench, chart: Path) -> No
         "create", "-f", "-", text=json.dumps({**kind, "metadata": {"name": "no-daemonsets"}, "webhooks": [hook]})
     )
     try:
-        rc, said = bench.play("cluster")
-        assert rc == 2 and bench.releases()["spiderpool"]["status"] == "failed", said
+        rc, output = bench.play("cluster")
+        assert rc == 2 and bench.releases()["spiderpool"]["status"] == "failed", output
     finally:
         bench.cluster.kubectl("delete", "validatingwebhookconfiguration", "no-daemonsets")
-    rc, said = bench.play("cluster", "--check")
-    assert rc == 0 and "changed=0" not in said, said
-    rc, said = bench.play("cluster")
-    assert rc == 0 and bench.releases()["spiderpool"]["status"] == "deployed", said
+    rc, output = bench.play("cluster", "--check")
+    assert rc == 0 and "changed=0" not in output, output
+    rc, output = bench.play("cluster")
+    assert rc == 0 and bench.releases()["spiderpool"]["status"] == "deployed", output
     assert plugin(bench)
     values = bench.values("spiderpool", "spiderpool")
-    rc, said = bench.play("cluster")
-    assert rc == 0 and "changed=0" in said and bench.values("spiderpool", "spiderpool") == values, said
+    rc, output = bench.play("cluster")
+    assert rc == 0 and "changed=0" in output and bench.values("spiderpool", "spiderpool") == values, output
 
 
-def test_a_release_that_was_cut_off_is_told_with_its_end(bench: Bench, chart: Path) -> None:
+def test_an_interrupted_release_is_reported_with_the_remedy(bench: Bench, chart: Path) -> None:
     assert bench.play("cluster")[0] == 0
     note = ("-n", "spiderpool", "label", "secret", "sh.helm.release.v1.spiderpool.v1", "--overwrite")
     bench.cluster.kubectl(*note, "status=pending-upgrade")
-    rc, said = bench.play("cluster", "--check")
-    assert rc == 2 and "helm rollback spiderpool -n spiderpool, then run again" in said, said
+    rc, output = bench.play("cluster", "--check")
+    assert rc == 2 and "helm rollback spiderpool -n spiderpool, then run again" in output, output
     bench.cluster.kubectl(*note, "status=uninstalling")
-    rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True)
-    assert rc == 2 and "end it with helm uninstall spiderpool -n spiderpool" in said, said
+    rc, output = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True)
+    assert rc == 2 and "end it with helm uninstall spiderpool -n spiderpool" in output, output
     bench.cluster.kubectl(*note, "status=deployed")
-    rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True)
-    assert rc == 0 and bench.releases() == {}, said
+    rc, output = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True)
+    assert rc == 0 and bench.releases() == {}, output
 
 
 def test_definitions_keep_what_hangs_and_what_is_others(bench: Bench, chart: Path) -> None:
@@ -452,8 +452,8 @@ def test_a_namespace_that_is_being_deleted_is_awaited(bench: Bench, chart: Path)
     bench.cluster.kubectl("create", "namespace", "spiderpool")
     bench.cluster.kubectl("-n", "spiderpool", "create", "-f", "-", text=json.dumps(holds))
     bench.cluster.kubectl("delete", "namespace", "spiderpool", "--wait=false")
-    rc, said = bench.play("cluster", "--check")
-    assert rc == 0 and "the namespace spiderpool is being deleted" in said, said
+    rc, output = bench.play("cluster", "--check")
+    assert rc == 0 and "the namespace spiderpool is being deleted" in output, output
     with futures.ThreadPoolExecutor() as aside:
         run = aside.submit(bench.play, "cluster")
         try:
@@ -463,8 +463,8 @@ def test_a_namespace_that_is_being_deleted_is_awaited(bench: Bench, chart: Path)
         finally:
             patch = '{"metadata": {"finalizers": null}}'
             bench.cluster.kubectl("-n", "spiderpool", "patch", "configmap", "held", "--type=merge", "-p", patch)
-        rc, said = run.result()
-    assert rc == 0 and "waiting for namespace spiderpool" in said, said
+        rc, output = run.result()
+    assert rc == 0 and "waiting for namespace spiderpool" in output, output
     assert bench.releases()["spiderpool"]["status"] == "deployed"
 
 
@@ -486,12 +486,12 @@ def test_a_manifest_from_the_first_run_to_the_last(bench: Bench, flannel: Path) 
     options = {"settings": {"interface": "eth0", "mtu": 1400}}
     done = bench.act("flannel", check=True, **options)
     assert not done.failed and "flannel v0.28.9: 3 changes" in done.one_line and daemon() is None, done.one_line
-    rc, said = bench.play("cluster", **settings)
+    rc, output = bench.play("cluster", **settings)
     made = daemon()
-    assert rc == 0 and made, said
+    assert rc == 0 and made, output
     assert made["spec"]["template"]["spec"]["containers"][0]["args"][-1] == "--iface=eth0"
-    rc, said = bench.play("cluster", **settings)
-    assert rc == 0 and "changed=0" in said, said
+    rc, output = bench.play("cluster", **settings)
+    assert rc == 0 and "changed=0" in output, output
     # what was deleted is created again
     bench.cluster.kubectl("-n", "kube-flannel", "delete", "configmap", "kube-flannel-cfg")
     done = bench.act("flannel", **options)
@@ -518,8 +518,8 @@ def test_a_manifest_from_the_first_run_to_the_last(bench: Bench, flannel: Path) 
     # it goes by consent alone
     done = bench.act("flannel", "absent", check=True)
     assert not done.failed and done.changed and daemon(), done.one_line
-    rc, said = bench.play("teardown", teardown_consent=FABRIC, teardown_cni="flannel")
-    assert rc == 0 and daemon() is None, said
+    rc, output = bench.play("teardown", teardown_consent=FABRIC, teardown_cni="flannel")
+    assert rc == 0 and daemon() is None, output
 
 
 def test_what_stood_there_before_is_taken_over_by_leave_alone(bench: Bench, flannel: Path) -> None:
@@ -569,14 +569,14 @@ def test_upstreams_own(bench: Bench, name: str) -> None:
     }.get(name, {})
     # the objects of `cni` name images; to take them away they are planned too
     more["kubernetes_options"] = {"registry": "registry.example"}
-    rc, said = bench.play("cluster", **more)
-    assert rc == 0, said
-    rc, said = bench.play("cluster", **more)
-    assert rc == 0 and "changed=0" in said, said
+    rc, output = bench.play("cluster", **more)
+    assert rc == 0, output
+    rc, output = bench.play("cluster", **more)
+    assert rc == 0 and "changed=0" in output, output
     cni = more.pop("cluster_cni", "")
     going = {"teardown_software": True, "teardown_purge": True, "teardown_consent": FABRIC, "teardown_cni": cni}
-    rc, said = bench.play("teardown", **going, **more)
-    assert rc == 0 and bench.releases() == {}, said
+    rc, output = bench.play("teardown", **going, **more)
+    assert rc == 0 and bench.releases() == {}, output
     kinds = "crd,daemonset,deployment,clusterrole"
     ours = "railyard.fabric/software in (%s, multus, spiderpool)" % name
     left = bench.cluster.kubectl("get", kinds, "-A", "-o", "name", "-l", ours)

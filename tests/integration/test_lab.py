@@ -43,9 +43,9 @@ def lab() -> Iterator[Lab]:
 
 
 @pytest.fixture(autouse=True)
-def mended(lab: Lab) -> Iterator[None]:
+def repaired(lab: Lab) -> Iterator[None]:
     yield
-    assert cable("mend") == 0
+    assert cable("repair") == 0
 
 
 def shell(lab: Lab, node: int, line: str) -> str:
@@ -86,7 +86,7 @@ def test_cut_cable_is_a_link_without_carrier(lab: Lab) -> None:
     assert soon(lambda: shell(lab, 1, "cat /sys/class/net/enp1s0/carrier") == "0")
     assert shell(lab, 1, "cat /sys/class/net/enp2s0/carrier") == "1"
     assert not reaches(lab, 1)
-    cable("mend", "node-1:1")
+    cable("repair", "node-1:1")
     assert soon(lambda: reaches(lab, 1))
 
 
@@ -100,11 +100,11 @@ def test_swapped_cables_lead_to_the_other_rail(lab: Lab) -> None:
     cable("swap", "node-1:1", "node-1:2")
     assert not reaches(lab, 1)
     assert not reaches(lab, 2)
-    cable("mend")
+    cable("repair")
     assert soon(lambda: reaches(lab, 1) and reaches(lab, 2))
 
 
-def test_lossy_cable_loses_everything_when_told_so(lab: Lab) -> None:
+def test_cable_with_full_loss_loses_everything(lab: Lab) -> None:
     cable("loss", "node-1:2", "100")
     assert not reaches(lab, 2)
     assert soon(lambda: reaches(lab, 1))

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""mlx_linktype on a guest: through the stand-in for mstconfig, whose cards are rails 1 and 2, and the real tool."""
+"""mlx_linktype on a guest: through the simulated mstconfig, whose cards are rails 1 and 2, and the real tool."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CARD: dict[str, t.Any] = {
 
 
 class Guest:
-    """A node with the stand-in."""
+    """A node with the simulated mstconfig."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -96,7 +96,7 @@ def test_an_older_release(guest: Guest) -> None:
     assert [each["after"] for each in guest.run(port)["changes"]] == ["ETH(2)", 7]
 
 
-def test_an_interrupted_set_is_mended(guest: Guest) -> None:
+def test_an_interrupted_set_is_completed(guest: Guest) -> None:
     guest.write(failures=[{"command": "set", "out": "-E- Failed to set", "written": 1}])
     port = {"pci": RAIL, "link_type": "eth", "num_of_vfs": 7}
     with pytest.raises(Failed, match="Failed to set"):

@@ -3,7 +3,7 @@
 """nic_driver on a guest: real kernel modules, depmod, initramfs, systemd and loop devices.
 
 The packages are small, with the vendor's names, versions and layout. Their "driver" is the guest's own ib_core and
-mlx5_core, said not to be of the kernel's tree, as the vendor's are not. It is never loaded.
+mlx5_core, marked as not from the kernel's tree, as the vendor's are not. It is never loaded.
 """
 
 from __future__ import annotations
@@ -89,14 +89,14 @@ class Guest:
         return self.node.module("nic_driver", check=check, **options)
 
     def packages(self) -> dict[str, str]:
-        told = self.node.run(
+        output = self.node.run(
             "dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Version}\\n' 'doca*' 'mlnx*'", check=False
         )
-        rows = [line.split() for line in told.splitlines()]
+        rows = [line.split() for line in output.splitlines()]
         return {row[1]: row[2] for row in rows if row and row[0] == "ii"}
 
     def apply(self, **options: t.Any) -> dict[str, t.Any]:
-        """One run, held against check mode; and another one, which changes nothing."""
+        """One run, compared with check mode; and another one, which changes nothing."""
         before = self.packages()
         foreseen = self.module(check=True, **options)
         assert self.packages() == before
@@ -151,7 +151,7 @@ def test_install_upgrade_and_back(guest: Guest) -> None:
     assert guest.packages()["doca-ofed"] == "2.9.3-0.2.2"
     assert guest.in_force("ib_core").endswith("/updates/dkms/ib_core.ko")
     assert run("modinfo -F intree ib_core").strip() == "N"
-    # what runs is untouched, and told
+    # what runs is untouched, and reported
     assert run("cat /sys/module/ib_core/taint").strip() == ""
     assert done["reboot_required"] and "runs is inbox, and the next boot loads doca 2.9.3" in done["reboot_reasons"][0]
     assert done["gathered"]["running"]["differing"] == ["ib_core"]

@@ -40,7 +40,7 @@ def test_nics_are_what_ip_and_ethtool_say(first: Node) -> None:
     assert [row["branch"] for row in rows.values() if row["branch"]] == ["enp0s30 carries this connection"]
 
 
-def test_ports_are_found_by_what_the_node_tells(first: Node) -> None:
+def test_ports_are_found_by_what_the_node_reports(first: Node) -> None:
     nics = first.module("rail_info", subset=["nics"])["nics"]
     rows = {row["netdev"]: row for row in nics}
     listed = first.run("grep -H . /sys/bus/pci/slots/*/address 2>/dev/null || true").split()
@@ -49,7 +49,7 @@ def test_ports_are_found_by_what_the_node_tells(first: Node) -> None:
         ways = [part.rpartition(".")[0] for part in reversed(row["pci_path"])]
         assert row["slot"] == next((slots[way] for way in ways if way in slots), None)
     rail = rows[NETDEV]
-    # igb as QEMU has it says nothing of itself
+    # igb of QEMU has no vital product data
     assert (rail["permanent_mac"], rail["serial"], rail["part_number"]) == (rail["mac"], None, None)
     matches = [{"mac": rail["mac"].upper()}] + ([{"slot": rows[SOFT]["slot"], "port": 1}] if rows[SOFT]["slot"] else [])
     ports = [

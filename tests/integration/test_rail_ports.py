@@ -85,7 +85,7 @@ def ready(guest: Node) -> Node:
 
 
 def live(guest: Node, numbers: t.Sequence[int] = (1, 2, 3, 4)) -> dict[str, t.Any]:
-    """What ip(8) says of the rails, in no order."""
+    """The output of ip(8) for the rails, in no order."""
     names = ["enp%ds0" % number for number in numbers]
     links = {link["ifname"]: link for link in guest.json("ip -j addr")}
     return {
@@ -152,7 +152,7 @@ def test_prediction_act_and_second_run(guest: Node) -> None:
 
 
 def six(guest: Node, numbers: t.Sequence[int] = (1, 2, 3, 4)) -> dict[str, t.Any]:
-    """What ip(8) says of IPv6 on the rails, in no order; of addresses those that may be used now."""
+    """The output of ip(8) for IPv6 on the rails, in no order; of addresses those that may be used now."""
     names = ["enp%ds0" % number for number in numbers]
     links = {link.get("ifname"): link for link in guest.json("ip -j -6 addr show scope global")}
     usable = [
@@ -343,7 +343,7 @@ def test_a_subnet_over_the_connections_is_refused(ready: Node) -> None:
     assert live(ready) == PLANNED
 
 
-def test_more_than_the_nic_can_do_is_said_before_anything_is_done(ready: Node) -> None:
+def test_more_than_the_nic_can_do_is_reported_before_anything_is_done(ready: Node) -> None:
     with pytest.raises(Failed, match="enp1s0 takes an MTU from 68 to 9216, not 9500"):
         ready.module("rail_ports", ports=[port(1, mtu=9500), port(2, mtu=1500)])
     assert live(ready) == PLANNED
@@ -351,8 +351,8 @@ def test_more_than_the_nic_can_do_is_said_before_anything_is_done(ready: Node) -
 
 def link_file(guest: Node, netdev: str) -> str:
     """The .link file that udev takes for an interface."""
-    said = guest.run("udevadm test-builtin net_setup_link /sys/class/net/%s 2>/dev/null" % netdev)
-    return next(line.partition("=")[2] for line in said.splitlines() if line.startswith("ID_NET_LINK_FILE="))
+    output = guest.run("udevadm test-builtin net_setup_link /sys/class/net/%s 2>/dev/null" % netdev)
+    return next(line.partition("=")[2] for line in output.splitlines() if line.startswith("ID_NET_LINK_FILE="))
 
 
 def test_a_new_name_now_and_the_old_one_back(ready: Node) -> None:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""rail_probe between two guests, with the leaf switch told to do harm."""
+"""rail_probe between two guests, with faults of the leaf switch."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def rails(node: t.Callable[[str], Node]) -> t.Iterator[None]:
         node("node-%d" % number).run(SETUP % number)
     restore(node)
     yield
-    cable("mend")
+    cable("repair")
     for number in (1, 2):
         assert node("node-%d" % number).run(CLEAN).strip() == "0", "a server was left running"
 
@@ -58,7 +58,7 @@ def cable(*words: str) -> None:
 
 def restore(node: t.Callable[[str], Node]) -> None:
     """Repair all cables, and wait until full frames cross both rails: a link takes time to come back."""
-    cable("mend")
+    cable("repair")
     full = "ping -q -c 1 -W 2 -M do -s %d 172.30.%%d.1 >/dev/null" % (4200 - 28)
     both = " && ".join(full % number for number in (1, 2))
     node("node-2").until(both)
@@ -118,7 +118,7 @@ def test_a_leaf_that_drops_large_frames_is_red_though_small_packets_pass(node: t
     assert "MTU" in results["gpu02"]["remedy"]
 
 
-def test_a_port_whose_own_mtu_is_small_says_so(node: t.Callable[[str], Node]) -> None:
+def test_a_port_whose_own_mtu_is_small_is_reported(node: t.Callable[[str], Node]) -> None:
     node("node-2").run("ip link set enp1s0 mtu 1500")
     try:
         result = prove(node, count=1)["gpu01"]

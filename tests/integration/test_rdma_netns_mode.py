@@ -29,11 +29,11 @@ def host(node: t.Callable[[str], Node]) -> t.Iterator[Node]:
 
 
 def live(host: Node) -> str:
-    """The mode as the kernel's parameter tells it: Y is shared."""
+    """The mode in the kernel's parameter: Y is shared."""
     return {"Y": "shared", "N": "exclusive"}[host.run("cat /sys/module/ib_core/parameters/netns_mode").strip()]
 
 
-def kmod_says(host: Node) -> list[str]:
+def kmod_reports(host: Node) -> list[str]:
     """What modprobe itself would give to ib_core, in order."""
     out = host.run("modprobe --showconfig | grep -E '^options ib.core .*netns.mode'", check=False)
     return [word for line in out.splitlines() for word in line.split() if word.startswith("netns")]
@@ -42,19 +42,19 @@ def kmod_says(host: Node) -> list[str]:
 def test_there_and_back(host: Node) -> None:
     predicted = host.module("rdma_netns_mode", check=True, mode="exclusive", switch="require")
     assert live(host) == "shared"
-    assert not kmod_says(host)
+    assert not kmod_reports(host)
     done = host.module("rdma_netns_mode", mode="exclusive", switch="require")
     assert done["changes"] == predicted["changes"]
     assert ("rdma", "exclusive") in [(change["subject"], change["after"]) for change in done["changes"]]
     assert live(host) == "exclusive"
-    assert kmod_says(host)[-1] == "netns_mode=0"
+    assert kmod_reports(host)[-1] == "netns_mode=0"
     assert done["gathered"]["next_boot_source"] == FILE
     assert not done["reboot_required"]
     again = host.module("rdma_netns_mode", mode="exclusive", switch="require")
     assert not again["changed"]
     host.module("rdma_netns_mode", mode="shared")
     assert live(host) == "shared"
-    assert kmod_says(host)[-1] == "netns_mode=1"
+    assert kmod_reports(host)[-1] == "netns_mode=1"
     assert host.module("rdma_netns_mode", state="gathered")["gathered"]["next_boot"] == "shared"
 
 
@@ -64,7 +64,7 @@ def test_other_namespaces_are_named(host: Node) -> None:
     try:
         with pytest.raises(Failed, match="other network namespaces exist: .*%s .sleep pid %s" % (NAMESPACE, pid)):
             host.module("rdma_netns_mode", mode="exclusive", switch="require")
-        assert not kmod_says(host)
+        assert not kmod_reports(host)
         predicted = host.module("rdma_netns_mode", check=True, mode="exclusive")
         done = host.module("rdma_netns_mode", mode="exclusive")
         assert done["changes"] == predicted["changes"]
@@ -88,7 +88,7 @@ def test_however_the_files_were_written_before(host: Node) -> None:
         host.put(paths[0], "options ib_core \\\n  netns_mode=1 recv_queue_size=512\n")
         host.put(paths[1], "options ib_core netns_mode=1\n")
         host.module("rdma_netns_mode", mode="exclusive", switch="never")
-        assert kmod_says(host)[-1] == "netns_mode=0"
+        assert kmod_reports(host)[-1] == "netns_mode=0"
         assert "recv_queue_size=512" in host.run("modprobe --showconfig")
         assert "netns_mode=1" in host.run("cat " + paths[1])
         assert not host.module("rdma_netns_mode", mode="exclusive", switch="never")["changed"]

@@ -45,8 +45,8 @@ def test_the_cluster_that_a_credential_names(clean_cluster: Cluster, tmp_path: P
     assert second.status == "successful" and second.changed == 0, second.one_line
 
     refused = launch("refused", "teardown", teardown_consent="another")
-    (said,) = refused.failed.values()
-    assert refused.status == "failed" and "Remedy: " in said["msg"]
+    (result,) = refused.failed.values()
+    assert refused.status == "failed" and "Remedy: " in result["msg"]
     gone = launch("gone", "teardown", teardown_consent="lab")
     assert gone.status == "successful" and gone.changed == 1, gone.one_line
     again = launch("again", "teardown", teardown_consent="lab")

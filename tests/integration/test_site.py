@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which cluster `site.yml` brings the rail networks to, and that it is asked before a host is touched.
 
-Without guests: the nodes' addresses are nobody's, so that whoever touches a host fails.
+Without guests: no host has the nodes' addresses, so that any access to a host fails.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.playbook import Played, play
 from tests.unit.fabric.kubernetes import plans
 
 OPTIONS = {"metrics": False, "operator_namespace": "kube-system"}
-NOBODY = "are brought to no Kubernetes cluster, because none is named"
+NO_CLUSTER = "are brought to no Kubernetes cluster, because none is named"
 
 
 class Site:
@@ -32,7 +32,7 @@ class Site:
         self.cluster, self.place = cluster, place
         self.file = place / "fabric.yml"
         whole = plans.fabric_file("spiderpool", "macvlan", "subnet", (4,))
-        # 192.0.2.0/24 is for documents alone; a moment is enough to see that nobody is there
+        # 192.0.2.0/24 is for documents alone; a moment is enough to see that no host is there
         whole["nodes"] = {"node-[1:2]": {"profile": "hgx", "address": "192.0.2.[1:2]"}}
         self.file.write_text(yaml.safe_dump(whole, sort_keys=False))
 
@@ -56,9 +56,9 @@ def site(clean_cluster: Cluster, tmp_path: Path) -> t.Iterator[Site]:
         clean_cluster.kubectl("label", "node", node["metadata"]["name"], *ours, "unused-")
 
 
-def test_without_a_cluster_it_says_so_in_a_line(site: Site) -> None:
+def test_without_a_cluster_one_line_reports_it(site: Site) -> None:
     done = site.run("--tags", "kubernetes", KUBECONFIG=str(site.cluster.kubeconfig))
-    assert done.returncode == 0 and done.one_line.count(NOBODY) == 1, done.text
+    assert done.returncode == 0 and done.one_line.count(NO_CLUSTER) == 1, done.text
     assert "-e kubernetes_kubeconfig=PATH" in done.one_line and site.pools() == set()
 
 
@@ -79,7 +79,9 @@ def test_the_cluster_that_is_named_gets_the_networks(site: Site, how: str) -> No
     else:
         given, env = {"kubernetes_enabled": True}, {"KUBECONFIG": config}
     done = site.run("--tags", "kubernetes", given=given, **env)
-    assert done.returncode == 0 and NOBODY not in done.one_line and site.pools() == {"ai-gpu01", "ai-gpu02"}, done.text
+    assert done.returncode == 0 and NO_CLUSTER not in done.one_line and site.pools() == {"ai-gpu01", "ai-gpu02"}, (
+        done.text
+    )
 
 
 def test_check_mode_predicts_and_a_second_run_changes_nothing(site: Site) -> None:
@@ -105,7 +107,7 @@ def test_a_wrong_cluster_is_one_finding_before_any_host_is_touched(site: Site) -
     assert "UNREACHABLE" not in done.one_line and "node-1" not in done.one_line
 
 
-def test_a_cluster_that_is_not_there_is_told_before_any_host_is_touched(site: Site) -> None:
+def test_a_missing_cluster_is_reported_before_any_host_is_touched(site: Site) -> None:
     done = site.run(K8S_AUTH_HOST="https://127.0.0.1:1", K8S_AUTH_API_KEY="very-secret-token")
     assert done.returncode == 2 and "https://127.0.0.1:1: the API server does not answer" in done.one_line, done.text
     assert "UNREACHABLE" not in done.one_line and "node-1" not in done.one_line
@@ -113,7 +115,7 @@ def test_a_cluster_that_is_not_there_is_told_before_any_host_is_touched(site: Si
     assert done.returncode == 2 and "very-secret-token" not in done.one_line
 
 
-def test_a_limit_leaves_the_cluster_alone_and_says_so_where_nothing_else_is_asked_for(site: Site) -> None:
+def test_a_limit_leaves_the_cluster_alone_and_reports_it_if_nothing_else_is_selected(site: Site) -> None:
     given = {"kubernetes_kubeconfig": str(site.cluster.kubeconfig)}
     done = site.run("--limit", "node-1", "--tags", "kubernetes", given=given)
     assert done.returncode == 1 and "the limit node-1 leaves out localhost" in done.one_line, done.text

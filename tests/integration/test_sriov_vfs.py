@@ -93,7 +93,7 @@ def outcome(guest: t.Any, check: bool = False, **options: t.Any) -> dict[str, t.
 
 
 def refusal(guest: t.Any, **options: t.Any) -> str:
-    """What the module says in refusing; it is a failure where it does not, or where it has changed something."""
+    """The refusal of the module; it is a failure without one, or if the module has changed something."""
     look = "cat /sys/bus/pci/devices/0000:0[56]*/sriov_numvfs; ip -j link show %s" % NETDEVS[ONE]
     before = guest.run(look)
     result = outcome(guest, **options)
@@ -103,7 +103,7 @@ def refusal(guest: t.Any, **options: t.Any) -> str:
     return str(result["msg"])
 
 
-def test_what_the_driver_cannot_is_told_before_anything_is_done(guest: t.Any) -> None:
+def test_what_the_driver_cannot_do_is_reported_before_anything_is_done(guest: t.Any) -> None:
     attributes = [dict(FIRST, link_state="disable"), {"index": 1, "link_state": "enable"}]
     text = refusal(
         guest, ports=[PORTS[1], {"pci": ONE, "count": 2, "attributes": attributes}, {"pci": "0000:07:00.0", "count": 8}]
@@ -150,7 +150,7 @@ def test_a_vf_in_another_namespace_is_never_taken(guest: t.Any) -> None:
         assert "%s (sleep pid %s)" % (wanted, pid) in text
         moved = [dict(SECOND, mac="02:52:00:05:00:ff")]
         assert wanted in refusal(guest, ports=[{"pci": ONE, "attributes": moved}])
-        # what needs no new driver is no reason to refuse
+        # what needs no new driver is not refused
         done = run(guest, ports=[{"pci": ONE, "attributes": [{"index": 1, "vlan": 7}]}], persist=False)
         assert [change["attribute"] for change in done["changes"]] == ["vlan"]
         run(guest, ports=[{"pci": ONE, "attributes": [{"index": 1, "vlan": 0}]}], persist=False)
@@ -164,7 +164,7 @@ def test_a_vf_in_another_namespace_is_never_taken(guest: t.Any) -> None:
         )
 
 
-def test_what_stands_on_a_vf_holds_it(guest: t.Any) -> None:
+def test_an_interface_on_a_vf_holds_it(guest: t.Any) -> None:
     guest.run(
         "ip netns add {0}; ip link add link enp5s0v0 pod0 type macvlan; ip link set pod0 netns {0};"
         "ip link add link enp5s0v1 name up1 type macvlan; ip addr add 192.0.2.9/32 dev enp6s0v0".format(NAMESPACE)
@@ -224,8 +224,8 @@ def test_boot_restores_all(guest: t.Any) -> None:
     assert kept["module"] == "sriov_vfs" and "allow_recreate" not in kept["options"]
     for pci in NETDEVS:
         guest.run("echo 0 > /sys/bus/pci/devices/%s/sriov_numvfs" % pci)
-    said = guest.run(BOOT)
-    assert "0000:05:00.0 sriov_numvfs: 0 -> 2" in said
+    message = guest.run(BOOT)
+    assert "0000:05:00.0 sriov_numvfs: 0 -> 2" in message
     assert_as_wanted(guest)
     assert "sriov" not in guest.run(BOOT)
 

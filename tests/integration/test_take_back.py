@@ -107,7 +107,7 @@ class Host(t.NamedTuple):
     before: dict[str, list[str]]
 
     def play(self, name: str, *words: str) -> str:
-        """Run a playbook as a person does; what it says. It must succeed."""
+        """Run a playbook as a user does; its output. It must succeed."""
         env = {"RAILYARD_LAB": LAB, "RAILYARD_LAB_DIR": str(LAB_DIR.parent)}
         done = playbook.play("playbooks/" + name, *words, inventory=self.inventory, env=env, timeout=1500)
         assert done.returncode == 0, done.stdout[-6000:] + done.stderr
@@ -149,9 +149,9 @@ def test_a_prepared_host_is_another(host: Host) -> None:
 
 def test_check_mode_shows_it_and_changes_nothing(host: Host) -> None:
     prepared = look(host.node)
-    said = host.take_back("--check", "--diff")
-    assert "changed=0" not in said.partition("PLAY RECAP")[2].partition(NODE)[2]
-    assert "node-1: stays until the next boot: " in said and "name, MTU and sysctls of gpu01, gpu02" in said
+    output = host.take_back("--check", "--diff")
+    assert "changed=0" not in output.partition("PLAY RECAP")[2].partition(NODE)[2]
+    assert "node-1: stays until the next boot: " in output and "name, MTU and sysctls of gpu01, gpu02" in output
     assert differences(prepared, look(host.node)) == {}
 
 
@@ -175,9 +175,9 @@ def test_all_is_taken_back_and_twice_is_nothing(host: Host) -> None:
     # only what cannot be undone live is left
     assert set(taken) <= {"links", "MTU", "sysctls", "neighbours", "hugepages", "ACS", "routes", "addresses"}, taken
     assert host.node.run("ls /var/lib/railyard /etc/railyard /usr/local/lib/railyard 2>/dev/null || true") == ""
-    said = host.take_back(*CONSENT)
-    assert "changed=0" in said.partition("PLAY RECAP")[2].partition(NODE)[2], said
-    assert "stays until the next boot: " in said and "hugepages of 2048 kB stay until the next boot" in said
+    output = host.take_back(*CONSENT)
+    assert "changed=0" in output.partition("PLAY RECAP")[2].partition(NODE)[2], output
+    assert "stays until the next boot: " in output and "hugepages of 2048 kB stay until the next boot" in output
 
 
 def test_after_its_reboot_it_is_what_it_was(host: Host) -> None:
@@ -186,9 +186,10 @@ def test_after_its_reboot_it_is_what_it_was(host: Host) -> None:
     host.node.forget()
     assert host.node.boot_id() != boot
     assert differences(host.before, look(host.node)) == {}
-    said = host.take_back(*CONSENT)
+    output = host.take_back(*CONSENT)
     assert (
-        "changed=0" in said.partition("PLAY RECAP")[2].partition(NODE)[2] and "stays until the next boot:" not in said
+        "changed=0" in output.partition("PLAY RECAP")[2].partition(NODE)[2]
+        and "stays until the next boot:" not in output
     )
     assert host.node.run("ls -A /run/railyard 2>/dev/null || true") == ""
 

@@ -52,7 +52,7 @@ def action(bench: Bench, name: str, **options: t.Any) -> Object:  # noqa: F811
 
 
 class Ground:
-    """A cluster as planned, with what its kubelets and controllers would have said."""
+    """A cluster as planned, with the status that its kubelets and controllers would have written."""
 
     def __init__(self, bench: Bench) -> None:  # noqa: F811
         self.bench = bench
@@ -104,7 +104,7 @@ def ground(bench: Bench) -> t.Iterator[Ground]:  # noqa: F811
         for name in NODES:
             status = {"status": {"allocatable": None, "conditions": None}}
             admin.request("PATCH", "/api/v1/nodes/%s/status" % name, status, api_server.MERGE)
-        nodes.apply(admin, list(NODES))  # what the lab says of them
+        nodes.apply(admin, list(NODES))  # as the lab describes them
         for each in admin.get(DEFINITIONS.replace("/namespaces/%s", ""))["items"]:
             admin.delete(DEFINITIONS % each["metadata"]["namespace"] + "/" + each["metadata"]["name"])
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Verify's layers of pods and NCCL on both guests, over pods that Debian's own CNI plugins attach to eight rails.
 
-A pod is a network namespace with a process in a cgroup of the kubelet's name. What an API server would tell of pods is
+A pod is a network namespace with a process in a cgroup of the kubelet's name. The answer of an API server is
 given; all else is read by the modules on the guests. ``inventories/lab-cni`` is the plan.
 """
 
@@ -135,7 +135,7 @@ def site(ready: list[Guest]) -> t.Iterator[Site]:  # noqa: F811
         made.stop(guest)
 
 
-def test_what_pods_have_is_as_the_plan_says(site: Site) -> None:
+def test_what_pods_have_is_as_planned(site: Site) -> None:
     inside = site.inside()
     for number, name in enumerate(NAMES, 1):
         (row,) = inside[name]["pods"]
@@ -201,7 +201,7 @@ def test_a_fixed_gid_index_is_reported_with_the_right_one(site: Site) -> None:
         node.put("/etc/nccl.conf", kept)
 
 
-def test_a_pod_that_ended_meanwhile_is_no_traceback(site: Site) -> None:
+def test_a_pod_that_ended_meanwhile_raises_no_traceback(site: Site) -> None:
     name = "node-1"
     found = site.guests[name].node.module("rail_pods", pods=["99999999-0000-0000-0000-000000000000", UIDS[name]])
     assert [each["why"] for each in found["pods"]] == ["no process of it runs here", ""]

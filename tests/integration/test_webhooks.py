@@ -89,7 +89,7 @@ def test_latency_grows_with_those_that_ask_at_once(cluster: Cluster, start_spide
 
 
 def accepted() -> t.Iterator[t.Any]:
-    """The first random files for Spiderpool that lint takes: as many as ``RAILYARD_RANDOM_CLUSTERS`` says (4)."""
+    """The first random files for Spiderpool that lint takes: as many as ``RAILYARD_RANDOM_CLUSTERS`` (4)."""
     number = int(os.environ.get("RAILYARD_RANDOM_FIRST", "0"))
     count = int(os.environ.get("RAILYARD_RANDOM_CLUSTERS", "4"))
     while count:

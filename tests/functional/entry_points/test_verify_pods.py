@@ -134,8 +134,10 @@ def test_pods_are_read_probed_and_judged(live: LiveNode) -> None:
         rc, verdict, shown = site.verdict()
         failures = {(each["code"], each["node"], each["rail"]) for each in verdict["failures"]}
         assert rc == 2 and failures == {("RV924", "ai-2", "gpu01"), ("RV950", "ai-1", None), ("RV950", "ai-2", None)}
-        said = "(RV924) ai-2 gpu01: net1 of pod default/ai-rails-2: rule from 172.16.11.17: expected table 101 at 10001"
-        assert said in shown
+        message = (
+            "(RV924) ai-2 gpu01: net1 of pod default/ai-rails-2: rule from 172.16.11.17: expected table 101 at 10001"
+        )
+        assert message in shown
 
         # what lies between has a smaller MTU: both pods are as planned, and full packets do not pass
         inside(pids[1], "ip", "rule", "add", "priority", "10001", "from", "172.16.11.17", "lookup", "101")

@@ -111,7 +111,7 @@ def test_no_one_is_asked_without_a_netdev(tmp_path: Path) -> None:
 
 @in_own_namespace
 def test_what_rail_ports_has_set_is_reported_by_the_kernel(live: LiveNode) -> None:
-    """As discovery's tests take it to be: what they simulate is what the kernel tells."""
+    """The kernel reports what discovery's tests simulate."""
     ports = [
         port(1),
         port(2, address6=None, gateway6=None, routes=[{"to": "10.64.0.0/20", "via": "172.16.2.254", "table": 102}]),
@@ -127,7 +127,7 @@ def test_what_rail_ports_has_set_is_reported_by_the_kernel(live: LiveNode) -> No
     simulated = live_nodes._ip(ports)
     assert (len(reported["addresses"]), len(reported["rules"])) == (4, 6)
     for part in ("addresses", "routes", "rules"):
-        # The kernel's own order is none, and link-local networks are routes of a rail's table too.
+        # The kernel has no order of its own, and link-local networks are routes of a rail's table too.
         found = [row for row in reported[part] if not str(row.get("to", "")).startswith("fe80")]
         assert sorted(map(str, found)) == sorted(map(str, simulated[part])), part
 

@@ -108,7 +108,7 @@ def test_ports_hear_their_neighbours_side_by_side(live: LiveNode) -> None:
     assert (
         len(lldp.listen({"gone": 4711, "rail1": netdevs["rail1"]}, LONG)) == 1 and lldp.listen({"gone": 1}, LONG) == []
     )
-    # what this node says itself is not a neighbour
+    # an answer of this node itself is not a neighbour
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as own:
         own.bind(("rail3", 0))
         live.start(sys.executable, "-c", SPEAKER, "rail3", lldp_frame(9, 9).hex())

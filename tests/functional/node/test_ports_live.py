@@ -270,7 +270,7 @@ def test_an_address_that_another_host_has_is_reported_and_tried_again(node: Live
     with pytest.raises(RailyardError, match="another host on the rail has fd00:1::c9") as reported:
         run(node, [port(1)])
     assert reported.value.place == "ports[0].address6 (gpu01)"
-    # as long as it is so, each run says it
+    # each run reports it until it changes
     again = predicted(node, [port(1)])
     assert ("address", "fd00:1::c9/64, which another host has", "fd00:1::c9/64") in [
         (each["attribute"], each["before"], each["after"]) for each in again

@@ -158,8 +158,8 @@ def test_fault_is_reported_and_what_hosts_does_fixes_it(harms: list[Harm], code:
         for kind in (VERIFY, DRIFT):
             failures = ground.failures(kind)
             expected = [] if code == "RV402" and kind == DRIFT else [(code, "node-1", "gpu01")]
-            said = [each.line() for each in failures]
-            assert [(each.code, each.node, each.rail) for each in failures] == expected, said
+            message = [each.line() for each in failures]
+            assert [(each.code, each.node, each.rail) for each in failures] == expected, message
         if fixed:
             assert ground.repair()
             assert [each.line() for each in ground.failures(DRIFT)] == []

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as xml
 
 
 def document(nodes: int = 2, rails: int = 8, units: int = 0, planes: int = 1, gpus: int = 1) -> dict[str, t.Any]:
-    """``nodes`` in all, spread over ``units`` (0: none) in equal parts; a prefix a node and rail."""
+    """``nodes`` in all, spread over ``units`` (0: none) in equal parts; one prefix per node and rail."""
     names = [("gpu%02d" % (1 + at // planes), at % planes + 1, at + 1) for at in range(rails * planes)]
     full = [(base if planes == 1 else "%sp%d" % (base, plane), base, plane, number) for base, plane, number in names]
     per = -(-nodes // units) if units else nodes

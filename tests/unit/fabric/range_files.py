@@ -21,7 +21,7 @@ NODES = 3
 
 @dataclass
 class Drawn:
-    """A fabric file of one rail, and what it says address by address (as places in the rail's network)."""
+    """A fabric file of one rail, and its meaning address by address (as places in the rail's network)."""
 
     text: str
     six: bool

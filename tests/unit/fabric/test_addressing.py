@@ -67,7 +67,7 @@ def test_ipv6_is_written_and_read_as_ipaddress_does(address: ipaddress.IPv6Addre
 
 
 @given(st.one_of(st.text(max_size=20), st.from_regex(r"\A[0-9a-f:.]{1,24}\Z"), st.from_regex(r"\A[0-9a-f:%]{1,9}\Z")))
-def test_what_is_no_ipv6_is_none(text: str) -> None:
+def test_a_text_that_is_not_ipv6_gives_none(text: str) -> None:
     try:
         expected = None if "%" in text else int(ipaddress.IPv6Address(text))
     except ValueError:
@@ -97,7 +97,7 @@ def test_short_forms_of_ipv6_replace_the_last_groups() -> None:
 
 @st.composite
 def some_networks(draw: st.DrawFn, size: int = 8) -> list[Network]:
-    """Networks of both families at the same numbers, so that only the family tells them apart."""
+    """Networks of both families at the same numbers, so that only the family distinguishes them."""
     drawn = draw(st.lists(st.tuples(st.integers(0, 63), st.integers(0, 6), st.sampled_from((32, 128))), max_size=size))
     return [ip_integers.network(first, bits - host, bits) for first, host, bits in drawn]
 
@@ -150,7 +150,7 @@ def test_rails_are_cut_from_their_supernet_in_the_order_of_their_numbers(
 
 @dataclass
 class Forced:
-    """What brute force says of a plan: role -> addresses, and each node's own, by unit, place and index."""
+    """A plan by brute force: role -> addresses, and each node's own, by unit, place and index."""
 
     roles: dict[str, set[Ip]]
     nodes: dict[tuple[int, int, int], dict[str, t.Any]]
@@ -523,7 +523,7 @@ def test_no_two_allocations_overlap(
 
 
 @given(fabrics(), st.randoms(use_true_random=False))
-def test_nobody_is_renumbered(
+def test_no_node_is_renumbered(
     fabric: tuple[dict[str, address_planner.Planner], list[tuple[int, int, int]], Units | None], chance: random.Random
 ) -> None:
     """Whatever nodes and units there are besides, in whatever order, with whatever was asked before, and when the

@@ -57,7 +57,7 @@ def test_the_document_has_the_keys_of_the_contract(name: str) -> None:
     document = _plan(name).document()
     assert set(document) == set(wanted) and document["format"] == wanted["format"]
     rail = wanted["rails"][0]
-    plain = set(rail) - {None, "subnet6"}  # an ellipsis stands for the others of IPv6
+    plain = set(rail) - {None, "subnet6"}  # an ellipsis replaces the others of IPv6
     for each in document["rails"]:
         six = {key + "6" for key in ("subnet", "gateway", "pods", "hosts", "capacity", "pool")}
         assert set(each) == plain | six

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan, live nodes, discovery, and the same plan again; and what is said where nodes do not agree."""
+"""Plan, live nodes, discovery, and the same plan again; and findings where nodes do not agree."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def planned(text: str) -> Plan:
 
 
 def options_of(plan: Plan, template: str | None = None) -> Options:
-    """What no node can tell."""
+    """What no node can report."""
     fabric = plan.fabric
     return Options(
         name=fabric.mac_seed or fabric.name, attachment=fabric.attachment, provider=fabric.provider, rails=template
@@ -102,7 +102,7 @@ def test_a_worked_inventory_comes_back(name: str) -> None:
                 assert before["gpus"] == after["gpus"]
     addresses = {each.node.name: each.node.address for each in plan.nodes}
     assert {each.node.name: each.node.address for each in again.nodes} == addresses
-    # DS310: nodes do not tell how large their blocks are
+    # DS310: nodes do not show how large their blocks are
     assert counts(outcome.findings)["error"] == (1 if plan.fabric.provider == "cni" else 0), as_table(outcome.findings)
     assert "DS404" not in codes(outcome)
 
@@ -255,11 +255,11 @@ def test_incomplete_nodes_give_findings(name: str, seed: int) -> None:
     if outcome.text:
         read = yaml.safe_load(outcome.text)
         assert read["rails"] and read["profiles"] and read["nodes"]
-        # Lint can read all of it; only a rail without addresses, which is said (DS301), misses its subnet.
+        # Lint can read all of it; only a rail without addresses, which is reported (DS301), misses its subnet.
         assert not {finding.code for finding in outcome.lint if finding.code < "RY2"} - {"RY111"}, outcome.lint
         if not any(finding.severity == "error" for finding in outcome.findings):
             wrong = {finding.code for finding in lint(outcome.text.encode()).errors}
-            # A port that shows no netdev is said (DS102), and macvlan needs one, the same on all models. Where no node
+            # A port without a netdev is reported (DS102), and macvlan needs one, the same on all models. Where no node
             # shows VFs, how many there are to be is left to lint.
             assert wrong <= {"RY611", "RY808", "RY809"}, [finding.text() for finding in outcome.lint]
 
@@ -448,7 +448,7 @@ def test_what_a_router_or_dhcp_gave_is_a_finding_and_not_used(infos: list[NodeIn
 
 
 @pytest.mark.parametrize("dynamic", [True, False])
-def test_a_default_route_is_no_rails_whatever_set_it(infos: list[NodeInfo], dynamic: bool) -> None:
+def test_a_default_route_never_belongs_to_a_rail(infos: list[NodeInfo], dynamic: bool) -> None:
     for each in infos:
         more = next(dict(row) for row in each.result["nics"] if row["netdev"] == "enp11s0f0np0")
         more.update(netdev="ens99", pci="0001:99:00.0", serial="other", rdma=["mlx5_99"], speed=200000)
@@ -497,12 +497,12 @@ def test_a_card_in_another_slot_is_a_profile_of_its_own(infos: list[NodeInfo]) -
 def test_names_that_differ_on_a_node(infos: list[NodeInfo]) -> None:
     text = yaml.safe_dump(infos[1].result).replace("enp11s0f0np0", "ens1").replace("mlx5_gpu02", "mlx5_x")
     infos[1] = infos[1]._replace(result=yaml.safe_load(text))
-    said = [
+    message = [
         "its RDMA device does not have the name mlx5_gpu02",
         "the port of gpu01 is ens1, but enp11s0f0np0 on most nodes",
     ]
     outcome = look(infos)
-    assert [finding.message for finding in of(outcome, "DS405")] == said
+    assert [finding.message for finding in of(outcome, "DS405")] == message
     # macvlan needs one name on all nodes: hosts.yml renames. Others keep what they have.
     again = planned(outcome.text)
     assert {again.node_vars(each)["ports"][0]["netdev"] for each in again.nodes} == {"enp11s0f0np0"}
@@ -513,7 +513,7 @@ def test_names_that_differ_on_a_node(infos: list[NodeInfo]) -> None:
 
 
 def kernel_names(infos: t.Sequence[NodeInfo]) -> list[NodeInfo]:
-    """The same nodes before anybody gave names: RDMA devices and netdevs say nothing of rails."""
+    """The same nodes without names of rails: RDMA devices and netdevs have the kernel's names."""
     return [
         each._replace(result=yaml.safe_load(re.sub(r"mlx5_gpu0(\d)", r"mlx5_\1", yaml.safe_dump(each.result))))
         for each in infos
@@ -539,7 +539,7 @@ def test_rails_of_bare_nodes_follow_their_gpus(infos: list[NodeInfo]) -> None:
     assert list(ports) == ["gpu%02d" % number for number in range(1, 9)]
     assert (ports["gpu01"]["pci"], ports["gpu08"]["pci"]) == ("0000:12:00.0", "0000:0b:00.0")
     assert len(of(outcome, "DS301")) == 8 and outcome.lint
-    # Where names are there already, they stay, and it is said.
+    # Where names are there already, they stay, and a finding reports it.
     for each, own in zip(infos, live_nodes.nodes_of(planned(text_of_six()))):
         each.result.update(nics=own.result["nics"], rdma=own.result["rdma"])
     kept = look(infos)
@@ -598,7 +598,7 @@ def test_leaves_show_which_port_of_another_model_is_on_which_rail(infos: list[No
     ports = yaml.safe_load(outcome.text)["profiles"]["server-2"]["ports"]
     assert (ports["gpu01"]["pci"], ports["gpu08"]["pci"]) == ("0000:12:00.0", "0000:0b:00.0")
     assert not of(outcome, "DS210") and not of(outcome, "DS208")
-    # Without leaves nothing says it but the order; with addresses their networks do.
+    # Without leaves only the order shows it; with addresses their networks do.
     assert not of(look(infos), "DS208")
     plain = look(infos, lldp={infos[0].name: lldp[infos[0].name]})
     assert not of(plain, "DS210")

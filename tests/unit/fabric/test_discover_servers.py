@@ -187,7 +187,7 @@ def test_pairs_of_gpus_with_pairs_of_nics(tmp_path: Path) -> None:
 
 
 def test_four_gpus_with_two_cards_of_two_ports(tmp_path: Path) -> None:
-    """Each processor has two GPUs and a card of two ports: four rails, and a finding, for nothing tells ports apart."""
+    """Each processor has two GPUs and a card of two ports: four rails, and a finding: the ports are alike."""
     outcome, rails = discovered(Server(Tree(tmp_path), recorded("four-gpu")))
     assert rails == [("gpu%02d" % (at + 1), "nic%d" % at, at) for at in range(4)]
     assert findings(outcome) == {
@@ -209,7 +209,7 @@ def test_cards_of_two_ports_beside_each_gpu_are_planes(tmp_path: Path) -> None:
 
 
 def test_ports_that_cannot_be_divided_evenly_among_gpus(tmp_path: Path) -> None:
-    """Three GPUs and a card of two ports: it is said why no rail is sure."""
+    """Three GPUs and a card of two ports: a finding reports why no rail is certain."""
     outcome, rails = discovered(Server(Tree(tmp_path), recorded("three-gpu")))
     assert [netdev for _rail, netdev, _gpu in rails] == ["nic0", "nic1"]
     assert findings(outcome)["DS202"] == ["nic0 and nic1 cannot be divided evenly among GPUs 0, 1, 2"]
@@ -217,15 +217,15 @@ def test_ports_that_cannot_be_divided_evenly_among_gpus(tmp_path: Path) -> None:
 
 
 def test_grace_reports_no_distance(tmp_path: Path) -> None:
-    """GB200: each GPU has a PCI domain of its own, and every NIC is SYS: the model alone tells the rails' ports."""
+    """GB200: each GPU has a PCI domain of its own, and every NIC is SYS: only the model shows the rails' ports."""
     outcome, rails = discovered(Server(Tree(tmp_path), recorded("gb200")))
     assert rails == [("gpu%02d" % (at + 1), "nic%d" % at, at) for at in range(4)]
-    said = findings(outcome)
+    reported = findings(outcome)
     assert (
-        said["DS204"] == ["all NICs have the same distance to all GPUs (SYS)"]
+        reported["DS204"] == ["all NICs have the same distance to all GPUs (SYS)"]
         and "# DECIDE no-gpu-affinity (DS204)" in outcome.text
     )
-    assert said["DS206"] == ["nic4 and nic5 are not on the rails by model, for GPUs 0, 1, 2, 3"]
+    assert reported["DS206"] == ["nic4 and nic5 are not on the rails by model, for GPUs 0, 1, 2, 3"]
     assert others(outcome) == {"nic4": "storage", "nic5": "storage", "eno1": "management"}
 
 

@@ -174,7 +174,7 @@ def test_no_two_allocations_overlap_in_any_mode(file: File) -> None:
 
 
 @given(files(), st.randoms(use_true_random=False))
-def test_nodes_that_come_go_or_change_places_renumber_nobody(file: File, chance: random.Random) -> None:
+def test_nodes_that_come_go_or_change_places_renumber_no_node(file: File, chance: random.Random) -> None:
     whole = nodes(planned(file.text))
     some = chance.sample(file.nodes, chance.randint(1, len(file.nodes)))
     chance.shuffle(some)
@@ -185,7 +185,7 @@ def test_nodes_that_come_go_or_change_places_renumber_nobody(file: File, chance:
 
 
 @given(files())
-def test_units_that_come_renumber_nobody(file: File) -> None:
+def test_units_that_come_renumber_no_node(file: File) -> None:
     more = re.sub(r"su\[1:(\d+)\]: {nodes", lambda found: "su[1:%d]: {nodes" % (int(found.group(1)) + 2), file.text)
     assert nodes(planned(more)) == nodes(planned(file.text))
 
@@ -231,7 +231,7 @@ def test_routing_by_destination_has_no_tables_and_no_default_routes() -> None:
         assert port["routes"] == [{"to": network, "via": port["leaf"]["address"], "table": None}]
 
 
-def test_comments_open_what_they_stand_in() -> None:
+def test_comments_open_their_section() -> None:
     text = render(
         {"plugin": "x", "rails": {"gpu01": {"subnet": "172.16.11.0/24", "mtu": 9000}}, "lint": [{"rule": "RY314"}]},
         {("rails", "gpu01", "mtu"): ["asked for", "by two"], ("lint", 0): ["known"]},

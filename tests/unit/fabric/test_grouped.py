@@ -56,7 +56,7 @@ def test_a_device_of_several_rails_has_a_way_out() -> None:
     assert found(_RAILS + ports("netdev: net{n:02}") + "nodes: {ai-1: {profile: hgx}}") == []
 
 
-def test_nodes_at_one_place_are_shown_the_form_and_not_told_of_leaf_ports() -> None:
+def test_nodes_at_one_place_get_the_form_as_remedy_and_no_finding_about_leaf_ports() -> None:
     units = 'units: {"su[1:2]": {nodes: 36, leaf: "su{u}-r{n}", leaf_port: "swp{i}"}}\n'
     nodes = "nodes:\n  rack[1:2]-[01:18]: {profile: hgx, unit: su1%s}"
     texts = [each.text() for each in found(units + nodes % "")]

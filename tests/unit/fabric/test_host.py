@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nodes are given beside their rail ports: who says it, what roles get, and that the playbook hands it over."""
+"""What nodes are given beside their rail ports: where it is set, what roles get, and that the playbook passes it on."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def given_to(plan: Plan, layer: str) -> list[t.Any]:
     return [plan.node_vars(node)[layer] for node in plan.nodes]
 
 
-def test_what_nobody_names_is_not_managed() -> None:
+def test_what_is_not_named_is_not_managed() -> None:
     assert [given_to(planned(), layer) for layer in host_model.LAYERS] == [[None, None]] * 4
 
 
@@ -132,8 +132,8 @@ SECTIONS = st.fixed_dictionaries(
 
 @given(SECTIONS, SECTIONS, SECTIONS)
 def test_a_file_that_is_written_gives_the_plan_again(fabric: t.Any, profile: t.Any, group: t.Any) -> None:
-    def keys(said: dict[str, t.Any]) -> str:
-        return yaml.safe_dump(said, default_flow_style=True, width=10**6).strip()[1:-1] if said else ""
+    def keys(settings: dict[str, t.Any]) -> str:
+        return yaml.safe_dump(settings, default_flow_style=True, width=10**6).strip()[1:-1] if settings else ""
 
     plan = planned(keys(fabric), keys(profile), keys(group))
     again = lint(write(plan.fabric).encode("utf-8")).plan

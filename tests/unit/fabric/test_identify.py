@@ -22,7 +22,7 @@ def nic(pci: str, netdev: str | None, slot: str | None, serial: str | None, mac:
     return dict(row, permanent_mac=mac, rdma=[rdma] if rdma else [], altnames=[])
 
 
-# A card with two ports, one with one, and the management NIC that tells nothing of itself.
+# A card with two ports, one with one, and the management NIC without vital product data.
 NICS = [
     nic(FIRST, "ens4f0", "4", "MT2321X0001", "0c:42:a1:00:00:01", "mlx5_0"),
     nic(SECOND, "ens4f1", "4", "MT2321X0001", "0c:42:a1:00:00:02", "mlx5_1"),
@@ -98,15 +98,15 @@ def test_a_netdev_that_is_not_clear_is_left_to_the_function() -> None:
     assert found(port("gpu01", slot="7"), nics=hidden) == [(THIRD, None)]
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
-    said = errors_of(
+def test_all_that_is_wrong_is_reported_at_once() -> None:
+    errors = errors_of(
         port("gpu01", slot="9"),
         port("gpu02", slot="4"),
         port("gpu03", slot="4", mac="0c:42:a1:00:00:03"),
         port("gpu04", slot="7", port=2),
         port("gpu05", THIRD, mac="0c:42:a1:00:00:01"),
     )
-    assert [each[:2] for each in said] == [
+    assert [each[:2] for each in errors] == [
         ("nodes.ai-1.ports.gpu01.slot", "no NIC has the slot 9"),
         ("nodes.ai-1.ports.gpu02", "several functions match: %s, %s" % (FIRST, SECOND)),
         (
@@ -119,12 +119,12 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
             "MAC 0c:42:a1:00:00:01 is %s, but PCI address %s is %s" % (FIRST, THIRD, THIRD),
         ),
     ]
-    assert "port: 1 is %s" % FIRST in said[1][2]
+    assert "port: 1 is %s" % FIRST in errors[1][2]
 
 
 def test_no_function_is_two_ports() -> None:
-    said = errors_of(port("gpu01", slot="7"), port("gpu02", mac="0c:42:a1:00:00:03"), port("gpu03", THIRD))
-    assert [each[:2] for each in said] == [
+    errors = errors_of(port("gpu01", slot="7"), port("gpu02", mac="0c:42:a1:00:00:03"), port("gpu03", THIRD))
+    assert [each[:2] for each in errors] == [
         ("nodes.ai-1.ports.gpu02", "%s is also the port of gpu01" % THIRD),
         ("nodes.ai-1.ports.gpu03", "%s is also the port of gpu01" % THIRD),
     ]
@@ -136,13 +136,13 @@ def test_no_function_is_two_ports() -> None:
     assert only[1] == "%s is also the port stor1, which is not on a rail" % THIRD
 
 
-def test_what_no_nic_tells_is_said_with_another_way() -> None:
+def test_what_no_nic_reports_is_an_error_with_another_way() -> None:
     silent = [dict(row, serial=None) for row in NICS]
     (only,) = errors_of(port("gpu01", serial="MT2321X0002"), nics=silent)
     assert "no NIC of the node reports its serial number: use another identity" in only[2]
 
 
-def test_the_filter_says_it_in_one_error() -> None:
+def test_the_filter_reports_it_in_one_error() -> None:
     assert identified(node(port("gpu01", slot="7")), NICS)["ports"][0]["pci"] == THIRD
     with pytest.raises(AnsibleFilterError) as error:
         identified(node(port("gpu01", slot="9"), port("gpu02", slot="8")), NICS)

@@ -163,7 +163,7 @@ def test_every_defect_is_named_at_its_line(name: str) -> None:
     assert codes(outcome) == FOUND[name], "\n".join(found.text() for found in outcome.findings)
 
 
-# What lint finds in the files of these, and the error of the import that says what to decide.
+# What lint finds in the files of these, and the error of the import that names the decision.
 DECIDED = {
     "values.yaml": ("RY111", "IM311"),
     "sriov-node-prefixes.sh": ("RY111", "IM312"),
@@ -182,7 +182,7 @@ def test_what_is_written_lints_clean_or_is_to_be_decided(name: str) -> None:
     assert name not in DECIDED or (DECIDED[name][1] in errors and "# DECIDE: " in outcome.text)
 
 
-def test_lint_points_at_what_no_manifest_says() -> None:
+def test_lint_points_at_what_no_manifest_defines() -> None:
     outcome = imported("values.yaml", Options("ai"))
     assert {finding.place for finding in outcome.lint} >= {"nodes", "rails.gpu01.subnet", "rails.gpu02.subnet"}
     assert outcome.text.count("# DECIDE: this rail's subnet") == 2
@@ -243,7 +243,7 @@ def _of_nodes(first: int, last: int, gateway: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "gateway", "host", "said"),
+    ("first", "last", "gateway", "host", "message"),
     [
         (3, 30, 1, None, False),
         (2, 29, 1, "last", False),
@@ -254,11 +254,11 @@ def _of_nodes(first: int, last: int, gateway: int) -> bytes:
     ],
 )
 def test_a_port_gets_what_the_pools_of_its_prefix_leave(
-    first: int, last: int, gateway: int, host: str | None, said: bool
+    first: int, last: int, gateway: int, host: str | None, message: bool
 ) -> None:
     outcome = run([("pools.yml", _of_nodes(first, last, gateway))], Options("ai"))
     assert data(outcome)["addresses"].get("host") == host
-    assert ["IM321"] * said == [each.finding.code for each in outcome.findings if each.finding.code == "IM321"]
+    assert ["IM321"] * message == [each.finding.code for each in outcome.findings if each.finding.code == "IM321"]
     plan = lint(outcome.text.encode()).plan
     assert plan is not None
     (pods, *_rest) = [port["pods"] for node in plan.document()["nodes"] for port in node["ports"]]
@@ -319,8 +319,8 @@ def test_ipv6_prefixes_of_nodes_are_not_lost_without_a_word() -> None:
     four = ("v4-1", "10.RAIL.0.0/27", "10.RAIL.0.3-10.RAIL.0.30", "10.RAIL.0.1", "ai-1")
     for given_ in ([six, four], [six]):
         outcome = run([("a.yml", _pools(*given_))], Options("ai"))
-        said = [each.text() for each in outcome.findings if each.finding.code in ("IM311", "IM312")]
-        assert [text for text in said if "IPv6 prefix of gpu1-v6-1, and of 2 pools" in text]
+        message = [each.text() for each in outcome.findings if each.finding.code in ("IM311", "IM312")]
+        assert [text for text in message if "IPv6 prefix of gpu1-v6-1, and of 2 pools" in text]
 
 
 def test_a_gateway_of_ipv6_prefixes_is_ipv6s() -> None:
@@ -350,14 +350,14 @@ def test_infiniband_needs_no_addresses() -> None:
 
 
 @pytest.mark.parametrize(("key", "partition"), [("0x1000", True), ("0x7fff", False)])
-def test_where_a_partition_key_is_said_instead(key: str, partition: bool) -> None:
-    (said,) = (
+def test_where_a_partition_key_is_reported_instead(key: str, partition: bool) -> None:
+    (message,) = (
         each
         for each in of_text(IMPORT_RULES["IM207"].good.replace("0x1000", key)).findings
         if "partition" in each.text()
     )
-    assert said.finding.code == "IM209" and 'kubernetes_options.pkey: "%s"' % key in said.finding.remedy
-    assert ("fabric.infiniband.pkeys: [%s]" % key in said.finding.remedy) is partition
+    assert message.finding.code == "IM209" and 'kubernetes_options.pkey: "%s"' % key in message.finding.remedy
+    assert ("fabric.infiniband.pkeys: [%s]" % key in message.finding.remedy) is partition
 
 
 def test_the_network_operators_kinds() -> None:
@@ -371,7 +371,7 @@ def test_the_network_operators_kinds() -> None:
     assert links["profiles"]["server"]["ports"]["rail02"] == {"pci": "0000:3c:00.0"}
 
 
-def test_both_families_and_addresses_that_nobody_may_get() -> None:
+def test_both_families_and_addresses_that_no_pod_may_get() -> None:
     got = data(imported("dual-stack.yml"))
     assert got["rails"]["gpu02"] == {
         "subnet": "172.16.12.0/24",
@@ -458,7 +458,7 @@ def test_the_seeds_cluster(start: str) -> None:
 
 
 @pytest.mark.parametrize("start", ["001", "004"])
-def test_a_page_without_manifests_is_said_to_be_one(start: str) -> None:
+def test_a_page_without_manifests_is_reported_as_a_page(start: str) -> None:
     outcome = run([_seed(start)], NODES)
     assert [code for _line, code in codes(outcome)] == ["IM103", "IM104"] and outcome.text == ""
 
@@ -511,7 +511,7 @@ def test_the_device_plugins_selectors_are_all_known() -> None:
 # -- whatever the bytes
 
 
-def _said(outcome: Outcome) -> None:
+def _reported(outcome: Outcome) -> None:
     for found in outcome.findings:
         assert found.text().isprintable() and found.finding.line >= 1 and found.finding.remedy and found.written
     if outcome.text:
@@ -549,7 +549,7 @@ def test_no_change_of_manifests_ends_in_a_traceback(name: str, changes: list[tup
         else:
             lines[at] = "%s: %s" % (lines[at].partition(":")[0], bit)
     raw = "\n".join(lines).encode("utf-8", "surrogatepass")
-    _said(run([(name, raw)], NODES))
+    _reported(run([(name, raw)], NODES))
 
 
 _KEYS = sorted({key for text in _CORPUS.values() for key in re.findall(r"^[ -]*([A-Za-z0-9.]+):", text, re.MULTILINE)})
@@ -590,7 +590,7 @@ def test_no_manifest_whatever_ends_in_a_traceback(objects: list[tuple[tuple[str,
         for (version, kind), metadata, spec in objects
     ]
     raw = yaml.safe_dump_all(documents, allow_unicode=True).encode("utf-8", "replace")
-    _said(run([("any.yml", raw)], NODES))
+    _reported(run([("any.yml", raw)], NODES))
 
 
 @given(st.binary(max_size=300), st.sampled_from(["a.yml", "a.json", "a.md", "a"]))
@@ -601,7 +601,7 @@ def test_no_manifest_whatever_ends_in_a_traceback(objects: list[tuple[tuple[str,
 @example(b"a: &a [*a]\nkind: x\napiVersion: y", "a.yml")
 @example(b"limits:\n  a/b: 1", "a.yml")
 def test_no_bytes_whatever_end_in_a_traceback(raw: bytes, name: str) -> None:
-    _said(run([(name, raw)], Options()))
+    _reported(run([(name, raw)], Options()))
 
 
 def test_a_large_file_takes_seconds() -> None:
@@ -644,7 +644,7 @@ def _texts(value: t.Any) -> t.Any:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def test_what_json_leaves_out_is_told_by_line() -> None:
+def test_what_json_leaves_out_is_reported_by_line() -> None:
     reading = lenient_json.read('{"a": [1,\n  ....\n  2,],\n  "b": {"c": "d"\nand prose')
     assert reading.dots == [2] and not reading.whole and reading.value is not None
     assert _shape(reading.value) == {"a": ["1", "2"], "b": {"c": "d"}}
@@ -709,7 +709,7 @@ def test_ranges_of_nodes_are_their_names(names: list[str]) -> None:
     assert expanded == names
 
 
-def test_texts_that_do_not_count_are_no_series() -> None:
+def test_texts_that_do_not_count_are_not_a_series() -> None:
     assert name_counting.series({1: "gpu1", 2: "gpu2", 3: "gpu5"}) is None
     assert name_counting.series({1: "gpu1-a", 2: "gpu2-b"}) is None
     template = name_counting.series({1: "gpu1-net11", 2: "gpu2-net12"})
@@ -723,7 +723,7 @@ def test_networks_know_their_usable_addresses() -> None:
     assert Net(4, 0, 31).usable == (0, 1) and Net(6, 0, 127).usable == (0, 1)
 
 
-def test_of_doubled_keys_the_last_holds_as_for_the_plugins_and_each_is_told() -> None:
+def test_of_doubled_keys_the_last_counts_as_for_the_plugins_and_each_is_reported() -> None:
     reading = lenient_json.read('{"a": 1, "b": {"a": 2},\n "a": 3, "c": [{"a": 4}, {"a": 5}],\n  "a": 6}')
     assert reading.whole and isinstance(reading.value, yaml_source.Mapping)
     assert isinstance(held := reading.value.entries["a"][1], yaml_source.Scalar) and held.text == "6"
@@ -747,12 +747,12 @@ def test_of_doubled_keys_the_last_holds_as_for_the_plugins_and_each_is_told() ->
         'config: \'{"type": "macvlan", "master": "1²3"}\'',
     ],
 )
-def test_digits_that_are_no_numbers_end_in_no_traceback(text: str) -> None:
+def test_digits_other_than_ascii_raise_no_traceback(text: str) -> None:
     head = "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: %s}\nspec:\n  %s\n"
     assert of_text("---\n".join(head % (name, text) for name in ("rail", "other"))).rails
 
 
-def test_a_partition_key_of_digits_that_are_no_number_is_said() -> None:
+def test_a_partition_key_of_digits_other_than_ascii_is_reported() -> None:
     outcome = of_text(IMPORT_RULES["IM207"].good.replace('"0x1000"', "²"))
     assert "IM207" in [each.finding.code for each in outcome.findings]
 
@@ -794,8 +794,8 @@ def test_a_port_gets_what_a_pool_cut_by_node_keeps_from_pods(
         more += "  perNodeExclusions: [{startIndex: %s, endIndex: %s}]\n" % tuple(left_out.split("-"))
     outcome = run([("a.yml", _cut_pools(more))], NODES)
     assert data(outcome)["addresses"].get("host") == host
-    said = sorted(each.finding.code for each in outcome.findings if each.finding.code in ("IM321", "IM327"))
-    assert said == codes_, [each.text() for each in outcome.findings]
+    message = sorted(each.finding.code for each in outcome.findings if each.finding.code in ("IM321", "IM327"))
+    assert message == codes_, [each.text() for each in outcome.findings]
     assert ("# DECIDE: the manifests keep addresses" in outcome.text) == ("IM327" in codes_)
     plan = lint(outcome.text.encode()).plan
     assert plan is not None
@@ -803,7 +803,7 @@ def test_a_port_gets_what_a_pool_cut_by_node_keeps_from_pods(
     assert (given_["first"], given_["last"]) == ("10.101.0.%d" % pods[0], "10.101.0.%d" % pods[1])
 
 
-def test_addresses_for_nobody_among_nodes_prefixes_are_said() -> None:
+def test_reserved_addresses_among_nodes_prefixes_are_reported() -> None:
     more = "  gatewayIndex: 1\n  perNodeExclusions: [{startIndex: 2, endIndex: 2}]\n  exclusions:\n"
     more += (
         "  - {startIP: 10.10RAIL.3.10, endIP: 10.10RAIL.3.20}\n  - {startIP: 10.10RAIL.3.33, endIP: 10.10RAIL.3.33}\n"
@@ -811,15 +811,15 @@ def test_addresses_for_nobody_among_nodes_prefixes_are_said() -> None:
     reserved = "---\napiVersion: spiderpool.spidernet.io/v2beta1\nkind: SpiderReservedIP\nmetadata: {name: vips}\n"
     reserved += "spec: {ips: [10.102.9.7]}\n"
     outcome = run([("a.yml", _cut_pools(more) + reserved.encode())], NODES)
-    said = [each.finding.message for each in outcome.findings if each.finding.code == "IM209"]
-    assert said == [
+    message = [each.finding.message for each in outcome.findings if each.finding.code == "IM209"]
+    assert message == [
         "10.101.3.10-10.101.3.20 of rail-1 is reserved by rail-1",
         "10.102.3.10-10.102.3.20 of rail-2 is reserved by rail-2",
         "10.102.9.7 of rail-2 is reserved by vips",
     ]
 
 
-def test_routes_that_lead_to_no_rail_are_said_and_their_routers_are_nobody_elses() -> None:
+def test_routes_to_no_rail_are_reported_and_their_routers_stay_reserved() -> None:
     pool = ("net", "10.0.RAIL.0/24", "10.0.RAIL.1-10.0.RAIL.200", "10.0.RAIL.254", "")
     routes_ = "  routes: [{dst: 10.0.0.0/16, gw: 10.0.%s.254}, {dst: 10.200.0.0/16, gw: 10.0.%s.253}]\n"
     texts_ = _pools(pool).decode()
@@ -827,8 +827,8 @@ def test_routes_that_lead_to_no_rail_are_said_and_their_routers_are_nobody_elses
         end = '["10.0.%s.1-10.0.%s.200"]\n' % (rail, rail)
         texts_ = texts_.replace(end, end + routes_ % (rail, rail))
     outcome = run([("a.yml", texts_.encode())], NODES)
-    said = [each.finding.message for each in outcome.findings if each.finding.code == "IM209"]
-    assert said == ["the route to 10.200.0.0/16 of gpu1-net and of gpu2-net does not lead to a rail"]
+    message = [each.finding.message for each in outcome.findings if each.finding.code == "IM209"]
+    assert message == ["the route to 10.200.0.0/16 of gpu1-net and of gpu2-net does not lead to a rail"]
     rail = data(outcome)["rails"]["gpu02"]
     assert rail["hosts"] == "10.0.2.201-10.0.2.252" and rail["taken"] == {"routers": "10.0.2.253"}
     assert not [finding for finding in outcome.lint if finding.severity == "error"]
@@ -841,20 +841,20 @@ def test_routes_that_lead_to_no_rail_are_said_and_their_routers_are_nobody_elses
         "  gatewayIndex: 1\n  routes: [{dst: 0.0.0.0/0}]\n",
     ],
 )
-def test_routes_of_pools_cut_by_node_are_said_too(more: str) -> None:
+def test_routes_of_pools_cut_by_node_are_reported_too(more: str) -> None:
     outcome = run([("a.yml", _cut_pools(more))], NODES)
-    said = [each.finding.message for each in outcome.findings if each.finding.code == "IM209"]
+    message = [each.finding.message for each in outcome.findings if each.finding.code == "IM209"]
     to = "10.200.0.0/16" if "200" in more else "0.0.0.0/0"
-    assert said == ["the route to %s of rail-1 and of rail-2 does not lead to a rail" % to]
+    assert message == ["the route to %s of rail-1 and of rail-2 does not lead to a rail" % to]
 
 
-def test_routes_of_plain_networks_are_said_too() -> None:
+def test_routes_of_plain_networks_are_reported_too() -> None:
     config = '{"type": "macvlan", "master": "eth1", "ipam": {"type": "whereabouts", "range": "10.1.0.0/24",'
     config += ' "gateway": "10.1.0.1", "routes": [{"dst": "10.200.0.0/16", "gw": "10.1.0.254"}]}}'
     text = "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: rail1}\n"
     outcome = of_text(text + "spec: {config: '%s'}\n" % config)
-    said = [each.finding.message for each in outcome.findings if each.finding.code == "IM209"]
-    assert said == ["the route to 10.200.0.0/16 of rail1 does not lead to a rail"]
+    message = [each.finding.message for each in outcome.findings if each.finding.code == "IM209"]
+    assert message == ["the route to 10.200.0.0/16 of rail1 does not lead to a rail"]
 
 
 def _definition(config: str, name: str = "rail1") -> str:
@@ -868,7 +868,7 @@ def _lost(outcome: Outcome) -> list[str]:
     return [each.finding.message for each in outcome.findings if each.finding.code == "IM209"]
 
 
-def test_a_partition_of_a_plain_network_is_said() -> None:
+def test_a_partition_of_a_plain_network_is_reported() -> None:
     outcome = of_text(_definition('{"type": "ib-sriov", "pkey": "0x1234", "link_state": "auto"}'))
     assert _lost(outcome) == [
         "the partition key 0x1234 is for one network, but keys in a fabric file are for every port",
@@ -905,7 +905,7 @@ def test_vfs_of_plain_networks_keep_their_link_state() -> None:
         ),
     ],
 )
-def test_what_stands_on_top_of_a_port_is_no_rails_port(manifest: str, message: str, port: str) -> None:
+def test_an_interface_on_top_of_a_port_is_not_a_rail_port(manifest: str, message: str, port: str) -> None:
     outcome = of_text(manifest)
     assert _lost(outcome) == [message]
     (own,) = data(outcome)["profiles"]["server"]["ports"].values()

@@ -78,12 +78,12 @@ def test_any_further_field_is_a_finding(which: int, at: int, key: str, value: st
     ]
     body, path, document = places[at % len(places)]
     body[key] = {"value": value, "list": [value], "mapping": {"inner": value}}[shape]
-    said = [text for text in texts(imported(documents), "IM204", "IM211") if key in text]
-    assert len(said) == 1, said
-    assert value in said[0] and document["kind"] in said[0] and document["metadata"]["name"] in said[0]
+    reported = [text for text in texts(imported(documents), "IM204", "IM211") if key in text]
+    assert len(reported) == 1, reported
+    assert value in reported[0] and document["kind"] in reported[0] and document["metadata"]["name"] in reported[0]
     # a short mapping of which nothing is read is one value, with its keys
     whole = "%s.%s" % (path, key) if path else key
-    assert whole in said[0] or (path in said[0] and key + ": " in said[0])
+    assert whole in reported[0] or (path in reported[0] and key + ": " in reported[0])
 
 
 @settings(max_examples=50)
@@ -94,8 +94,8 @@ def test_any_further_object_is_a_finding(which: int, kind: str, number: int) -> 
         {"apiVersion": group, "kind": kind, "metadata": {"name": "further-%d" % each}, "spec": {"a": "b"}}
         for each in range(1, number + 1)
     ]
-    said = [text for text in texts(imported(_DOCUMENTS[which] + more), "IM212") if kind in text]
-    assert len(said) == 1 and "further-1" in said[0]
+    reported = [text for text in texts(imported(_DOCUMENTS[which] + more), "IM212") if kind in text]
+    assert len(reported) == 1 and "further-1" in reported[0]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_kinds_that_are_not_read_are_findings(group: str, kind: str) -> None:
     assert any("%s is not imported: one" % kind in text for text in texts(imported([*_DOCUMENTS[0], document])))
 
 
-def test_what_the_api_server_owns_is_no_finding() -> None:
+def test_fields_of_the_api_server_give_no_finding() -> None:
     documents = copy.deepcopy(_DOCUMENTS[0])
     before = texts(imported(documents))
     for document in documents:
@@ -134,8 +134,8 @@ def test_equal_fields_of_eight_objects_are_one_finding() -> None:
         documents.append(pool("p%d" % rail, {"subnet": subnet, "ips": ["10.%d.0.9" % rail], "podAffinity": {"a": "b"}}))
         documents.append(network(rail, ["p%d" % rail]))
     outcome = imported(documents)
-    (said,) = [each for each in outcome.findings if "podAffinity" in each.text()]
-    assert "b (p1 to p8)" in said.text() and len(said.also) == 7 and len(said.as_dict()["also"]) == 7
+    (reported,) = [each for each in outcome.findings if "podAffinity" in each.text()]
+    assert "b (p1 to p8)" in reported.text() and len(reported.also) == 7 and len(reported.as_dict()["also"]) == 7
 
 
 # -- what is carried over

@@ -241,12 +241,12 @@ def test_soft_rdma_is_named_after_its_rail() -> None:
 
 
 def test_identities_are_as_documented() -> None:
-    # As sha256sum tells: printf 'mac\nai\nai-1\ngpu01\n0' | sha256sum
+    # By sha256sum: printf 'mac\nai\nai-1\ngpu01\n0' | sha256sum
     assert vf_identity.mac("ai", "ai-1", "gpu01", 0) == "22:a4:24:8a:f1:73"
     assert vf_identity.guid("ai", "ai-1", "gpu01", 0) == "92:de:9d:6e:3a:c4:24:8c"
 
 
-def test_a_true_collision_is_found_and_mended_by_a_seed() -> None:
+def test_a_true_collision_is_found_and_removed_by_a_seed() -> None:
     text = SRIOV.replace("name: ai", "name: ai\n  mac_seed: ai").replace("  mac_seed: one\n", "")
     text = text.replace('rack[1:2]-ai-[1:4]: {profile: hgx, index: "[1:8]"}', "ai-632966: {profile: hgx, index: 1}")
     text += "  ai-6307574: {profile: hgx, index: 2}\n"
@@ -275,7 +275,7 @@ def fabrics(draw: t.Callable[..., t.Any]) -> tuple[str, list[str]]:
 
 
 @given(fabrics(), st.randoms(use_true_random=False))
-def test_adding_removing_and_reordering_nodes_renumbers_nobody(
+def test_adding_removing_and_reordering_nodes_renumbers_no_node(
     fabric: tuple[str, list[str]], chance: random.Random
 ) -> None:
     head, lines = fabric

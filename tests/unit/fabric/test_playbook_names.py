@@ -26,10 +26,10 @@ def test_a_checkout_names_its_files_also_through_a_link(tmp_path: Path) -> None:
 def test_an_installed_collection_names_its_playbooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert playbook_names.installed(str(tmp_path / "ansible_collections/railyard/fabric/plugins/x.py"))
     monkeypatch.setattr(playbook_names, "installed", lambda: True)
-    said = playbook_names.named(
+    names = playbook_names.named(
         "see the port (playbooks/hosts.yml); hosts.yml sets it, not fabric.yml or my/hosts.yml."
     )
-    assert said == (
+    assert names == (
         "see the port (railyard.fabric.hosts); railyard.fabric.hosts sets it, not fabric.yml or my/hosts.yml."
     )
 
@@ -37,9 +37,9 @@ def test_an_installed_collection_names_its_playbooks(tmp_path: Path, monkeypatch
 def test_every_playbook_is_known_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(playbook_names, "installed", lambda: True)
     for path in ROOT.glob("playbooks/*.yml"):
-        said = playbook_names.named("playbooks/%s" % path.name)
+        names = playbook_names.named("playbooks/%s" % path.name)
         # AWX has checkouts alone, and runs these two there
-        assert said == "railyard.fabric.%s" % path.stem or path.stem in ("awx", "reboots")
+        assert names == "railyard.fabric.%s" % path.stem or path.stem in ("awx", "reboots")
 
 
 def test_the_command_names_the_inventory_as_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The QoS object: what follows from few words, what every tool is told, and what does not fit together."""
+"""The QoS object: what follows from few keys, the settings of every tool, and what does not fit together."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def looked_at(
     speed: int | None = None,
     vfs: t.Mapping[str, int | None] | None = None,
 ) -> tuple[Qos, list[Finding]]:
-    """The object of one flow mapping, and what is said of it in a fabric of one rail and one profile."""
+    """The object of one flow mapping, and its findings in a fabric of one rail and one profile."""
     report = Report()
     document = yaml_source.parse(("qos: %s\n" % text).encode("utf-8"), report)
     assert document is not None
@@ -61,7 +61,7 @@ def looked_at(
 
 
 def clean(text: str) -> dict[str, t.Any]:
-    """What is derived from an object of which nothing is to be said."""
+    """What is derived from an object without findings."""
     qos, findings = looked_at(text)
     assert [finding.text() for finding in findings] == []
     return derived(qos)
@@ -318,8 +318,8 @@ def test_the_remedy_of_a_notification_on_a_lossless_priority_is_one() -> None:
         )[1]
         (finding,) = [each for each in findings if each.code == "RY704"]
         remedy = finding.remedy.replace("set ", "").replace(" and", ",")
-        mended = looked_at("{priority: %d, dscp: %d, %s}" % (priority, priority << 3, remedy))[1]
-        assert {each.code for each in mended} <= {"RY710"}
+        remedied = looked_at("{priority: %d, dscp: %d, %s}" % (priority, priority << 3, remedy))[1]
+        assert {each.code for each in remedied} <= {"RY710"}
 
 
 json_like = st.recursive(
@@ -338,7 +338,7 @@ INNER = ("prio_tc", "tc_bw", "strict", "prio_buffer", "buffer_size", "cable_len"
         st.sampled_from(KEYS), json_like | st.dictionaries(st.sampled_from(INNER), json_like, max_size=4), max_size=6
     )
 )
-def test_whatever_stands_there_is_either_sound_or_said(data: dict[str, t.Any]) -> None:
+def test_any_object_is_either_correct_or_reported(data: dict[str, t.Any]) -> None:
     qos, findings = looked_at(json.dumps(data))
     assert all(finding.text() for finding in findings)
     values = derived(qos)

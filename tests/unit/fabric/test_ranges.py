@@ -325,7 +325,9 @@ def test_ranges_in_tables_and_rows() -> None:
         ("[.1-.49, .51-.100]", "[.1-.49, .52-.100]", {"renumbered"}),
     ],
 )
-def test_a_difference_of_ranges_says_whether_what_pods_have_is_kept(before: str, after: str, kinds: set[str]) -> None:
+def test_a_difference_of_ranges_shows_whether_addresses_of_pods_are_kept(
+    before: str, after: str, kinds: set[str]
+) -> None:
     documents = []
     for pods in (before, after):
         text = fabric('count: 2, name: "gpu{n:02}", subnet: "10.{n}.0.0/24", hosts: .200-.210, pods: %s' % pods)

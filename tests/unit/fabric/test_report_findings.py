@@ -69,8 +69,8 @@ def test_json_holds_each_finding_whole() -> None:
     data = json.loads(finding_report.as_json(checked))
     assert data["counts"] == {"error": len(checked[0][1]), "warning": 1, "note": 0} and data["worst"] == "error"
     assert [each["file"] for each in data["files"]] == [file for file, _found in checked]
-    for (_file, found), said in zip(checked, data["files"]):
-        assert [(each["code"], each["name"], each["line"], each["message"]) for each in said["findings"]] == [
+    for (_file, found), shown in zip(checked, data["files"]):
+        assert [(each["code"], each["name"], each["line"], each["message"]) for each in shown["findings"]] == [
             (each.code, each.name, each.line, each.message) for each in found
         ]
 
@@ -139,11 +139,11 @@ CELLS = st.one_of(st.none(), st.integers(), st.text("abc ,:/.-", max_size=60), s
 def test_a_table_fits_and_loses_nothing(rows: list[tuple[t.Any, ...]]) -> None:
     lines = text_table.table(("one", "two", "three", "four"), rows, 60)
     assert all(len(line) <= 60 for line in lines)
-    said = "".join(sorted("".join(lines).replace(" ", "")))
+    shown = "".join(sorted("".join(lines).replace(" ", "")))
     used = [at for at in range(4) if any(text_table.cell(row[at]) for row in rows)]
     head = "".join(("one", "two", "three", "four")[at] for at in used)
     wanted = head + "".join(text_table.cell(value) for row in rows for value in row).replace(" ", "")
-    assert said == "".join(sorted(wanted))
+    assert shown == "".join(sorted(wanted))
 
 
 def test_markdown_and_csv_keep_their_cells_apart() -> None:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report's page: what it says of which documents, at every size; and that what they say is never markup.
+"""The report's page: what it shows of which documents, at every size; and that their texts are never markup.
 
 What a browser makes of it is tested in ``tests/browser``.
 """
@@ -177,7 +177,7 @@ def test_every_section_is_there_and_is_linked(two: Sample) -> None:
     assert [link for link in links if not link.startswith("#step")] == ["#" + name for name in expected]
 
 
-def test_without_documents_the_page_says_what_to_run(two: Sample) -> None:
+def test_without_documents_the_page_shows_what_to_run(two: Sample) -> None:
     report = _report(two, findings=None)
     made = _page(report)
     assert report.state == "open" and report.summary() == ["fabric ai-10-1-16: not verified"]
@@ -256,7 +256,7 @@ def test_plays_are_joined() -> None:
 
 
 @pytest.mark.parametrize(
-    ("places", "said"),
+    ("places", "message"),
     [
         ([("gpu-su1-01", "gpu01")], ""),
         ([("gpu-su1-01", "gpu01"), ("gpu-su1-01", "gpu02")], "all on node gpu-su1-01"),
@@ -265,17 +265,17 @@ def test_plays_are_joined() -> None:
         ([("gpu-su1-01", "gpu01"), ("gpu-su2-01", "gpu02")], ""),
     ],
 )
-def test_what_failures_share(many: Sample, places: list[tuple[str, str]], said: str) -> None:
+def test_what_failures_share(many: Sample, places: list[tuple[str, str]], message: str) -> None:
     verify = many.verify(BEGAN, False, 1.0)
     template = many.drift(BEGAN, True)["failures"][0]
     verify["failures"] = [dict(template, node=node, rail=rail, rails=[rail]) for node, rail in places]
     (step,) = _report(many, dict(verify, ok=False)).steps
-    assert step.shared == said and list(step.places) == places
+    assert step.shared == message and list(step.places) == places
 
 
 @pytest.mark.scale
 def test_a_fabric_that_fails_everywhere_is_still_a_page(huge: Sample) -> None:
-    """Each port fails, and each has drifted: what is said is bounded, and the whole command is there."""
+    """Each port fails, and each has drifted: the output is bounded, and the whole command is there."""
     template = huge.drift(BEGAN, True)["failures"][0]
     ports = [(node, rail) for node in huge.nodes for rail in huge.rails]
     verify, drift = huge.verify(BEGAN, False, 1.0), huge.drift(BEGAN, False)
@@ -365,7 +365,7 @@ def _measure(
     return report_documents.Measure(rail, source, "b", gbits, None, None, gpu, good)
 
 
-def test_a_rail_of_two_nodes_is_held_against_all_rails() -> None:
+def test_a_rail_of_two_nodes_is_compared_with_all_rails() -> None:
     measures = [_measure("r%d" % at, 100.0 + at) for at in range(6)] + [_measure("r7", 60.0)]
     found = spreads(measures, ["r%d" % at for at in range(8)], BANDWIDTH)
     assert [each.rail for each in found if each.outliers] == ["r7"]
@@ -386,7 +386,7 @@ def test_what_failed_is_in_no_figure() -> None:
     assert found[0].low == found[0].high == 100.0
 
 
-def test_faster_is_no_outlier() -> None:
+def test_faster_is_not_an_outlier() -> None:
     (found,) = spreads(
         [_measure("r1", value) for value in (100.0, 101.0, 99.0, 100.5, 100.2, 180.0)], ["r1"], BANDWIDTH
     )
@@ -422,15 +422,17 @@ def test_without_matplotlib_the_figures_are_tables(two: Sample, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(Unsupported) as caught:
         html_charts.check()
-    said = str(caught.value)
-    assert "\n" not in said and said.startswith("matplotlib: ") and "pip install matplotlib" in said
+    message = str(caught.value)
+    assert "\n" not in message and message.startswith("matplotlib: ") and "pip install matplotlib" in message
     made = _page(_report(two, two.verify(BEGAN, True, 1.0), draw=False))
     assert not made.all("svg", "chart") and [keys for keys in made.all("details") if "open" in keys]
 
 
-@pytest.mark.parametrize(("value", "said"), [(0.1184, "0.118"), (1.934, "1.93"), (187.24, "187.2"), (1204.4, "1204")])
-def test_numbers_are_short(value: float, said: str) -> None:
-    assert html_charts.short(value) == said
+@pytest.mark.parametrize(
+    ("value", "message"), [(0.1184, "0.118"), (1.934, "1.93"), (187.24, "187.2"), (1204.4, "1204")]
+)
+def test_numbers_are_short(value: float, message: str) -> None:
+    assert html_charts.short(value) == message
 
 
 # -- history
@@ -449,7 +451,7 @@ def test_a_port_that_was_not_looked_at_is_neither(two: Sample) -> None:
     assert "no port newly failed and none was fixed" in _page(_report(two, now, runs=[before])).text
 
 
-def test_drift_says_since_when(two: Sample) -> None:
+def test_drift_shows_since_when(two: Sample) -> None:
     earlier = [two.drift(BEGAN.replace(day=day), False) for day in (19, 20)]
     text = _page(_report(two, two.drift(BEGAN, True), runs=earlier)).text
     assert "clean on 2026-11-20 20:15 UTC, booted since" in text
@@ -477,7 +479,7 @@ ALL = {"limit": [], "layers": list(STATE), "rails": [], "budget_s": None, "tags"
     ],
     ids=["a layer", "all but a layer", "a rail", "a tag", "a tag left out", "a node", "no cluster", "a dead cluster"],
 )
-def test_a_run_of_a_part_says_of_no_node_that_it_was_clean(two: Sample, part: dict[str, t.Any]) -> None:
+def test_a_run_of_a_part_shows_no_node_as_clean(two: Sample, part: dict[str, t.Any]) -> None:
     whole = dict(two.drift(BEGAN.replace(day=18), False), asked=dict(ALL, rails=two.rails))
     later = dict(two.drift(BEGAN.replace(day=20), False), **part)
     assert two.nodes[0] == "ai-10-1-16-1"
@@ -486,7 +488,7 @@ def test_a_run_of_a_part_says_of_no_node_that_it_was_clean(two: Sample, part: di
     assert "clean on" not in _page(_report(two, two.drift(BEGAN, True), runs=[later])).text
 
 
-def test_a_run_of_a_node_alone_says_since_when_that_one_was_clean(two: Sample) -> None:
+def test_a_run_of_a_node_alone_shows_since_when_that_one_was_clean(two: Sample) -> None:
     of_one = two.drift(BEGAN.replace(day=20), False)
     of_one.update(boots={two.nodes[0]: "b-0000"}, asked=dict(ALL, limit=two.nodes[:1]))
     assert "clean on 2026-11-20" in _page(_report(two, two.drift(BEGAN, True), runs=[of_one])).text
@@ -523,7 +525,7 @@ def test_counters_that_grew_are_named(many: Sample) -> None:
     assert "None of 1 counter grew" in _page(_report(many, quiet)).text
 
 
-def test_nodes_and_rails_beyond_the_plan_are_said(two: Sample) -> None:
+def test_nodes_and_rails_beyond_the_plan_are_reported(two: Sample) -> None:
     verify = two.verify(BEGAN, False, 1.0)
     verify["matrix"]["gone"] = {"gpu99": "ok"}
     assert "In the verdict and not in the plan: gone, gpu99." in _page(_report(two, verify)).text
@@ -537,13 +539,13 @@ def test_a_node_without_a_port_on_a_rail() -> None:
     assert _page(_report(sample)).all("td", "open")
 
 
-def test_what_a_run_was_limited_to_is_said(two: Sample) -> None:
+def test_what_a_run_was_limited_to_is_reported(two: Sample) -> None:
     verify = two.verify(BEGAN, False, 1.0)
     whole = dict(verify, asked={"limit": two.nodes, "layers": list(LAYERS), "rails": two.rails, "budget_s": None})
     assert "no more than" not in _page(_report(two, whole)).text
     part = dict(verify, asked={"limit": two.nodes[:1], "layers": ["link"], "rails": two.rails[:2], "budget_s": 90})
-    said = "It was limited to nodes ai-10-1-16-1; layers link; rails gpu01, gpu02; a budget of 1 min 30 s."
-    assert said in _page(_report(two, part)).text
+    message = "It was limited to nodes ai-10-1-16-1; layers link; rails gpu01, gpu02; a budget of 1 min 30 s."
+    assert message in _page(_report(two, part)).text
 
 
 # -- what is in documents is a text

@@ -54,7 +54,7 @@ def test_every_port_is_in_the_files_with_its_names_and_addresses() -> None:
     assert leaves[0]["qos_class"] == "roce-p3-dscp26" and leaves[0]["vlan"] == "untagged"
 
 
-def test_an_object_is_said_once_and_counts_its_nodes() -> None:
+def test_an_object_is_listed_once_and_counts_its_nodes() -> None:
     made = document(3, 2)
     objects = _csv(plan_tables.files(made)["objects.csv"])
     assert len({(row["kind"], row["name"]) for row in objects}) == len(objects)
@@ -71,15 +71,15 @@ def test_an_object_whose_rail_is_named_alike_for_all_nodes_is_not_one_nodes() ->
     made = document(2, 1)
     made["nodes"][1]["profile"] = "other"
     policy = next(row for row in plan_rows.objects(made) if row[0] == "policy")
-    said = dict(zip(plan_rows.OBJECTS, policy))
-    assert said["nodes"] == 2 and said["profile"] is None and said["node"] is None
+    fields = dict(zip(plan_rows.OBJECTS, policy))
+    assert fields["nodes"] == 2 and fields["profile"] is None and fields["node"] is None
 
 
 @pytest.mark.parametrize(("nodes", "units"), [(2, 0), (40, 2)])
 def test_the_tables_fit_and_say_what_they_leave_out(nodes: int, units: int) -> None:
     made = document(nodes, 8, units)
     table, leaves = plan_tables.as_table(made, 64), plan_tables.leaf_table(made, 64)
-    assert max(len(line) for said in (table, leaves) for line in said.splitlines()) <= text_table.WIDTH
+    assert max(len(line) for fields in (table, leaves) for line in fields.splitlines()) <= text_table.WIDTH
     left = nodes * 8 - 64
     assert ("and %d more ports: see ports.csv" % left in table) == (left > 0)
     assert ("and %d more leaf ports: see leaves.csv" % left in leaves) == (left > 0)
@@ -120,9 +120,9 @@ def test_rails_without_addresses_have_no_table() -> None:
     assert {row["table"] for row in _csv(plan_tables.files(made)["ports.csv"])} == {""}
 
 
-@pytest.mark.parametrize(("planes", "said"), [(1, "8 rails, "), (2, "8 rails x 2 planes, ")])
-def test_planes_are_counted_apart_from_rails(planes: int, said: str) -> None:
-    assert said in plan_tables.head(document(2, 8, 0, planes))[0]
+@pytest.mark.parametrize(("planes", "fields"), [(1, "8 rails, "), (2, "8 rails x 2 planes, ")])
+def test_planes_are_counted_apart_from_rails(planes: int, fields: str) -> None:
+    assert fields in plan_tables.head(document(2, 8, 0, planes))[0]
 
 
 def test_without_names_of_leaves_none_is_spoken_of() -> None:
@@ -144,7 +144,7 @@ def test_a_table_of_both_families_folds_between_addresses() -> None:
     assert six in table and "fd00:172::1" in table
 
 
-def test_a_pool_without_addresses_is_no_object() -> None:
+def test_a_pool_without_addresses_gives_no_object() -> None:
     made = document(1, 1)
     made["nodes"][0]["ports"][0]["pods"] = None
     assert "pool" not in {row[0] for row in plan_rows.objects(made)}
@@ -212,13 +212,13 @@ def test_every_worked_inventory_can_be_read_in_every_form(name: str) -> None:
     kinds = {row["kind"] for row in objects}
     wanted = {"none": set(), "agent": {"resource"}}.get(made["fabric"]["provider"], {"network", "resource"})
     assert kinds >= wanted and bool(kinds) == bool(wanted)
-    for said in (plan_tables.as_table(made, ports), plan_tables.leaf_table(made, ports)):
-        assert max(map(len, said.splitlines())) <= text_table.WIDTH
+    for fields in (plan_tables.as_table(made, ports), plan_tables.leaf_table(made, ports)):
+        assert max(map(len, fields.splitlines())) <= text_table.WIDTH
     assert plan_diff.diff(json.loads(files["plan.json"]), made) == []
     assert made["fabric"]["name"] in words_of(svg(topology(made)))
 
 
-def test_nodes_that_are_added_renumber_nobody() -> None:
+def test_nodes_that_are_added_renumber_no_node() -> None:
     raw = (ROOT / "inventories" / "macvlan-roce" / "fabric.yml").read_text()
     assert "[1:2]" in raw
     changes = plan_diff.diff(_planned(raw.encode()), _planned(raw.replace("[1:2]", "[1:5]").encode()))
@@ -271,7 +271,7 @@ def test_every_change_of_a_value_shows_up_once(path: tuple[t.Any, ...], new: t.A
 
 
 @given(st.lists(st.integers(0, 9), unique=True, max_size=9), st.lists(st.integers(0, 9), unique=True, max_size=9))
-def test_nodes_that_come_and_go_are_said_once_each(gone: list[int], come: list[int]) -> None:
+def test_nodes_that_come_and_go_are_reported_once_each(gone: list[int], come: list[int]) -> None:
     whole = document(10, 1)
     old = dict(whole, nodes=[node for at, node in enumerate(whole["nodes"]) if at not in come])
     new = dict(whole, nodes=[node for at, node in reversed(list(enumerate(whole["nodes"]))) if at not in gone])
@@ -325,7 +325,7 @@ def test_a_rail_and_a_unit_of_another_name_are_renamed_with_all_that_follows() -
         ("gpu01: {subnet: 172.16.11.0/24", "gpu01: {subnet: 172.16.31.0/24", {plan_diff.RENUMBERED}),
     ],
 )
-def test_what_a_file_says_of_a_rail_is_not_said_of_the_fabric_too(old: str, new: str, kinds: set[str]) -> None:
+def test_a_change_of_a_rail_is_not_reported_for_the_fabric_too(old: str, new: str, kinds: set[str]) -> None:
     documents = []
     for written in (example_file.BASE, example_file.BASE.replace(old, new)):
         made = lint(written.encode()).plan
@@ -416,7 +416,7 @@ def test_no_plan_whatever_ends_in_a_traceback(parts: dict[str, t.Any], fabric: t
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"),
+    ("raw", "fields"),
     [
         (b"\xff", "this is not JSON"),
         (b"{", "this is not JSON"),
@@ -426,7 +426,7 @@ def test_no_plan_whatever_ends_in_a_traceback(parts: dict[str, t.Any], fabric: t
         (b"[" * 100000, "this is not JSON"),
     ],
 )
-def test_what_is_no_plan_is_said_to_be_none(raw: bytes, said: str) -> None:
-    with pytest.raises(RailyardError, match=re.escape(said)) as caught:
+def test_a_file_without_a_plan_is_reported(raw: bytes, fields: str) -> None:
+    with pytest.raises(RailyardError, match=re.escape(fields)) as caught:
         plan_diff.load(raw, "old.json")
     assert str(caught.value).startswith("old.json: ") and "\n" not in str(caught.value)

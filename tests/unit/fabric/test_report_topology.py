@@ -21,7 +21,7 @@ from .plan_documents import SVG, document, svg, words_of
     ("nodes", "rails", "units", "planes"),
     [(1, 1, 0, 1), (2, 8, 0, 1), (64, 8, 2, 1), (64, 8, 0, 1), (128, 4, 4, 4), (512, 8, 16, 1), (300, 16, 0, 1)],
 )
-def test_the_picture_is_whole_and_stands_alone(nodes: int, rails: int, units: int, planes: int) -> None:
+def test_the_picture_is_whole_and_needs_no_other_file(nodes: int, rails: int, units: int, planes: int) -> None:
     made = document(nodes, rails, units, planes)
     raw = topology(made)
     assert raw == topology(copy.deepcopy(made))
@@ -42,8 +42,8 @@ def test_the_picture_is_whole_and_stands_alone(nodes: int, rails: int, units: in
 
 def test_few_nodes_are_drawn_with_their_ports() -> None:
     words = words_of(svg(topology(document(2, 8))))
-    for said in ("ai-001", "ai-002", "enp11s0f0np0", "10.8.0.66/27", "GPU 7", "gpu08"):
-        assert said in words
+    for label in ("ai-001", "ai-002", "enp11s0f0np0", "10.8.0.66/27", "GPU 7", "gpu08"):
+        assert label in words
 
 
 def test_sixty_four_nodes_are_drawn_by_name() -> None:
@@ -86,7 +86,7 @@ def test_the_picture_of_4096_nodes_is_bounded(units: int, most: int) -> None:
         assert "3842 more units" in words_of(root)
 
 
-def test_a_node_without_a_port_on_a_rail_says_so() -> None:
+def test_a_node_without_a_port_on_a_rail_is_marked() -> None:
     made = document(2, 2)
     del made["nodes"][0]["ports"][1]
     assert words_of(svg(topology(made))).count("no port") == 1
@@ -107,8 +107,8 @@ def test_gpus_of_a_port_in_few_characters() -> None:
     for port, gpus in zip(made["nodes"][0]["ports"], ([], [0, 1], [2, 3, 4, 7])):
         port["gpus"] = gpus
     words = words_of(svg(topology(made)))
-    for said in ("no GPU", "GPU 0,1", "GPU 2-4,7"):
-        assert said in words
+    for label in ("no GPU", "GPU 0,1", "GPU 2-4,7"):
+        assert label in words
 
 
 # -- lines, blocks and bands

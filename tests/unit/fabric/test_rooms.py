@@ -238,7 +238,7 @@ yaml_values = st.recursive(
 
 @given(yaml_values)
 def test_no_data_whatever_ends_in_a_traceback(data: object) -> None:
-    _said(yaml.safe_dump(data, allow_unicode=True).encode("utf-8"))
+    _reported(yaml.safe_dump(data, allow_unicode=True).encode("utf-8"))
 
 
 @given(
@@ -260,7 +260,7 @@ def test_no_change_of_a_good_file_ends_in_a_traceback(name: str, changes: list[t
         else:
             key = lines[at].partition(":")[0]
             lines[at] = "%s: %s" % (key, yaml.safe_dump(value, default_flow_style=True, width=9999).splitlines()[0])
-    _said("\n".join(lines).encode("utf-8", "surrogatepass"))
+    _reported("\n".join(lines).encode("utf-8", "surrogatepass"))
 
 
 @given(st.binary(max_size=200))
@@ -273,14 +273,14 @@ def test_no_change_of_a_good_file_ends_in_a_traceback(name: str, changes: list[t
 @example(b"&a")
 @example(b"- - - -\n -")
 def test_no_bytes_whatever_end_in_a_traceback(raw: bytes) -> None:
-    _said(raw)
+    _reported(raw)
 
 
-def _said(raw: bytes) -> None:
+def _reported(raw: bytes) -> None:
     outcome = lint(raw)
     assert outcome.plan is not None or outcome.errors
     if outcome.plan:
-        assert outcome.plan.fabric.rails and outcome.plan.nodes, "what is missing was not said"
+        assert outcome.plan.fabric.rails and outcome.plan.nodes, "what is missing was not reported"
         again = lint(write(outcome.plan.fabric).encode("utf-8"))
         assert again.plan is not None and again.plan.document() == outcome.plan.document()
     for finding in outcome.findings:

@@ -69,7 +69,7 @@ def test_each_address_of_a_range_is_checked_and_it_is_one_finding() -> None:
 
 
 def test_forwarded_ports_have_a_way() -> None:
-    """Nodes behind a tunnel: what Ansible connects to is in vars, and the boot id tells them from the control node."""
+    """Nodes behind a tunnel: their addresses are in vars, and the boot id differs from the control node's."""
     assert node(", vars: {ansible_host: 127.0.0.1, ansible_port: 2201}") == []
 
 
@@ -162,7 +162,7 @@ def test_names_are_not_addresses() -> None:
 
 
 @pytest.mark.parametrize("netdev", ["lo", "eth%d", "all", "default", "bonding_masters", "p2%d"])
-def test_a_netdev_is_no_word_of_the_kernels(netdev: str) -> None:
+def test_a_netdev_is_not_a_reserved_word_of_the_kernel(netdev: str) -> None:
     ports = 'profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: "%s"}\n      gpu02: {netdev: nic2}' % netdev
     assert codes(ports) == [("RY209", "profiles.hgx.ports.gpu01.netdev")]
 

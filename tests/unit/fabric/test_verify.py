@@ -41,7 +41,7 @@ def found(world: World, kind: str = "verify", **asked: t.Any) -> list[tuple[str,
     return [(each["code"], each["node"], each["rail"]) for each in world.document(kind, **asked)["failures"]]
 
 
-def test_nothing_is_said_of_what_is_as_planned(world: World) -> None:
+def test_nothing_is_reported_of_what_is_as_planned(world: World) -> None:
     for kind in ("verify", DRIFT):
         verdict = world.document(kind)
         assert (verdict["ok"], verdict["failures"], verdict["warnings"]) == (True, [], [])
@@ -182,7 +182,7 @@ def leak_main(world: World) -> None:
 
 
 def twice(world: World) -> None:
-    """ai-2 has ai-1's address besides: it says so itself, and ai-1 hears ai-2 answer."""
+    """ai-2 has ai-1's address too: it reports so itself, and ai-1 gets an answer of ai-2."""
     row = {"netdev": "ens3", "address": "172.16.13.201/24", "secondary": True}
     world.infos[NODE]["ip"]["addresses"].append(row)
     heard = {"netdev": "ens3", "address": "172.16.13.201", "macs": [world.nic(NODE, RAIL)["mac"]]}
@@ -442,7 +442,7 @@ def test_one_fault_is_one_failure(world: World, harm: Harm, code: str, node: str
     assert others <= {(node, each) for each in failure["rails"]}
 
 
-def test_a_cause_says_what_was_seen(world: World) -> None:
+def test_a_cause_names_what_was_seen(world: World) -> None:
     swapped(world)
     (failure,) = world.document()["failures"]
     assert failure["rails"] == [RAIL, "gpu04"]
@@ -472,7 +472,7 @@ def test_two_harms_are_two_failures_and_a_rail_is_stopped_alone(world: World) ->
     assert next(layer for layer in verdict["layers"] if layer["name"] == "address")["not_checked"] == 1
 
 
-def test_a_route_that_takes_another_rails_packets_is_all_that_is_said_of_both(world: World) -> None:
+def test_a_route_that_takes_another_rails_packets_is_the_only_failure_of_both(world: World) -> None:
     leak_main(world)
     (before,) = world.document()["failures"]
     (other,) = (rail for rail in before["rails"] if rail != RAIL)
@@ -536,7 +536,7 @@ def test_a_rail_may_have_several_leaves_where_the_file_has_no_units(unitless: Wo
     for at, rail in enumerate(("gpu01", "gpu02", "gpu03", "gpu04"), 1):
         on_leaf(unitless, range(5, 9), rail, "leaf-%d" % (at + 4))
     assert found(unitless) == []
-    # one pair of leaves for all rails, of which a port tells nothing
+    # one pair of leaves for all rails, which a port does not identify
     for rail in ("gpu01", "gpu02", "gpu03", "gpu04"):
         on_leaf(unitless, range(1, 5), rail, "leaf-1")
         on_leaf(unitless, range(5, 9), rail, "leaf-2")
@@ -572,8 +572,8 @@ def without(world: World, rail: str, pods: bool = True) -> World:
 def ended(world: World, **asked: t.Any) -> tuple[list[tuple[str, t.Any]], list[tuple[str, t.Any]], Row]:
     """Failures and warnings with the rails that each is about, and the document."""
     verdict = world.document(**asked)
-    said = [[(each["code"], each["rails"]) for each in verdict[key]] for key in ("failures", "warnings")]
-    return said[0], said[1], verdict
+    reported = [[(each["code"], each["rails"]) for each in verdict[key]] for key in ("failures", "warnings")]
+    return reported[0], reported[1], verdict
 
 
 def test_rails_that_no_node_probed_are_not_well(world: World) -> None:
@@ -607,7 +607,7 @@ def test_what_pods_proved_is_proven(world: World) -> None:
     assert (failures, warnings) == ([], []) and verdict["proof"][RAIL]["state"] == "proven"
 
 
-def test_layers_without_traffic_prove_nothing_and_are_no_failure(world: World) -> None:
+def test_layers_without_traffic_prove_nothing_and_do_not_fail(world: World) -> None:
     for layers in (["link"], ["link", "address", "qos"], ["kubernetes", "pods"]):
         failures, warnings, verdict = ended(without(world, RAIL), layers=layers)
         assert (failures, warnings, verdict["proof"], verdict["ok"]) == ([], [], None, True)
@@ -622,7 +622,7 @@ def test_layers_without_traffic_prove_nothing_and_are_no_failure(world: World) -
 def test_a_node_is_well_only_where_all_of_it_was_seen_to_be(world: World) -> None:
     """The input of the task that cordons nodes, and uncordons those without a bad rail."""
     assert verify_engine.bad_rails(world.verdict()) == {name: [] for name in world.plans}
-    # a part says nothing of the rest
+    # a part proves nothing about the rest
     for asked in ({"layers": ["link"]}, {"layers": ["reach"]}, {"rails": ["gpu01"]}):
         assert verify_engine.bad_rails(world.verdict(**asked)) == {}
     assert verify_engine.bad_rails(world.verdict(DRIFT)) == {}
@@ -711,7 +711,7 @@ def test_infiniband_without_addresses_is_proven_and_reach_has_nothing_to_ask() -
     assert "subnet manager" in failure["cause"] and "UDP" not in failure["cause"]
 
 
-def test_roce_without_addresses_is_not_provable_and_says_so() -> None:
+def test_roce_without_addresses_is_not_provable_and_is_reported() -> None:
     world = World(plan(2, UNADDRESSED))
     for rows in (*world.probes.values(), *world.pod_probes.values()):
         rows.clear()
@@ -932,7 +932,7 @@ def test_what_is_measured_beside_another_run_fails_nothing_and_is_reported_once(
     # it excuses slow transfers of no other node
     world.others = {partners[-1]: [other]}
     assert found(world) == [("RV853", NODE, RAIL)]
-    # and a transfer that fails is a failure, whoever else is there
+    # and a transfer that fails is a failure, in any case
     world.others[NODE] = [other]
     fails_rdma(world)
     assert found(world) == [("RV852", NODE, RAIL)]
@@ -988,7 +988,7 @@ def test_the_documents_shape_is_the_contract(world: World) -> None:
     assert verdict["boots"][NODE] == "0d3dd8dc-34c1-4d36-b5a5-4f1c3f3a8a5e"
 
 
-def test_a_summary_fits_a_screen_and_says_the_failures(world: World) -> None:
+def test_a_summary_fits_a_screen_and_shows_the_failures(world: World) -> None:
     link_down(world)
     verdict = world.verdict()
     lines = verify_output.lines(verdict, world.document(), "reports/verify.json")

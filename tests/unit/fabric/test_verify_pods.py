@@ -178,7 +178,7 @@ HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
     ("no RDMA device", lambda w: (drop("rdma")(w), drop("gids")(w)), "RV925", NODE, RAIL),
     ("no GID", drop("gids"), "RV926", NODE, RAIL),
     ("GID of RoCE v1", lambda w: rows(w, "gids")[0].update(type="RoCE v1"), "RV926", NODE, RAIL),
-    ("one MAC address a port", one_mac, "RV930", NODE, RAIL),
+    ("one MAC address per port", one_mac, "RV930", NODE, RAIL),
     ("a small MTU on the way", small, "RV931", NODE, RAIL),
     ("RDMA fails", transfer_fails, "RV932", NODE, RAIL),
     ("no probe", lambda w: w.pod_refused.update({NODE: "perftest: not installed"}), "RV932", NODE, None),
@@ -197,18 +197,18 @@ def test_one_fault_is_one_failure(world: World, harm: Harm, code: str, node: str
     assert found(world, DRIFT) == []
 
 
-def test_what_was_seen_is_said() -> None:
+def test_what_was_seen_is_reported() -> None:
     def only(harm: Harm, text: str = SERVERS) -> dict[str, t.Any]:
         world = World(plan(4, text))
         harm(world)
         (failure,) = world.document()["failures"]
         return dict(failure)
 
-    said = only(no_rule)
-    assert said["what"] == "net3 of pod default/ai-rails-2: rule from 172.16.13.2"
-    assert (said["expected"], said["found"]) == ("its own table", "no rule")
-    said = only(no_rule, PLAIN)
-    assert said["expected"] == "table 103 at 10003"
+    found = only(no_rule)
+    assert found["what"] == "net3 of pod default/ai-rails-2: rule from 172.16.13.2"
+    assert (found["expected"], found["found"]) == ("its own table", "no rule")
+    found = only(no_rule, PLAIN)
+    assert found["expected"] == "table 103 at 10003"
     assert only(twice)["found"] == "also in pod default/ai-rails-1" and only(twice)["peer"] == "ai-1"
     assert only(drop("links"))["cause"] == "it was attached (gpu03-sriov) and removed afterwards"
     gone = only(lambda w: (drop("links")(w), w.pod(NODE)["networks"].pop(2)))
@@ -239,7 +239,7 @@ def test_one_fault_in_a_pod_of_the_agent_is_one_failure(harm: Harm, code: str, c
     assert cause in failure["cause"], failure
 
 
-def test_an_index_that_is_right_for_all_rails_is_let_stand(world: World) -> None:
+def test_an_index_that_is_right_for_all_rails_is_accepted(world: World) -> None:
     setting("environment", NCCL_IB_GID_INDEX="3")(world)
     assert found(world) == []
     rows(world, "gids")[0]["index"] = 5
@@ -296,7 +296,7 @@ def test_only_what_the_provider_sets_is_wanted() -> None:
     assert found(soft) == []
 
 
-def test_where_there_is_no_workload_it_says_what_brings_it(world: World) -> None:
+def test_without_a_workload_the_remedy_names_it(world: World) -> None:
     assert world.cluster is not None
     world.cluster["pods"] = {"there": False, "nodes": [], "pods": [], "settings": [], "remedy": "kubectl apply -k DIR"}
     verdict = world.document()
@@ -383,7 +383,7 @@ def test_files_on_nodes_are_state(harm: Harm, code: str | None, expected: str) -
         assert failures[0]["playbook"] == "playbooks/hosts.yml --limit ai-2"
 
 
-def test_what_the_inventory_sets_over_the_plan_is_no_drift() -> None:
+def test_what_the_inventory_sets_over_the_plan_is_not_drift() -> None:
     world = filed()
     edited("/etc/nccl.conf", NCCL_IB_ADDR_FAMILY="AF_INET6")(world)
     world.insides[NODE]["own_settings"] = ["NCCL_IB_ADDR_FAMILY"]

@@ -124,7 +124,7 @@ def test_gres_has_a_line_for_each_gpu_with_its_nearest_port() -> None:
     )
 
 
-def test_gres_tells_nodes_apart_whose_ports_differ() -> None:
+def test_gres_distinguishes_nodes_whose_ports_differ() -> None:
     nodes = {
         "a-[1:2]": {"profile": "h200", "unit": "su1", "place": "[1:2]"},
         "b-1": {"profile": "h200", "unit": "su2", "ports": {"gpu01": None}},

@@ -53,7 +53,7 @@ def test_the_table_is_large_enough_and_leaves_no_rule_out() -> None:
     assert len({wrong.title for wrong in WRONG}) == len(WRONG)
 
 
-def test_several_mistakes_are_said_at_once_in_the_order_of_the_file() -> None:
+def test_several_mistakes_are_reported_at_once_in_the_order_of_the_file() -> None:
     text = GOOD["macvlan"]
     for old, new in (
         ("mtu: 4200", "mtu: jumbo"),

@@ -157,7 +157,7 @@ class World:
         return dict(known, networks=networks)
 
     def _inside(self, node: Row) -> Row:
-        """What Spiderpool's coordinator, sbr or railyard-rail make, and what the kernel tells of it."""
+        """What Spiderpool's coordinator, sbr or railyard-rail make, and what the kernel reports about it."""
         found: Row = {"uid": "uid-of-%s" % node["name"], "processes": 2, "namespace": "net:[%d]" % node["index"]}
         found.update(why="", links=[{"netdev": "eth0", "kind": "veth", "up": True, "mtu": 1450, "pci": None}])
         found.update({key: [] for key in ("addresses", "routes", "rules", "rdma", "gids")})

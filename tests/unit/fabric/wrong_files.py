@@ -184,7 +184,7 @@ GOOD = {"macvlan": MACVLAN, "sriov": SRIOV, "infiniband": INFINIBAND, "prefix": 
 
 
 class Wrong(t.NamedTuple):
-    """``code`` at ``place``, on the first line that differs from the good file unless ``line`` says another."""
+    """``code`` at ``place``, on the first line that differs from the good file unless ``line`` is another."""
 
     title: str
     text: bytes

@@ -19,7 +19,7 @@ PLACE = "SpiderIPPool ai-gpu01"
 RESOURCE = "spiderippools.spiderpool.spidernet.io"
 
 
-def said(status: int, message: str, **more: t.Any) -> t.Any:
+def answer(status: int, message: str, **more: t.Any) -> t.Any:
     return refusal(status, dict(more, message=message), "patch", RESOURCE, PLACE)
 
 
@@ -119,7 +119,7 @@ CASES = [
 
 @pytest.mark.parametrize(("status", "message", "general", "what", "remedy"), CASES)
 def test_it_is_one_line(status: int, message: str, general: bool, what: str, remedy: str) -> None:
-    error = said(status, message)
+    error = answer(status, message)
     text = str(error)
     assert text.startswith(PLACE + ": ") and "\n" not in text and text.endswith(".") and ".." not in text
     assert what in text and remedy in error.remedy
@@ -133,25 +133,25 @@ def test_a_conflict_names_fields_and_managers() -> None:
         message = 'conflict with "%s" with subresource "status" using v1' % manager
         return {"reason": "FieldManagerConflict", "message": message, "field": field}
 
-    one = said(409, "Apply failed", details={"causes": [cause("argocd", ".spec.mtu")]})
+    one = answer(409, "Apply failed", details={"causes": [cause("argocd", ".spec.mtu")]})
     assert isinstance(one, Conflict) and one.owners == [("argocd", "spec.mtu")]
     assert str(one).startswith(
         PLACE + ": spec.mtu is owned by argocd. Remedy: remove these fields from what argocd applies, or"
     )
     causes = [cause("argocd" if number % 2 else "flux", ".spec.f%d" % number) for number in range(8)]
-    many = str(said(409, "Apply failed", details={"causes": causes}))
+    many = str(answer(409, "Apply failed", details={"causes": causes}))
     assert "spec.f5 and 2 more are owned by argocd and flux" in many
-    assert not isinstance(said(409, "the object has been modified"), Conflict)
+    assert not isinstance(answer(409, "the object has been modified"), Conflict)
 
 
 def test_what_is_missing_is_a_namespace_or_the_object() -> None:
-    missing = said(404, 'namespaces "rails" not found', details={"kind": "namespaces", "name": "rails"})
+    missing = answer(404, 'namespaces "rails" not found', details={"kind": "namespaces", "name": "rails"})
     assert "its namespace rails does not exist" in str(missing) and "kubectl create namespace rails" in missing.remedy
-    assert isinstance(said(404, "not found"), Gone)
+    assert isinstance(answer(404, "not found"), Gone)
 
 
-def test_a_proxys_answer_that_is_no_status_is_told_by_its_number() -> None:
-    assert "HTTP status 418" in str(said(418, ""))
+def test_a_proxys_answer_without_a_status_is_reported_by_its_number() -> None:
+    assert "HTTP status 418" in str(answer(418, ""))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_proxys_answer_that_is_no_status_is_told_by_its_number() -> None:
         ("certificate verify failed: certificate has expired", "renew"),
     ],
 )
-def test_a_certificate_that_is_not_accepted_says_what_to_set(words: str, remedy: str) -> None:
+def test_an_error_about_a_certificate_names_what_to_set(words: str, remedy: str) -> None:
     error = untrusted("[SSL: CERTIFICATE_VERIFY_FAILED] %s (_ssl.c:1006)" % words, "https://k8s.example:6443")
     assert words in str(error) and remedy in error.remedy and error.general
 

@@ -192,7 +192,7 @@ def test_objects_of_one_shape_differ_in_values_alone() -> None:
     assert shape(other) != shape(WANTED)
 
 
-def test_a_text_of_a_playbook_is_a_text_and_a_truth_is_no_number() -> None:
+def test_a_text_of_a_playbook_is_a_text_and_a_boolean_is_not_a_number() -> None:
     class Tagged(str):
         """As ansible-core gives texts of variables: with where they come from."""
 

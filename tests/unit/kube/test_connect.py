@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which cluster is reached and as whom, against a real HTTP server that tells what it was asked with."""
+"""Which cluster is reached and as whom, against a real HTTP server that reports the requests."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def echo() -> t.Iterator[Echo]:
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nothing of this machine's says how to reach a cluster."""
+    """Nothing on this machine names a cluster."""
     for key in list(os.environ):
         if key.startswith("K8S_AUTH_") or key in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST") or "proxy" in key.lower():
             monkeypatch.delenv(key)
@@ -141,7 +141,7 @@ def test_a_proxy_is_asked(echo: Echo, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (
             {"HOST": "10.1.16.10:6443", "API_KEY": TOKEN},
@@ -153,18 +153,18 @@ def test_a_proxy_is_asked(echo: Echo, tmp_path: Path, monkeypatch: pytest.Monkey
         ({"HOST": "https://a:1", "API_KEY": TOKEN, "SSL_CA_CERT": "/none"}, "K8S_AUTH_SSL_CA_CERT: /none cannot be"),
     ],
 )
-def test_an_environment_that_cannot_be_is_one_line_and_tells_no_secret(
-    given: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+def test_an_environment_that_cannot_be_is_one_line_without_a_secret(
+    given: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for key, value in given.items():
         monkeypatch.setenv("K8S_AUTH_" + key, value)
     with pytest.raises(RailyardError) as error:
         connect(None, None, 2)
-    assert str(error.value).startswith(said) and "\n" not in str(error.value)
+    assert str(error.value).startswith(message) and "\n" not in str(error.value)
     assert TOKEN not in str(error.value)
 
 
-def test_a_token_stands_in_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_in_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("K8S_AUTH_HOST", "https://127.0.0.1:1")
     monkeypatch.setenv("K8S_AUTH_API_KEY", TOKEN)
     with pytest.raises(RailyardError) as error:

@@ -104,7 +104,7 @@ def test_what_is_going_is_not_deleted_again_nor_applied_over() -> None:
     assert [(write.replaces, write.wanted is None) for write in writes] == [(True, False)] and warnings == []
 
 
-def test_the_digest_tells_what_was_applied_last() -> None:
+def test_the_digest_shows_what_was_applied_last() -> None:
     plain = made(POOL, "p1")
     once = marked(plain)
     assert digest_of(once) == digest_of(marked(dict(plain))) != ""

@@ -80,7 +80,7 @@ def test_an_eviction_is_of_the_pod_that_was_seen() -> None:
     assert old.sent[0][1]["apiVersion"] == "policy/v1beta1"
 
 
-def test_a_budgets_no_is_told_at_once_in_its_words() -> None:
+def test_the_refusal_of_a_budget_is_reported_at_once_in_its_words() -> None:
     causes = [{"reason": "DisruptionBudget", "message": "The disruption budget db needs 1 healthy pods and has 1."}]
     body = {
         "message": "Cannot evict pod as it would violate the pod's disruption budget.",
@@ -95,10 +95,10 @@ def test_a_budgets_no_is_told_at_once_in_its_words() -> None:
 
 
 @pytest.mark.parametrize("status", [404, 409])
-def test_a_pod_that_is_gone_or_another_is_no_error(status: int) -> None:
+def test_a_pod_that_is_gone_or_another_raises_no_error(status: int) -> None:
     assert Answers(status, {"message": "it is gone"}).evict() == ""
 
 
-def test_what_another_try_does_not_mend_is_an_error() -> None:
+def test_what_another_try_does_not_solve_is_an_error() -> None:
     with pytest.raises(Refusal, match="Pod default/web-1: .*more than one PodDisruptionBudget"):
         Answers(500, {"message": "This pod has more than one PodDisruptionBudget"}).evict()

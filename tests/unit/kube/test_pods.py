@@ -47,7 +47,7 @@ def of(found: dict[str, t.Any], *events: dict[str, t.Any], may: bool = True) -> 
     return row
 
 
-def test_a_running_pod_is_told_with_what_was_attached() -> None:
+def test_a_running_pod_is_reported_with_its_attachments() -> None:
     assert of(pod()) == {
         **{"name": "ai-rails-7xk2p", "namespace": "default", "uid": UID, "node": "ai-1", "wanted": "ai-1"},
         **{"phase": "Running", "running": True, "leaving": False, "why": ""},
@@ -87,7 +87,7 @@ def event(reason: str, message: str, **when: t.Any) -> dict[str, t.Any]:
     )
 
 
-def test_the_newest_warning_says_more_than_that_a_container_is_made() -> None:
+def test_the_newest_warning_is_reported_instead_of_the_creation_of_a_container() -> None:
     failed = 'plugin type="macvlan" failed (add): failed to look up master "ens3"'
     row = of(
         pod("Pending", {"waiting": {"reason": "ContainerCreating"}}),
@@ -110,7 +110,7 @@ def test_a_failure_is_reported_though_a_harmless_warning_is_newer(reason: str, h
     assert of(pod("Pending", BACK_OFF), newer)["why"] == "ImagePullBackOff: Back-off pulling image"
 
 
-def test_a_pod_that_goes_is_told_as_that_and_a_damaged_status_is_none() -> None:
+def test_a_pod_that_ends_is_reported_as_that_and_a_damaged_status_is_ignored() -> None:
     going = pod()
     going["metadata"]["deletionTimestamp"] = "2026-11-21T21:00:00Z"
     assert of(going)["leaving"] is True
@@ -122,8 +122,8 @@ def test_a_pod_that_goes_is_told_as_that_and_a_damaged_status_is_none() -> None:
 
 def test_which_daemon_sets_there_are() -> None:
     def say(_method: str, path: str, _query: dict[str, str]) -> Answer:
-        said = 'User "u" cannot get resource "daemonsets" in API group "apps" in the namespace "default"'
-        answers: dict[str, Answer] = {"one": (200, {}), "two": (404, {}), "three": (403, {"message": said})}
+        message = 'User "u" cannot get resource "daemonsets" in API group "apps" in the namespace "default"'
+        answers: dict[str, Answer] = {"one": (200, {}), "two": (404, {}), "three": (403, {"message": message})}
         assert path.startswith("/apis/apps/v1/namespaces/default/daemonsets/")
         return answers[path.rpartition("/")[2]]
 

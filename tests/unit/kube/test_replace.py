@@ -161,7 +161,7 @@ def test_nothing_is_deleted_of_which_something_is_in_use() -> None:
     assert "it loses addresses, and 1 of its addresses is in use by x (9)" in error
 
 
-def test_what_left_the_plan_alone_is_told_with_its_users() -> None:
+def test_what_only_left_the_plan_is_reported_with_its_users() -> None:
     done = arrange([], [there(pool("old", 1, 1, 9), {"5": "team/one"})])
     assert done.steps == [(0, "delete", "old")] and done.plan.reasons == [] and done.plan.errors == []
     assert "Pool old left the plan and is deleted, while 1 of its addresses are in use by team/one" in (
@@ -193,7 +193,7 @@ def test_what_is_being_deleted_is_waited_for_without_consent() -> None:
     assert done.plan.reasons == [] and done.plan.errors == []
 
 
-def test_a_reset_names_what_was_assigned_and_is_no_deletion() -> None:
+def test_a_reset_names_what_was_assigned_and_deletes_nothing() -> None:
     before = there(pool("a", 1, 1, 9, block=4), assigned=["n-%d" % n for n in range(6)])
     done = arrange([pool("a", 1, 1, 9, block=8)], [before])
     assert done.steps == [(0, "change", "a")]

@@ -23,7 +23,7 @@ def of(**fields: t.Any) -> dict[str, t.Any]:
 
 
 @pytest.mark.parametrize(
-    ("made", "found", "said"),
+    ("made", "found", "message"),
     [
         (one(of(a=TEXT)), one(of(a=TEXT)), []),
         (one(of(a=TEXT, b=TEXT)), one(of(a=TEXT)), []),
@@ -39,11 +39,11 @@ def of(**fields: t.Any) -> dict[str, t.Any]:
         (one(of(), "v2"), one(of(), served=False), []),
     ],
 )
-def test_what_would_be_dropped(made: t.Any, found: t.Any, said: list[str]) -> None:
-    assert missing(made, found) == said
+def test_what_would_be_dropped(made: t.Any, found: t.Any, message: list[str]) -> None:
+    assert missing(made, found) == message
 
 
-def test_what_each_object_has_is_no_field_of_one() -> None:
+def test_fields_of_all_objects_are_not_fields_of_one() -> None:
     found = one(of())
     found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"].update(kind=TEXT, metadata=of())
     assert missing(one(of()), found) == []

@@ -95,7 +95,7 @@ def test_a_list_with_an_expired_token_is_read_again_and_not_forever() -> None:
         far.server().list(PODS)
 
 
-def test_a_first_call_that_nobody_takes_is_reported_soon(quick: list[float]) -> None:
+def test_a_first_call_without_a_server_is_reported_soon(quick: list[float]) -> None:
     def say(*_words: t.Any) -> Answer:
         raise OSError("connection refused")
 

@@ -121,7 +121,7 @@ def test_every_down_ends_the_cluster(labs: Path, words: list[str]) -> None:
         os.waitpid(member.pid, 0)
 
 
-def test_status_without_processes_says_so(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_without_processes_reports_it(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["cluster", "status"]) == 1
     assert "lab 'default' has no cluster; labs with one: none" in capsys.readouterr().out
     assert cli.main(["cluster", "status", "--json"]) == 1
@@ -220,7 +220,7 @@ def test_licence_and_blank_lines_make_no_other_schema(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "kind: ConfigMap\nmetadata:\n  name: a\n", CRD % "a" + CRD % "b", "kind: ["])
-def test_file_that_is_no_single_crd_is_named(tmp_path: Path, text: str) -> None:
+def test_file_without_a_single_crd_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "odd.yaml").write_text(text)
     with pytest.raises(LabError, match=r"odd.yaml does not contain exactly one CRD\. Remedy"):
         schemas.read([tmp_path])
@@ -265,11 +265,11 @@ def test_tool_gets_all_its_words_and_the_cluster(
 
 
 @pytest.mark.parametrize(
-    ("says", "usable"),
+    ("version", "usable"),
     [("v3.17.2+gcc0bbbd", True), ("v4.1.4+g05fa379", False), ("", False), ("version: v3.1", False)],
 )
-def test_only_helm_of_version_3_is_taken(tmp_path: Path, says: str, usable: bool) -> None:
+def test_only_helm_of_version_3_is_taken(tmp_path: Path, version: str, usable: bool) -> None:
     helm = tmp_path / "helm"
-    helm.write_text("#!/bin/sh\necho '%s'\n" % says)
+    helm.write_text("#!/bin/sh\necho '%s'\n" % version)
     helm.chmod(0o755)
     assert tools.PROBES["helm"](str(helm)) is usable

@@ -18,10 +18,10 @@ from lab.host import Host
 DEBIAN = Host("debian", "bookworm", "12")
 
 
-def program(place: Path, says: str, status: int = 0) -> Path:
+def program(place: Path, output: str, status: int = 0) -> Path:
     """A program that prints its version."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text("#!/bin/sh\necho '%s'\nexit %d\n" % (says, status))
+    place.write_text("#!/bin/sh\necho '%s'\nexit %d\n" % (output, status))
     place.chmod(0o755)
     return place
 
@@ -161,13 +161,15 @@ def test_built_program_that_does_not_run_is_built_again(builds: list[Path], tmp_
     assert found.manager == str(place / "kube-controller-manager")
 
 
-def test_distribution_without_the_sources_says_what_to_do_instead(tmp_path: Path) -> None:
+def test_distribution_without_the_sources_gets_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="Ubuntu has no source package .* Remedy: point KUBEBUILDER_ASSETS at"):
         build._build(Host("ubuntu", "noble", "24.04"), {tmp_path / "built": build.FILES})
     assert not (tmp_path / "built").exists()
 
 
-def test_too_little_room_is_said_before_anything_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_too_little_room_is_reported_before_anything_is_fetched(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(build, "FREE_GIB", 1 << 30)
     with pytest.raises(LabError, match="Remedy: free some space there, or set RAILYARD_LAB_CACHE"):
         build._build(DEBIAN, {tmp_path / "built": build.FILES})
@@ -207,7 +209,7 @@ def test_controller_manager_of_another_release_is_not_taken(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("name", "says", "status", "wrong"),
+    ("name", "output", "status", "wrong"),
     [
         ("kube-apiserver", "Kubernetes v1.19.16", 0, "is 1.19.16, older than 1.20"),
         ("kube-apiserver", "Kubernetes v1.36.2", 1, "does not run"),
@@ -216,10 +218,10 @@ def test_controller_manager_of_another_release_is_not_taken(monkeypatch: pytest.
     ],
 )
 def test_named_programs_that_cannot_be_used_are_an_error(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, says: str, status: int, wrong: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, output: str, status: int, wrong: str
 ) -> None:
     assets = fill(tmp_path / "assets")
-    program(assets / name, says, status)
+    program(assets / name, output, status)
     monkeypatch.setenv(binaries.ASSETS, str(assets))
     with pytest.raises(LabError, match="%s.*Remedy: .*unset it" % wrong):
         binaries.ensure(tmp_path)

@@ -26,7 +26,7 @@ print(found.where(), found.VALUE)
 SOURCE = "VALUE = %d\ndef where():\n    return where.__code__.co_filename\n"
 
 
-def said(kept: Path, archive: Path, value: int) -> list[str]:
+def run(kept: Path, archive: Path, value: int) -> list[str]:
     with zipfile.ZipFile(archive, "w") as new:
         new.writestr("found.py", SOURCE % value)
     argv = [sys.executable, "-c", PROGRAM, str(image.BYTECODE), str(kept), str(archive)]
@@ -35,22 +35,22 @@ def said(kept: Path, archive: Path, value: int) -> list[str]:
 
 def test_a_source_is_compiled_once_wherever_its_archive_lies(tmp_path: Path) -> None:
     kept, one, two = tmp_path / "kept", tmp_path / "one.zip", tmp_path / "two.zip"
-    assert said(kept, one, 1) == ["compiled", str(one / "found.py"), "1"]
-    assert said(kept, two, 1) == [str(two / "found.py"), "1"]
+    assert run(kept, one, 1) == ["compiled", str(one / "found.py"), "1"]
+    assert run(kept, two, 1) == [str(two / "found.py"), "1"]
     # what changed is another source
-    assert said(kept, one, 2) == ["compiled", str(one / "found.py"), "2"]
+    assert run(kept, one, 2) == ["compiled", str(one / "found.py"), "2"]
 
 
 @pytest.mark.parametrize("rubbish", [b"", b"no bytecode"])
 def test_what_is_damaged_is_compiled_again(tmp_path: Path, rubbish: bytes) -> None:
     kept, archive = tmp_path / "kept", tmp_path / "one.zip"
-    said(kept, archive, 1)
+    run(kept, archive, 1)
     (file,) = kept.iterdir()
     file.write_bytes(rubbish)
-    assert said(kept, archive, 1) == ["compiled", str(archive / "found.py"), "1"]
+    assert run(kept, archive, 1) == ["compiled", str(archive / "found.py"), "1"]
 
 
 def test_where_nothing_can_be_kept_it_runs_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     archive = tmp_path / "one.zip"
-    assert said(tmp_path / "file" / "kept", archive, 1) == ["compiled", str(archive / "found.py"), "1"]
+    assert run(tmp_path / "file" / "kept", archive, 1) == ["compiled", str(archive / "found.py"), "1"]

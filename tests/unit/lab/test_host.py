@@ -91,7 +91,7 @@ def test_backports_come_from_where_the_release_comes_from(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ["", OTHERS, "deb http://mirror.invalid/debian trixie main\n"])
-def test_host_without_its_own_sources_is_told_so(tmp_path: Path, text: str) -> None:
+def test_host_without_its_own_sources_is_reported(tmp_path: Path, text: str) -> None:
     with pytest.raises(LabError, match="no package source for debian bookworm .* Remedy: put"):
         debian(tmp_path, other_list=text).release_sources()
 
@@ -105,7 +105,7 @@ def test_os_release_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "ID=fedora\nVERSION_ID=42\n", "ID=debian\n"])
-def test_machine_that_the_lab_cannot_be_built_on_is_told_so(tmp_path: Path, text: str | None) -> None:
+def test_machine_that_the_lab_cannot_be_built_on_is_reported(tmp_path: Path, text: str | None) -> None:
     (tmp_path / "etc").mkdir()
     if text is not None:
         (tmp_path / "etc/os-release").write_text(text)

@@ -52,7 +52,7 @@ def test_damaged_state_is_shown_with_its_remedy_and_can_be_taken_down(
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "A", "-x", "x" * 33])
-def test_name_that_is_no_file_name_is_refused(labs: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_name_that_is_not_a_file_name_is_refused(labs: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["down", "--name=%s" % name]) == 1
     assert "is not a valid name of a lab" in capsys.readouterr().err
 
@@ -121,7 +121,7 @@ def test_up_with_another_size_is_refused_and_changes_nothing(labs: Path, capsys:
     assert state.load("one") == lab
 
 
-def test_lab_whose_image_is_gone_says_how_to_start_over(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lab_without_its_image_reports_how_to_start_over(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lab = make()
     with pytest.raises(LabError, match="lab up --fresh --name one"):
         lifecycle._image_of(lab)
@@ -157,7 +157,7 @@ def test_down_keeps_the_consoles_of_the_last_guests(labs: Path) -> None:
         assert not lab.directory.exists() and state.names() == []
 
 
-def test_status_tells_what_is_not_running(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_what_is_not_running(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make(nodes=1, rails=2)
     assert cli.main(["status", "--name", "one"]) == 1
     out = capsys.readouterr().out
@@ -186,7 +186,7 @@ def test_cable_without_its_leaf_process_names_the_remedy(labs: Path, capsys: pyt
 
 
 @pytest.mark.parametrize("line", ["cable --name x show", "cable show --name x", "snapshot list --name x"])
-def test_lab_is_named_before_or_after_the_deed(labs: Path, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lab_is_named_before_or_after_the_action(labs: Path, line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(line.split()) == 1
     assert "lab 'x' does not exist" in capsys.readouterr().err
 
@@ -227,7 +227,7 @@ def test_ssh_configuration_is_what_ssh_reads(labs: Path, tmp_path: Path) -> None
     assert (lab.directory / "id_ed25519").stat().st_mode & 0o777 == 0o600
 
 
-def test_only_a_server_that_says_its_name_answers(labs: Path) -> None:
+def test_only_a_server_with_a_banner_answers(labs: Path) -> None:
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
         mute.listen()

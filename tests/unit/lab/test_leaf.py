@@ -107,7 +107,7 @@ def test_learned_address_reaches_its_port_alone(bench: Bench) -> None:
     assert bench.heard() == {(2, 1): [frame]}
 
 
-def test_address_that_moves_is_learned_anew(bench: Bench) -> None:
+def test_address_that_moves_is_learned_again(bench: Bench) -> None:
     bench.nic(2).send(BROADCAST)
     bench.heard()
     bench.nic(3).address = address(2)
@@ -151,7 +151,7 @@ def test_every_frame_of_a_burst_arrives_in_order_though_the_queue_holds_ten(benc
     assert not bench.port(2).backlog
 
 
-def test_guest_that_does_not_read_costs_bounded_memory_and_blocks_nobody(bench: Bench) -> None:
+def test_guest_that_does_not_read_costs_bounded_memory_and_blocks_no_other(bench: Bench) -> None:
     bench.nic(2).send(BROADCAST)
     bench.nic(3).send(BROADCAST)
     bench.heard()
@@ -196,12 +196,12 @@ def test_guest_that_restarts_with_a_backlog_waiting_is_found_again(bench: Bench)
     assert heard[-1] == last
 
 
-def test_cut_cable_carries_nothing_either_way_until_mended(bench: Bench) -> None:
+def test_cut_cable_carries_nothing_either_way_until_repaired(bench: Bench) -> None:
     bench.obey(do="cut", port=[1, 1])
     bench.nic(1).send(BROADCAST)
     frame = bench.nic(2).send(BROADCAST)
     assert bench.heard() == {(3, 1): [frame]}
-    bench.obey(do="mend", port=[1, 1])
+    bench.obey(do="repair", port=[1, 1])
     frame = bench.nic(1).send(BROADCAST)
     assert bench.heard() == {(2, 1): [frame], (3, 1): [frame]}
 
@@ -228,15 +228,15 @@ def test_swapped_cables_land_on_each_others_leaf(bench: Bench) -> None:
     bench.obey(do="swap", port=[1, 1], other=[1, 2])
     frame = bench.nic(1, 1).send(BROADCAST)
     assert bench.heard() == {(2, 2): [frame], (3, 2): [frame]}
-    bench.obey(do="mend")
+    bench.obey(do="repair")
     frame = bench.nic(1, 1).send(BROADCAST)
     assert bench.heard() == {(2, 1): [frame], (3, 1): [frame]}
 
 
-def test_mending_one_of_three_turned_cables_keeps_one_cable_a_socket(bench: Bench) -> None:
+def test_repairing_one_of_three_turned_cables_keeps_one_cable_per_socket(bench: Bench) -> None:
     bench.obey(do="swap", port=[1, 1], other=[1, 2])
     bench.obey(do="swap", port=[1, 1], other=[2, 2])
-    bench.obey(do="mend", port=[1, 1])
+    bench.obey(do="repair", port=[1, 1])
     sockets = {(port.leaf, port.socket) for port in bench.switch.ports.values()}
     assert len(sockets) == 6
     assert (bench.port(1).leaf, bench.port(1).socket) == (1, 1)
@@ -268,7 +268,7 @@ def test_lldp_names_the_leaf_and_socket_that_the_cable_is_in(bench: Bench) -> No
     assert values[5] == b"leaf-2"
 
 
-def test_lldp_is_repeated_on_time_and_stops_when_told(bench: Bench) -> None:
+def test_lldp_is_repeated_on_time_and_stops_on_command(bench: Bench) -> None:
     bench.obey(do="lldp", port=[3, 2], on=True, chassis="sw7", port_name="Eth1/9")
     values = read_lldp(bench.heard()[3, 2][0])
     assert (values[1], values[2]) == (b"\x07sw7", b"\x05Eth1/9")
@@ -276,7 +276,7 @@ def test_lldp_is_repeated_on_time_and_stops_when_told(bench: Bench) -> None:
     bench.switch.next_lldp = time.monotonic() - 1
     assert len(bench.heard()[3, 2]) == 1
     bench.obey(do="lldp", port=[3, 2], on=False)
-    # whoever noted it forgets it at once
+    # the neighbour forgets it at once
     (last,) = bench.heard()[3, 2]
     assert (read_lldp(last)[1], read_lldp(last)[3]) == (b"\x07sw7", b"\0\0")
     bench.switch.next_lldp = 0.0
@@ -296,7 +296,7 @@ def test_restored_cables_are_as_they_were_described(bench: Bench) -> None:
     bench.obey(do="cut", port=[3, 1])
     bench.obey(do="loss", port=[3, 2], percent=5)
     kept = bench.switch.obey({"do": "show"})["ports"]
-    bench.obey(do="mend")
+    bench.obey(do="repair")
     assert bench.switch.obey({"do": "show"})["ports"] != kept
     assert bench.switch.obey({"do": "restore", "ports": kept})["ports"] == kept
 
@@ -349,7 +349,7 @@ def test_process_answers_commands_and_takes_over_the_sockets_of_one_that_was_kil
         process.stop(lab, list(process.members(lab).values()))
 
 
-def test_process_says_how_it_is_used() -> None:
+def test_process_prints_its_usage() -> None:
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     done = subprocess.run([sys.executable, "-m", "lab.leaf"], env=env, capture_output=True, text=True)
     assert done.returncode == 2

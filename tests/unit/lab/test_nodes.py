@@ -66,7 +66,7 @@ def test_node_has_a_nic_more_and_its_rails_stay_where_they_are(labs: Path) -> No
 PLAIN = ("name", "nodes", "rails", "memory", "accel", "cpus", "image", "image_id", "ports")
 
 
-def test_management_of_a_node_stays_closed_but_for_the_two_apis(labs: Path) -> None:
+def test_management_of_a_node_stays_closed_except_for_the_two_apis(labs: Path) -> None:
     argv = guest.command(lab(), 2, IMAGE, QEMU)
     (user,) = [word for word in argv if word.startswith("user,")]
     assert ",restrict=on," in user

@@ -36,7 +36,7 @@ def test_spawned_process_is_found_by_its_lab_and_part_and_ended(tmp_path: Path) 
     assert process.members(tmp_path / "b") == {}
 
 
-def test_dead_process_that_nobody_waited_for_is_no_member(tmp_path: Path) -> None:
+def test_dead_process_that_was_not_waited_for_is_not_a_member(tmp_path: Path) -> None:
     member = process.spawn(["sleep", "0.3"], tmp_path, "node-1", tmp_path / "log", dict(os.environ))
     wait_for(lambda: Path("/proc/%d/stat" % member.pid).read_text().rpartition(")")[2].split()[0] == "Z")
     assert process.members(tmp_path) == {}

@@ -105,7 +105,7 @@ class Nic:
         self.apps.remove(entry)
         return 0
 
-    # what it tells
+    # what it reports
 
     def answer(self) -> bytes:
         part = b""

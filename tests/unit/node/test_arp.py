@@ -30,7 +30,7 @@ def heard(*frames: bytes, ours: t.Container[str] = ()) -> arp.Answers:
     return found
 
 
-def test_our_own_answer_is_none() -> None:
+def test_our_own_answer_does_not_count() -> None:
     assert heard(reply(OURS), ours={OURS}) == {}
     assert heard(reply(OURS), reply(THEIRS), reply(THEIRS), ours={OURS}) == {("enp3s0", ADDRESS): [THEIRS]}
 

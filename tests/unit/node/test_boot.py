@@ -124,7 +124,7 @@ def test_what_modules_share_goes_with_the_last_ones_options(tmp_path: Path) -> N
     assert [each.subject for each in last] == [first.file, *SHARED, *DIRECTORIES]
     assert [each.after for each in last] == [None, False] + [None] * 6
     assert last[0].before == {"ports": [{"pci": "0000:0b:00.0"}]}
-    assert system.exists(boot_state.UNIT), "so far it was only said"
+    assert system.exists(boot_state.UNIT), "check mode only reported it"
     apply(last)
     assert files(system) == sorted("/" + each for each in before)
     assert first.changes(None) == [] and second.changes(None) == []
@@ -175,7 +175,7 @@ def test_what_others_have_put_there_stays(tmp_path: Path) -> None:
 
 
 def test_options_of_a_module_that_is_not_known_keep_the_program(tmp_path: Path) -> None:
-    """The program applies, or tells of, each file of options, whoever wrote it."""
+    """The program applies or reports each file of options, of any module."""
     system, first, second = set_up(tmp_path)
     system.write_file("/etc/railyard/boot.d/50-other.json", "{}")
     for state in (first, second):
@@ -274,7 +274,7 @@ def late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[System, list[
     return system, failures
 
 
-def test_the_program_applies_says_and_then_has_nothing_to_say(
+def test_the_program_applies_reports_and_then_has_nothing_to_report(
     late: tuple[System, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     system, _failures = late

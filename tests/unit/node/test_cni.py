@@ -52,8 +52,8 @@ class Tree:
         return full
 
     def plugin(self, path: str, versions: t.Sequence[str] = VERSIONS, mark: str = "") -> Path:
-        said = json.dumps({"cniVersion": "1.0.0", "supportedVersions": list(versions)})
-        return self.put(path, "#!/bin/sh\n# %s\n[ \"$CNI_COMMAND\" = VERSION ] && echo '%s'\n" % (mark, said), 0o755)
+        message = json.dumps({"cniVersion": "1.0.0", "supportedVersions": list(versions)})
+        return self.put(path, "#!/bin/sh\n# %s\n[ \"$CNI_COMMAND\" = VERSION ] && echo '%s'\n" % (mark, message), 0o755)
 
     def subsystem(self, *networks: dict[str, t.Any], **options: t.Any) -> CniNetworks:
         given = {"networks": list(networks), "source": ["/opt/none", "/usr/lib/cni"]}
@@ -141,7 +141,7 @@ def test_a_plugin_that_is_there_is_nobodys_to_replace(tree: Tree) -> None:
     assert tree.kept() == ["/opt/cni/bin/host-local", "/opt/cni/bin/macvlan"]
 
 
-def test_all_that_keeps_networks_from_working_is_said_at_once(tree: Tree) -> None:
+def test_all_that_keeps_networks_from_working_is_reported_at_once(tree: Tree) -> None:
     tree.put("/etc/cni/multus/net.d/10-other.conf", '{"name": "gpu04-macvlan", "type": "macvlan"}')
     tree.put("/sys/class/net/rail2/mtu", "1500\n")
     tree.plugin("/opt/cni/bin/macvlan", ("0.4.0",))
@@ -150,10 +150,10 @@ def test_all_that_keeps_networks_from_working_is_said_at_once(tree: Tree) -> Non
     chain["plugins"] += [{"type": "rdma"}, {"type": "sbr"}, {"type": "tuning"}]
     pci = {"type": "host-device", "pciBusID": "0000:99:00.0"}
     host_device = {"cniVersion": "1.0.0", "name": "gpu06-host-device", "plugins": [pci]}
-    said = tree.refused(
+    message = tree.refused(
         network(9), network(2), network(4), chain, host_device, network(1), network(1), {"cniVersion": "1.0.0"}
     )
-    assert said == [
+    assert message == [
         "networks[0]: there is no netdev rail9. Remedy: see 'ip link', and run rail_ports first.",
         "networks[1]: its MTU 4200 is larger than that of rail2, 1500. Remedy: run rail_ports first, which sets the"
         " plan's MTU on the port.",
@@ -184,8 +184,8 @@ def test_the_port_of_the_connection_does_not_go_into_a_pod(tree: Tree) -> None:
         "rail1\t00000000\tFE0B10AC\t0003\t0\t0\t0\t00000000\n",
     )
     conf = {"cniVersion": "1.0.0", "name": "gpu01", "plugins": [{"type": "host-device", "device": "rail1"}]}
-    (said,) = tree.refused(conf)
-    assert "rail1 would be moved into a pod, but carries the default route" in said
+    (message,) = tree.refused(conf)
+    assert "rail1 would be moved into a pod, but carries the default route" in message
     # an interface on top of it takes nothing from the node
     tree.apply(network(1))
 
@@ -214,14 +214,14 @@ def test_plugins_from_an_archive(tree: Tree) -> None:
     assert tree.apply(network(1), **options) == []
     # a later release
     archive(path, **{"macvlan": text + "# later\n", "host-local": text})
-    (said,) = tree.refused(network(1), **options)
-    assert said.startswith("/var/cache/plugins.tgz: its SHA-256 is ") and digest in said
+    (message,) = tree.refused(network(1), **options)
+    assert message.startswith("/var/cache/plugins.tgz: its SHA-256 is ") and digest in message
     assert len(tree.apply(network(1), source=options["source"])) == 2
     path.write_text("no archive")
     chain = network(1)
     chain["plugins"].append({"type": "sbr"})
-    (said,) = tree.refused(chain, source=options["source"])
-    assert said.startswith("/var/cache/plugins.tgz: is not a tar archive. ")
+    (message,) = tree.refused(chain, source=options["source"])
+    assert message.startswith("/var/cache/plugins.tgz: is not a tar archive. ")
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_a_record_that_makes_no_sense_leaves_plugins_alone(tree: Tree) -> None:
         assert tree.apply(network(1)) == []
 
 
-def test_a_file_of_ours_that_is_no_json_is_written_anew(tree: Tree) -> None:
+def test_a_file_of_ours_without_json_is_written_again(tree: Tree) -> None:
     tree.put("/etc/cni/multus/net.d/railyard-gpu01-macvlan.conflist", "{cut off")
     tree.put("/etc/cni/multus/net.d/railyard-gone.conflist", "3")
     done = tree.apply(network(1))

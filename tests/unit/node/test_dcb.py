@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""DCB's messages: by hand, against this kernel, and against iproute2's dcb, which reads and sets the same stand-in."""
+"""DCB's messages: by hand, against this kernel, and against iproute2's dcb, on the same simulated kernel."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_numbers_are_those_of_the_kernels_header(tmp_path: Path) -> None:
     subprocess.run(["gcc", "-fsyntax-only", str(source)], check=True)
 
 
-def test_what_a_driver_tells_is_read() -> None:
+def test_what_a_driver_reports_is_read() -> None:
     nic = Nic()
     nic.pfc, nic.delay, nic.apps = 0b1000, 100, [(5, 3, 26), (1, 4, 35093), (5, 6, 48)]
     held = of(DcbKernel(eth0=nic)).read("eth0")
@@ -197,11 +197,11 @@ def test_our_messages_are_those_of_dcb() -> None:
     assert len(recorded) == len(ours)
 
 
-# -- the same stand-in, seen by iproute2 -------------------------------------------------------------------------------
+# -- the same simulated kernel, seen by iproute2 -----------------------------------------------------------------------
 
 
 class Tool:
-    """iproute2's dcb, whose netlink is the stand-in's."""
+    """iproute2's dcb, with the netlink of the simulated kernel."""
 
     def __init__(self, place: Path, kernel: DcbKernel) -> None:
         shim = place / "shim.so"

@@ -45,7 +45,7 @@ def test_what_is_certain_is_what_the_kernel_did(case: tuple[str, str, str]) -> N
     if SEEN[case]:
         assert not any(certain for _chain, _handle, certain in found)
     else:
-        # at least told as possible
+        # at least reported as possible
         assert found
 
 

@@ -123,7 +123,7 @@ class Lab:
         return Firmware(self.tree.system(answer), list(ports), tool=self.tool, branch=branch, **options)
 
     def apply(self, *ports: dict[str, t.Any], **options: t.Any) -> tuple[list[Change], dict[str, t.Any]]:
-        """One run; its changes and its outcome. What check mode says is held against it first."""
+        """One run; its changes and its outcome. They are compared with check mode first."""
         predicted, expected = self.predict(*ports, **options)
         firmware = self.firmware(*ports, **options)
         done: list[Change] = []
@@ -241,16 +241,16 @@ CONNECTX3 = "0000:09:00.0"
 
 
 def connectx3(lab: Lab, *types: str) -> dict[str, t.Any]:
-    """The outcome of a ConnectX-3 whose driver has its ports as ``types``; its tool tells no current values."""
+    """The outcome of a ConnectX-3 whose driver has its ports as ``types``; its tool reports no current values."""
     lab.tree.function("pci0000:00/0000:00:03.0/" + CONNECTX3, device="1003")
     lab.tree.driver(CONNECTX3, "mlx4_core")
     for number, text in enumerate(types):
         lab.tree.write("/sys/bus/pci/devices/%s/mlx4_port%d" % (CONNECTX3, number + 1), text)
-    said = (STANDIN.parents[1] / "recordings" / "mstconfig" / "connectx3-types.txt").read_text()
+    message = (STANDIN.parents[1] / "recordings" / "mstconfig" / "connectx3-types.txt").read_text()
 
     def recorded(argv: t.Sequence[str], timeout: float) -> CommandResult:
         wrong = next((word for word in argv if word in ("-j", "-e")), None)
-        return CommandResult(3, "-E- invalid argument: %s\n" % wrong, "") if wrong else CommandResult(0, said, "")
+        return CommandResult(3, "-E- invalid argument: %s\n" % wrong, "") if wrong else CommandResult(0, message, "")
 
     port = {"pci": CONNECTX3, "link_types": {"1": "ib", "2": "eth"}}
     firmware = Firmware(lab.tree.system(recorded), [port], tool=lab.tool, branch=NONE)
@@ -259,18 +259,18 @@ def connectx3(lab: Lab, *types: str) -> dict[str, t.Any]:
     return firmware.outcome(state, [])
 
 
-def test_the_types_of_a_connectx_3_are_told_by_its_driver(lab: Lab) -> None:
-    # what this card's driver said when the recording was made
+def test_the_types_of_a_connectx_3_are_reported_by_its_driver(lab: Lab) -> None:
+    # the driver's answer for this card in the recording
     assert connectx3(lab, "ib", "eth") == CALM
 
 
-@pytest.mark.parametrize(("said", "type_now"), [("eth", "ETH(2)"), ("auto (ib)", "VPI(3)")])
-def test_a_connectx_3_that_waits_for_its_reboot(lab: Lab, said: str, type_now: str) -> None:
+@pytest.mark.parametrize(("message", "type_now"), [("eth", "ETH(2)"), ("auto (ib)", "VPI(3)")])
+def test_a_connectx_3_that_waits_for_its_reboot(lab: Lab, message: str, type_now: str) -> None:
     expected = "%s: LINK_TYPE_P1 is %s now, IB(1) at the next boot" % (CONNECTX3, type_now)
-    assert connectx3(lab, said, "eth")["reboot_reasons"] == [expected]
+    assert connectx3(lab, message, "eth")["reboot_reasons"] == [expected]
     # an option of the driver holds after a reboot too
     lab.tree.write("/sys/module/mlx4_core/parameters/port_type_array", "2,2")
-    assert connectx3(lab, said, "eth") == CALM
+    assert connectx3(lab, message, "eth") == CALM
 
 
 def test_a_card_that_is_not_vpi(lab: Lab) -> None:
@@ -289,7 +289,7 @@ def test_a_card_that_is_not_vpi(lab: Lab) -> None:
     assert caught.value.place == "ports[0].link_type"
 
 
-def test_all_that_is_wrong_is_said_at_once(lab: Lab) -> None:
+def test_all_that_is_wrong_is_reported_at_once(lab: Lab) -> None:
     wrong = {"NO_SUCH": 1, "PORT_OWNER": False, "HOST_CHAINING_DESCRIPTORS": 1}
     before = lab.state()["cards"]
     with pytest.raises(Errors) as caught:
@@ -336,7 +336,7 @@ def test_a_value_that_the_card_refuses(lab: Lab) -> None:
     assert lab.parameter("NUM_OF_VFS")["next"] == 0
 
 
-def test_an_interrupted_set_is_mended_by_the_next_run(lab: Lab) -> None:
+def test_an_interrupted_set_is_completed_by_the_next_run(lab: Lab) -> None:
     lab.change(failures=[{"command": "set", "out": "-E- Failed to set", "written": 1}])
     port = {"pci": FIRST, "link_type": "eth", "num_of_vfs": 16}
     with pytest.raises(RailyardError, match="Failed to set"):
@@ -431,8 +431,8 @@ def test_no_reset_while_a_pod_has_the_port(lab: Lab) -> None:
     place.mkdir()
     with pytest.raises(Refused) as caught:
         lab.predict({"pci": FIRST, "link_type": "eth"}, reset="allowed")
-    said = "%s cannot be reset: of %s, its netdev is in another network namespace" % (FIRST, SECOND)
-    assert caught.value.message.startswith(said) and "reset: never" in caught.value.remedy
+    message = "%s cannot be reset: of %s, its netdev is in another network namespace" % (FIRST, SECOND)
+    assert caught.value.message.startswith(message) and "reset: never" in caught.value.remedy
     assert len(lab.apply({"pci": FIRST, "link_type": "eth"})[0]) == 2
 
 
@@ -513,7 +513,7 @@ def test_all_cards_where_none_is_named(lab: Lab) -> None:
     assert [row["pci"] for row in state["ports"]] == [FIRST, SECOND, OTHER]
 
 
-def test_what_one_card_says_does_not_hide_the_others(lab: Lab) -> None:
+def test_an_error_of_one_card_does_not_hide_the_others(lab: Lab) -> None:
     lab.change(failures=[{"command": "query", "out": "-E- Failed to open the device", "device": OTHER, "times": 9}])
     with pytest.raises(RailyardError) as caught:
         lab.firmware({"pci": FIRST}, {"pci": OTHER}).observe()
@@ -523,14 +523,14 @@ def test_what_one_card_says_does_not_hide_the_others(lab: Lab) -> None:
 def test_a_card_that_does_not_answer_is_left_out_of_all_cards(lab: Lab) -> None:
     """As HGX B200's and B300's own NIC, for the NVLink switches, does not answer mstflint and mlxfwmanager."""
     options = {"ports": None, "tool": lab.tool, "reset": "never", "never_reset": [], "timeout": 1.0}
-    said = "-E- Failed to query device current configuration"
-    lab.change(failures=[{"command": "query", "out": said, "device": OTHER, "times": 9}])
+    message = "-E- Failed to query device current configuration"
+    lab.change(failures=[{"command": "query", "out": message, "device": OTHER, "times": 9}])
     firmware = Firmware.from_options(options, lab.tree.system(answer))
     state = firmware.observe()
     assert [row["pci"] for row in state["ports"]] == [FIRST, SECOND] and list(state["cards"]) == [FIRST]
     assert firmware.changes(state) == [] and firmware.outcome(state, []) == CALM
     assert len(firmware.warnings) == 1 and firmware.warnings[0].startswith("left out: %s: mstconfig query" % OTHER)
-    lab.change(failures=[{"command": "query", "out": said, "times": 99}])
+    lab.change(failures=[{"command": "query", "out": message, "times": 99}])
     with pytest.raises(Errors):
         Firmware.from_options(options, lab.tree.system(answer)).observe()
 
@@ -588,7 +588,7 @@ def test_every_port_is_each_that_the_card_has(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("cnp_dscp", 64, "a number from 0 to 63"),
         ("cnp_dscp", True, "a number from 0 to 63"),
@@ -598,10 +598,10 @@ def test_every_port_is_each_that_the_card_has(lab: Lab) -> None:
         ("NUM_PF_MSIX", "", "a single value"),
     ],
 )
-def test_values_that_a_parameter_does_not_take(lab: Lab, name: str, value: t.Any, said: str) -> None:
+def test_values_that_a_parameter_does_not_take(lab: Lab, name: str, value: t.Any, message: str) -> None:
     with pytest.raises(RailyardError) as caught:
         lab.firmware({"pci": FIRST, "parameters": {name: value}})
-    assert caught.value.place == "ports[0].parameters." + name and caught.value.remedy == "write " + said
+    assert caught.value.place == "ports[0].parameters." + name and caught.value.remedy == "write " + message
 
 
 def test_a_parameter_that_another_one_hides_waits_for_it(lab: Lab) -> None:
@@ -686,7 +686,7 @@ def test_two_versions_of_one_card(lab: Lab) -> None:
     assert caught.value.place == "ports[1].version" and "and 1 in ports[0].version" in caught.value.message
 
 
-def test_a_bluefield_tells_its_mode_and_is_not_reset(lab: Lab) -> None:
+def test_a_bluefield_reports_its_mode_and_is_not_reset(lab: Lab) -> None:
     lab.tree.write("/sys/bus/pci/devices/%s/device" % FIRST, "0xa2dc")
     put_in(lab, INTERNAL_CPU_OFFLOAD_ENGINE=number(1, names={"ENABLED": 0, "DISABLED": 1}))
     firmware = lab.firmware({"pci": FIRST, "num_of_vfs": 16}, reset="allowed")

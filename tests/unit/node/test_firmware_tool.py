@@ -196,7 +196,7 @@ def test_a_release_without_verbosity_too(tmp_path: Path) -> None:
     assert node.asked[2] == ["/usr/bin/mstconfig", "-d", "0000:01:00.0", "q", "LINK_TYPE_P1"]
 
 
-def test_a_parameter_that_the_card_lacks_is_left_out_and_the_rest_asked_again(tmp_path: Path) -> None:
+def test_a_parameter_that_is_missing_on_the_card_is_left_out_and_the_rest_asked_again(tmp_path: Path) -> None:
     node = Node(
         tmp_path,
         [
@@ -227,7 +227,7 @@ def test_no_such_card(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said", "remedy"),
+    ("name", "message", "remedy"),
     [
         (
             "connectx3-query-fails",
@@ -239,10 +239,10 @@ def test_no_such_card(tmp_path: Path) -> None:
     ],
 )
 def test_a_query_that_fails_has_a_remedy_that_is_not_another_query(
-    tmp_path: Path, name: str, said: str, remedy: str
+    tmp_path: Path, name: str, message: str, remedy: str
 ) -> None:
     node = Node(tmp_path, [(3, recording("mstflint-4.21-json"), ""), (3, recording(name), "")])
-    with pytest.raises(RailyardError, match=said) as caught:
+    with pytest.raises(RailyardError, match=message) as caught:
         Tool(node).query("0000:01:00.0", ["LINK_TYPE_P1"])
     assert remedy in caught.value.remedy
 
@@ -254,7 +254,7 @@ def test_a_held_semaphore_names_the_command_that_clears_it(tmp_path: Path) -> No
     assert "/usr/bin/mstconfig -d 0000:01:00.0 clear_semaphore" in caught.value.remedy
 
 
-def test_a_refused_set_says_what_the_tool_said(tmp_path: Path) -> None:
+def test_a_refused_set_has_the_message_of_the_tool(tmp_path: Path) -> None:
     node = Node(tmp_path, [(3, recording("mstflint-4.21-bad-set"), "")])
     with pytest.raises(RailyardError, match="mstconfig set: Invalid Configuration argument LINK_TYPE_P1"):
         Tool(node).set("0000:01:00.0", {"LINK_TYPE_P1": "2"})
@@ -266,7 +266,7 @@ def test_one_set_for_the_whole_batch_and_never_the_reset_flag(tmp_path: Path) ->
     assert node.asked == [["/usr/bin/mstconfig", "-d", "0000:02:00.0", "-y", "set", "SRIOV_EN=1", "NUM_OF_VFS=8"]]
 
 
-def test_a_refused_reset_says_what_the_tool_said(tmp_path: Path) -> None:
+def test_a_refused_reset_has_the_message_of_the_tool(tmp_path: Path) -> None:
     node = Node(tmp_path, [(1, recording("mstfwreset-4.21-virtual-machine"), "")])
     with pytest.raises(RailyardError, match="mstfwreset: The tool is not supported on virtual machines") as caught:
         Tool(node).reset("0000:01:00.0")
@@ -289,7 +289,7 @@ def test_a_tool_that_does_not_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["connectx5-set", "connectx6-types-set", "connectx6dx-set", "connectx7-set"])
-def test_what_a_set_that_worked_says(tmp_path: Path, name: str) -> None:
+def test_the_output_of_a_set_that_worked(tmp_path: Path, name: str) -> None:
     node = Node(tmp_path, [(0, recording(name), "")])
     Tool(node).set("0000:02:00.0", {"X": "1"})
 

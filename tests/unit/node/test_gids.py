@@ -72,6 +72,6 @@ def test_no_such_device(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "fe80::1", "nonsense"])
-def test_a_gid_that_is_none(tmp_path: Path, text: str) -> None:
+def test_a_text_that_is_not_a_gid(tmp_path: Path, text: str) -> None:
     system = table(tmp_path, "Ethernet", {0: (text, "RoCE v2", "e")}).system()
     assert list(gids.from_sysfs(system, "mlx5_0")) == []

@@ -68,8 +68,8 @@ def before(one: str, other: str) -> bool:
     return choice.GENERATIONS.index(one) < choice.GENERATIONS.index(other)
 
 
-def well_said(obstacles: t.Sequence[choice.Obstacle]) -> bool:
-    """Each has a reason and a remedy, none is said twice, and no value of Python's shows through."""
+def well_formed(obstacles: t.Sequence[choice.Obstacle]) -> bool:
+    """Each has a reason and a remedy, none is reported twice, and no value of Python's shows through."""
     texts = [text for each in obstacles for text in (each.message, each.remedy)]
     return (
         all(texts)
@@ -85,7 +85,7 @@ def test_the_domain_is_that_of_the_inputs() -> None:
 
 
 def dmabuf_is_possible(inputs: Inputs) -> bool:
-    """The table, said another way: all that must hold at once."""
+    """The table in another form: all conditions at once."""
     return (
         inputs.generation is not None
         and not before(inputs.generation, "turing")
@@ -140,7 +140,7 @@ def judged(way: str) -> list[Inputs]:
         obstacles = tuple(judge(t.cast(Inputs, narrow._make(take(inputs)))))
         assert (not obstacles) == possible(inputs), (inputs, obstacles)
         found.setdefault((shared(inputs), obstacles), inputs)
-    assert [obstacles for obstacles in {each for _shared, each in found} if not well_said(obstacles)] == []
+    assert [obstacles for obstacles in {each for _shared, each in found} if not well_formed(obstacles)] == []
     return list(found.values())
 
 

@@ -95,7 +95,7 @@ def test_an_open_vfio_group_holds_and_is_named(tree: Tree) -> None:
     tree.link("/sys/bus/pci/devices/%s/iommu_group" % VF, "/sys/kernel/iommu_groups/12")
     process(tree, 4711, "qemu-system-x86", "/dev/vfio/12", "/dev/vfio/12", "/dev/kvm")
     process(tree, 4712, "other", "/dev/vfio/13", "/dev/12")
-    # the group's number says nothing while a network driver has the VF
+    # the group's number has no meaning while a network driver has the VF
     assert held(tree) == []
     tree.driver(VF, "vfio-pci")
     assert held(tree) == ["/dev/vfio/12 is open in qemu-system-x86 pid 4711"]
@@ -169,7 +169,7 @@ def test_a_namespace_that_is_gone_is_left_out() -> None:
     gone = Namespace("net:[1]")
     gone.processes[os.getpid()] = "reused"
     gone.mounts.append("/run/netns/there-is-no-such")
-    # this process is in another namespace than it is said to be, so it is not a way in
+    # this process is not in the namespace that is given for it, so it does not lead there
     assert namespace_holders.enter(System(), gone) is None
     assert namespace_holders.look(System(), [gone]) == {}
 

@@ -27,7 +27,7 @@ def recorded(name: str) -> bytes:
 
 
 class Quiet(System):
-    """Programs are not there, and whoever changes something fails."""
+    """Programs are not there, and every change fails."""
 
     def which(self, program: str) -> str | None:
         return None

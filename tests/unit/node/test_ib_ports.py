@@ -30,7 +30,7 @@ from tests.unit.node.stored_notes import stored
 from tests.unit.node.trees import INFINIBAND, Tree
 
 FIRST, SECOND = "0000:18:00.0", "0000:40:00.0"
-NOBODY = Branch({}, {})
+NO_HOLDERS = Branch({}, {})
 SMINFO = (Path(__file__).parents[2] / "recordings/infiniband/sminfo-master.txt").read_text()
 Option = t.Dict[str, t.Any]
 
@@ -101,7 +101,7 @@ class IbKernel(System):
     def children(self) -> list[str]:
         return [name for name in self.listdir("/sys/class/net") if "." in name]
 
-    def ports(self, *ports: Option, branch: Branch = NOBODY, **options: t.Any) -> IbPorts:
+    def ports(self, *ports: Option, branch: Branch = NO_HOLDERS, **options: t.Any) -> IbPorts:
         return IbPorts(dict(options, ports=list(ports)), self, branch=branch, bring_up=self.up)
 
     def apply(self, *ports: Option, **options: t.Any) -> list[tuple[str, str, t.Any]]:
@@ -304,8 +304,8 @@ WANTED = [
 ]
 
 
-def take_back(kernel: IbKernel, branch: Branch = NOBODY, **options: t.Any) -> tuple[list[t.Any], list[str]]:
-    """As foreseen, done; and that there is nothing the second time, which tells the same."""
+def take_back(kernel: IbKernel, branch: Branch = NO_HOLDERS, **options: t.Any) -> tuple[list[t.Any], list[str]]:
+    """The planned changes, applied; the second run changes nothing and reports the same."""
     options = dict({"state": "absent"}, **options)
     foreseen = kernel.ports(branch=branch, **options)
     expected = foreseen.changes(foreseen.observe())
@@ -322,7 +322,7 @@ def take_back(kernel: IbKernel, branch: Branch = NOBODY, **options: t.Any) -> tu
     return [(each.subject, each.attribute, each.after) for each in done], reported["reboot_reasons"]
 
 
-def test_absent_takes_back_children_of_ours_and_tells_of_the_mode(kernel: IbKernel) -> None:
+def test_absent_takes_back_children_of_ours_and_reports_the_mode(kernel: IbKernel) -> None:
     theirs = kernel.child("ibs1", 0x8009)
     kernel.apply(*WANTED)
     kernel.sminfo = CommandResult(1, "", "the manager is not asked")
@@ -348,7 +348,7 @@ def test_a_port_by_its_other_name_is_the_same_port(kernel: IbKernel) -> None:
     assert done == [] and kernel.children() == ["ibs1.8001"]
 
 
-def test_a_childs_name_that_is_too_long_is_said_before_anything_is_done(kernel: IbKernel) -> None:
+def test_a_childs_name_that_is_too_long_is_reported_before_anything_is_done(kernel: IbKernel) -> None:
     kernel.tree.netdev(FIRST, "ibrail00001", type="32", mtu="4092", flags="0x1003", mode="datagram")
     it = kernel.ports({"netdev": "ibrail00001", "mode": "connected", "pkeys": ["0x8001"]})
     with pytest.raises(RailyardError, match="ibrail00001.8001 is longer than an interface's name may be") as caught:

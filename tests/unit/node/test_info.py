@@ -172,7 +172,7 @@ def test_a_netdev_that_a_pod_has_is_reported_as_held(tmp_path: Path, monkeypatch
     assert (row["holders"], row["permanent_mac"]) == (["a pod has it"], "02:00:00:00:00:0b")
 
 
-def test_what_tells_one_card_from_another(tmp_path: Path) -> None:
+def test_what_distinguishes_one_card_from_another(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     for number in (0, 1):
         # a card with a switch of its own: its slot is the switch's

@@ -83,8 +83,8 @@ class Node(System):
     def update_grub(self, _argv: t.Sequence[str]) -> None:
         """As grub-mkconfig: the shell reads the variable, and its text is put at each entry's end."""
         drop_in = re.search(r'LINUX (.*)"$', self.read_file(Grub.DROP_IN) or "", re.MULTILINE)
-        said = (" " + drop_in.group(1).replace('\\"', '"')) if drop_in else ""
-        text = re.sub(r"^(\t\tlinux\t.*)$", lambda m: m[1] + self.extra + said, DEBIAN, flags=re.MULTILINE)
+        added = (" " + drop_in.group(1).replace('\\"', '"')) if drop_in else ""
+        text = re.sub(r"^(\t\tlinux\t.*)$", lambda m: m[1] + self.extra + added, DEBIAN, flags=re.MULTILINE)
         self.put(Grub.CONFIG, OWN % ("/etc/grub.d/10_linux", text, "/etc/grub.d/10_linux") + FOREIGN)
 
     def grubby(self, argv: t.Sequence[str]) -> None:
@@ -339,7 +339,7 @@ def test_what_grubs_script_would_end_at_is_quoted(tmp_path: Path) -> None:
     assert run(node, word)[0] == []
 
 
-def test_a_program_that_fails_says_why_and_is_run_again(tmp_path: Path) -> None:
+def test_a_program_that_fails_reports_why_and_is_run_again(tmp_path: Path) -> None:
     node = debian(tmp_path)
     node.fails = "grub-probe: error: cannot find a device"
     with pytest.raises(RailyardError, match="exit status 1: grub-probe: error: cannot find a device"):

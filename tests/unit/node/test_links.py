@@ -102,7 +102,7 @@ def test_what_uses_a_link_of_another_namespace() -> None:
     assert (link.kind, link.below, link.below_namespace, link.parent) == ("macvlan", 7, 2, None)
 
 
-def test_what_the_driver_does_not_say_is_none() -> None:
+def test_the_value_is_null_if_the_driver_does_not_report_it() -> None:
     unsaid = pairs(0, link_messages.UNSAID)
     (vf,) = link_messages.vf_rows(vf_info(0, spoofchk=unsaid, trust=unsaid), 6)
     assert (vf["spoofchk"], vf["trust"]) == (None, None)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What modprobe.d says of a parameter, by the rules of modprobe.d(5) and of the kernel."""
+"""The value of a parameter in modprobe.d, by the rules of modprobe.d(5) and of the kernel."""
 
 from __future__ import annotations
 

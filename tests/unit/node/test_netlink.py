@@ -25,11 +25,11 @@ def ends() -> t.Iterator[tuple[NetlinkSocket, socket.socket]]:
         yield NetlinkSocket(20, "RDMA subsystem", ours, timeout=0.2), kernel
 
 
-def error(code: int, sequence: int, said: str = "", capped: bool = True, request: bytes = b"") -> bytes:
-    flags = (codec.NLM_F_CAPPED if capped else 0) | (codec.NLM_F_ACK_TLVS if said else 0)
+def error(code: int, sequence: int, message: str = "", capped: bool = True, request: bytes = b"") -> bytes:
+    flags = (codec.NLM_F_CAPPED if capped else 0) | (codec.NLM_F_ACK_TLVS if message else 0)
     body = struct.pack("=i", -code) + (request or codec.encode(KIND, 5, sequence, b""))
-    if said:
-        body += codec.string(codec.NLMSGERR_ATTR_MSG, said)
+    if message:
+        body += codec.string(codec.NLMSGERR_ATTR_MSG, message)
     return codec.encode(codec.NLMSG_ERROR, flags, sequence, body)
 
 
@@ -87,7 +87,7 @@ def test_a_request_gives_its_answer_then_the_acknowledgement(ends: tuple[Netlink
 
 
 @pytest.mark.parametrize("capped", [True, False])
-def test_an_error_says_what_the_kernel_said(ends: tuple[NetlinkSocket, socket.socket], capped: bool) -> None:
+def test_an_error_has_the_message_of_the_kernel(ends: tuple[NetlinkSocket, socket.socket], capped: bool) -> None:
     sock, kernel = ends
     request = b"" if capped else codec.encode(KIND, 5, 1, codec.string(2, "rxe_gpu01"))
     kernel.send(error(errno.EBUSY, 1, "other namespaces exist", capped, request))

@@ -110,7 +110,7 @@ def test_networkd_file_of_a_rail() -> None:
     ]
 
 
-def test_no_back_end_ever_says_a_route_without_a_table() -> None:
+def test_no_back_end_ever_writes_a_route_without_a_table() -> None:
     for _path, file in files.Networkd(System()).files(kept()).items():
         assert all(values["Table"] in ("101", "102") for name, values in sections(file.text) if name == "Route")
         assert all("Gateway" not in values for name, values in sections(file.text) if name == "Network")
@@ -271,7 +271,7 @@ def test_keyfile_of_a_rail() -> None:
     assert keyfile(only.text)["connection"]["type"] == "infiniband"
 
 
-# -- held against the real readers, where they are installed ----------------------------------------------------------
+# -- compared with the real readers, where they are installed ---------------------------------------------------------
 
 
 @pytest.mark.skipif(not shutil.which("netplan"), reason="netplan is not installed")
@@ -404,7 +404,7 @@ def test_a_state_from_before_the_reload_is_not_believed(tmp_path: Path, monkeypa
     monkeypatch.setattr(files, "RETRY", 0.1)
     for changed in ([], [path]):
         reported(system, 2, path)
-        # newer than the file, as where the kernel told systemd-networkd of an address in between
+        # newer than the file, as if the kernel reported an address to systemd-networkd in between
         os.utime(system.path("/run/systemd/netif/links/2"), ns=(0, time.time_ns() - 10**9))
         if not changed:
             files.Networkd(system).load(kept(FOUR), changed, 0.1)
@@ -429,7 +429,7 @@ def test_networkd_that_gave_up_tries_once_more(tmp_path: Path) -> None:
     assert ran == ["networkctl reload", "networkctl reconfigure enp11s0"]
 
 
-def test_networkd_that_gave_up_twice_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_networkd_that_gave_up_twice_reports_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "RETRY", 0.1)
     journal = (
         "enp11s0: Could not set address: No buffer\nenp11s0: Gained carrier\nenp12s0: Could not set route: Other\n"

@@ -66,7 +66,7 @@ def test_what_is_listed(kind: str, version: str, source: str, node: match.Node) 
 
 
 @pytest.mark.parametrize(
-    ("kind", "version", "source", "node", "said"),
+    ("kind", "version", "source", "node", "message"),
     [
         (
             "mlnx",
@@ -114,10 +114,10 @@ def test_what_is_listed(kind: str, version: str, source: str, node: match.Node) 
         ),
     ],
 )
-def test_what_is_not_listed(kind: str, version: str, source: str, node: match.Node, said: list[str]) -> None:
+def test_what_is_not_listed(kind: str, version: str, source: str, node: match.Node, message: list[str]) -> None:
     found = match.problems(kind, version, source, node)
-    assert len(found) == len(said), [str(each) for each in found]
-    for error, text in zip(found, said):
+    assert len(found) == len(message), [str(each) for each in found]
+    for error, text in zip(found, message):
         assert text in error.message and error.remedy
         # whatever is merely not known has its way out; what is for another machine has none
         assert ("allow_unlisted: true" in error.remedy) == ("architecture" not in error.remedy)
@@ -172,7 +172,7 @@ def test_a_script_that_outlived_its_dpkg_is_waited_for(tmp_path: Path, monkeypat
     assert len(ran) == 1
 
 
-def test_what_was_not_seen_published_is_taken_and_told() -> None:
+def test_what_was_not_seen_published_is_taken_and_reported() -> None:
     assert match.unconfirmed("mlnx", "24.10-1.1.4.0", JAMMY) == []
     bullseye = match.Node("debian10.13", "4.19.0-27-amd64", "x86_64")
     assert match.problems("mlnx", "24.10-1.1.4.0", "https://m.example.com", bullseye) == []
@@ -368,18 +368,18 @@ def test_what_apt_looks_a_password_up_by(url: str, machine: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         ("https://me:hu/sh@m.example.com/x", "percent-encoded.*%2F for a slash"),
         ("https://me:hu%0Ash@m.example.com/x", "user or password contains white space"),
         ("https://me:hu%20sh@m.example.com/x", "user or password contains white space"),
     ],
 )
-def test_a_password_that_cannot_be_used_is_refused_and_not_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, said: str
+def test_a_password_that_cannot_be_used_is_refused_and_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, message: str
 ) -> None:
     driver = Rocky(tmp_path).driver(monkeypatch, **dict(DOCA, source=source))
-    with pytest.raises(RailyardError, match=said) as caught:
+    with pytest.raises(RailyardError, match=message) as caught:
         driver.changes(driver.observe())
     assert "hu" not in str(caught.value) and caught.value.place == "source"
 

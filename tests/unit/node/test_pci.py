@@ -36,7 +36,7 @@ SWITCH = ["pci0000:00", "0000:00:01.0", "0000:01:00.0"]
 def test_proximity_by_the_tree(one: list[str], other: list[str], expected: str) -> None:
     assert pci_functions.proximity(one, other, 0, 0) == expected
     assert pci_functions.proximity(other, one, 0, 0) == expected
-    # where the tree says it, NUMA has no say
+    # where the tree shows it, NUMA does not count
     assert pci_functions.proximity(one, other, 0, 1) == expected
 
 

@@ -31,12 +31,12 @@ def config(kernel: PciKernel, name: str) -> Config:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_as_lspci_prints_it(kernel: PciKernel, name: str) -> None:
-    said = (RECORDINGS / (name + ".txt")).read_text()
+    lspci = (RECORDINGS / (name + ".txt")).read_text()
     read = config(kernel, name)
-    payload, request = re.findall(r"MaxPayload (\d+) bytes, MaxReadReq (\d+) bytes", said)[0]
+    payload, request = re.findall(r"MaxPayload (\d+) bytes, MaxReadReq (\d+) bytes", lspci)[0]
     assert (read.max_payload, read.max_read_request) == (int(payload), int(request))
-    assert "[%02x] Express" % (read.capability(EXPRESS) or 0) in re.sub(r" v\d\]", "]", said)
-    lines = [re.findall(r"(\w+)\+", line) for line in re.findall(r"ACS(?:Cap|Ctl):(.*)", said)]
+    assert "[%02x] Express" % (read.capability(EXPRESS) or 0) in re.sub(r" v\d\]", "]", lspci)
+    lines = [re.findall(r"(\w+)\+", line) for line in re.findall(r"ACS(?:Cap|Ctl):(.*)", lspci)]
     assert (list(read.acs) if read.acs else []) == lines
 
 
@@ -93,11 +93,11 @@ def test_what_not_root_may_read(kernel: PciKernel) -> None:
     assert "become" in caught.value.remedy
 
 
-@pytest.mark.parametrize(("data", "said"), [(b"\xff" * 4096, "all ones"), (b"", "cannot be read")])
-def test_a_function_that_is_gone(kernel: PciKernel, data: bytes, said: str) -> None:
+@pytest.mark.parametrize(("data", "lspci"), [(b"\xff" * 4096, "all ones"), (b"", "cannot be read")])
+def test_a_function_that_is_gone(kernel: PciKernel, data: bytes, lspci: str) -> None:
     config(kernel, "igb")
     (kernel.place("0000:00:02.0") / "config").write_bytes(data)
-    with pytest.raises(RailyardError, match=said):
+    with pytest.raises(RailyardError, match=lspci):
         Config(kernel, "0000:00:02.0")
 
 
@@ -111,7 +111,7 @@ def test_lists_that_bite_their_tail_end(kernel: PciKernel) -> None:
     assert read.capability(EXPRESS) is None and read.acs is None
 
 
-def test_a_locked_kernel_says_so(kernel: PciKernel) -> None:
+def test_a_locked_kernel_is_reported(kernel: PciKernel) -> None:
     read = config(kernel, "igb")
     kernel.locked = True
     with pytest.raises(RailyardError, match="locked down"):

@@ -240,7 +240,7 @@ def test_dma_direct_is_never_cleared(kernel: PciKernel) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "stops"),
+    ("output", "stops"),
     [
         (CommandResult(0, '[{"nic": {"pfs": ["%s"]}}]' % NIC, ""), True),
         (CommandResult(0, "[]", ""), False),
@@ -249,8 +249,8 @@ def test_dma_direct_is_never_cleared(kernel: PciKernel) -> None:
         (CommandResult(0, "no JSON", ""), False),
     ],
 )
-def test_rdma_topo_is_asked_where_it_is(kernel: PciKernel, said: CommandResult, stops: bool) -> None:
-    kernel.programs["rdma_topo"] = said
+def test_rdma_topo_is_asked_where_it_is(kernel: PciKernel, output: CommandResult, stops: bool) -> None:
+    kernel.programs["rdma_topo"] = output
     if stops:
         assert "rdma_topo knows this machine" in refused(kernel)[0]
     else:
@@ -258,8 +258,8 @@ def test_rdma_topo_is_asked_where_it_is(kernel: PciKernel, said: CommandResult, 
 
 
 def test_rdma_topo_on_a_machine_that_it_does_not_know(kernel: PciKernel) -> None:
-    said = Path(__file__).parents[2].joinpath("recordings/pci/rdma_topo-none.txt").read_text()
-    kernel.programs["rdma_topo"] = CommandResult(100, said, "")
+    output = Path(__file__).parents[2].joinpath("recordings/pci/rdma_topo-none.txt").read_text()
+    kernel.programs["rdma_topo"] = CommandResult(100, output, "")
     assert len(run(kernel)[0]) == 3
 
 
@@ -301,7 +301,7 @@ def test_what_is_not_pci_express_has_no_size(kernel: PciKernel) -> None:
     assert "is not a PCI Express function" in text
 
 
-# -- told -----------------------------------------------------------------------------------------------------------
+# -- reported -------------------------------------------------------------------------------------------------------
 
 
 def findings(kernel: PciKernel, **expect: t.Any) -> list[tuple[t.Any, ...]]:
@@ -414,7 +414,7 @@ def set_up(kernel: PciKernel) -> None:
 
 
 def take_back(kernel: PciKernel, **more: t.Any) -> tuple[list[str], list[str]]:
-    """As foreseen, done; and that there is nothing the second time, which tells the same."""
+    """The planned changes, applied; the second run changes nothing and reports the same."""
     given = dict(ABSENT, **more)
     foreseen = PciTuning(given, kernel)
     expected = foreseen.changes(foreseen.observe())

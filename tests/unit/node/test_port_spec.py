@@ -123,7 +123,7 @@ def test_ports_do_not_share_what_is_theirs_alone() -> None:
     assert [each.place for each in error.value.errors] == ["ports[1].%s" % key for key in shared]
 
 
-def test_one_ipv6_address_may_stand_where_an_ipv4_one_does() -> None:
+def test_one_ipv6_address_may_replace_an_ipv4_one() -> None:
     (port,) = read_ports([dict(FOUR, address="fd00:11::c9/64", gateway="fe80::1")])
     assert [(side.key, side.version, str(side.gateway)) for side in port.sides] == [("address", 6, "fe80::1")]
     with pytest.raises(RailyardError, match="and address6 is given too"):

@@ -324,7 +324,7 @@ def test_an_address_of_which_nothing_is_known_in_time_is_an_error(node: Node, mo
     with pytest.raises(RailyardError, match="has not yet found out whether another host has fd00:11::c9") as reported:
         run(node, [port(1, address6="fd00:11::c9/64")])
     assert reported.value.place == "ports[0].address6 (gpu01)"
-    # one that is said to be usable meanwhile is
+    # one that is reported as usable meanwhile is
     monkeypatch.setattr(node.kernel, "add_address", add)
     node.kernel.held_addresses = [
         each._replace(flags=rt.IFA_F_TENTATIVE | rt.IFA_F_OPTIMISTIC) for each in node.kernel.held_addresses
@@ -480,10 +480,10 @@ def test_without_a_record_one_rail_does_not_take_the_files_of_others_along(node:
     if record is not None:
         node.system.write_file(RECORD, record)
     assert errors(node, [PORTS[0]], state="absent") == (
-        "%s: does not tell which rail ports are set up, and there are files of them: those of all would go. Remedy: "
+        "%s: does not show which rail ports are set up, and there are files: all would be removed. Remedy: "
         "run with state present and the ports that stay, or without ports to take all away." % RECORD
     )
-    # all of them: what only the record could tell of stays
+    # all of them: what only the record could show stays
     reported = run(node, [], state="absent")
     assert not [path for path in (node.root / "etc").rglob("*") if path.is_file()]
     stays = "addresses, routes and rules that it recorded stay until the next boot" in " ".join(reported["warnings"])

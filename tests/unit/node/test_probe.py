@@ -159,7 +159,7 @@ def test_the_report_is_structured_where_the_tool_can(perftest: t.Callable[..., t
     assert probe.transfer(target(source="172.16.11.201", port=1), options(), system)["gbits"] == 12.25
 
 
-def test_what_perftest_said_becomes_the_error(perftest: t.Callable[..., tuple[Perftest, System]]) -> None:
+def test_the_message_of_perftest_becomes_the_error(perftest: t.Callable[..., tuple[Perftest, System]]) -> None:
     _runner, system = perftest(CommandResult(1, "", "----\nCouldn't connect to 172.16.11.202:40000\n"))
     result = probe.transfer(target(source="172.16.11.201", port=40000), options(), system)
     assert result["gbits"] is None
@@ -379,8 +379,8 @@ def test_who_cannot_be_met_is_not_an_ill_rail_and_is_tried_once(
 def test_an_rdma_failure_of_a_pair_that_met_is_the_rails(
     infiniband: t.Callable[..., tuple[Perftest, System]],
 ) -> None:
-    said = "Completion with error at client\nFailed status 12: wr_id 0 syndrom 0x81\n"
-    runner, system = infiniband(CommandResult(1, "", said))
+    message = "Completion with error at client\nFailed status 12: wr_id 0 syndrom 0x81\n"
+    runner, system = infiniband(CommandResult(1, "", message))
     first, second = probe.probe(options(targets=[bare_target(), dict(bare_target(), rail="gpu02")]), system)
     assert first["error"] == second["error"] == "ib_write_bw ended with 1: Completion with error at client"
     assert runner.asked[-1] == MET
@@ -400,7 +400,7 @@ def test_what_is_missing_is_named(infiniband: t.Callable[..., tuple[Perftest, Sy
         probe.probe(options(targets=[dict(bare_target(), meet=None)]), system)
 
 
-STAND_IN = """#!{python}
+SIMULATED = """#!{python}
 import socket, sys
 if "--help" in sys.argv:
     print(open({help!r}).read())
@@ -415,7 +415,7 @@ client.recv(1)
 
 
 class Node(System):
-    """The machine itself, but for its RDMA devices and the notes of what was started."""
+    """The machine itself, except its RDMA devices and the notes of what was started."""
 
     def __init__(self, place: Path) -> None:
         super().__init__()
@@ -433,7 +433,7 @@ class Node(System):
 def server(tmp_path: Path) -> t.Iterator[Node]:
     """A node with InfiniBand, and a fake perftest that listens where it is configured to."""
     for program in (probe.PROGRAM, probe.LATENCY):
-        text = STAND_IN.format(python=sys.executable, help=str(tmp_path / "help"), log=str(tmp_path / "log"))
+        text = SIMULATED.format(python=sys.executable, help=str(tmp_path / "help"), log=str(tmp_path / "log"))
         (tmp_path / program).write_text(text)
         (tmp_path / program).chmod(0o755)
     (tmp_path / "help").write_text(NEWER)
@@ -448,7 +448,7 @@ def server(tmp_path: Path) -> t.Iterator[Node]:
 PORT = {"rail": "gpu01", "device": None, "address": None, "pci": "0000:18:00.0", "netdev": "ibrail01", "gpu": None}
 
 
-def test_a_server_listens_at_the_management_address_alone_and_says_where(
+def test_a_server_listens_at_the_management_address_alone_and_reports_it(
     server: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probe_rendezvous, "management_address", lambda *_known: "127.0.0.9")
@@ -530,7 +530,7 @@ def test_a_server_outlives_transfers_that_hang_before_its_own(server: Node, tmp_
     assert {(words[0], int(words[1])) for words in waiting} == {(b"timeout", 4 * 5 + probe.SLACK)}
 
 
-def test_a_node_without_another_address_says_so(server: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_without_another_address_is_reported(server: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe_rendezvous, "management_address", lambda *_known: None)
     (result,) = probe.serve(options(ports=[PORT]), server)
     assert result["port"] is None and "no IP address" in result["error"] and "proof_meet" in result["remedy"]
@@ -572,7 +572,7 @@ def call(server: Node, mode: str, run: str, **other: t.Any) -> dict[str, t.Any]:
 
 
 def serve(server: Node, run: str, **other: t.Any) -> tuple[int, list[str]]:
-    """The port of a run's server, and whom it was told of."""
+    """The port of a run's server, and the names it was passed to."""
     found = call(server, "serve", run, ports=[ROCE], **other)
     assert found["results"][0]["error"] == ""
     return found["results"][0]["port"], [each["run"] for each in found["others"]]
@@ -583,11 +583,11 @@ def waits(port: int) -> bool:
 
 
 def test_a_run_leaves_the_servers_of_another_alone(server: Node) -> None:
-    first, _told = serve(server, ONE)
-    second, _told = serve(server, TWO)
+    first, _names = serve(server, ONE)
+    second, _names = serve(server, TWO)
     assert first != second and waits(first) and waits(second)
     # its own of an earlier round end
-    again, _told = serve(server, TWO)
+    again, _names = serve(server, TWO)
     wait_for(lambda: not waits(second))
     assert waits(first) and waits(again)
     call(server, "stop", TWO)
@@ -632,7 +632,7 @@ def test_runs_that_overlap_are_reported_each_other(server: Node) -> None:
 
 
 def test_what_a_run_that_was_cut_off_has_left_is_not_an_one_until_it_is_made_use_of(server: Node) -> None:
-    left, _told = serve(server, ONE)
+    left, _names = serve(server, ONE)
     time.sleep(0.01)
     assert serve(server, TWO)[1] == [] and call(server, "stop", TWO)["others"] == []
     with socket.create_connection(("127.0.0.1", left), timeout=60):

@@ -113,7 +113,7 @@ def test_a_second_run_changes_nothing(kernel: QosKernel) -> None:
     assert (len(kernel.writes), len(kernel.dcb.requests)) == (writes, requests)
 
 
-def test_a_run_cut_off_anywhere_is_mended(tmp_path: Path) -> None:
+def test_the_run_after_an_interrupted_one_converges(tmp_path: Path) -> None:
     whole = QosKernel(tmp_path / "whole")
     run(subsystem(whole))
     for step in range(len(whole.writes)):
@@ -135,7 +135,7 @@ def test_a_run_cut_off_anywhere_is_mended(tmp_path: Path) -> None:
         assert [sorted(nic.apps) for nic in kernel.nics()] == [sorted(nic.apps) for nic in whole.nics()]
 
 
-def test_what_is_not_said_is_left(kernel: QosKernel) -> None:
+def test_what_is_not_set_is_left(kernel: QosKernel) -> None:
     nic = kernel.nics()[0]
     before = copy.deepcopy(vars(nic))
     run(subsystem(kernel, {"pfc": [0, 0, 0, 0, 0, 0, 0, 0], "roce_mode": None}))
@@ -478,7 +478,7 @@ STAYS = "QoS of rail1, 0000:02:00.0 stays as set until the next boot"
 
 
 def take_back(kernel: QosKernel, **options: t.Any) -> tuple[list[str], list[str]]:
-    """As foreseen, done; and that there is nothing the second time, which tells the same."""
+    """The planned changes, applied; the second run changes nothing and reports the same."""
     options = dict({"state": "absent", "persist": True, "ports": [], "qos": None}, **options)
 
     def one() -> RoceQos:

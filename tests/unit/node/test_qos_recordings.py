@@ -106,7 +106,7 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
         ("without-buffers", "host", "dscp", DSCP),
     ],
 )
-def test_a_port_is_seen_as_it_was_told(
+def test_a_port_is_seen_as_it_was_set(
     tmp_path: Path, name: str, dcbx: str, trust: str, entries: dict[int, int]
 ) -> None:
     live = Server(tmp_path, name).live()
@@ -165,7 +165,7 @@ def test_a_port_that_someone_has_played_with(tmp_path: Path) -> None:
     assert after["buffer_size"] == [80000, 80000, 0, 0, 0, 0, 0, 0]
 
 
-def test_a_driver_that_tells_no_buffers(tmp_path: Path) -> None:
+def test_a_driver_that_reports_no_buffers(tmp_path: Path) -> None:
     server = Server(tmp_path, "without-buffers")
     assert server.live()["qos"]["buffers"] == {"prio_buffer": None, "buffer_size": None, "cable_len": 7}
     assert server.dcb_changes(PLAIN) == {}
@@ -181,6 +181,6 @@ def test_the_marks_of_an_rdma_device(tmp_path: Path) -> None:
     server.kernel.defaults[device]["default_roce_tos"] = recording("cma_roce_tos").strip()
     (row,) = server.live()["rdma"]
     assert (row["device"], row["tclass"], row["rdma_cm_tos"]) == (device, 106, 106)
-    # the marks that the project comes with are those that everybody sets
+    # the marks that the project comes with are those that every user sets
     attributes = {each.attribute for each in server.plan(PLAIN)[1] if each.subject == device}
     assert attributes == {"default_roce_mode"}

@@ -230,8 +230,8 @@ def test_a_real_process_and_its_children() -> None:
         expected = "unlimited" if most == resource.RLIM_INFINITY else str(most)
         memlock.raise_limit(child.pid, most)
         assert limits._live(child.pid) == expected != "65536"
-        said, _error = child.communicate("\n")
-    assert re.search(r"^Max locked memory\s+%s\s+%s" % (expected, expected), said, re.MULTILINE)
+        output, _error = child.communicate("\n")
+    assert re.search(r"^Max locked memory\s+%s\s+%s" % (expected, expected), output, re.MULTILINE)
 
 
 # -- pages, tables, others --------------------------------------------------------------------------------------------
@@ -526,7 +526,7 @@ def test_systemd_knows_though_a_run_was_cut_off_that_had_nothing_to_note(node: N
     assert run(node, state="absent")[0] == []
 
 
-# -- told -------------------------------------------------------------------------------------------------------------
+# -- reported ---------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_only_reported(node: Node) -> None:

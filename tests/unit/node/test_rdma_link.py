@@ -584,7 +584,7 @@ def made(host: Host) -> Host:
 
 
 def take_back(host: Host, *ports: dict[str, t.Any], **options: t.Any) -> tuple[list[tuple[t.Any, ...]], list[str]]:
-    """As foreseen, done; and that there is nothing the second time, which tells the same."""
+    """The planned changes, applied; the second run changes nothing and reports the same."""
     options = dict({"persist": True, "absent": True}, **options)
     foreseen = host.link(*ports, **options)
     expected = foreseen.changes(foreseen.observe())
@@ -599,7 +599,7 @@ def take_back(host: Host, *ports: dict[str, t.Any], **options: t.Any) -> tuple[l
     return done, reported["reboot_reasons"]
 
 
-def test_absent_takes_links_away_and_tells_of_names(host: Host) -> None:
+def test_absent_removes_links_and_reports_names(host: Host) -> None:
     done, reasons = take_back(made(host))
     assert [each[:2] for each in done[:4]] == [
         ("rxe_gpu01", "link"),

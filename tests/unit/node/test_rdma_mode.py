@@ -160,7 +160,7 @@ def test_the_kernels_default_needs_no_file(host: Host) -> None:
     assert after["next_boot_source"] == "the kernel's default"
 
 
-def test_another_file_that_says_so_already_is_enough(host: Host) -> None:
+def test_another_file_with_the_same_value_is_enough(host: Host) -> None:
     host.put("etc/modprobe.d/mlnx.conf", "options ib_core netns_mode=N\n")
     changes, after = act(host.mode())
     assert changes == [("rdma", "netns", "shared", "exclusive")]
@@ -210,7 +210,7 @@ def test_a_vendors_file_that_is_not_a_utf8_is_hidden_and_shown_again(host: Host)
     assert not copy.exists()
 
 
-def test_an_image_that_is_only_a_link_to_nowhere_is_none(host: Host) -> None:
+def test_an_image_that_is_only_a_broken_link_does_not_count(host: Host) -> None:
     host.image(age=100)
     (host.root / IMAGE.lstrip("/")).unlink()
     (host.root / IMAGE.lstrip("/")).symlink_to("gone")
@@ -219,7 +219,7 @@ def test_an_image_that_is_only_a_link_to_nowhere_is_none(host: Host) -> None:
     act(host.back("never"))
 
 
-def test_a_value_that_is_none_is_taken_out_wherever_it_is(host: Host) -> None:
+def test_an_invalid_value_is_removed_wherever_it_is(host: Host) -> None:
     host.put("etc/modprobe.d/a.conf", "options ib_core netns_mode=exclusive\n")
     assert host.mode().observe()["next_boot"] is None
     changes, after = act(host.mode(switch="never"))
@@ -234,7 +234,7 @@ def test_our_file_broken_by_hand_is_fixed(host: Host) -> None:
     assert changes == [(FILE, "netns_mode", "netns_mode=", "netns_mode=0")]
 
 
-def test_a_command_line_that_says_so_is_enough(host: Host) -> None:
+def test_a_command_line_with_the_same_value_is_enough(host: Host) -> None:
     host.put("proc/cmdline", "quiet ib_core.netns_mode=0\n")
     host.put("etc/modprobe.d/zzz.conf", "options ib_core netns_mode=1\n")
     changes, after = act(host.mode())
@@ -242,7 +242,7 @@ def test_a_command_line_that_says_so_is_enough(host: Host) -> None:
     assert after["next_boot_source"] == "/proc/cmdline"
 
 
-def test_a_command_line_that_says_otherwise_is_an_error(host: Host) -> None:
+def test_a_command_line_with_another_value_is_an_error(host: Host) -> None:
     host.put("proc/cmdline", "quiet ib_core.netns_mode=1\n")
     mode = host.mode()
     with pytest.raises(RailyardError, match=r"^/proc/cmdline: .*ib_core\.netns_mode=1.*Remedy: take") as caught:
@@ -400,7 +400,7 @@ def test_an_image_that_no_tool_can_read_is_warned_of(host: Host) -> None:
     assert "neither lsinitramfs nor lsinitrd" in mode.warnings[0]
 
 
-def test_a_rebuild_that_fails_says_what_was_said(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rebuild_that_fails_has_the_message_of_the_program(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.image(age=100)
     mode = host.mode()
     changes = mode.changes(mode.observe())
@@ -458,7 +458,7 @@ def test_a_mode_that_others_set_is_theirs(host: Host) -> None:
     assert act(host.back())[0] == [] and host.live == "exclusive" and host.commands == []
 
 
-def test_what_another_file_says_counts_again(host: Host) -> None:
+def test_the_value_of_another_file_counts_again(host: Host) -> None:
     host.put("etc/modprobe.d/mlnx.conf", "options ib_core netns_mode=0\n")
     act(host.mode("shared"))
     assert host.live == "shared"
@@ -487,14 +487,14 @@ def test_other_namespaces_hold_the_mode_until_a_boot(host: Host) -> None:
     host.namespace()
     changes, after = act(host.back())
     assert changes == [(NOTE, "reboot_reasons", None, [REASON]), (FILE, "netns_mode", "netns_mode=0", None)]
-    told_then = {
+    reported_then = {
         "reboot_required": True,
         "reboot_reasons": [REASON + "; now other network namespaces exist: blue (no process)"],
     }
-    assert {key: after[key] for key in told_then} == told_then
+    assert {key: after[key] for key in reported_then} == reported_then
     changes, after = act(host.back())
-    assert changes == [] and {key: after[key] for key in told_then} == told_then
-    # they end: the mode is switched without a boot, and there is nothing to tell
+    assert changes == [] and {key: after[key] for key in reported_then} == reported_then
+    # they end: the mode is switched without a boot, and there is nothing to report
     (host.root / "proc/1/mountinfo").write_text("")
     changes, after = act(host.back())
     assert changes == [("rdma", "netns", "exclusive", "shared")]
@@ -558,7 +558,7 @@ def test_killed_anywhere_while_it_is_taken_back(tmp_path: Path) -> None:
                 change.act()
             builds = [each for each in host.commands if "update" in each]
             if again == "set":
-                # wanted shared after all: nothing says otherwise any more, but for the image
+                # wanted shared after all: only the image still has another value
                 _changes, after = act(host.mode("shared"))
             else:
                 _changes, after = act(host.back())

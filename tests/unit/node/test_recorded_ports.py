@@ -47,8 +47,8 @@ class Node(System):
     def _run(self, argv: t.Sequence[str], timeout: float) -> CommandResult:
         assert argv[0] == "/usr/bin/mstconfig" and "set" not in argv
         wrong = next((word for word in argv if word in ("-j", "-e")), None)
-        said = "-E- invalid argument: %s\n" % wrong if wrong else recording(self.answer)
-        return CommandResult(3 if wrong else 0, said, "")
+        message = "-E- invalid argument: %s\n" % wrong if wrong else recording(self.answer)
+        return CommandResult(3 if wrong else 0, message, "")
 
     def port(self, address: str, netdev: str, device: str, infiniband: bool) -> None:
         """A PF, whose bridge is ours."""
@@ -84,7 +84,7 @@ class Node(System):
 
 
 def test_the_cards_of_a_server_and_the_one_that_is_not_touched(tmp_path: Path) -> None:
-    """That the default route is over the first card's port is ours: the recording does not tell routes."""
+    """That the default route is over the first card's port is ours: the recording has no routes."""
     node = Node(tmp_path)
     ports = node.server("infiniband/ibdev2netdev-h100.txt")
     route = "enp27s0f0np0\t00000000\t0202000A\t0003\t0\t0\t100\t00000000"
@@ -106,12 +106,12 @@ def test_the_cards_of_a_server_and_the_one_that_is_not_touched(tmp_path: Path) -
         changed("enp27s0f1np1")
 
 
-def test_a_card_with_a_port_of_each_type_tells_which_is_which(tmp_path: Path) -> None:
+def test_a_card_with_a_port_of_each_type_shows_which_is_which(tmp_path: Path) -> None:
     """The tool's answer is another card's: it has the types the other way round."""
     node = Node(tmp_path, "mstconfig/connectx3-types.txt")
     ports = node.server("infiniband/ibdev2netdev-a100.txt")
     with_netdev = re.findall(r"^link (\w+)/1 .* netdev (\w+)$", recording("infiniband/rdma-link-a100.txt"), re.M)
-    assert with_netdev == [("mlx5_4", "enp97s0f0")]  # as the kernel tells the one that is Ethernet
+    assert with_netdev == [("mlx5_4", "enp97s0f0")]  # as the kernel shows the one that is Ethernet
     assert (ports["enp97s0f0"], ports["ibp97s0f1"]) == ("0000:61:00.0", "0000:61:00.1")
     firmware = node.firmware({"pci": ports["enp97s0f0"], "link_types": {"1": "ib", "2": "eth"}}, branch=Branch({}, {}))
     state = firmware.observe()
@@ -123,7 +123,7 @@ def test_a_card_with_a_port_of_each_type_tells_which_is_which(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "netdev", "said", "lids"),
+    ("name", "netdev", "message", "lids"),
     [
         # the LID and the manager's are of before the port went down
         ("ibstat-vpi-both", "port1", "port1 has no subnet manager: the port is DOWN (Disabled)", (2, 1)),
@@ -131,7 +131,7 @@ def test_a_card_with_a_port_of_each_type_tells_which_is_which(tmp_path: Path) ->
     ],
 )
 def test_a_port_whose_subnet_manager_is_not_there(
-    tmp_path: Path, name: str, netdev: str, said: str, lids: tuple[int, int]
+    tmp_path: Path, name: str, netdev: str, message: str, lids: tuple[int, int]
 ) -> None:
     node = Node(tmp_path)
     node.ibstat("infiniband/%s.txt" % name)
@@ -140,9 +140,9 @@ def test_a_port_whose_subnet_manager_is_not_there(
     (row,) = state["ports"]
     assert not row["subnet_manager"]["reachable"]
     assert (row["subnet_manager"]["lid"], row["subnet_manager"]["sm_lid"]) == lids
-    assert ports.changes(state) == [] and ports.warnings[0].startswith("ports[0]: " + said)
+    assert ports.changes(state) == [] and ports.warnings[0].startswith("ports[0]: " + message)
     required = IbPorts({"ports": [{"netdev": netdev}], "persist": False, "subnet_manager": "required"}, node)
-    with pytest.raises(RailyardError, match=re.escape(said)):
+    with pytest.raises(RailyardError, match=re.escape(message)):
         required.changes(required.observe())
 
 
@@ -190,7 +190,7 @@ def test_gid_tables(tmp_path: Path, name: str, count: int, infiniband: str) -> N
         ("connectx7-ofed", "28.39.3560", "MT_0000000838"),
     ],
 )
-def test_the_firmware_that_a_driver_tells(tmp_path: Path, name: str, version: str, psid: str | None) -> None:
+def test_the_firmware_that_a_driver_reports(tmp_path: Path, name: str, version: str, psid: str | None) -> None:
     node = Node(tmp_path)
     reported = dict(line.split(": ", 1) for line in recording("ethtool/%s.txt" % name).splitlines() if ": " in line)
     address = reported["bus-info"]

@@ -80,7 +80,7 @@ def assert_two(kernel: NicKernel) -> None:
         assert kernel.read("/sys/class/net/enp5s0v%d/address" % number) == mac
 
 
-def test_vfs_come_up_as_what_they_shall_be(kernel: NicKernel) -> None:
+def test_vfs_come_up_as_desired(kernel: NicKernel) -> None:
     done, state = run(kernel, ports=[port()])
     assert brief(done)[:3] == [
         (PF, "sriov_numvfs", 0, 2),
@@ -363,7 +363,7 @@ def test_all_refusals_at_once_and_nothing_done(kernel: NicKernel) -> None:
     ]
 
 
-def test_what_a_vf_has_without_the_attribute_is_no_error(kernel: NicKernel) -> None:
+def test_what_a_vf_has_without_the_attribute_raises_no_error(kernel: NicKernel) -> None:
     kernel.unknown.update(("trust", "spoofchk"))
     neutral = {"index": 0, "link_state": "auto", "trust": False, "spoofchk": False, "vlan": 0, "max_tx_rate": 0}
     run(kernel, ports=[port(attributes=[neutral])])
@@ -387,12 +387,12 @@ def test_what_a_vf_has_without_the_attribute_is_no_error(kernel: NicKernel) -> N
         ),
     ],
 )
-def test_what_is_no_pf_or_vf(kernel: NicKernel, given: dict[str, t.Any], text: str) -> None:
+def test_what_is_not_a_pf_or_vf(kernel: NicKernel, given: dict[str, t.Any], text: str) -> None:
     kernel.nic(6, "enp6s0")
     kernel.tree.write("/sys/class/net/lo/address", "")
     run(kernel, ports=[port()])
-    (said,) = refused(kernel, ports=[given])
-    assert said.startswith(text)
+    (message,) = refused(kernel, ports=[given])
+    assert message.startswith(text)
 
 
 def test_a_netdev_that_has_not_its_name_yet_is_found_by_pci(kernel: NicKernel) -> None:
@@ -582,7 +582,7 @@ def two(kernel: NicKernel) -> NicKernel:
 
 
 def take_back(kernel: NicKernel, holders: t.Any = None, **options: t.Any) -> tuple[list[t.Any], list[str]]:
-    """As foreseen, done; and that there is nothing the second time, which tells the same."""
+    """The planned changes, applied; the second run changes nothing and reports the same."""
     options = dict({"persist": True, "state": "absent"}, **options)
     foreseen = subsystem(kernel, holders, **options)
     expected = foreseen.changes(foreseen.observe())
@@ -618,7 +618,7 @@ def test_absent_of_one_pf_alone(two: NicKernel) -> None:
     assert [each[:2] for each in done] == [(PF, "sriov_numvfs"), (KEPT, "options")]
     assert (len(two.settings[PF]), len(two.settings[OTHER])) == (0, 1)
     assert [each["netdev"] for each in json.loads(two.read(KEPT) or "")["options"]["ports"]] == ["enp6s0"]
-    # named, they go whoever made them
+    # named, they are removed with any creator
     assert take_back(two, ports=[{"pci": "07:00.0"}])[0] == [("0000:07:00.0", "sriov_numvfs", 3, 0)]
     take_back(two, ports=[{"pci": OTHER}])
     assert not two.exists("/etc/railyard")
@@ -663,7 +663,7 @@ def test_absent_killed_anywhere_the_next_run_ends_it(two: NicKernel) -> None:
 
 
 def test_absent_after_a_run_that_was_cut_off_before_it_kept_anything(kernel: NicKernel) -> None:
-    """The mark of autoprobe tells of it: the VFs have no driver, and nothing is kept for boot yet."""
+    """The mark of autoprobe shows it: the VFs have no driver, and nothing is kept for boot yet."""
     for place in range(99):
         kernel.operations.clear()
         kernel.kill_at = 4
@@ -738,7 +738,7 @@ def test_absent_leaves_a_pf_that_a_pod_has(two: NicKernel) -> None:
     assert not two.exists(KEPT)
 
 
-def test_absent_tells_what_it_cannot_undo_and_present_forgets_it(kernel: NicKernel) -> None:
+def test_absent_reports_what_it_cannot_undo_and_present_forgets_it(kernel: NicKernel) -> None:
     kernel.resize(PF, 2)
     attributes = [{"index": 0, "vlan": 100}]
     ports = [port(count=None, attributes=attributes), {"pci": kernel.nic(6, "enp6s0"), "count": 1}]

@@ -104,10 +104,10 @@ def test_commands_say_how_they_ended() -> None:
     assert run_command([sys.executable, "-c", "import time; time.sleep(600)"], 0.2).rc == 124
 
 
-def test_a_command_that_must_succeed_becomes_an_error_with_what_it_said(tmp_path: Path) -> None:
+def test_a_command_that_must_succeed_becomes_an_error_with_its_message(tmp_path: Path) -> None:
     with pytest.raises(RailyardError, match="exit status 1: it is broken") as error:
-        System(str(tmp_path)).check([sys.executable, "-c", "raise SystemExit('it is broken')"], "mend it")
-    assert str(error.value).endswith("Remedy: mend it.")
+        System(str(tmp_path)).check([sys.executable, "-c", "raise SystemExit('it is broken')"], "repair it")
+    assert str(error.value).endswith("Remedy: repair it.")
 
 
 def test_all_errors_are_reported_together() -> None:

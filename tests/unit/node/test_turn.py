@@ -25,7 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsyst
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 ROOT = Path(__file__).resolve().parents[3]
-# Takes its turn at argv[1], says so, and goes on until its input ends.
+# Takes its turn at argv[1], prints so, and goes on until its input ends.
 HOLDER = """
 import sys
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock as turn
@@ -144,7 +144,7 @@ class Value(Subsystem):
 
     def changes(self, state: State) -> list[Change]:
         def act() -> None:
-            assert self.system.exists(boot_lock.FILE), "it is nobody's turn"
+            assert self.system.exists(boot_lock.FILE), "no program holds the lock"
             self.system.write_file("/value", str(self.wanted))
 
         return [] if state["value"] == self.wanted else [Change("value", "number", state["value"], self.wanted, act)]
@@ -161,13 +161,13 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
 
 
 def test_the_boot_program_waits_for_a_module(kept: System, holder: subprocess.Popen[str]) -> None:
-    assert boot_program.main(["--check"], kept) == 0, "what only looks waits for nobody"
+    assert boot_program.main(["--check"], kept) == 0, "a run that only reads does not wait"
     threading.Timer(0.5, holder.kill).start()
     assert boot_program.main([], kept) == 0
     assert kept.read("/value") == "5" and not kept.exists(boot_lock.FILE)
 
 
-def test_the_boot_program_says_for_whom_it_waited_in_vain(
+def test_the_boot_program_reports_for_whom_it_waited_in_vain(
     kept: System, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = [0.0]

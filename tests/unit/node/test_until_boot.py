@@ -77,7 +77,7 @@ def test_what_stays_is_noted_first_and_what_has_ended_is_forgotten_last(tmp_path
     assert (note.subject, note.before, note.after, goes) == (FILE, None, [REASON, OTHER_REASON], GOES)
     assert first.outcome(["more"]) == {"reboot_required": True, "reboot_reasons": ["more", REASON, OTHER_REASON]}
     note.act()
-    # where nothing changes nothing is written, and what has ended is not told all the same
+    # where nothing changes nothing is written, and what has ended is not reported
     later = UntilBoot(system, "roce_qos")
     assert later.around([], [Staying("qos", ("gpu09",))], {ANOTHER}) == [] and later.staying == [STAYS]
     goes, forget = later.around([GOES], [STAYS], {ANOTHER})
@@ -122,7 +122,7 @@ def test_what_stays_is_noted_first_and_what_has_ended_is_forgotten_last(tmp_path
             "the rdma mode is shared and will be exclusive after a reboot",
             Staying("rdma-mode", ("shared", "exclusive")),
         ),
-        ("pci_tuning", "a sentence of nobody", Staying("other", ("a sentence of nobody",))),
+        ("pci_tuning", "a sentence of no module", Staying("other", ("a sentence of no module",))),
     ],
 )
 def test_what_an_earlier_version_stored_is_read(tmp_path: Path, module: str, text: str, entry: Staying) -> None:

@@ -65,7 +65,7 @@ def test_a_bug_is_not_taken_for_the_kernels_word() -> None:
         Rtnetlink(ip=Recorder(KeyError("vf"))).set_vf(6, 0, trust=True)
 
 
-def test_a_missing_library_is_told_with_the_packages_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_reported_with_the_packages_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyroute2", None)
     with pytest.raises(RailyardError, match="pyroute2: .*cannot be imported") as caught:
         Rtnetlink().set_vf(1, 0, mac="02:00:00:00:00:01")

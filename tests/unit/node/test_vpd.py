@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Vital Product Data laid out as the PCI specification says, whole, cut off and wrong."""
+"""Vital Product Data by the PCI specification, whole, cut off and wrong."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_cards_word() -> None:
         (resource(0x82, NAME) + b"\x78", Vpd(NAME.decode(), None, None)),
         (resource(0x90, field(b"SN", b"\0\0\0")), Vpd(None, None, None)),
         (resource(0x90, field(b"SN", b"MT1\0\xff\xff")), Vpd(None, None, "MT1")),
-        # a field that says to be longer than its part
+        # a field whose length is larger than its part
         (resource(0x90, field(b"PN", b"MCX") + b"SN\x20MT23"), Vpd(None, "MCX", None)),
     ],
 )

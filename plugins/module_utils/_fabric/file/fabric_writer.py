@@ -127,8 +127,8 @@ def _settings(given: t.Mapping[str, Setting]) -> Data | None:
 
 def _host(settings: HostSettings) -> Data:
     found: Data = {}
-    for layer, said in settings.items():
-        values = {key: setting.value for key, setting in said.items()}
+    for layer, settings_of in settings.items():
+        values = {key: setting.value for key, setting in settings_of.items()}
         if "kernel_arguments" in values:
             values["kernel_arguments"] = list(values["kernel_arguments"])
         if "hugepages" in values:

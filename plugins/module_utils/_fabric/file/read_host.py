@@ -21,7 +21,7 @@ _MAX_NEIGHBOURS = 2**31 - 1
 
 
 def read_host(section: Section, report: Report) -> HostSettings:
-    """What the section says of each layer. A key that could not be read is there, as None."""
+    """The settings of each layer in the section. A key that could not be read has the value None."""
     found: HostSettings = {}
     for layer, reader in _READERS.items():
         own = section.section(layer)
@@ -53,9 +53,9 @@ def _limits(section: Section, report: Report) -> dict[str, t.Any]:
     neighbours = section.section("neighbours")
     thresholds: dict[str, int] = {}
     if neighbours:
-        said = {key: neighbours.number(key, 1, _MAX_NEIGHBOURS, "neighbours") for key in host_model.THRESHOLDS}
+        read = {key: neighbours.number(key, 1, _MAX_NEIGHBOURS, "neighbours") for key in host_model.THRESHOLDS}
         neighbours.done()
-        thresholds = {key: number for key, number in said.items() if number is not None}
+        thresholds = {key: number for key, number in read.items() if number is not None}
     return {
         "memlock": section.choice("memlock", (host_model.LEAVE, host_model.UNLIMITED)),
         "hugepages": _hugepages(section, report),
@@ -78,7 +78,7 @@ def _hugepages(section: Section, report: Report) -> dict[int, int] | None:
             message = "%s is not a size of hugepages" % shown(key)
             report.add(rules.PAGE_SIZE, own.path + (key,), message, "write it as the kernel does, such as 2M or 1G")
         elif size in found:
-            message = "pages of %s are said twice: it is as large as another key" % shown(key)
+            message = "pages of %s are set twice: another key has the same size" % shown(key)
             report.add(rules.PAGE_SIZE, own.path + (key,), message, "keep one of the two")
         elif count is not None:
             found[size] = count

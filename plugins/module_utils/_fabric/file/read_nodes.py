@@ -189,7 +189,7 @@ def _at(values: t.Sequence[str], at: int) -> str:
 def along(
     text: str | None, path: Path, nodes: name_syntax.HostRange, report: Report, outer: bool = False, inner: bool = False
 ) -> list[str]:
-    """A text's expansions, one a node, or just one for all; empty for no text or a wrong one.
+    """A text's expansions, one for each node, or a single one for all; empty without a text and for a wrong one.
 
     :param outer: it may run along with the names' first ranges alone (the unit of ``su[1:4]-[01:32]``).
     :param inner: it may run along with the names' last range alone.

@@ -37,7 +37,7 @@ Texts = t.Dict[str, t.List[t.Tuple[str, Path]]]
 
 
 class _Kind(t.NamedTuple):
-    """How a text becomes a value, and what is said where it cannot."""
+    """How a text becomes a value, and the finding if it cannot."""
 
     make: t.Callable[[str], str | None]
     rule: Rule
@@ -90,7 +90,7 @@ _KINDS = {
 
 
 def port_texts(section: Section) -> Texts:
-    """What a section says of a port, as texts."""
+    """The keys of a port in a section, as texts."""
     texts: Texts = {}
     for key in _NAMES + tuple(NUMBERS):
         text = section.text(key)
@@ -123,7 +123,7 @@ def make_port(rail: str, path: Path, texts: Texts, report: Report) -> Port:
 
 
 def identified(section: Section, texts: Texts, report: Report) -> bool:
-    """Whether a port says by what it is known; reported where it does not, and nothing looks like a misspelt key."""
+    """Whether a port has an identity; reported if it does not, and no key looks misspelt."""
     if any(key in texts or section.has(key) for key in _NAMES):
         return True
     section.value("netdev", "say by what the port is known: netdev, pci, slot, serial, mac or rdma")

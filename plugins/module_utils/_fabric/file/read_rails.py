@@ -66,7 +66,7 @@ _COMMON = ("mode", "leaf_end", "host", "taken")
 _KEYS = _OF_FAMILY + _SIX + _COMMON
 # Where one of these has a single value, the rails are generated: a rail of that name would have a mapping.
 _GENERATOR = ("count", "name", "planes", "mtu") + tuple(key for key in _KEYS if key != "taken")
-# Keys that a mode has a use for, beside subnet. The planner itself says what it thinks of pods and hosts.
+# Keys that a mode uses, beside subnet. The planner itself reports findings about pods and hosts.
 _USED = {
     SUBNET: ("gateway", "pods", "hosts", "taken"),
     BLOCK: ("gateway", "pods", "hosts", "taken", "block"),
@@ -89,7 +89,7 @@ class _Words:
         self.paths: dict[str, Path] = {}
 
     def section(self, key: str) -> Section | None:
-        """The section that says it. All of them know the key from now on."""
+        """The section that has the key. All sections know the key from now on."""
         for section in self._sections:
             section.value(key)
         found = next((section for section in self._sections if section.has(key)), None)
@@ -150,7 +150,7 @@ class _Reader:
             section.value(key)
         section.done()
         for bits, most in self._cut.items():
-            supernet, prefix, _said = self._supernets[bits]
+            supernet, prefix, _given = self._supernets[bits]
             problem = supernet_problem(supernet, prefix, most) if supernet and prefix is not None else None
             if problem:
                 rule = address_rules.SUPERNET if problem.kind == RAILS else address_rules.SUBNET_SIZE
@@ -254,7 +254,7 @@ class _Reader:
         for key in _KEYS:
             words.section(key)
         rail.paths = words.paths
-        said = words.choice("mode", MODES)
+        mode = words.choice("mode", MODES)
         rail.mtu = read_mtu(self.fabric.link_layer, own)
         if own.has("mtu"):
             rail.paths["mtu"] = own.path + ("mtu",)
@@ -262,19 +262,19 @@ class _Reader:
         for bits, six in ((IPV4, ""), (IPV6, "6")):
             net = self._network(rail, words, bits, six)
             if net:
-                rail.schemes[bits] = self._scheme(words, said or SUBNET, net, six)
-        rail.mode = self._mode(rail, words, own, said)
+                rail.schemes[bits] = self._scheme(words, mode or SUBNET, net, six)
+        rail.mode = self._mode(rail, words, own, mode)
         self._unused(rail, sections)
         if rail.mode == NONE:
             rail.schemes = {}
         if len(sections) > 1:
             sections[0].done()
 
-    def _mode(self, rail: Rail, words: _Words, own: Section, said: str | None) -> str | None:
+    def _mode(self, rail: Rail, words: _Words, own: Section, mode: str | None) -> str | None:
         """The rail's mode; None where what it needs is missing and has been reported."""
-        if said is None and "mode" in words.paths:
+        if mode is None and "mode" in words.paths:
             return None
-        if said == NONE:
+        if mode == NONE:
             return NONE
         wanted = []
         for bits, six in ((IPV4, ""), (IPV6, "6")):
@@ -283,7 +283,7 @@ class _Reader:
             if bits not in rail.schemes and words_of_it and "subnet" + six not in words.paths:
                 wanted.append("subnet" + six)
         if not rail.schemes and not wanted and not any(key in words.paths for key in ("subnet", "subnet6")):
-            if said is None and self.fabric.link_layer != ETHERNET:
+            if mode is None and self.fabric.link_layer != ETHERNET:
                 return NONE
             wanted.append("subnet")
         if self.addresses and any(self.addresses.misspelt(key) for key in ("supernet", "supernet6")):
@@ -292,14 +292,14 @@ class _Reader:
             example = "fd00:11::/64" if key.endswith("6") else "172.16.11.0/24"
             remedy = "write it, such as %s: %s, or cut the rails' from addresses.supernet" % (key, example)
             own.value(key, remedy)
-        return (said or SUBNET) if rail.schemes and not wanted else None
+        return (mode or SUBNET) if rail.schemes and not wanted else None
 
     def _network(self, rail: Rail, words: _Words, bits: int, six: str) -> Network | None:
         text = words.text("subnet" + six)
         if "subnet" + six in words.paths:
             return None if text is None else read_network(text, words.paths["subnet" + six], self.report, bits)
-        supernet, prefix, said = self._supernet(bits, six)
-        if said:
+        supernet, prefix, given = self._supernet(bits, six)
+        if given:
             words.paths["subnet" + six] = ("addresses", "supernet" + six)
         if not supernet or prefix is None:
             return None
@@ -307,7 +307,7 @@ class _Reader:
         return cut(supernet, prefix, rail.number)
 
     def _supernet(self, bits: int, six: str) -> tuple[Network | None, int | None, bool]:
-        """The supernet of a family, how long a rail's part of it is, and whether the file says one at all."""
+        """The supernet of a family, the prefix length of a rail's part, and whether the file has a supernet at all."""
         if bits in self._supernets:
             return self._supernets[bits]
         found: tuple[Network | None, int | None, bool] = (None, None, False)
@@ -317,10 +317,10 @@ class _Reader:
                 section.value(key)
             text = section.text("supernet" + six)
             net = read_network(text, section.path + ("supernet" + six,), self.report, bits) if text else None
-            said = section.has("supernet" + six)
+            given = section.has("supernet" + six)
             remedy = "say how long each rail's part of supernet%s is, such as %d" % (six, 64 if six else 24)
-            prefix = section.number("rail_prefix" + six, 1, bits - 1, "bits", remedy if said else "")
-            found = (net, prefix, said)
+            prefix = section.number("rail_prefix" + six, 1, bits - 1, "bits", remedy if given else "")
+            found = (net, prefix, given)
         self._supernets[bits] = found
         return found
 
@@ -372,11 +372,11 @@ class _Reader:
 
     def _idle(self, key: str, path: Path, where: str) -> None:
         modes = [mode for mode in MODES if _used(key, mode)]
-        message = "%s says nothing in %s" % (key, where)
+        message = "%s has no effect in %s" % (key, where)
         self.report.add(address_rules.UNUSED, path, message, "take it out, or take the mode %s" % " or ".join(modes))
 
 
 def _used(key: str, mode: str) -> bool:
-    """Whether a rail's key means something in a mode. The planner itself says what it thinks of pods and hosts."""
+    """Whether a rail's key has an effect in a mode. The planner itself reports findings about pods and hosts."""
     plain = key[:-1] if key.endswith("6") else key
     return key in ("mode", "mtu") or plain in _USED[mode] or (plain == "subnet" and mode != NONE)

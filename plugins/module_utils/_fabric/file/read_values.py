@@ -40,7 +40,7 @@ MAX_LABEL = 40
 # Ranges of one key: each is part of what nodes and pools get, and a subnet with more is better described by taken.
 MAX_RANGES = 256
 MAX_PODS = 4096
-# NVIDIA documents 127 as the most VFs a port can have.
+# NVIDIA documents that a port can have at most 127 VFs.
 MAX_VFS = 127
 _MTU = {ETHERNET: (576, 9978), INFINIBAND: (576, 65520)}
 _MAX_RATE = 1000 * 1000

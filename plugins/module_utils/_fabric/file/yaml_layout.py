@@ -29,14 +29,14 @@ def render(data: t.Mapping[str, t.Any], comments: Comments | None = None) -> str
     :param data: its sections, of mappings, lists, texts, numbers, truth values and None, in the order of the file.
     :param comments: what to say above a key.
     """
-    said = comments or {}
+    notes = comments or {}
     # Every place with a comment below it has to be written out.
-    open_paths = {path[:size] for path in said for size in range(len(path))}
-    lines = ["# %s" % line for line in said.get((), ())] + ["---"]
+    open_paths = {path[:size] for path in notes for size in range(len(path))}
+    lines = ["# %s" % line for line in notes.get((), ())] + ["---"]
     for key, value in data.items():
         if isinstance(value, (dict, list)):
             lines.append("")
-        lines.extend(_entry(key, value, (key,), said, open_paths))
+        lines.extend(_entry(key, value, (key,), notes, open_paths))
     return "\n".join(lines) + "\n"
 
 

@@ -74,8 +74,8 @@ def check() -> None:
         import matplotlib.backends.backend_svg
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
-        said = "charts need Python's matplotlib, and it cannot be imported: %s" % error
-        raise Unsupported(said, "matplotlib", _REMEDY) from error
+        message = "charts need Python's matplotlib, and it cannot be imported: %s" % error
+        raise Unsupported(message, "matplotlib", _REMEDY) from error
 
 
 def spread_chart(found: t.Sequence[Spread], quantity: Quantity, name: str) -> xml.Element:
@@ -107,8 +107,8 @@ def spread_chart(found: t.Sequence[Spread], quantity: Quantity, name: str) -> xm
         axes.locator_params(axis="x", nbins=5)
 
     title = "%s of each rail, %s" % (quantity.title, quantity.unit)
-    said = "; ".join("%s: median %s, %s to %s" % (each.label, *map(short, _three(each))) for each in found)
-    return _svg(draw, _WIDTH, height, name, title, said)
+    summary = "; ".join("%s: median %s, %s to %s" % (each.label, *map(short, _three(each))) for each in found)
+    return _svg(draw, _WIDTH, height, name, title, summary)
 
 
 def dotted(found: t.Sequence[Spread]) -> bool:
@@ -146,9 +146,9 @@ def trend_chart(rail: str, runs: t.Sequence[Run], room: tuple[float, float], nam
         axes.grid(axis="y", linewidth=0.6, zorder=0)
 
     medians = [each.median[rail] for each in runs if rail in each.median]
-    said = "Median Gb/s from run to run: %s" % (", ".join(map(short, medians)) or "none measured")
+    text = "Median Gb/s from run to run: %s" % (", ".join(map(short, medians)) or "none measured")
     failed = sum(bool(each.of_rail.get(rail)) for each in runs)
-    return _svg(draw, _TREND_WIDTH, _TREND_HEIGHT, name, "Rail %s" % rail, "%s. Failed in %d runs" % (said, failed))
+    return _svg(draw, _TREND_WIDTH, _TREND_HEIGHT, name, "Rail %s" % rail, "%s. Failed in %d runs" % (text, failed))
 
 
 def trend_room(runs: t.Sequence[Run]) -> tuple[float, float]:
@@ -191,7 +191,9 @@ def _axes(figure: t.Any, width: float, height: float, left: float, right: float,
     return figure.add_axes(box)
 
 
-def _svg(draw: t.Callable[[t.Any], None], width: float, height: float, name: str, title: str, said: str) -> xml.Element:
+def _svg(
+    draw: t.Callable[[t.Any], None], width: float, height: float, name: str, title: str, description: str
+) -> xml.Element:
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -207,9 +209,9 @@ def _svg(draw: t.Callable[[t.Any], None], width: float, height: float, name: str
     root = plain(xml.fromstring(out.getvalue().decode("utf-8")), name)
     for key in ("width", "height", "version"):
         root.attrib.pop(key, None)
-    root.attrib.update({"class": "chart", "role": "img", "aria-labelledby": "%s-title %s-said" % (name, name)})
-    for at, (tag, text) in enumerate((("title", title), ("desc", said))):
-        element = xml.Element(tag, id="%s-%s" % (name, "title" if tag == "title" else "said"))
+    root.attrib.update({"class": "chart", "role": "img", "aria-labelledby": "%s-title %s-desc" % (name, name)})
+    for at, (tag, text) in enumerate((("title", title), ("desc", description))):
+        element = xml.Element(tag, id="%s-%s" % (name, tag))
         element.text = text
         root.insert(at, element)
     return root

@@ -16,10 +16,10 @@ _UNSHOWN = "\N{REPLACEMENT CHARACTER}"
 _SHORT = 14
 
 
-def clean(said: t.Any) -> str:
+def clean(value: t.Any) -> str:
     """A text in one line, with a mark for what cannot be shown: control characters, halves of characters, and those
     that turn the direction."""
-    text = str(said)
+    text = str(value)
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else " " if char in "\n\r\t" else _UNSHOWN for char in text)
@@ -58,8 +58,8 @@ def style(text: str) -> xml.Element:
     return made
 
 
-def code(said: str) -> xml.Element:
-    return h("code", said)
+def code(text: str) -> xml.Element:
+    return h("code", text)
 
 
 def region(label: str, *children: Child, class_: str = "scroll") -> xml.Element:

@@ -4,8 +4,8 @@
 
 """How the report looks: light and dark by the reader's scheme, light on paper, from 320 pixels of width on.
 
-Good is blue and bad is orange, which every kind of colour blindness tells apart; a sign and a word say it too. All
-texts have a contrast of at least 4.5 to 1 with what is behind them.
+Good is blue and bad is orange, which people with any colour blindness can distinguish; a sign and a word show it too.
+All texts have a contrast of at least 4.5 to 1 with what is behind them.
 """
 
 from __future__ import annotations

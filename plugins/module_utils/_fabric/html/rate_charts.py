@@ -79,15 +79,15 @@ def rates(measures: t.Sequence[Measure], plan: Document, draw: bool) -> list[Chi
 def _tried(measures: t.Sequence[Measure]) -> str:
     """How many transfers there were, and which of them failed, or of which rails where there are many."""
     failed = [each for each in measures if not each.ok]
-    said = "%s between pairs of nodes" % count(len(measures), "transfer")
+    transfers = "%s between pairs of nodes" % count(len(measures), "transfer")
     if not failed:
-        return said + "."
+        return transfers + "."
     named = ["%s from %s to %s" % (each.rail, each.source, each.target) for each in failed]
     if len(failed) > _FEW:
         rails = [each.rail for each in failed]
         named = ["%s %d times" % (rail, rails.count(rail)) for rail in sorted(set(rails))]
     return "{}. {:,} failed, and {} in none of the figures: {}.".format(
-        said, len(failed), "are" if len(failed) > 1 else "is", ", ".join(named)
+        transfers, len(failed), "are" if len(failed) > 1 else "is", ", ".join(named)
     )
 
 
@@ -101,13 +101,13 @@ def _outliers(found: t.Sequence[tuple[Quantity, Spread, Point]], slow: t.Sequenc
         pair = "%s to %s" % (point.source, point.target)
         lines.append((pair, each.label, "%s %s" % (short(point.value), quantity.unit), off))
     head = ("from and to", "rail", "value", "deviation")
-    said = list(
+    nodes = list(
         dict.fromkeys("%s on %s (%d of its %d transfers)" % (each.node, each.label, *each[2:]) for each in slow)
     )[:_NAMED]
     left = len(lines) - _ALL
     return [
         h("h3", "%s" % count(len(lines), "outlier")),
-        h("p", "Most often: %s." % ", ".join(said)) if said else None,
+        h("p", "Most often: %s." % ", ".join(nodes)) if nodes else None,
         rows(head, lines[:_NAMED], "The worst first", brief=True),
         more(
             count(len(lines[_NAMED:_ALL]), "more outlier"),
@@ -163,9 +163,9 @@ def history(runs: t.Sequence[Run], plan: Document, draw: bool) -> list[Child]:
     if len(same) > 1:
         came, went = between(same[-2], same[-1])
         if came or went:
-            said = "Since the run before, of %s: " % when(same[-2].began)
+            text = "Since the run before, of %s: " % when(same[-2].began)
             parts.append(
-                h("p", said, "; ".join(filter(None, [_ports("newly failed", came), _ports("fixed", went)])), ".")
+                h("p", text, "; ".join(filter(None, [_ports("newly failed", came), _ports("fixed", went)])), ".")
             )
         else:
             parts.append(
@@ -183,11 +183,11 @@ def history(runs: t.Sequence[Run], plan: Document, draw: bool) -> list[Child]:
         ]
         parts.append(h("h3", "Each rail from run to run, Gb/s"))
         parts.append(h("div", *figures, class_="trends"))
-        said = (
+        legend = (
             "The line is the median of a rail's transfers, the dashes are its slowest, which may be outside the frame. "
         )
-        said += "A cross is a run in which ports of the rail failed."
-        parts.append(h("p", said, class_="soft small"))
+        legend += "A cross is a run in which ports of the rail failed."
+        parts.append(h("p", legend, class_="soft small"))
     parts += _runs(runs)
     if len(measured) > 1 and rails:
         lines = [
@@ -207,11 +207,11 @@ def history(runs: t.Sequence[Run], plan: Document, draw: bool) -> list[Child]:
 def _trend(rail: str, runs: t.Sequence[Run]) -> str:
     values = [each.median[rail] for each in runs if rail in each.median]
     failed = sum(bool(each.of_rail.get(rail)) for each in runs)
-    said = "%s now" % short(values[-1])
+    text = "%s now" % short(values[-1])
     if len(values) > 1 and values[-2]:
         change = (values[-1] / values[-2] - 1) * 100
-        said += ", %+.1f %%" % change if abs(change) >= 0.05 else ", as before"
-    return said + ("; failed in %d of %s" % (failed, count(len(runs), "run")) if failed else "")
+        text += ", %+.1f %%" % change if abs(change) >= 0.05 else ", as before"
+    return text + ("; failed in %d of %s" % (failed, count(len(runs), "run")) if failed else "")
 
 
 def _ports(word: str, places: t.Sequence[Place]) -> str:

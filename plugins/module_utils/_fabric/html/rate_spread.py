@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import Measure
 
-# With fewer transfers a rail is held against all rails: two or three say nothing of what is usual.
+# With fewer transfers a rail is compared with all rails: two or three do not show what is usual.
 _FEW = 5
 # An outlier is worse than the median by more than both: so many robust standard deviations (1.4826 times the median
 # absolute deviation, which is the standard deviation where values are normal), and such a part of the median.
@@ -84,13 +84,9 @@ def spreads(measures: t.Sequence[Measure], rails: t.Sequence[str], quantity: Qua
     return found
 
 
-def _values(measures: t.Sequence[Measure], quantity: Quantity) -> list[float]:
-    return [float(getattr(each, quantity.key)) for each in measures]
-
-
 def _usual(measures: t.Sequence[Measure], quantity: Quantity) -> tuple[float, float]:
     """The median, and how far from it a value may be before it is an outlier."""
-    values = _values(measures, quantity)
+    values = [float(getattr(each, quantity.key)) for each in measures]
     if not values:
         return 0.0, 0.0
     middle = statistics.median(values)

@@ -173,8 +173,8 @@ def plan(raw: bytes, file: str) -> dict[str, t.Any]:
             elif key == "nodes" and not _ports(each.get("ports")):
                 wrong.append("nodes[%d].ports" % at)
     if wrong:
-        said = "it is not a plan: %s is missing or wrong" % wrong[0]
-        raise RailyardError(said, file, "run %s again, with -e report_dir=DIR" % playbook("plan"))
+        message = "it is not a plan: %s is missing or wrong" % wrong[0]
+        raise RailyardError(message, file, "run %s again, with -e report_dir=DIR" % playbook("plan"))
     return document
 
 
@@ -194,12 +194,12 @@ def findings(raw: bytes, file: str) -> list[LintFinding]:
     found = []
     for each, place in read.items(data, "files"):
         name = read.text(each, "file", place)
-        for said, at in read.items(each, "findings", place):
-            severity = read.text(said, "severity", at)
+        for finding, at in read.items(each, "findings", place):
+            severity = read.text(finding, "severity", at)
             if severity not in SEVERITIES:
                 raise read.wrong(at + ".severity", "%s is not a severity" % _shown(severity))
-            texts = [read.text(said, key, at) for key in ("code", "place", "message", "remedy", "reason", "name")]
-            line = read.whole(said, "line", at)
+            texts = [read.text(finding, key, at) for key in ("code", "place", "message", "remedy", "reason", "name")]
+            line = read.whole(finding, "line", at)
             found.append(LintFinding(name, texts[0], severity, texts[1], line, *texts[2:]))
     return found
 
@@ -216,15 +216,15 @@ class _Read:
         self.file = file
         self.remedy = remedy
 
-    def wrong(self, place: str, said: str) -> RailyardError:
-        return RailyardError("%s: %s" % (place, said) if place else said, self.file, self.remedy)
+    def wrong(self, place: str, message: str) -> RailyardError:
+        return RailyardError("%s: %s" % (place, message) if place else message, self.file, self.remedy)
 
     def document(self, raw: bytes) -> Data:
         try:
             data = json.loads(raw.decode("utf-8"), parse_constant=_no_number)
         except (ValueError, RecursionError) as error:
-            said = "it is empty" if not raw.strip() else "this is not JSON, or only a part of it: %s" % error
-            raise self.wrong("", said) from None
+            message = "it is empty" if not raw.strip() else "this is not JSON, or only a part of it: %s" % error
+            raise self.wrong("", message) from None
         if not isinstance(data, dict):
             raise self.wrong("", "this is not a document of Railyard: it is not a mapping")
         return data
@@ -232,9 +232,9 @@ class _Read:
     def format(self, data: Data) -> None:
         if "format" not in data:
             raise self.wrong("", "this is not a document of Railyard: it has no format")
-        said = data["format"]
-        if said != FORMAT or isinstance(said, bool):
-            raise self.wrong("format", "it is %s, and this reads format %d" % (_shown(said), FORMAT))
+        number = data["format"]
+        if number != FORMAT or isinstance(number, bool):
+            raise self.wrong("format", "it is %s, and this reads format %d" % (_shown(number), FORMAT))
 
     def text(self, data: Data, key: str, place: str = "") -> str:
         value = data.get(key)
@@ -297,8 +297,8 @@ class _Read:
         return value
 
 
-def _no_number(said: str) -> float:
-    raise ValueError("%s is not a number" % said)
+def _no_number(text: str) -> float:
+    raise ValueError("%s is not a number" % text)
 
 
 def _at(place: str, key: str) -> str:
@@ -306,7 +306,7 @@ def _at(place: str, key: str) -> str:
 
 
 def _head(read: _Read, data: Data) -> dict[str, t.Any]:
-    """What every kind says of its run."""
+    """What every kind of document contains about its run."""
     began = read.text(data, "began")
     if began and not _WHEN.match(began):
         raise read.wrong("began", "%s is not a time such as 2026-11-21T20:15:00Z" % _shown(began))
@@ -355,8 +355,8 @@ def _matrix(read: _Read, data: Data) -> dict[str, dict[str, str]]:
             raise read.wrong(place, "%s is not a mapping" % _shown(rails))
         for rail, state in rails.items():
             if state not in (OK, FAILED, NOT_CHECKED):
-                said = "%s is not one of %s, %s, %s" % (_shown(state), OK, FAILED, NOT_CHECKED)
-                raise read.wrong("%s.%s" % (place, rail), said)
+                problem = "%s is not one of %s, %s, %s" % (_shown(state), OK, FAILED, NOT_CHECKED)
+                raise read.wrong("%s.%s" % (place, rail), problem)
         made[node] = dict(rails)
     return made
 

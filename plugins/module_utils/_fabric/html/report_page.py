@@ -78,14 +78,14 @@ class Report:
 
     def summary(self) -> list[str]:
         """A few lines for a terminal."""
-        said = ["fabric %s: %s" % (self.material.plan["fabric"]["name"], _word(self, self.state))]
+        lines = ["fabric %s: %s" % (self.material.plan["fabric"]["name"], _word(self, self.state))]
         for number, step in enumerate(self.steps[:_LINES], 1):
             place = step.place(step.places[0])
             place += " and {:,} more".format(len(step.places) - 1) if len(step.places) > 1 else ""
-            said.append("%d. %s: %s. Remedy: %s." % (number, place, step.heading, step.remedy or "none known"))
+            lines.append("%d. %s: %s. Remedy: %s." % (number, place, step.heading, step.remedy or "none known"))
         if len(self.steps) > _LINES:
-            said.append("... and %s more" % count(len(self.steps) - _LINES, "step"))
-        return said
+            lines.append("... and %s more" % count(len(self.steps) - _LINES, "step"))
+        return lines
 
     def html(self) -> bytes:
         fabric = self.material.plan["fabric"]["name"]
@@ -206,8 +206,8 @@ def _tile(title: str, value: str, kind: str) -> xml.Element:
 
 def _first(report: Report) -> list[Child]:
     if report.steps:
-        said = "In this order: an earlier step may be the cause of a later one."
-        return [h("p", said, class_="soft"), *report_sections.steps(report.steps, report.material.inventory)]
+        text = "In this order: an earlier step may be the cause of a later one."
+        return [h("p", text, class_="soft"), *report_sections.steps(report.steps, report.material.inventory)]
     if report.state == "ok":
         return [h("p", "Nothing to do: everything that was checked is as planned.")]
     if not report.material.judged:
@@ -220,7 +220,7 @@ def _judged(material: Material) -> list[Child]:
     judged = material.judged
     if not judged:
         return [h("p", "Nothing was verified yet.", class_="soft")]
-    said = "From %s, %s." % (judged.kind, when(judged.began))
+    text = "From %s, %s." % (judged.kind, when(judged.began))
     asked = []
     for key, whole in (("limit", material.plan["nodes"]), ("layers", LAYERS), ("rails", material.plan["rails"])):
         names = judged.asked.get(key)
@@ -228,18 +228,18 @@ def _judged(material: Material) -> list[Child]:
             asked.append("%s %s" % ("nodes" if key == "limit" else key, _list(names)))
     if isinstance(judged.asked.get("budget_s"), (int, float)):
         asked.append("a budget of %s" % took(judged.asked["budget_s"]))
-    for key, said_of in (("tags", "what has the tags %s"), ("skip_tags", "what has none of the tags %s")):
+    for key, phrase in (("tags", "what has the tags %s"), ("skip_tags", "what has none of the tags %s")):
         if isinstance(judged.asked.get(key), list) and judged.asked[key]:
-            asked.append(said_of % _list(judged.asked[key]))
+            asked.append(phrase % _list(judged.asked[key]))
     if asked:
-        said += " It was limited to %s." % "; ".join(asked)
+        text += " It was limited to %s." % "; ".join(asked)
     # one reason is mostly that of all
     reasons: dict[str, list[str]] = {}
     for rail, why in (judged.unproven or {}).items():
         reasons.setdefault(why, []).append(rail)
     for why, rails in reasons.items():
-        said += " Not proven by traffic: %s (%s)." % (_list(rails), why)
-    return [h("p", said, class_="soft")]
+        text += " Not proven by traffic: %s (%s)." % (_list(rails), why)
+    return [h("p", text, class_="soft")]
 
 
 def _list(value: t.Any) -> str:

@@ -75,10 +75,10 @@ def _step(step: Step, name: str, inventory: str) -> xml.Element:
 
 def _command(play: str, inventory: str) -> xml.Element:
     """One line to copy; of many nodes on demand."""
-    said = command(play, inventory)
-    if len(said) <= _LONG:
-        return h("div", code(said))
-    return more("%s with all of their names" % said.partition(" --limit")[0], code(said))
+    line = command(play, inventory)
+    if len(line) <= _LONG:
+        return h("div", code(line))
+    return more("%s with all of their names" % line.partition(" --limit")[0], code(line))
 
 
 def _places(step: Step) -> list[Child]:
@@ -86,7 +86,7 @@ def _places(step: Step) -> list[Child]:
     places = step.places
     rails = {rail for _node, rail in places}
     if not any(node for node, _rail in places):
-        # of rails as a whole, whoever has them
+        # of rails as a whole, on any node
         named = [rail for _node, rail in places]
         summary = count(len(places), "rail")
     elif len(rails) == 1:
@@ -98,16 +98,16 @@ def _places(step: Step) -> list[Child]:
     else:
         named = [step.place(place) for place in places]
         summary = "%s of %s" % (count(len(places), "port"), count(len({node for node, _rail in places}), "node"))
-    said = "%s: %s" % (summary, ", ".join(named[:_PLACES]))
+    text = "%s: %s" % (summary, ", ".join(named[:_PLACES]))
     if len(named) <= _PLACES:
-        return [said]
+        return [text]
     rest = ", and {:,} more".format(len(named) - _NAMES) if len(named) > _NAMES else ""
-    return [said, ", ...", more("all of them", h("p", ", ".join(named[:_NAMES]), rest))]
+    return [text, ", ...", more("all of them", h("p", ", ".join(named[:_NAMES]), rest))]
 
 
 def _few(texts: t.Sequence[str]) -> str:
-    said = "; ".join(texts[:_VALUES])
-    return said if len(texts) <= _VALUES else "%s; and %d more" % (said, len(texts) - _VALUES)
+    text = "; ".join(texts[:_VALUES])
+    return text if len(texts) <= _VALUES else "%s; and %d more" % (text, len(texts) - _VALUES)
 
 
 def layers(found: t.Sequence[Layer]) -> xml.Element:
@@ -137,7 +137,7 @@ def layers(found: t.Sequence[Layer]) -> xml.Element:
 
 
 def failures(found: t.Sequence[Failure], kind: str, caption: str) -> list[Child]:
-    """A row a failure; many are shown on demand, for the steps tell of them."""
+    """One row for each failure; many are shown on demand, because the steps show them."""
     head = ("where", "code", "what", "expected", "found", "likely cause", "fix", "fixed by")
     lines: list[t.Sequence[Child]] = []
     for each in found[:MOST]:
@@ -202,8 +202,8 @@ def counters(found: t.Sequence[Counter]) -> list[Child]:
     for (node, name), members in sorted(groups.items(), key=lambda item: (-most[item[0][0]], *item[0])):
         grown = sorted({each.grown for each in members})
         each_one = " on each rail" if len(members) > 1 else ""
-        said = "{:,}".format(grown[0]) if len(grown) == 1 else "{:,} to {:,}".format(grown[0], grown[-1])
-        lines.append((node, name, ", ".join(each.rail for each in members), said + each_one))
+        text = "{:,}".format(grown[0]) if len(grown) == 1 else "{:,} to {:,}".format(grown[0], grown[-1])
+        lines.append((node, name, ", ".join(each.rail for each in members), text + each_one))
     head = ("node", "counter", "rails", "grown by")
     rest = lines[_COUNTERS:MOST]
     return [

@@ -14,7 +14,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     ERROR,
     Finding,
-    Path,
     Report,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.checks import (
@@ -101,7 +100,7 @@ def _lint(raw: bytes) -> Outcome:
     report = Report()
     document = yaml_source.parse(raw, report)
     if document is None:
-        return Outcome(None, report.findings(_nowhere))
+        return Outcome(None, report.findings(lambda _path: (1, 1)))
     fabric = read(document, report)
     variants = Variants(fabric)
     for check in FAMILIES:
@@ -114,7 +113,3 @@ def _lint(raw: bytes) -> Outcome:
             check_plan(plan, report)
         check_file.check_lint(report)
     return Outcome(None if report.failed else plan, report.findings(document.position))
-
-
-def _nowhere(_path: Path) -> tuple[int, int]:
-    return 1, 1

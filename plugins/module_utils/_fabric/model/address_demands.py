@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.vari
 
 
 def demands_of(fabric: Fabric, variants: Variants) -> dict[str, tuple[Demand, Path]]:
-    """Rail -> what it must have addresses for, and where the pods of each node are said."""
+    """Rail -> what it must have addresses for, and where the number of pods per node is set."""
     found: dict[str, tuple[Demand, Path]] = {}
     counts: dict[str, int] = {}
     pods: dict[str, tuple[int, Path]] = {}
@@ -44,7 +44,7 @@ def demands_of(fabric: Fabric, variants: Variants) -> dict[str, tuple[Demand, Pa
 
 
 def _pods(fabric: Fabric, rail: Rail, variant: Variant) -> tuple[int | None, Path]:
-    """How many pods of a node need an address on a rail, and where that is said."""
+    """How many pods of a node need an address on a rail, and where that number is set."""
     if not facts_of(fabric.provider).kubernetes:
         return None, ()
     if facts_of(fabric.provider).slots:

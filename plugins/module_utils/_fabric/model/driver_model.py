@@ -31,7 +31,7 @@ REMOTE = ("http://", "https://")
 
 @dataclass(frozen=True)
 class Driver:
-    """What the file says; None for what it does not, or what could not be read."""
+    """The driver in the file; None for keys that are not set or could not be read."""
 
     path: Path
     kind: str | None = None

@@ -94,19 +94,19 @@ class Rail:
         head, _dot, name = key.partition(".")
         if name and head in self.paths:
             return self.paths[head] + (name,)
-        # What a mode needs is missing where the mode is said.
+        # A key that a mode needs is missing at the place where the mode is set.
         above = self.paths["mode"][:-1] if "mode" in self.paths else self.path
         return above + tuple(key.split("."))
 
 
-# What a port may be known by, the surest first. ``rdma`` counts where nothing else is said: else it is a name to give.
+# What can identify a port, the most reliable first. ``rdma`` identifies only without the others: else it is a new name.
 IDENTITIES = ("pci", "slot", "serial", "mac", "netdev", "rdma")
 EXPECTED = ("speed", "width", "pcie_gen", "pcie_lanes")
 
 
 @dataclass
 class Port:
-    """What a profile, a group's or a node's override says of one rail's port. ``paths``: key -> where it is.
+    """The port of one rail in a profile, a group or a node's override. ``paths``: key -> where it is.
 
     ``speed``: Gb/s; ``width``: lanes of an InfiniBand link; ``port``: which of a slot's or serial's functions, from 1.
     """
@@ -129,7 +129,7 @@ class Port:
 
     @property
     def known(self) -> bool:
-        """Whether it says by what the port is known."""
+        """Whether it has an identity of the port."""
         return any(getattr(self, key) is not None for key in IDENTITIES)
 
     @property
@@ -281,7 +281,7 @@ class Lowering:
 
 @dataclass
 class Fabric:
-    """``names``: kind -> its template, as the file says it."""
+    """``names``: kind -> its template in the file."""
 
     name: str | None = None
     attachment: str | None = None

@@ -60,7 +60,7 @@ def child(netdev: str, key: int) -> str:
 
 
 def derived(infiniband: Infiniband | None) -> dict[str, t.Any] | None:
-    """What the fabric says, as a host variable."""
+    """The settings of the fabric, as a host variable."""
     if infiniband is None:
         return None
     return {

@@ -82,21 +82,21 @@ def default(kind: str, provider: str | None, mode: str | None = None) -> str:
 class Naming:
     """The names of one fabric's objects.
 
-    :param said: kind -> the template, or those by rail, of the file.
+    :param templates: kind -> the template in the file, or those by rail.
     """
 
     def __init__(
-        self, fabric: str | None, provider: str | None, said: t.Mapping[str, Template | RailTemplates]
+        self, fabric: str | None, provider: str | None, templates: t.Mapping[str, Template | RailTemplates]
     ) -> None:
         self._fabric = fabric or ""
         self._provider = provider
-        self._said = said
+        self._given = templates
         self._templates: dict[tuple[str, str | None], Template | RailTemplates] = {}
 
     def template(self, kind: str, mode: str | None = None) -> Template | RailTemplates:
         """The template of a kind, for pools that of an address mode."""
-        if kind in self._said:
-            return self._said[kind]
+        if kind in self._given:
+            return self._given[kind]
         key = (kind, mode if kind in ("pool", "pool6") else None)
         if key not in self._templates:
             numbers, texts = FIELDS[kind]

@@ -65,7 +65,7 @@ class Buffers:
 @dataclass(frozen=True)
 class Qos:
     """``pfc``: the priorities without loss, in order. ``ets`` and ``buffers`` are None where the file leaves them to
-    the driver. ``path`` is where the object is, ``said`` which keys it has; all other attributes are keys.
+    the driver. ``path`` is where the object is, ``given`` which keys it has; all other attributes are keys.
     """
 
     priority: int = PRIORITY
@@ -78,11 +78,11 @@ class Qos:
     ets: Ets | None = None
     buffers: Buffers | None = None
     path: Path = ("qos",)
-    said: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
 
     def where(self, *keys: str) -> Path:
         """Where the first of these keys is that the file has: of the others, the values follow."""
-        return self.path + (next((key for key in keys if key in self.said), keys[0]),)
+        return self.path + (next((key for key in keys if key in self.given), keys[0]),)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -115,14 +115,14 @@ def read(section: Section, report: Report) -> Qos:
 
 
 def _marks(section: Section, kind: str, priority: int, dscp: int) -> tuple[int, int]:
-    """Priority and DSCP, each of which follows from the other where the file says but one."""
-    said_priority = section.number(kind + "priority", EIGHT[0], EIGHT[-1])
-    said_dscp = section.number(kind + "dscp", 0, MAX_DSCP)
-    if said_priority is None:
-        said_priority = priority if said_dscp is None else said_dscp >> 3
-    if said_dscp is None:
-        said_dscp = dscp if said_priority == priority else said_priority << 3
-    return said_priority, said_dscp
+    """Priority and DSCP. Each follows from the other if the file has only one."""
+    own_priority = section.number(kind + "priority", EIGHT[0], EIGHT[-1])
+    own_dscp = section.number(kind + "dscp", 0, MAX_DSCP)
+    if own_priority is None:
+        own_priority = priority if own_dscp is None else own_dscp >> 3
+    if own_dscp is None:
+        own_dscp = dscp if own_priority == priority else own_priority << 3
+    return own_priority, own_dscp
 
 
 def _ets(section: Section, priority: int, cnp_priority: int, pfc: t.Sequence[int], report: Report) -> Ets:
@@ -130,12 +130,12 @@ def _ets(section: Section, priority: int, cnp_priority: int, pfc: t.Sequence[int
 
     RoCE gets half of the wire, the other classes the other half in equal parts. CNPs are few, and go first.
     """
-    said = _map(section, "prio_tc", EIGHT[-1], "", report)
-    if said is None:
+    mapped = _map(section, "prio_tc", EIGHT[-1], "", report)
+    if mapped is None:
         apart = {priority, cnp_priority}.union(pfc)
         rest = min(set(EIGHT) - apart, default=0)
-        said = {each: each if each in apart else rest for each in EIGHT}
-    prio_tc = tuple(said.get(each, 0) for each in EIGHT)
+        mapped = {each: each if each in apart else rest for each in EIGHT}
+    prio_tc = tuple(mapped.get(each, 0) for each in EIGHT)
     roce, cnp = prio_tc[priority], prio_tc[cnp_priority]
     tc_bw = _map(section, "tc_bw", 100, "percent", report)
     strict = _numbers(section, "strict", report)

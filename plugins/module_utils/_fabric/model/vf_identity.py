@@ -5,7 +5,7 @@
 """MAC addresses and GUIDs of VFs.
 
 They are a hash of the fabric's seed, the node's name, the rail's name and the VF's index, so they stay the same
-whoever joins, leaves or changes place. ``docs/fabric-file.md`` tells the scheme.
+when nodes join, leave or change place. ``docs/fabric-file.md`` describes the scheme.
 """
 
 from __future__ import annotations

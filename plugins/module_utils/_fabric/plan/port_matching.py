@@ -86,7 +86,7 @@ def _function(port: Port, place: str, functions: t.Mapping[str, list[Row]], erro
             continue
         if key in CARD and number is not None:
             fits = _numbered(sorted(left & fits or fits), number, "%s.port" % place, errors)
-        found_by = "%s %s is %s" % (WORDS[key], spec[key], _listed(fits))
+        found_by = "%s %s is %s" % (WORDS[key], spec[key], " or ".join(sorted(fits)))
         if fits and not left & fits:
             message = "%s, but %s" % (found_by, " and ".join(stated))
             remedy = "correct one of them: two cards, or two cables, may have changed places; " + WHERE
@@ -175,7 +175,3 @@ def _filled(port: Row, pci: str, rows: t.Sequence[Row]) -> Row:
     netdev = port.get("netdev") or (names[0] if len(names) == 1 else None)
     planned = {"pci": port.get("pci"), "netdev": port.get("netdev")}
     return dict(port, pci=pci, netdev=netdev, identified=planned)
-
-
-def _listed(functions: t.Iterable[str]) -> str:
-    return " or ".join(sorted(functions))

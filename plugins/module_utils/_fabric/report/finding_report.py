@@ -47,9 +47,9 @@ def worst(checked: Checked) -> str | None:
 def summary(checked: Checked) -> str:
     """One line: how many findings in how many files."""
     numbers = counts(checked)
-    said = [count(number, severity) for severity, number in numbers.items() if number]
+    shown = [count(number, severity) for severity, number in numbers.items() if number]
     files = checked[0][0] if len(checked) == 1 else count(len(checked), "file")
-    return "%s: %s" % (files, ", ".join(said) if said else "no findings")
+    return "%s: %s" % (files, ", ".join(shown) if shown else "no findings")
 
 
 def as_table(checked: Checked) -> str:

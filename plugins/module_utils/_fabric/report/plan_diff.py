@@ -97,8 +97,8 @@ def load(raw: bytes, file: str) -> dict[str, t.Any]:
     if not isinstance(document, dict) or "format" not in document:
         raise RailyardError("this is not a plan", file, remedy)
     if document["format"] != FORMAT:
-        said = json.dumps(document["format"])
-        raise RailyardError("the plan's format is %s, and this compares format %d" % (said, FORMAT), file, remedy)
+        number = json.dumps(document["format"])
+        raise RailyardError("the plan's format is %s, and this compares format %d" % (number, FORMAT), file, remedy)
     wrong = [key for key in ("rails", "nodes") if not isinstance(document.get(key), list)]
     if not isinstance(document.get("fabric"), dict):
         wrong.insert(0, "fabric")
@@ -217,7 +217,7 @@ class _Walk:
             whole = ("%s %s" % (subject, name)).strip()
             was = back.get(name, name)
             if was not in old:
-                self.changes.append(Change(ADDED, what, whole, "", None, _said(item)))
+                self.changes.append(Change(ADDED, what, whole, "", None, _place(item)))
             elif isinstance(item, dict) and isinstance(old[was], dict):
                 if was != name and known_by == "name":
                     self.changes.append(Change(RENAMED, what, whole, "", was, name))
@@ -226,7 +226,7 @@ class _Walk:
                 self.changes.append(Change(CHANGED, what, whole, "", old[was], item))
         for name, item in old.items():
             if renames.get(name, name) not in new:
-                self.changes.append(Change(REMOVED, what, ("%s %s" % (subject, name)).strip(), "", _said(item), None))
+                self.changes.append(Change(REMOVED, what, ("%s %s" % (subject, name)).strip(), "", _place(item), None))
 
     def _renamed(self, key: str, before: t.Sequence[t.Any], after: t.Sequence[t.Any]) -> t.Mapping[t.Any, t.Any]:
         if key == "rails":
@@ -258,8 +258,8 @@ def _index(items: t.Sequence[t.Any], known_by: str) -> dict[t.Any, t.Any]:
     return found
 
 
-def _said(item: t.Any) -> t.Any:
-    """What of a whole item the table and the JSON tell: where it was or is."""
+def _place(item: t.Any) -> t.Any:
+    """The part of a whole item that the table and the JSON show: where it was or is."""
     if not isinstance(item, dict):
         return item
     keys = ("index", "unit", "place", "number", "subnet", "address", "address6", "aggregate", "network", "via")
@@ -352,8 +352,8 @@ def as_table(changes: t.Sequence[Change], against: str) -> str:
     renumbered = [change for change in changes if change.kind == RENUMBERED]
     if renumbered:
         subjects = len({(change.what, change.subject) for change in renumbered})
-        said = count(len(renumbered), "value"), count(subjects, "object")
-        lines.append("!!! RENUMBERED: %s of %s. What runs on them loses them. !!!" % said)
+        counts = count(len(renumbered), "value"), count(subjects, "object")
+        lines.append("!!! RENUMBERED: %s of %s. What runs on them loses them. !!!" % counts)
     groups: dict[tuple[str, str, str], list[Change]] = {}
     for change in changes:
         groups.setdefault((change.kind, change.what, change.attribute), []).append(change)

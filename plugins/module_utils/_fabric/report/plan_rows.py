@@ -57,14 +57,14 @@ def _part(port: Document, key: str) -> Document:
 
 def vlans(port: Document) -> list[int]:
     """The VLANs of a port's VFs; without any, its frames are untagged."""
-    said = {vf.get("vlan") for vf in _part(port, "vfs").get("attributes") or ()}
-    return sorted(vlan for vlan in said if vlan)
+    tags = {vf.get("vlan") for vf in _part(port, "vfs").get("attributes") or ()}
+    return sorted(vlan for vlan in tags if vlan)
 
 
 def match(port: Document) -> str | None:
-    """How the port is found where neither its PCI address nor its netdev says so."""
-    said = _part(port, "match")
-    return " ".join("%s %s" % (key, value) for key, value in said.items() if value is not None) or None
+    """How the port is found if neither its PCI address nor its netdev is planned."""
+    keys = _part(port, "match")
+    return " ".join("%s %s" % (key, value) for key, value in keys.items() if value is not None) or None
 
 
 def ports(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
@@ -249,8 +249,8 @@ def _leaf_row(
 
 def _gateway(port: Document, rail: Document, leaf: Document, six: str) -> str | None:
     """The leaf's own address on this port, without a prefix length."""
-    said = leaf.get("address" + six) or port.get("gateway" + six) or _part(port, "pods").get("gateway" + six)
-    return str(said).partition("/")[0] if said else None
+    gateway = leaf.get("address" + six) or port.get("gateway" + six) or _part(port, "pods").get("gateway" + six)
+    return str(gateway).partition("/")[0] if gateway else None
 
 
 def qos_class(document: Document) -> str:

@@ -50,7 +50,7 @@ def as_json(document: Document) -> bytes:
 
 
 def digest(document: Document) -> str:
-    """SHA-256 of the bytes of ``plan.json``, by which results tell which plan they are of."""
+    """SHA-256 of the bytes of ``plan.json``, by which results identify their plan."""
     return hashlib.sha256(as_json(document)).hexdigest()
 
 
@@ -126,8 +126,8 @@ def _capacity_rows(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
                 numbers = (*(_number(capacity.get(key)) for key in keys), ", ".join(taken))
                 found.setdefault((six, *numbers), []).append(rail["name"])
     order = {rail["name"]: at for at, rail in enumerate(document["rails"])}
-    for (six, *said), names in found.items():
-        yield ("%s%s" % (_span(names, order), " IPv6" if six else ""), *said)
+    for (six, *cells), names in found.items():
+        yield ("%s%s" % (_span(names, order), " IPv6" if six else ""), *cells)
 
 
 def _span(names: t.Sequence[str], order: t.Mapping[str, int]) -> str:
@@ -246,7 +246,7 @@ def _leaf_line(leaf: plan_rows.Leaf) -> str:
 
 
 def leaf_page(document: Document) -> bytes:
-    """A Markdown page for the network team: QoS, then a table a leaf."""
+    """A Markdown page for the network team: QoS, then one table for each leaf."""
     fabric = document["fabric"]
     leaves = plan_rows.leaves(document)
     ports = "Leaf ports" if _leaf_port(leaves) == "leaf port" else "Ports by rail"
@@ -269,7 +269,7 @@ def _qos_lines(document: Document) -> list[str]:
     if not qos:
         return []
     ecn = qos["ecn"]
-    said = [
+    settings = [
         ("class", plan_rows.qos_class(document)),
         ("trust", qos["trust"]),
         ("RoCE packets", "priority %d, DSCP %d" % (qos["priority"], qos["dscp"])),
@@ -277,11 +277,11 @@ def _qos_lines(document: Document) -> list[str]:
         ("PFC on priorities", [priority for priority, on in enumerate(qos["pfc"]) if on] or "none"),
         ("ECN", "on" if ecn["enable"] else "off"),
     ]
-    return [*markdown(("QoS", "value"), said), ""]
+    return [*markdown(("QoS", "value"), settings), ""]
 
 
 def files(document: Document) -> dict[str, bytes]:
-    """The files of a report by their names, but for the picture and the comparison."""
+    """The files of a report by their names, except the picture and the comparison."""
     leaf_rows = (row for leaf in plan_rows.leaves(document) for row in leaf.rows)
     slots = list(plan_rows.slots(document))
     return {

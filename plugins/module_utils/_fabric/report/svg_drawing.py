@@ -115,16 +115,16 @@ class Drawing:
             keys["stroke-dasharray"] = dash
         xml.SubElement(self._into, "path", keys)
 
-    def text(self, x: float, y: float, said: str, size: float = 12, kind: str = "", room: float = 0) -> None:
+    def text(self, x: float, y: float, content: str, size: float = 12, kind: str = "", room: float = 0) -> None:
         """``y`` is the baseline. What is longer than ``room`` is cut, and the whole becomes its tip."""
         keys = {"x": _number(x), "y": _number(y), "font-size": _number(size)}
         if kind:
             keys["class"] = kind
         made = xml.SubElement(self._into, "text", keys)
-        made.text = cut(said, size, room, "mono" in kind) if room else said
-        if made.text != said:
+        made.text = cut(content, size, room, "mono" in kind) if room else content
+        if made.text != content:
             made.text, whole = None, xml.SubElement(made, "title")
-            whole.text, whole.tail = said, cut(said, size, room, "mono" in kind)
+            whole.text, whole.tail = content, cut(content, size, room, "mono" in kind)
 
     def done(self, width: float, height: float) -> bytes:
         """The file."""
@@ -143,15 +143,15 @@ def _number(value: float) -> str:
     return ("%.1f" % value).rstrip("0").rstrip(".")
 
 
-def length(said: str, size: float, mono: bool = False) -> float:
+def length(text: str, size: float, mono: bool = False) -> float:
     """About how long a text is, a little more rather than less."""
-    return len(said) * size * (_MONO_WIDTH if mono else _SANS_WIDTH)
+    return len(text) * size * (_MONO_WIDTH if mono else _SANS_WIDTH)
 
 
-def cut(said: str, size: float, room: float, mono: bool = False) -> str:
-    """A text that fits, its middle taken out where it is too long: names tell most at their ends."""
+def cut(text: str, size: float, room: float, mono: bool = False) -> str:
+    """A text that fits. If it is too long, its middle is cut, because names differ most at their ends."""
     most = max(1, int(room / (size * (_MONO_WIDTH if mono else _SANS_WIDTH))))
-    if len(said) <= most:
-        return said
+    if len(text) <= most:
+        return text
     tail = (most - 1) * 2 // 3
-    return said[: most - 1 - tail] + "…" + (said[-tail:] if tail else "")
+    return text[: most - 1 - tail] + "…" + (text[-tail:] if tail else "")

@@ -125,7 +125,7 @@ def _models(nodes: t.Iterable[Document]) -> str:
 
 
 def _back_to_back(document: Document) -> bool:
-    """Whether the ports of two nodes are cabled to each other: nothing says that anything is between them."""
+    """Whether the ports of two nodes are cabled to each other: the plan has nothing between them."""
     ports = [port for node in document["nodes"] for port in node["ports"]]
     between = any(port.get(key) for port in ports for key in ("gateway", "gateway6"))
     return (
@@ -387,7 +387,7 @@ class _Sums(_Sketch):
 
 
 def _short(name: str) -> str:
-    """The part of a rail's name that tells it from the others: what follows the letters, such as ``01p2``."""
+    """The part of a rail's name that distinguishes it from the others: what follows the letters, such as ``01p2``."""
     rest = name.lstrip("abcdefghijklmnopqrstuvwxyz-_")
     return rest or name
 

@@ -38,7 +38,7 @@ CNP_LOSSLESS = rule(
     "RY704 cnp-on-lossless-priority: CNPs on a lossless priority",
     "qos: {dscp: 26, cnp_dscp: 24}",
     "qos: {dscp: 26, cnp_dscp: 48}",
-    why="A notification tells a sender to slow down. On a paused priority it waits until the congestion is over.",
+    why="A sender that gets a notification slows down. On a paused priority it waits until the congestion is over.",
     suppressible=True,
 )
 

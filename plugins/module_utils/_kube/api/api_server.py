@@ -72,10 +72,6 @@ PODS = Resource("/api/v1", "pods", True)
 Send = t.Callable[[str, str, t.Dict[str, str], t.Optional[bytes]], t.Tuple[int, bytes]]
 
 
-def _whole(item: Object) -> Object:
-    return item
-
-
 class Server:
     """Requests may come from several threads. ``sent`` counts them by verb.
 
@@ -153,7 +149,7 @@ class Server:
         resource: Resource,
         selector: str = "",
         accept: str = JSON,
-        keep: t.Callable[[Object], Object] = _whole,
+        keep: t.Callable[[Object], Object] = lambda item: item,
         fields: str = "",
     ) -> list[Object]:
         """All objects of a kind as they are at one moment, not earlier than this call.

@@ -42,7 +42,7 @@ class DesiredObjects:
     :param family: the labels of ``labels`` that objects of our other plans have too.
     :param kinds: all kinds that an earlier plan may have had, in the order of application.
     :param force: take over fields of other managers, which ``force_variable`` of the caller allows.
-    :param rules: what updates of a kind cannot do; all objects of it are read, whoever created them.
+    :param rules: what updates of a kind cannot do; all objects of it are read, including those of other programs.
     :param replace: consent to delete objects before they are created again.
     :param makers: kind -> remedy if the server does not have it. :param started: labels of what users start by
         hand: without being desired it is not pruned, but removed with the rest.

@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.changes im
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
-# Which of the arguments an earlier run put there, where no file of our own says it.
+# The arguments that an earlier run added, for boot loaders without a file of our own.
 MEMORY = "/var/lib/railyard/kernel_arguments.json"
 # What the loader that booted this machine calls itself, by the Boot Loader Interface.
 LOADER_INFO = "/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
@@ -81,16 +81,16 @@ class Grub(Loader):
     OWN_KERNELS = re.compile(r"^### BEGIN \S+/10_linux\w* ###$(.*?)^### END ", re.MULTILINE | re.DOTALL)
     # GRUB's own script ends a command at these
     QUOTED = re.compile(r"[;|&{}<>]")
-    # There from the moment that the drop-in changes until the configuration has what it says.
+    # Exists from the change of the drop-in until the configuration has its arguments.
     MARK = "/var/lib/railyard/update-grub"
 
     def entries(self) -> list[list[str]]:
         found = []
         text = self._system.read_file(self.CONFIG) or ""
         for line in ("".join(self.OWN_KERNELS.findall(text)) or text).splitlines():
-            said = words(line)
-            if len(said) > 1 and said[0] in ("linux", "linuxefi") and os.path.basename(said[1]).startswith("vmlinu"):
-                found.append(said[2:])
+            parts = words(line)
+            if len(parts) > 1 and parts[0] in ("linux", "linuxefi") and os.path.basename(parts[1]).startswith("vmlinu"):
+                found.append(parts[2:])
         return found
 
     def own(self) -> list[str]:
@@ -112,8 +112,8 @@ class Grub(Loader):
         if not arguments:
             self._system.remove_file(self.DROP_IN)
             return
-        said = ['\\"%s\\"' % word if self.QUOTED.search(word) else word for word in arguments]
-        text = '%sGRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX %s"\n' % (self.HEAD, " ".join(said))
+        quoted = ['\\"%s\\"' % word if self.QUOTED.search(word) else word for word in arguments]
+        text = '%sGRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX %s"\n' % (self.HEAD, " ".join(quoted))
         self._system.write_file(self.DROP_IN, text)
 
     def _update(self) -> None:
@@ -186,10 +186,10 @@ class Grubby(Remembering):
 
     def _info(self) -> list[tuple[str, list[str]]]:
         program = self._system.which("grubby") or "grubby"
-        said = self._system.check([program, "--info=ALL"], REMEDY, timeout=TIMEOUT)
+        output = self._system.check([program, "--info=ALL"], REMEDY, timeout=TIMEOUT)
         found = []
         kernel = ""
-        for line in said.splitlines():
+        for line in output.splitlines():
             key, _equals, value = line.partition("=")
             value = value.strip()
             if key == "kernel":

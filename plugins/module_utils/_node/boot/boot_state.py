@@ -165,7 +165,7 @@ class BootState:
             the options are set up again, and of what earlier runs reported, only ``left`` waits for a boot.
         :param new: what no earlier run reported of ``left``.
         """
-        # noted first: what the options tell is lost with them
+        # noted first, because the options are removed later
         if staying is None:
             noted = self._until_boot.read(new)
             changes, last = self._until_boot.keep(noted) if new else [], self._until_boot.keep(left, noted)

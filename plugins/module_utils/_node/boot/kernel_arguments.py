@@ -28,7 +28,7 @@ PASSTHROUGH = "passthrough"
 
 
 class KernelArguments(Subsystem):
-    """See the module's documentation for the options. ``machine``: as uname(2) says it, for tests."""
+    """See the module's documentation for the options. ``machine``: the hardware name of uname(2), for tests."""
 
     def __init__(self, options: t.Mapping[str, t.Any], system: System, machine: str = "") -> None:
         super().__init__()

@@ -4,7 +4,7 @@
 
 """The program that runs at boot: every kept set of options, through the code of its module.
 
-Also of use by hand: ``python3 /usr/local/lib/railyard/boot.pyz --check`` says what it would change.
+Also of use by hand: ``python3 /usr/local/lib/railyard/boot.pyz --check`` reports what it would change.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ def main(argv: t.Sequence[str] | None = None, system: System | None = None, pati
     """Apply all files in order; those that fail are tried again until ``patience`` seconds have passed, and then port
     by port.
 
-    ``--check`` only says what would change; ``--only 10-sriov_vfs`` applies that file alone.
+    ``--check`` only reports what would change; ``--only 10-sriov_vfs`` applies that file alone.
 
-    :return: exit status: 0 all is as kept, 1 something is not, and standard error says what.
+    :return: exit status: 0 all is as kept, 1 something is not, which standard error reports.
     """
     system = system or System()
     given = list(sys.argv[1:] if argv is None else argv)

@@ -49,7 +49,7 @@ def turn(system: System, who: str, seconds: float, file: str = FILE) -> t.Iterat
         os.pwrite(descriptor, ("%s (pid %d), since %s" % (who, os.getpid(), since)).encode(), 0)
         yield
     finally:
-        # whoever waits sees that the file that it has locked is gone, and makes another
+        # a program that waits sees that the file that it has locked is gone, and makes another
         with contextlib.suppress(RailyardError):
             system.remove_file(file)
         # not by closing it alone: a child that the kernel holds up has it too

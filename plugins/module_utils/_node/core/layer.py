@@ -39,7 +39,7 @@ def run(name: str, build: Builder, options: Options, system: System, check: bool
         subsystem = build(options, system)
         gather = options.get("state") == "gathered"
         if subsystem.at_boot and not gather:
-            # here and below, because the other modules need not pay for the import
+            # here and below, so that the other modules do not pay for the import
             from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
 
             boot_lock.wait(system, boot_lock.SECONDS)

@@ -36,7 +36,7 @@ def interpreter(system: System, kept: str | None) -> str:
 
 
 def pack(modules: t.Sequence[str], entry: str, compiled: bool = False) -> bytes:
-    """A program as a zip application: the same sources always give the same bytes, but for bytecode.
+    """A program as a zip application: the same sources always give the same bytes, except for bytecode.
 
     :param entry: which of ``modules`` has the ``main``.
     :param compiled: with bytecode of the Python that runs us, for programs that are started often. Another Python

@@ -55,7 +55,7 @@ def converge(subsystem: Subsystem, state: State, changes: t.Sequence[Change], do
     if not changes:
         return state
     for change in changes:
-        # what was foreseen to work and did not is not reported as done; changes() below says why
+        # a planned change that failed is not reported as done; changes() below reports why
         with contextlib.suppress(NotTaken):
             change.act()
             done.append(change)

@@ -222,9 +222,9 @@ class System:
         return self._runner(argv, timeout)
 
     def check(self, argv: t.Sequence[str], remedy: str, timeout: float = 300.0) -> str:
-        """Run a program that must succeed; its standard output. What it said becomes the error."""
+        """Run a program that must succeed; its standard output. Its messages become the error."""
         result = self.run(argv, timeout)
         if result.rc:
-            said = " / ".join((result.err or result.out).split("\n")[:3]).strip(" /")
-            raise RailyardError("exit status %d: %s" % (result.rc, said or "no message"), " ".join(argv), remedy)
+            message = " / ".join((result.err or result.out).split("\n")[:3]).strip(" /")
+            raise RailyardError("exit status %d: %s" % (result.rc, message or "no message"), " ".join(argv), remedy)
         return result.out

@@ -59,7 +59,7 @@ class UntilBoot:
         """The changes that take something back: what stays of it is noted first, what has ended is forgotten last.
 
         :param more: the reasons that these changes leave.
-        :param ended: reasons that are none any more, whoever noted them.
+        :param ended: reasons that no longer apply, noted by any module.
         """
         held = self.read()
         known = self.read(more) if changes else held

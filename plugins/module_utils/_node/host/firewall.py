@@ -26,7 +26,7 @@ Row = t.Dict[str, t.Any]
 
 
 class Unknown:
-    """The value of what only a packet can tell. ``NEVER`` is of what no such packet has."""
+    """A value that only a packet has. ``NEVER``: no such packet has it."""
 
 
 UNKNOWN, NEVER = Unknown(), Unknown()
@@ -108,15 +108,15 @@ class _Walk:
         """None where the packet goes on to the next rule; else whether it ends here, or leaves the chain."""
         holds: bool | None = True
         for part in rule.get("expr", []):
-            kind, said = next(iter(part.items()))
+            kind, body = next(iter(part.items()))
             if kind == "match":
-                answer = self._match(said)
+                answer = self._match(body)
             elif kind in ("limit", "xt", "quota", "connlimit", "ct count"):
                 answer = None
             elif kind == "vmap":
-                return self._map(chain, rule, said, holds)
+                return self._map(chain, rule, body, holds)
             elif kind in ("accept", "drop", "reject", "return", "jump", "goto", "queue"):
-                return self._verdict(chain, rule, kind, said, holds)
+                return self._verdict(chain, rule, kind, body, holds)
             else:
                 continue
             if answer is False:
@@ -125,7 +125,7 @@ class _Walk:
                 holds = None
         return None
 
-    def _verdict(self, chain: str, rule: Row, kind: str, said: t.Any, holds: bool | None) -> bool | None:
+    def _verdict(self, chain: str, rule: Row, kind: str, body: t.Any, holds: bool | None) -> bool | None:
         certain = holds is True
         if kind in ("drop", "reject"):
             self.drop(chain, rule.get("handle"), certain)
@@ -140,16 +140,16 @@ class _Walk:
             return False if certain else None
         before = self.sure
         self.sure = before and certain
-        ended = self.chain(said["target"], certain)
+        ended = self.chain(body["target"], certain)
         if certain:
             # a goto does not come back here
             return True if ended else (False if kind == "goto" else None)
         self.sure = False
         return None
 
-    def _map(self, chain: str, rule: Row, said: Row, holds: bool | None) -> bool | None:
-        value = self._value(said["key"])
-        entries = said.get("data", {}).get("set", []) if isinstance(said.get("data"), dict) else []
+    def _map(self, chain: str, rule: Row, body: Row, holds: bool | None) -> bool | None:
+        value = self._value(body["key"])
+        entries = body.get("data", {}).get("set", []) if isinstance(body.get("data"), dict) else []
         other = [entry for entry in entries if entry[0] == "*"]
         if value is NEVER:
             return None
@@ -168,8 +168,8 @@ class _Walk:
 
     # -- matches ------------------------------------------------------------------------------------------------------
 
-    def _match(self, said: Row) -> bool | None:
-        value, operator, right = self._value(said["left"]), said["op"], said["right"]
+    def _match(self, body: Row) -> bool | None:
+        value, operator, right = self._value(body["left"]), body["op"], body["right"]
         if value is NEVER:
             return False
         if isinstance(value, Unknown) or (isinstance(right, str) and right.startswith("@")):
@@ -187,7 +187,7 @@ class _Walk:
         """What the packet has there."""
         if not isinstance(left, dict):
             return UNKNOWN
-        kind, said = next(iter(left.items()))
+        kind, body = next(iter(left.items()))
         packet = self._packet
         if kind == "meta":
             known = {
@@ -197,12 +197,12 @@ class _Walk:
                 "nfproto": packet.family,
                 "protocol": "ip" if packet.family == "ipv4" else "ip6",
             }
-            return known.get(said.get("key"), UNKNOWN)
+            return known.get(body.get("key"), UNKNOWN)
         if kind == "ct":
             # addresses on a rail are not translated
-            return {"state": "new", "status": NEVER}.get(said.get("key"), UNKNOWN)
+            return {"state": "new", "status": NEVER}.get(body.get("key"), UNKNOWN)
         if kind == "payload":
-            return self._field(said.get("protocol"), said.get("field"))
+            return self._field(body.get("protocol"), body.get("field"))
         return UNKNOWN
 
     def _field(self, protocol: t.Any, field: t.Any) -> t.Any:

@@ -4,8 +4,8 @@
 
 """How much memory the container runtime's children may lock: RDMA registers its buffers by locking them.
 
-A container has its runtime's limit. systemd's own default is 8 MiB and less. A drop-in says what the service gets when
-it is started; a service that runs has what /proc says, and can be given another by prlimit(2) without a restart.
+A container has its runtime's limit. systemd's own default is 8 MiB and less. A drop-in sets the limit of the
+service at its start. /proc shows the limit of a running service, which prlimit(2) changes without a restart.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class Memlock:
         if not self._names or not self._system.exists("/run/systemd/system"):
             return []
         argv = ["systemctl", "show", "--property=Id,%s" % ",".join(SHOWN)]
-        said = self._system.check(
+        output = self._system.check(
             argv + ["%s.service" % name for name in self._names], "see that systemd answers", timeout=60
         )
         rows = []
-        for block in said.strip().split("\n\n"):
+        for block in output.strip().split("\n\n"):
             values = dict(line.partition("=")[::2] for line in block.splitlines())
             if values.get("LoadState") != "loaded":
                 continue
@@ -126,7 +126,7 @@ class Memlock:
         for row in rows:
             path = DROP_IN % row["service"]
             held = system.read_file(path)
-            # what the service has by another's file need not be ours
+            # the service may have a limit from another program's file
             if row["configured"] != UNLIMITED and held == TEXT and not row["reload"]:
                 text = "gets LimitMEMLOCK=%s all the same: another drop-in sets it later" % row["configured"]
                 raise RailyardError(text, row["service"], "see 'systemctl cat %s'" % row["service"])

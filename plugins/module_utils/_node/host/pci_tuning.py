@@ -136,34 +136,34 @@ class PciTuning(Kept):
         found: list[Row] = []
         link = row["link"]
 
-        def tell(attribute: str, expected: t.Any, found_value: t.Any) -> None:
+        def report(attribute: str, expected: t.Any, found_value: t.Any) -> None:
             found.append({"port": port.pci, "attribute": attribute, "expected": expected, "found": found_value})
 
         for attribute, key in (("pcie_gen", "gen"), ("pcie_lanes", "lanes")):
             expected = port.expect.get(attribute)
             possible = [each for each in (link["max_" + key], link["slot_" + key]) if each is not None]
             if expected is not None and link[key] != expected:
-                tell(attribute, expected, link[key])
+                report(attribute, expected, link[key])
             elif expected is None and link[key] is not None and possible and link[key] < min(possible):
                 # both ends can do more: a bent pin, a dirty contact, a wrong riser or bifurcation
-                tell(attribute, min(possible), link[key])
+                report(attribute, min(possible), link[key])
         expected = port.expect.get("gpu_distance")
         for near in row["near"]:
             order = pci.PROXIMITIES
             if expected in order and order.index(near["distance"]) > order.index(expected):
-                tell("gpu_distance", expected, near["distance"])
+                report("gpu_distance", expected, near["distance"])
         if self._options.get("acs") == DISABLED and (row["iommu"] or "").startswith("DMA"):
-            tell("iommu", "identity", row["iommu"])
+            report("iommu", "identity", row["iommu"])
         return found
 
     @staticmethod
     def _sentence(finding: Row) -> str:
         if finding["port"] is None:
-            return "%s. What the plan says of it is left out." % finding["found"]
+            return "%s. The plan's settings for it are not applied." % finding["found"]
         if finding["attribute"] == "iommu":
             return (
-                "%s: the IOMMU translates what it sends (%s), so that GPUDirect goes through the root complex whatever "
-                "ACS says. Remedy: the kernel argument iommu=pt." % (finding["port"], finding["found"])
+                "%s: the IOMMU translates what it sends (%s), so that GPUDirect goes through the root complex with any "
+                "setting of ACS. Remedy: the kernel argument iommu=pt." % (finding["port"], finding["found"])
             )
         return "%s: %s is %s, not %s. Remedy: see its slot, riser and the firmware's settings." % (
             finding["port"],
@@ -260,9 +260,9 @@ class PciTuning(Kept):
         program = self._system.which("rdma_topo")
         if not program:
             return False
-        said = self._system.run([program, "topology", "-j"], TOPOLOGY_TIMEOUT)
+        done = self._system.run([program, "topology", "-j"], TOPOLOGY_TIMEOUT)
         try:
-            complexes = json.loads(said.out) if said.rc == 0 else []
+            complexes = json.loads(done.out) if done.rc == 0 else []
         except ValueError:
             return False
         text = json.dumps(complexes)

@@ -31,8 +31,8 @@ class Port(t.NamedTuple):
 class PciSpec:
     """The options, with the names in them found on the node. Raises :class:`RailyardError`, all at once.
 
-    ``missing`` tells of GPUs that the plan has and the bus has not: a GPU that died must not keep the others' settings
-    from being laid down.
+    ``missing`` gets a row for each GPU of the plan that is not on the bus: the settings of the other GPUs are applied
+    even if one has died.
     """
 
     def __init__(self, options: t.Mapping[str, t.Any], system: System) -> None:
@@ -125,7 +125,7 @@ def between(one: t.Sequence[str], other: t.Sequence[str]) -> list[str]:
     """The bridges that a transfer between two functions turns round in, from their :func:`.pci.path`.
 
     Those below what the two share, on either side. None where they share no host bridge: what passes between those goes
-    through the processors, whatever the bridges' ACS says.
+    through the processors, with any setting of the bridges' ACS.
     """
     shared = 0
     for left, right in zip(one, other):

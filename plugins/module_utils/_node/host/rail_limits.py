@@ -204,8 +204,8 @@ class RailLimits(Subsystem):
     def _clock(self) -> bool | None:
         if not self._system.which("timedatectl"):
             return None
-        said = self._system.run(["timedatectl", "show", "--property=NTPSynchronized", "--value"], 30)
-        return {"yes": True, "no": False}.get(said.out.strip()) if said.rc == 0 else None
+        done = self._system.run(["timedatectl", "show", "--property=NTPSynchronized", "--value"], 30)
+        return {"yes": True, "no": False}.get(done.out.strip()) if done.rc == 0 else None
 
     def _governors(self) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -350,7 +350,7 @@ class RailLimits(Subsystem):
                 lines.append("%s = %d\n" % (path[len("/proc/sys/") :].replace("/", "."), wanted[key]))
                 if held < wanted[key]:
                     changes.append(self._sysctl_change(path, held, wanted[key]))
-        self._tell_later(lines)
+        self._warn_of_later_files(lines)
         return self._text_change(NEIGHBOURS_FILE, "sysctl", HEAD + "".join(lines)) + changes
 
     def _sysctl_change(self, path: str, before: int, after: int) -> Change:
@@ -364,8 +364,8 @@ class RailLimits(Subsystem):
 
         return Change(path, path.rpartition("/")[2], before, after, act)
 
-    def _tell_later(self, lines: t.Sequence[str]) -> None:
-        """Say of files that set the same at boot after ours."""
+    def _warn_of_later_files(self, lines: t.Sequence[str]) -> None:
+        """Warn about files that set the same at boot after ours."""
         ours = NEIGHBOURS_FILE.rpartition("/")[2]
         keys = {line.partition(" ")[0] for line in lines}
         for directory in SYSCTL_DIRECTORIES:
@@ -405,8 +405,8 @@ class RailLimits(Subsystem):
         return changes
 
     def _network_manager_change(self, text: str | None) -> list[Change]:
-        """NetworkManager's file as ``text`` (None: without it), and read by it. Until it has read it, the file says so:
-        by that a run that was cut off is seen.
+        """NetworkManager's file as ``text`` (None: without it), and read by it. Until it has read it, a line of the
+        file marks it as unread, so that the next run sees an interrupted run.
         """
         system, path = self._system, NETWORK_MANAGER_FILE
         held, draft = system.read_file(path), (text or HEAD) + UNREAD

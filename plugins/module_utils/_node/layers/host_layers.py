@@ -68,7 +68,7 @@ def _checked(name: str, given: Row) -> tuple[Layer, dict[str, t.Any]]:
 
 
 def _unmet(name: str, layer: Layer, options: Row, system: System) -> bool:
-    """Whether the node does not have yet what the module says that a package can bring."""
+    """Whether the node does not yet have what a package provides, according to the module."""
     seen = layers.run(name, layer.build, dict(options, state="gathered"), system, True, [])
     return bool(seen.get("missing"))
 

@@ -45,13 +45,13 @@ Attributes = t.List[t.Tuple[int, bytes]]
 
 
 class NetlinkError(RailyardError):
-    """The kernel refused a request. ``errno`` is its number, ``said`` its own words where it had any."""
+    """The kernel refused a request. ``errno``: its number; ``reason``: the kernel's text, or empty."""
 
-    def __init__(self, number: int, said: str = "", place: str = "netlink") -> None:
+    def __init__(self, number: int, reason: str = "", place: str = "netlink") -> None:
         text = "%s (%s)" % (os.strerror(number), errno.errorcode.get(number, str(number)))
-        super().__init__("%s: %s" % (text, said) if said else text, place)
+        super().__init__("%s: %s" % (text, reason) if reason else text, place)
         self.errno = number
-        self.said = said
+        self.reason = reason
 
 
 class Message(t.NamedTuple):
@@ -134,22 +134,22 @@ def decode(data: bytes) -> list[Message]:
 
 
 def error_of(message: Message, place: str) -> NetlinkError | None:
-    """What an NLMSG_ERROR or NLMSG_DONE says; None for an acknowledgement or a dump's good end."""
+    """The error of an NLMSG_ERROR or NLMSG_DONE; None for an acknowledgement or a dump's good end."""
     if len(message.payload) < 4:
         # a bare NLMSG_DONE, from kernels before 2.6
         return None
     code = struct.unpack_from("=i", message.payload)[0]
     if not code:
         return None
-    said = ""
+    reason = ""
     if message.flags & NLM_F_ACK_TLVS:
         rest = message.payload[4:]
         if message.type == NLMSG_ERROR:
             # the request's header, and all of the request unless capped
             length = HEADER.size if message.flags & NLM_F_CAPPED else HEADER.unpack_from(rest)[0]
             rest = rest[align(length) :]
-        said = text(table(rest).get(NLMSGERR_ATTR_MSG, b""))
-    return NetlinkError(-code, said, place)
+        reason = text(table(rest).get(NLMSGERR_ATTR_MSG, b""))
+    return NetlinkError(-code, reason, place)
 
 
 class NetlinkSocket:

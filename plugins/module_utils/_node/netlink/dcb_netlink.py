@@ -91,7 +91,7 @@ class App(t.NamedTuple):
 
 
 class Dcb(t.NamedTuple):
-    """What a driver tells of a netdev; each None where the driver has no such thing. ``trust`` are selectors in order.
+    """What a driver reports about a netdev; each None without support. ``trust`` are selectors in order.
 
     ``dcbx`` holds the DCBX flags.
     """
@@ -162,7 +162,7 @@ class DcbSocket:
         self._sock.close()
 
     def read(self, netdev: str) -> Dcb | None:
-        """All that the driver tells; None where it has no DCB at all, as of VFs and virtual netdevs."""
+        """All that the driver reports; None where it has no DCB at all, as of VFs and virtual netdevs."""
         try:
             return decode(self._ask(RTM_GETDCB, CMD_IEEE_GET, netdev))
         except NetlinkError as error:
@@ -197,7 +197,7 @@ class DcbSocket:
     def set_dcbx(self, netdev: str, flags: int) -> None:
         answer = self._ask(RTM_SETDCB, CMD_SDCBX, netdev, codec.u8(ATTR_DCBX, flags))
         if codec.number(codec.table(answer[MESSAGE.size :]).get(ATTR_DCBX, b"\0")):
-            # the driver only says that it will not
+            # the driver only reports that it refuses
             raise NetlinkError(errno.EOPNOTSUPP, "the driver keeps its DCBX mode", netdev)
 
     def _ieee(self, command: int, netdev: str, attribute: bytes) -> None:

@@ -30,7 +30,7 @@ PAUSE = struct.Struct("=IIII")  # struct ethtool_pauseparam: command, autonegoti
 
 
 class DriverInfo(t.NamedTuple):
-    """Each None where the driver says nothing."""
+    """Each None if the driver does not report it."""
 
     driver: str | None
     version: str | None
@@ -44,7 +44,7 @@ def driver_infos(netdevs: t.Iterable[str]) -> dict[str, DriverInfo]:
 
 
 def permanent_addresses(netdevs: t.Iterable[str]) -> dict[str, bytes]:
-    """The hardware addresses that the NICs were made with, by netdev; those that do not tell are left out."""
+    """The hardware addresses that the NICs were made with, by netdev, without NICs that do not report theirs."""
     found: dict[str, bytes] = {}
     for name, answer in _ask(netdevs, PERM_ADDR.pack(ETHTOOL_GPERMADDR, 32, b"")):
         _command, length, address = PERM_ADDR.unpack(answer)

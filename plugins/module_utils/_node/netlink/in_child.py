@@ -28,15 +28,15 @@ def apart(act: t.Callable[[], None], seconds: float) -> bool:
         ready, _write, _except = select.select([read_end], [], [], seconds)
         if not ready:
             return False
-        said = os.read(read_end, 65536)
+        output = os.read(read_end, 65536)
     finally:
         os.close(read_end)
     os.waitpid(pid, 0)
-    if not said:
+    if not output:
         raise ChildProcessError("the child ended without a word")
-    error = json.loads(said)
+    error = json.loads(output)
     if error:
-        raise NetlinkError(error["errno"], error["said"], error["place"])
+        raise NetlinkError(error["errno"], error["reason"], error["place"])
     return True
 
 
@@ -51,7 +51,7 @@ def _child(act: t.Callable[[], None], write_end: int) -> t.NoReturn:
         try:
             act()
         except NetlinkError as raised:
-            error = {"errno": raised.errno, "said": raised.said, "place": raised.place}
+            error = {"errno": raised.errno, "reason": raised.reason, "place": raised.place}
         os.write(write_end, json.dumps(error).encode())
     finally:
         os._exit(0)

@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
 
 Row = t.Dict[str, t.Any]
 # Routes learned from another host.
-_TOLD = (PROTOCOL_RA, PROTOCOL_DHCP, PROTOCOL_REDIRECT)
+_LEARNED = (PROTOCOL_RA, PROTOCOL_DHCP, PROTOCOL_REDIRECT)
 
 
 def _dynamic(address: Address) -> bool:
@@ -56,7 +56,7 @@ def look(table: Rtnetlink, netdevs: t.Mapping[int, str]) -> Row:
             "to": str(each.destination),
             "via": str(each.gateway) if each.gateway else None,
             "table": None if each.table == TABLE_MAIN else each.table,
-            "dynamic": each.protocol in _TOLD,
+            "dynamic": each.protocol in _LEARNED,
         }
         for version in (4, 6)
         for each in table.routes(version)

@@ -45,8 +45,8 @@ Row = t.Dict[str, t.Any]
 class Link(t.NamedTuple):
     """One interface.
 
-    ``min_mtu`` and ``max_mtu`` in bytes, 0 where the kernel says none. ``permanent``: the hardware address that the NIC
-    was made with; empty where there is none, or the kernel (before 5.6) does not tell. ``type``: the ARPHRD number.
+    ``min_mtu`` and ``max_mtu`` in bytes, 0 if the kernel reports none. ``permanent``: the hardware address that the NIC
+    was made with; empty where there is none, or not reported (kernels before 5.6). ``type``: the ARPHRD number.
     ``operstate``: ``UP``, ``DOWN``... ``kind``: ``macvlan``, ``bond``...; None for hardware. ``parent``: PCI address,
     from kernels since 5.14. ``below``: index of the link below a VLAN or macvlan; ``below_namespace`` is set where that
     link is in another network namespace. ``vfs``: rows of :func:`vf_row`, where they were asked for. ``alias``: what
@@ -138,8 +138,8 @@ def vf_row(info: bytes, address_length: int) -> Row:
         "mac": hardware_address(mac[4:10]) if mac and address_length == 6 else None,
         "vlan": _second(table, IFLA_VF_VLAN),
         "qos": _second(table, IFLA_VF_VLAN, 8),
-        "spoofchk": _said_bool(_second(table, IFLA_VF_SPOOFCHK)),
-        "trust": _said_bool(_second(table, IFLA_VF_TRUST)),
+        "spoofchk": _bool_or_none(_second(table, IFLA_VF_SPOOFCHK)),
+        "trust": _bool_or_none(_second(table, IFLA_VF_TRUST)),
         "link_state": LINK_STATES[link_state] if link_state is not None and link_state < len(LINK_STATES) else None,
         "min_tx_rate": _second(table, IFLA_VF_RATE),
         "max_tx_rate": _second(table, IFLA_VF_RATE, 8),
@@ -170,7 +170,7 @@ def _second(table: t.Mapping[int, bytes], kind: int, offset: int = 4) -> int | N
     return int(struct.unpack_from("=I", value, offset)[0]) if len(value) >= offset + 4 else None
 
 
-def _said_bool(value: int | None) -> bool | None:
+def _bool_or_none(value: int | None) -> bool | None:
     return None if value in (None, UNSAID) else bool(value)
 
 

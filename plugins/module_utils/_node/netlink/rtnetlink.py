@@ -71,7 +71,7 @@ NDA_LLADDR = 2
 TABLE_MAIN = 254
 TABLE_LOCAL = 255
 RESERVED_TABLES = frozenset((0, 253, TABLE_MAIN, TABLE_LOCAL))
-# What systemd-networkd says of the routes and rules in its files, so that its and ours are the same.
+# The protocol that systemd-networkd gives to routes and rules of its files, so that its and ours are equal.
 PROTOCOL_STATIC = 4
 PROTOCOL_REDIRECT, PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP = 1, 2, 9, 16
 SCOPE_UNIVERSE, SCOPE_LINK = 0, 253

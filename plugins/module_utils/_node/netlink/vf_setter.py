@@ -39,7 +39,7 @@ class VfSetter:
             code = getattr(error, "code", None)
             if not isinstance(code, int):
                 raise
-            raise NetlinkError(code, _said(error), "rtnetlink link set") from None
+            raise NetlinkError(code, _kernel_text(error), "rtnetlink link set") from None
 
 
 def _spec(vf: int, attributes: t.Mapping[str, t.Any]) -> Row:
@@ -73,8 +73,8 @@ def _iproute() -> t.Any:
     return IPRoute()
 
 
-def _said(error: Exception) -> str:
-    """The kernel's own words, where pyroute2 hands them on."""
+def _kernel_text(error: Exception) -> str:
+    """The kernel's own text, if pyroute2 passes it on."""
     words = error.args[1] if len(error.args) > 1 and isinstance(error.args[1], str) else ""
     # most often it is only the number's own text
     return "" if words == os.strerror(getattr(error, "code", 0) or 0) else words

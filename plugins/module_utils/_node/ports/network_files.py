@@ -267,8 +267,8 @@ def _networkd_settled(
 def _networkd_error(system: System, netdev: str) -> str:
     """systemd-networkd's last error about a link, to append to a message; empty where unknown."""
     lines = system.run(["journalctl", "-b", "-u", NETWORKD, "-n", "200", "-o", "cat", "--no-pager"]).out.splitlines()
-    said = [line.partition(": ")[2] for line in lines if line.startswith(netdev + ": ")]
-    wrong = [text for text in said if text.startswith(("Could not", "Failed"))]
+    messages = [line.partition(": ")[2] for line in lines if line.startswith(netdev + ": ")]
+    wrong = [text for text in messages if text.startswith(("Could not", "Failed"))]
     return " (%s)" % wrong[-1] if wrong else ""
 
 

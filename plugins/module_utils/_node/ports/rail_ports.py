@@ -233,9 +233,9 @@ class RailPorts(Subsystem):
         return [Staying("rail-port", tuple(left))] if left else []
 
     def _check_recordless(self, record: Record, plan: Plan) -> None:
-        """Where nothing tells what was set up: the files of the ports that were not named are not taken along."""
+        """Without a record of the ports that were set up, the files of ports that were not named are not removed."""
         if self._ports and self._our_files():
-            message = "does not tell which rail ports are set up, and there are files of them: those of all would go"
+            message = "does not show which rail ports are set up, and there are files: all would be removed"
             remedy = "run with state present and the ports that stay, or without ports to take all away"
             plan.errors.append(Refused(message, RECORD, remedy))
         elif not record.done:
@@ -250,7 +250,7 @@ class RailPorts(Subsystem):
             plan.add(targets)
 
     def _await_back(self, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
-        """Wait until all is live once more, or time is up: reading back then says what is not.
+        """Wait until all is live again, or until the timeout: reading back then shows what is missing.
 
         systemd-networkd takes away, for a moment, rules of ports whose new files it has not come to.
         """
@@ -391,7 +391,7 @@ def _gateway(address: Interface | None, table: int | None, link: Link, seen: See
 
 
 def _routes_beside(live: Port, link: Link, seen: Seen) -> list[Via]:
-    """The interface's routes in the main table and its own, but for those that come with address and gateway."""
+    """The interface's routes in the main table and its own, except those that come with address and gateway."""
     by_themselves = port_observed.port_routes(live, link.ifindex)
     found: list[Via] = []
     for route in seen.routes:

@@ -183,7 +183,7 @@ def _gids(system: System) -> list[Row]:
     try:
         return Info(system).gids()
     except (NetlinkError, RailyardError, OSError):
-        return []  # rail_info says why
+        return []  # rail_info reports why
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Where the two ends of a transfer tell each other what RDMA needs to begin, where the rail has no IP address.
+"""Where the two ends of a transfer exchange what RDMA needs to begin, if the rail has no IP address.
 
 perftest's ends exchange LID, queue pair, key and memory address over TCP, on whatever network the client's last
 argument is of; the data then goes by the device that ``-d`` names. Sources: perftest's ``src/perftest_communication.c``
@@ -19,8 +19,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path
 
 _NOT_MET = "could not be met at"
-# What perftest says where the other end does not take the connection. Of one that is not answered at all it says
-# nothing until its time is over; a transfer that has begun ends by itself in seconds, well or not.
+# The messages of perftest if the other end refuses the connection. Without any answer it prints nothing until its
+# timeout; a transfer that has begun ends by itself in seconds, well or not.
 _SIGNS = ("Couldn't connect to", "Problem in resolving basic address")
 _NO_TIME = 124
 
@@ -82,7 +82,7 @@ def arguments(system: System, program: str, address: str, serving: bool = False)
 
 
 def failed(done: CommandResult) -> bool:
-    """Whether the two ends never met, so that nothing is said of the rail."""
+    """Whether the two ends never met, so that the result shows nothing about the rail."""
     return done.rc == _NO_TIME or any(sign in done.err + done.out for sign in _SIGNS)
 
 

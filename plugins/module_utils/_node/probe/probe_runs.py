@@ -62,7 +62,7 @@ def note(system: System, server: Server) -> None:
 
 
 def servers(system: System) -> list[Server]:
-    """All that live, whoever started them. What is noted of others is forgotten."""
+    """All servers that live, from any run. The notes of ended servers are removed."""
     found = []
     for name in system.listdir(SERVER_DIR):
         path = "%s/%s" % (SERVER_DIR, name)

@@ -226,19 +226,19 @@ def _start(system: System, argv: t.Sequence[str], tcp: int, lifetime: int, run: 
     return tcp
 
 
-def _free_ports(said: str | None, count: int, others: t.Callable[[], str] = str) -> list[int]:
+def _free_ports(ports: str | None, count: int, others: t.Callable[[], str] = str) -> list[int]:
     """TCP ports without a listener, each once.
 
-    :param said: ``FIRST-LAST``; the kernel chooses where it is not given.
+    :param ports: ``FIRST-LAST``; the kernel chooses where it is not given.
     :param others: whose servers wait here besides, in words.
     :raises RailyardError: where it is not a range of ports, or too few of it are free.
     """
     choice = [0] * count
-    if said:
-        ends = re.match(r"^\s*(\d{1,5})\s*-\s*(\d{1,5})\s*$", said)
+    if ports:
+        ends = re.match(r"^\s*(\d{1,5})\s*-\s*(\d{1,5})\s*$", ports)
         if not ends or not 1024 <= int(ends.group(1)) <= int(ends.group(2)) <= 65535:
             raise RailyardError(
-                "%r is not a range of TCP ports" % said, "tcp_ports", "give FIRST-LAST from 1024 to 65535"
+                "%r is not a range of TCP ports" % ports, "tcp_ports", "give FIRST-LAST from 1024 to 65535"
             )
         choice = list(range(int(ends.group(1)), int(ends.group(2)) + 1))
     with contextlib.ExitStack() as held:
@@ -254,8 +254,8 @@ def _free_ports(said: str | None, count: int, others: t.Callable[[], str] = str)
             if len(found) == count:
                 return found
     if count:
-        what = "%d of the TCP ports %s are free, and %d are needed" % (len(found), said, count)
-        remedy = "give a larger range: two ports a rail"
+        what = "%d of the TCP ports %s are free, and %d are needed" % (len(found), ports, count)
+        remedy = "give a larger range: two ports per rail"
         theirs = others()
         if theirs:
             what += "; servers of other runs wait: %s" % theirs
@@ -287,7 +287,7 @@ def transfer(target: Options, options: Options, system: System) -> Result:
     result["gpu"] = bool(memory)
     with tempfile.TemporaryDirectory(prefix="railyard-") as scratch:
         report = os.path.join(scratch, "report.json")
-        structured = _writes_json(system, program)
+        structured = "out_json" in system.run([program, "--help"], timeout=30).out
         done = system.run(
             [
                 *(program, *arguments, *memory, *_sizes(options), "-p", str(target["port"]), "-F", "--report_gbits"),
@@ -299,8 +299,8 @@ def transfer(target: Options, options: Options, system: System) -> Result:
         if done.rc == 0:
             result["gbits"] = bandwidth(system.read(report) if structured else done.out)
     if result["gbits"] is None:
-        said = [line.strip() for line in (done.err + "\n" + done.out).splitlines() if line.strip(" -")]
-        result["error"] = "%s ended with %d: %s" % (PROGRAM, done.rc, said[0] if said else "no message")
+        messages = [line.strip() for line in (done.err + "\n" + done.out).splitlines() if line.strip(" -")]
+        result["error"] = "%s ended with %d: %s" % (PROGRAM, done.rc, messages[0] if messages else "no message")
         result["remedy"] = "run '%s' by hand between the two nodes" % " ".join([PROGRAM, *arguments, *memory])
         if target.get("meet") and probe_rendezvous.failed(done):
             result.update(probe_rendezvous.not_met(str(target["peer"]), at, int(target["port"]), done))
@@ -315,8 +315,8 @@ def _latency(target: Options, arguments: t.Sequence[str], options: Options, syst
     found = latency(done.out) if done.rc == 0 else None
     if found is not None:
         return {"latency_us": found}
-    said = [line.strip() for line in (done.err + "\n" + done.out).splitlines() if line.strip(" -")]
-    error = "%s ended with %d: %s" % (LATENCY, done.rc, said[0] if said else "no message")
+    messages = [line.strip() for line in (done.err + "\n" + done.out).splitlines() if line.strip(" -")]
+    error = "%s ended with %d: %s" % (LATENCY, done.rc, messages[0] if messages else "no message")
     return {"error": error, "remedy": "run '%s' by hand between the two nodes" % " ".join([LATENCY, *arguments])}
 
 
@@ -327,10 +327,6 @@ def latency(report: str) -> float | None:
         if len(field) >= 6 and all(re.match(r"^[0-9.]+$", each) for each in field[:6]):
             return float(field[4])
     return None
-
-
-def _writes_json(system: System, program: str) -> bool:
-    return "out_json" in system.run([program, "--help"], timeout=30).out
 
 
 def bandwidth(report: str | None) -> float | None:

@@ -66,7 +66,7 @@ class LinkPlan:
         self.deletes: list[Row] = []
         self.names: dict[str, str] = {}
         self.creates: list[tuple[Port, str]] = []
-        #: what is said of ports that are in another network namespace, and are left alone
+        #: messages about ports that are in another network namespace, and are left alone
         self.alone: list[str] = []
         #: kernel modules to be loaded for the types that are made
         self.modules: list[str] = []

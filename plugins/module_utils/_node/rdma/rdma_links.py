@@ -245,7 +245,7 @@ class RdmaLink(Kept):
         if not self._run_apart(lambda: rdma_netlink.delete_link(sock, index), DELETE_TIMEOUT):
             raise RailyardError(
                 "the kernel is taking it away, and waits until it is closed by %s"
-                % (", ".join(str(user) for user in users) or "whoever has it open"),
+                % (", ".join(str(user) for user in users) or "the program that has it open"),
                 name,
                 "end the users; the removal then ends by itself, and the task can be run again",
             )

@@ -31,7 +31,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.code
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import modprobe, network_namespaces
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.initramfs import Initramfs
 
-# Files are read in the order of their names, and the last says what counts.
+# Files are read in the order of their names, and the last one counts.
 FILE = "/etc/modprobe.d/zz-railyard-rdma.conf"
 HEAD = "# Written by railyard.fabric.rdma_netns_mode: 1 is shared, 0 is exclusive.\n"
 PARAMETER = modprobe.Parameter("ib_core", "netns_mode")
@@ -69,7 +69,7 @@ class RdmaMode(Subsystem):
         #: holders that only the kernel's refusal showed, and those known when the changes were found
         self._held = ""
         self._busy = ""
-        # what is said of it stays so once the files are written
+        # a message about this stays true after the files are written
         self._unloaded: list[str] = []
         self._without_modes = False
 
@@ -113,13 +113,13 @@ class RdmaMode(Subsystem):
             except RailyardError as error:
                 errors.append(error)
         raise_all(errors)
-        self._tell_unknown()
+        self._warn_of_unknown()
         return changes + self._until_boot.keep([])
 
-    def _tell_unknown(self) -> None:
+    def _warn_of_unknown(self) -> None:
         for image in self._initramfs.unknown:
             self.warnings.append(
-                "%s may hold ib_core with another rdma mode, and there is neither lsinitramfs nor lsinitrd to tell: "
+                "%s may hold ib_core with another rdma mode, and neither lsinitramfs nor lsinitrd is there to list it: "
                 "rebuild it with the distribution's own tool." % image
             )
 
@@ -136,7 +136,7 @@ class RdmaMode(Subsystem):
     # the next boot
 
     def _next_boot(self, but: t.Collection[str] = ()) -> tuple[str | None, str]:
-        """The mode that ib_core will be loaded with (None: it will fail to load), and what says so.
+        """The mode that ib_core will be loaded with (None: it will fail to load), and the source of that setting.
 
         :param but: files that are looked at as if they were not there.
         """
@@ -167,7 +167,7 @@ class RdmaMode(Subsystem):
         argument = PARAMETER.on_command_line(self._system)
         if argument and argument.value is not (mode == "shared"):
             raise Refused(
-                "the kernel command line says %s, which counts before all files; mode %s would not outlive a reboot"
+                "the kernel command line has %s, which counts before all files; mode %s would not outlive a reboot"
                 % (argument.text, mode),
                 modprobe.COMMAND_LINE,
                 "take %s out of the boot loader's configuration (or make it %s) and reboot, or set persist: false"
@@ -212,11 +212,11 @@ class RdmaMode(Subsystem):
         return changes
 
     def _file_change(self, path: str, before: str | None, after: str) -> Change:
-        old, new = self._said(path, before), self._said(path, after)
+        old, new = self._settings_text(path, before), self._settings_text(path, after)
         return Change(path, PARAMETER.name, old, new, lambda: self._system.edit_file(path, after))
 
     @staticmethod
-    def _said(path: str, text: str | None) -> str | None:
+    def _settings_text(path: str, text: str | None) -> str | None:
         """The settings of the parameter in a file's text; None where there is no file."""
         return None if text is None else " ".join(s.text for s in PARAMETER.settings(path, text)) or "not set"
 
@@ -260,7 +260,7 @@ class RdmaMode(Subsystem):
             self._set_patiently(sock)
         except NetlinkError as error:
             if error.errno == errno.EBUSY:
-                self._held = self._holders() or "the kernel says so, and nothing in /proc shows which"
+                self._held = self._holders() or "the kernel reports a user, and nothing in /proc shows which"
                 raise NotTaken() from None
             if error.errno == errno.EPERM:
                 error.remedy = "run the task with become, outside any container"

@@ -49,10 +49,10 @@ class RdmaModeBack(RdmaMode):
         if self._mode and self._live:
             switched = self._live_changes(state)
         stays = bool(self._mode and self._live and self._live != self._mode)
-        # what is switched now says itself how it went, see _set
+        # a switch that is made now reports its own result, see _set
         note = [] if switched else self._until_boot.keep([self._reason()] if stays else [])
         built = self._initramfs.stale((), rewritten=True) if files or unfinished else []
-        self._tell_unknown()
+        self._warn_of_unknown()
         changes = note + switched
         if built and not unfinished:
             images = [image for _release, image in built]
@@ -82,7 +82,7 @@ class RdmaModeBack(RdmaMode):
         return [*found, FILE]
 
     def _removal(self, path: str) -> Change:
-        held = self._said(path, self._system.read_file(path))
+        held = self._settings_text(path, self._system.read_file(path))
         attribute = PARAMETER.name if path == FILE else "hides %s" % os.path.basename(path)
         return Change(path, attribute, held, None, lambda: self._system.remove_file(path))
 

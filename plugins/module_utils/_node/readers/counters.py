@@ -24,7 +24,7 @@ NETDEV = (
     "tx_dropped",
     "tx_errors",
 )
-# What slows down without anything being wrong with a cable, or tells only of being slowed down.
+# Counters of traffic that is slow although no cable is bad, or of senders that were slowed down.
 CONGESTION = re.compile(r"cnp|ecn|pause|xmit_wait|rnr|adp_retrans|slow_restart")
 TROUBLE = re.compile(
     r"err|discard|drop|retr|timeout|nak|nack|cnp|ecn|seq|out_of|downed|overrun|pause|xmit_wait|rnr|duplicate|recover"

@@ -53,7 +53,7 @@ def from_sysfs(system: System, device: str, gap: int | None = None) -> t.Iterato
                 continue
             empty = 0
             kind = system.read("%s/%s/gid_attrs/types/%s" % (place, port, name))
-            # sysfs has one name for both, the link layer tells which
+            # sysfs has one name for both, the link layer shows which
             if kind is None or kind.startswith("IB"):
                 kind = "RoCE v1" if ethernet else "IB"
             netdev = system.read("%s/%s/gid_attrs/ndevs/%s" % (place, port, name))

@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 IMAGES = ("/boot/initrd.img-%s", "/boot/initramfs-%s.img", "/boot/initrd-%s")
-# Listing an image takes seconds. What was found is kept, so that a run which changes nothing need not list it again.
+# Listing an image takes seconds. The result is kept, so that a run without changes does not list it again.
 KNOWN = "/var/lib/railyard/initramfs.json"
 LIST_TIMEOUT = 300.0
 BUILD_TIMEOUT = 1800.0
@@ -32,7 +32,7 @@ class Initramfs:
         self._system = system
         self._module = module
         self._listed: dict[str, bool] = {}
-        #: images of which no tool here can tell whether they hold the module
+        #: images that no tool on this node can list
         self.unknown: set[str] = set()
 
     def images(self) -> list[tuple[str, str]]:
@@ -65,7 +65,7 @@ class Initramfs:
         ]
 
     def holds_module(self, image: str) -> bool:
-        """Whether the module is in the image; False, and noted in ``unknown``, where no tool can tell."""
+        """Whether the module is in the image; False, and noted in ``unknown``, where no tool can list it."""
         if image not in self._listed:
             known = self._known().get(image)
             if known is not None and known.get("stamp") == self._stamp(image):
@@ -140,7 +140,7 @@ class Initramfs:
 
     def _changed(self, path: str) -> int:
         try:
-            # when it was put here, not what time an archive says
+            # when it was put here, not the time in an archive
             return os.stat(self._system.path(path)).st_ctime_ns
         except OSError:
             return 0

@@ -4,8 +4,8 @@
 
 """Kernel modules: which there are, what they export and need, which load at boot, and why one would not load.
 
-What depmod(8) wrote for a kernel (``modules.dep``, ``modules.symbols``) says which file a name is for and who
-exports a symbol, without a look into any file. What the kernel logs while a module fails to load says why it failed,
+The files of depmod(8) for a kernel (``modules.dep``, ``modules.symbols``) show which file a name means and which
+module exports a symbol, without reading any module. The kernel's log shows why a module fails to load,
 because init_module(2) has but one number for several reasons.
 """
 
@@ -38,7 +38,7 @@ LOG_LINES = 60
 
 
 class KernelModules:
-    """The modules of one kernel, the running one unless ``release`` says another."""
+    """The modules of one kernel, the running one unless ``release`` names another."""
 
     def __init__(self, system: System, architecture: str, release: str | None = None) -> None:
         self._system = system
@@ -73,7 +73,7 @@ class KernelModules:
         return any(_name(line) == name for line in listing.splitlines())
 
     def info(self, name: str) -> dict[str, str]:
-        """What modinfo(8) says of the file, the first of each field; empty without a file or without the tool."""
+        """The output of modinfo(8) for the file, the first of each field; empty without a file or without the tool."""
         path = self.path(name)
         program = self._system.which("modinfo")
         if not path or not program:
@@ -153,8 +153,8 @@ class KernelModules:
         since = self._uptime()
         done = self._system.run([program, name])
         if done.rc:
-            said = done.err or done.out
-            raise explain(name, said, self._log(since), self.release, self.path(name))
+            output = done.err or done.out
+            raise explain(name, output, self._log(since), self.release, self.path(name))
 
     def unload(self, name: str) -> None:
         self._system.check(
@@ -182,7 +182,7 @@ class KernelModules:
     # -- at boot ------------------------------------------------------------------------------------------------------
 
     def at_boot(self) -> dict[str, str]:
-        """Modules that modules-load.d(5) has loaded at boot, each with the file that says so first."""
+        """Modules that modules-load.d(5) has loaded at boot, each with the first file that names it."""
         files: dict[str, str] = {}
         for directory in LOAD_DIRECTORIES:
             for entry in self._system.listdir(directory):
@@ -227,10 +227,10 @@ def canonical(name: str) -> str:
     return name.replace("-", "_")
 
 
-def explain(name: str, said: str, log: t.Sequence[str], release: str, path: str | None = None) -> RailyardError:
+def explain(name: str, output: str, log: t.Sequence[str], release: str, path: str | None = None) -> RailyardError:
     """Why a module would not load.
 
-    :param said: what modprobe said.
+    :param output: the messages of modprobe.
     :param log: what the kernel logged meanwhile.
     :param path: the module's file.
     """
@@ -275,23 +275,23 @@ def explain(name: str, said: str, log: t.Sequence[str], release: str, path: str 
             name,
             "sign it with a key that is enrolled (mokutil --import), or take the distribution's signed modules",
         )
-    if "Key was rejected by service" in said or "Required key not available" in said:
+    if "Key was rejected by service" in output or "Required key not available" in output:
         return Refused(
             "would not load: the kernel does not trust the key that %s is signed with (Secure Boot)" % file,
             name,
             "enrol the key (mokutil --import; 'modinfo -F signer %s' names it) and confirm it at the next boot" % file,
         )
-    if "Invalid argument" in said:
+    if "Invalid argument" in output:
         return RailyardError(
-            _INVALID.get(kernel, "would not load: it says Invalid argument and no more"), name, rebuild
+            _INVALID.get(kernel, "would not load: the only message is Invalid argument"), name, rebuild
         )
-    if "not found in directory" in said:
+    if "not found in directory" in output:
         return Unsupported("is not there for the kernel %s" % release, name, "install it for this kernel")
-    if "Exec format error" in said or "Invalid module format" in said:
+    if "Exec format error" in output or "Invalid module format" in output:
         return RailyardError("would not load: it was built for another kernel than %s" % release, name, rebuild)
-    if "Operation not permitted" in said:
+    if "Operation not permitted" in output:
         return Refused("may not be loaded", name, "run the task with become, outside any container")
-    reason = "; ".join([said.strip().splitlines()[-1] if said.strip() else "no message", *own[-2:]])
+    reason = "; ".join([output.strip().splitlines()[-1] if output.strip() else "no message", *own[-2:]])
     return RailyardError("would not load: %s" % reason, name, "see the kernel's messages (dmesg)")
 
 

@@ -41,12 +41,12 @@ class Namespace:
         return self.mounts[0] if self.mounts else self.identity
 
     def __str__(self) -> str:
-        holders = [_told(self.processes, ""), _told(self.openers, "open in ")]
+        holders = [_processes_text(self.processes, ""), _processes_text(self.openers, "open in ")]
         held = "; ".join(each for each in holders if each)
         return "%s (%s)" % (self.name, held) if held else "%s (no process)" % self.name
 
 
-def _told(processes: t.Mapping[int, str], how: str) -> str:
+def _processes_text(processes: t.Mapping[int, str], how: str) -> str:
     parts = ["%s%s pid %d" % (how, command, pid) for pid, command in sorted(processes.items())[:SHOWN_MAX]]
     if len(processes) > SHOWN_MAX:
         parts.append("%d more" % (len(processes) - SHOWN_MAX))

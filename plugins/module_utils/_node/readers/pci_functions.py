@@ -46,7 +46,7 @@ def number(system: System, pci: str, name: str) -> int | None:
 
 
 def numa_node(system: System, pci: str) -> int | None:
-    """The NUMA node; None where the firmware tells the kernel of none (sysfs then says -1)."""
+    """The NUMA node; None if the firmware reports none to the kernel (sysfs then has -1)."""
     node = number(system, pci, "numa_node")
     return None if node is None or node < 0 else node
 

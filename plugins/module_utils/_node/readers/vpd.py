@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What a card says of itself in its Vital Product Data: its name, part number and serial number.
+"""The Vital Product Data of a card: its name, part number and serial number.
 
 Source: the PCI Local Bus Specification 3.0, appendix I, and the kernel's ``Documentation/ABI/testing/sysfs-bus-pci``
 (``vpd``).

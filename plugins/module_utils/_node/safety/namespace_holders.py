@@ -4,8 +4,8 @@
 
 """What is in the node's other network namespaces: seen by going there, in a child process that never comes back.
 
-Sysfs hides what is in another namespace, and a link there tells only by numbers what it uses, so each namespace
-is asked from inside: setns(2), rtnetlink, ethtool's ETHTOOL_GDRVINFO (kernels before 5.14 do not tell a link's parent
+Sysfs hides what is in another namespace, and a link there shows only numbers of what it uses, so each namespace
+is read from inside: setns(2), rtnetlink, ethtool's ETHTOOL_GDRVINFO (kernels before 5.14 do not report a link's parent
 over rtnetlink) and, in exclusive rdma mode, NETLINK_RDMA.
 """
 
@@ -207,7 +207,7 @@ def _nsid(fd: int) -> int | None:
 
 
 def bus_info(netdev: str) -> str | None:
-    """Where a netdev's driver says that its device is: the PCI address; None where it says nothing."""
+    """The PCI address that a netdev's driver reports for its device; None if it reports none."""
     data = array.array("B", struct.pack("=I", ETHTOOL_GDRVINFO).ljust(DRVINFO_SIZE, b"\0"))
     request = struct.pack("16sP16x", netdev.encode()[:15], data.buffer_info()[0])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:

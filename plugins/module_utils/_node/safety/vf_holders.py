@@ -116,7 +116,7 @@ def moved(
 
 
 def left_alone(port: str, pci: str, why: str) -> str:
-    """What a run says of a port that is in another network namespace."""
+    """The message of a run about a port that is in another network namespace."""
     return "%s (%s) is left alone: %s. Remedy: run again once it is back, if something of it is to change" % (
         port,
         pci,

@@ -121,7 +121,7 @@ class Pf(PfState):
                 "drivers take rates only while the PF has a link, up to its speed, and some no min_tx_rate; "
                 "see the kernel's messages (dmesg)"
             )
-        reason = "%s%s" % (os.strerror(error.errno), ": " + error.said if error.said else "")
+        reason = "%s%s" % (os.strerror(error.errno), ": " + error.reason if error.reason else "")
         return RailyardError(
             "the driver %s of %s refuses %s: %s" % (self.driver, self.name, what, reason), self.vf_name(index), remedy
         )

@@ -9,7 +9,7 @@ import typing as t
 
 Document = t.Dict[str, t.Any]
 
-# What objects of a plan without an operator's defaults must be told.
+# What objects of a plan without an operator's defaults must set.
 REGISTRY: dict[str, t.Any] = {"registry": "registry.example"}
 
 ATTACHMENTS = {

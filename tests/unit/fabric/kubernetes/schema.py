@@ -84,10 +84,10 @@ def _metadata(thing: t.Mapping[str, t.Any], scope: str) -> t.Iterator[str]:
         yield "metadata.namespace: the kind is of scope %s" % scope
     for key, value in metadata.get("labels", {}).items():
         if not _QUALIFIED.match(key) or not isinstance(value, str) or not _LABEL_VALUE.match(value):
-            yield "metadata.labels: %s=%r is no label" % (key, value)
+            yield "metadata.labels: %s=%r is not a label" % (key, value)
     for key, value in metadata.get("annotations", {}).items():
         if not _QUALIFIED.match(key) or not isinstance(value, str):
-            yield "metadata.annotations: %s=%r is no annotation" % (key, value)
+            yield "metadata.annotations: %s=%r is not an annotation" % (key, value)
 
 
 def _walk(value: t.Any, schema: t.Mapping[str, t.Any], path: str) -> t.Iterator[str]:
@@ -102,13 +102,13 @@ def _walk(value: t.Any, schema: t.Mapping[str, t.Any], path: str) -> t.Iterator[
     kind = schema.get("type")
     if kind in ("integer", "number"):
         if isinstance(value, bool) or not isinstance(value, int if kind == "integer" else (int, float)):
-            yield "%s: %r is no %s" % (path, value, kind)
+            yield "%s: %r is not of type %s" % (path, value, kind)
             return
         low, high = _FORMATS.get(schema.get("format", "int64"), _FORMATS["int64"])
         if not low <= value <= high:
             yield "%s: %r is too large" % (path, value)
     elif kind in _TYPES and (not isinstance(value, _TYPES[kind])):
-        yield "%s: %r is no %s" % (path, value, kind)
+        yield "%s: %r is not of type %s" % (path, value, kind)
         return
     yield from _limits(value, schema, path)
     if isinstance(value, dict) and kind == "object":
@@ -120,7 +120,7 @@ def _walk(value: t.Any, schema: t.Mapping[str, t.Any], path: str) -> t.Iterator[
 
 def _limits(value: t.Any, schema: t.Mapping[str, t.Any], path: str) -> t.Iterator[str]:
     if "enum" in schema and value not in schema["enum"]:
-        yield "%s: %r is none of %s" % (path, value, schema["enum"])
+        yield "%s: %r is not one of %s" % (path, value, schema["enum"])
     if "minimum" in schema and value < schema["minimum"]:
         yield "%s: %r is less than %s" % (path, value, schema["minimum"])
     if "maximum" in schema and value > schema["maximum"]:

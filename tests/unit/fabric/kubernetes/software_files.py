@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Charts and manifests for tests: upstream's where somebody has them, and small ones with the same keys and places."""
+"""Charts and manifests for tests: upstream's where they are available, and small ones with the same keys and places."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def digest(path: Path) -> str:
 
 
 def packed(path: Path, files: t.Mapping[str, t.Any], top: str) -> Path:
-    """A chart's archive: path -> text, or what YAML says of it."""
+    """A chart's archive: path -> text, or data that is written as YAML."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w:gz") as tar:
         for name, value in files.items():
@@ -173,7 +173,7 @@ spec:
 {{- end }}
 """
 
-# The controller reads a certificate that each rendering makes anew, as upstream's does.
+# The controller reads a certificate that each rendering makes again, as upstream's does.
 SPIDERPOOL_CERTIFICATE = """\
 {{- with .Values.spiderpoolController }}
 {{- if eq .tls.method "auto" }}

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files for installation: nothing is used that nobody vouched for, from wherever it comes."""
+"""Files for installation: from any source, only files with a known checksum are used."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_what_a_web_server_gives_wrong_is_neither_used_nor_kept(
     assert not list(own_cache.rglob("*.tgz"))
 
 
-def test_no_password_of_an_address_is_told(
+def test_no_password_of_an_address_is_shown(
     served: tuple[str, list[str]], archive: Path, tmp_path: Path, own_cache: Path
 ) -> None:
     url = served[0].replace("://", "://me:hush@")
@@ -119,7 +119,7 @@ def program(path: Path, text: str) -> str:
 
 
 def test_a_registry_is_asked_through_helm(archive: Path, tmp_path: Path) -> None:
-    """Helm's own words are its own; here is what it is asked, and that what it leaves is held against the checksum."""
+    """Helm's own words are its own; here are its arguments, and that its files are compared with the checksum."""
     log = tmp_path / "log"
     script = 'echo "$@" >> %s\nwhile [ "$1" != --destination ]; do shift; done\ncp %s "$2"/other-name.tgz\n' % (
         log,
@@ -144,7 +144,7 @@ def test_a_chart_of_a_folder_is_its_owners(tmp_path: Path, archive: Path) -> Non
     assert _archives.chart(found) == packed and packed.version == "1.2.2" and packed.definitions
 
 
-def test_what_is_no_chart_is_one_line(tmp_path: Path) -> None:
+def test_a_file_without_a_chart_is_one_line(tmp_path: Path) -> None:
     for name, content in (("text.tgz", b"text"), ("cut.tgz", software_files.spiderpool(tmp_path).read_bytes()[:300])):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(RailyardError, match="cannot be unpacked"):
@@ -174,12 +174,12 @@ def test_pins_are_whole() -> None:
 def test_checksums_are_the_users_to_give() -> None:
     (file,) = software_versions.files("network-operator", "", "", {"network-operator-26.4.1.tgz": "a" * 64})
     assert file.sha256 == "a" * 64
-    for given, said in (
+    for given, message in (
         ({"network-operator.tgz": "a" * 64}, "not one of its files"),
         ({"network-operator-26.4.1.tgz": "A" * 64}, "not a SHA-256"),
         ({"network-operator-26.4.1.tgz": "a" * 63}, "not a SHA-256"),
     ):
-        with pytest.raises(RailyardError, match=said):
+        with pytest.raises(RailyardError, match=message):
             software_versions.files("network-operator", "", "", given)
     with pytest.raises(RailyardError, match="manifests, operator"):
         software_versions.files("calico", "helm", "", {})
@@ -189,11 +189,11 @@ def test_helm_is_looked_at_before_it_is_used(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(_foreign_packages, "missing", lambda collection: None)
     three = program(tmp_path / "three", "echo v3.17.2\n")
     assert _helm.program(three) == three
-    for text, said in (("echo v4.1.4\n", "v4.1.4"), ("exit 3\n", "(none)"), ("echo nonsense\n", "nonsense")):
+    for text, message in (("echo v4.1.4\n", "v4.1.4"), ("exit 3\n", "(none)"), ("echo nonsense\n", "nonsense")):
         other = program(tmp_path / "other", text)
         with pytest.raises(RailyardError) as caught:
             _helm.program(other)
-        assert said in str(caught.value) and "Helm 3" in str(caught.value)
+        assert message in str(caught.value) and "Helm 3" in str(caught.value)
     with pytest.raises(RailyardError, match="is not a program"):
         _helm.program(str(tmp_path / "none"))
     monkeypatch.undo()

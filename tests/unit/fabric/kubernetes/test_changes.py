@@ -61,7 +61,7 @@ def test_pools_meet_in_subnets_that_differ_and_in_addresses(
     assert meet(other, one) == ([text[::-1]] if text else [])
 
 
-def test_what_is_no_pool_claims_nothing() -> None:
+def test_objects_other_than_pools_claim_nothing() -> None:
     for strange in ({}, {"spec": None}, pool("somewhere", "10.0.0.1"), pool("10.0.0.0/24", "first-last")):
         assert [claim for claim in POOL.claims(strange) if not claim.shared] == []
 

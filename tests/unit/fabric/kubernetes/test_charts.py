@@ -39,7 +39,7 @@ def spiderpool(tmp_path: Path) -> Chart:
     return _archives.chart(_archives.Archive(str(path), path.read_bytes()))
 
 
-def keys(found: t.Sequence[chart_values.Misfit]) -> list[tuple[str, bool]]:
+def keys(found: t.Sequence[chart_values.Mismatch]) -> list[tuple[str, bool]]:
     return [(each.key, each.fatal) for each in found]
 
 
@@ -50,7 +50,7 @@ def tree(path: str, value: t.Any) -> dict[str, t.Any]:
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("provider, attachment, mode", combinations())
-def test_what_the_plan_says_of_upstreams_charts_has_its_keys(
+def test_planned_values_of_upstreams_charts_have_its_keys(
     provider: str, attachment: str, mode: str, options: dict[str, t.Any]
 ) -> None:
     plan, given = document(provider, attachment, mode), {**REGISTRY, **options}
@@ -58,20 +58,20 @@ def test_what_the_plan_says_of_upstreams_charts_has_its_keys(
         pin = next(each for each in CHARTS if each.chart == name)
         chart = software_files.upstreams_chart(pin.files[""][0].name)
         whole = chart_values.merged(chart_values.mirrored(chart, "registry.example"), values)
-        assert chart_values.misfits(chart, whole, View(plan), Options.of(given)) == []
+        assert chart_values.mismatches(chart, whole, View(plan), Options.of(given)) == []
         sent = chart_values.restarting(chart, whole)
-        assert chart_values.misfits(chart, sent, View(plan), Options.of(given)) == []
+        assert chart_values.mismatches(chart, sent, View(plan), Options.of(given)) == []
         assert chart_values.restarting(chart, sent) == sent and sent.get("rdma") == whole.get("rdma")
         # and a key that it does not have is found at every depth
         wrong = chart_values.merged(whole, {"nonsense": 1})
-        assert keys(chart_values.misfits(chart, wrong)) == [("nonsense", True)]
+        assert keys(chart_values.mismatches(chart, wrong)) == [("nonsense", True)]
 
 
 @pytest.mark.parametrize("pin", CHARTS, ids=lambda pin: str(pin.chart))
 def test_upstreams_own_values_have_their_keys_and_no_image_stays_elsewhere(pin: t.Any) -> None:
     chart = software_files.upstreams_chart(pin.files[""][0].name)
     dead = chart_values.DEAD.get(chart.name, {})
-    assert [key for key, _fatal in keys(chart_values.misfits(chart, chart.values)) if key not in dead] == []
+    assert [key for key, _fatal in keys(chart_values.mismatches(chart, chart.values)) if key not in dead] == []
     assert chart.definitions and chart.templates
 
     def hosts(values: t.Any, over: t.Any, place: str = "") -> t.Iterator[str]:
@@ -94,14 +94,14 @@ def test_a_pinned_file_has_its_checksum(file: File) -> None:
 
 
 @pytest.mark.parametrize("provider, attachment, mode", [each for each in combinations() if each[0] == "spiderpool"])
-def test_the_small_chart_takes_what_the_plan_says(spiderpool: Chart, provider: str, attachment: str, mode: str) -> None:
+def test_the_small_chart_takes_the_planned_values(spiderpool: Chart, provider: str, attachment: str, mode: str) -> None:
     plan = document(provider, attachment, mode)
     values = object_components.values(plan)["spiderpool"]
-    assert chart_values.misfits(spiderpool, values, View(plan), Options()) == []
+    assert chart_values.mismatches(spiderpool, values, View(plan), Options()) == []
 
 
 @pytest.mark.parametrize(
-    "path, value, said",
+    "path, value, message",
     [
         ("spiderpoolAgnet", {}, "did you mean spiderpoolAgent"),
         ("spiderpoolAgent.tuneSysctl", False, "did you mean tuneSysctlConfig"),
@@ -114,22 +114,22 @@ def test_the_small_chart_takes_what_the_plan_says(spiderpool: Chart, provider: s
         ("ipam.spidersubnet", {"enable": False}, "ipam.spiderSubnet"),
     ],
 )
-def test_keys_that_do_nothing_are_found(spiderpool: Chart, path: str, value: t.Any, said: str) -> None:
-    found = chart_values.misfits(spiderpool, tree(path, value))
+def test_keys_that_do_nothing_are_found(spiderpool: Chart, path: str, value: t.Any, message: str) -> None:
+    found = chart_values.mismatches(spiderpool, tree(path, value))
     assert [(path, True)] == keys(found)
     error = str(found[0].error("spiderpool"))
-    assert said in error and error.startswith("spiderpool: values.%s: " % path) and "Remedy: " in error
+    assert message in error and error.startswith("spiderpool: values.%s: " % path) and "Remedy: " in error
 
 
 def test_keys_that_a_template_reads_or_takes_whole_are_known(spiderpool: Chart) -> None:
     selector = {"spiderpoolAgent": {"nodeSelector": {"railyard.fabric/fabric": "ai", "any": "x"}, "extraArgs": ["-v"]}}
-    assert chart_values.misfits(spiderpool, selector) == []
+    assert chart_values.mismatches(spiderpool, selector) == []
     labels = {"sriov": {"operatorConfig": {"configDaemonNodeSelector": {"a": "b"}, "disableDrain": False}}}
-    assert chart_values.misfits(spiderpool, labels) == []
+    assert chart_values.mismatches(spiderpool, labels) == []
 
 
 @pytest.mark.parametrize(
-    "entries, place, said",
+    "entries, place, message",
     [
         ([], "", "is empty"),
         ([{"resourceName": "a"}], "[0].selectors", "selects no device"),
@@ -138,29 +138,29 @@ def test_keys_that_a_template_reads_or_takes_whole_are_known(spiderpool: Chart) 
     ],
 )
 def test_lists_that_end_the_device_plugin_are_found(
-    spiderpool: Chart, entries: list[t.Any], place: str, said: str
+    spiderpool: Chart, entries: list[t.Any], place: str, message: str
 ) -> None:
     plugin = {"install": True, "deviceConfig": {"configList": entries}}
-    (found,) = chart_values.misfits(spiderpool, {"rdma": {"rdmaSharedDevicePlugin": plugin}})
+    (found,) = chart_values.mismatches(spiderpool, {"rdma": {"rdmaSharedDevicePlugin": plugin}})
     assert found.fatal and found.key == "rdma.rdmaSharedDevicePlugin.deviceConfig.configList" + place
-    assert said in str(found.error("spiderpool"))
+    assert message in str(found.error("spiderpool"))
 
 
 def test_what_works_and_is_dangerous_is_a_warning(spiderpool: Chart) -> None:
     drain = {"sriov": {"install": True}}
-    assert keys(chart_values.misfits(spiderpool, drain)) == [("sriov.operatorConfig.disableDrain", False)]
+    assert keys(chart_values.mismatches(spiderpool, drain)) == [("sriov.operatorConfig.disableDrain", False)]
     alone = {"spiderpoolController": {"podResourceInject": {"enabled": True}}}
-    assert keys(chart_values.misfits(spiderpool, alone)) == [("spiderpoolController.replicas", False)]
+    assert keys(chart_values.mismatches(spiderpool, alone)) == [("spiderpoolController.replicas", False)]
 
 
-def test_gpu_settings_are_held_against_the_options() -> None:
+def test_gpu_settings_are_compared_with_the_options() -> None:
     plan = View(document("network-operator"))
     values = {"driver": {"enabled": True, "rdma": {"enabled": False}}, "gdrcopy": {"enabled": True}}
     chart = Chart("gpu-operator", "1", values={**values, "nfd": {"enabled": True}}, templates=".Values.driver.x")
-    found = chart_values.misfits(chart, {}, plan, Options(gpudirect="peermem"))
+    found = chart_values.mismatches(chart, {}, plan, Options(gpudirect="peermem"))
     assert keys(found) == [("driver.rdma.enabled", True), ("nfd.enabled", False)]
     old = {"driver": {"useOpenKernelModules": True}}
-    assert ("driver.useOpenKernelModules", True) in keys(chart_values.misfits(chart, old, plan, Options()))
+    assert ("driver.useOpenKernelModules", True) in keys(chart_values.mismatches(chart, old, plan, Options()))
 
 
 def test_the_plugin_restarts_with_a_list_of_the_users_too(spiderpool: Chart) -> None:

@@ -82,7 +82,7 @@ def test_a_link_local_router_is_the_pods_too_and_no_operators() -> None:
         assert ("RY819", "rails.gateway6") in [(each.code, each.place) for each in found], provider
 
 
-def test_what_is_no_plan_is_one_line() -> None:
+def test_a_file_without_a_plan_is_one_line() -> None:
     planned = plan("lab-cni")
     node, fabric = planned.node_vars(planned.nodes[0]), planned.fabric_vars()
     for wrong in (({}, fabric), (None, fabric), (node, {}), (dict(node, ports=[{}]), fabric)):

@@ -62,7 +62,7 @@ def test_our_own_values_agree(gpudirect: str, driver: str, gdrcopy: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    "given, wanted, told",
+    "given, wanted, expected",
     [
         ({}, PEERMEM._replace(gdrcopy=False), [("driver.rdma.enabled", True)]),
         (chart(driver_rdma_enabled=True), DMABUF._replace(nic_driver="inbox", gdrcopy=False),
@@ -89,18 +89,18 @@ def test_our_own_values_agree(gpudirect: str, driver: str, gdrcopy: bool) -> Non
          PEERMEM._replace(generations=("blackwell",)), [("driver.kernelModuleType", True)]),
         (dict(GOOD, gds={"enabled": True}), DMABUF, []),
         (dict(GOOD_PEERMEM, gds={"enabled": True}), PEERMEM._replace(generations=("pascal",)), [("gds.enabled", True)]),
-        # what is no mapping is as if it were not there
+        # a value that is not a mapping is ignored
         ({"driver": None, "gdrcopy": True}, DMABUF._replace(gdrcopy=False), []),
     ],
 )  # fmt: skip
-def test_what_does_not(given: dict[str, t.Any], wanted: Wanted, told: list[tuple[str, bool]]) -> None:
-    assert keys(given, wanted) == told
+def test_what_does_not(given: dict[str, t.Any], wanted: Wanted, expected: list[tuple[str, bool]]) -> None:
+    assert keys(given, wanted) == expected
 
 
-def test_over_every_combination_nothing_is_said_twice_or_contradicts_itself() -> None:
+def test_over_every_combination_nothing_is_reported_twice_or_contradicts_itself() -> None:
     bools = (True, False)
     kinds = ("auto", "open", "proprietary")
-    wishes = [
+    specs = [
         Wanted(*each)
         for each in itertools.product(
             ("dmabuf", "peermem", "none"),
@@ -119,7 +119,7 @@ def test_over_every_combination_nothing_is_said_twice_or_contradicts_itself() ->
             gdrcopy_enabled=copy,
             gds_enabled=gds,
         )
-        for wanted in wishes:
+        for wanted in specs:
             found = disagreements(given, wanted)
             names = [each.key for each in found]
             assert len(set(names)) == len(names), (given, wanted, found)

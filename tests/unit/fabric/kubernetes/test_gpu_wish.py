@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan's way from GPU memory to the NIC, as the GPU Operator and the Network Operator are told."""
+"""The plan's way from GPU memory to the NIC, in the values of the GPU Operator and the Network Operator."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def planned(
     model = whole["profiles"].pop("hgx")
     whole["nodes"] = {}
     for number, (gpudirect, driver) in enumerate(kinds, 1):
-        said = {key: value for key, value in (("gpudirect", gpudirect), ("driver", driver)) if value is not None}
-        whole["profiles"]["p%d" % number] = dict(model, **said)
+        given = {key: value for key, value in (("gpudirect", gpudirect), ("driver", driver)) if value is not None}
+        whole["profiles"]["p%d" % number] = dict(model, **given)
         whole["nodes"]["n-%d" % number] = {"profile": "p%d" % number}
     return plans.planned(whole)
 
 
-def told(plan: dict[str, t.Any], **options: t.Any) -> dict[str, t.Any]:
+def summary(plan: dict[str, t.Any], **options: t.Any) -> dict[str, t.Any]:
     """The values that belong to GPU memory, by the chart's keys."""
     values = object_components.values(plan, dict(REGISTRY, **options))["gpu-operator"]
     return {
@@ -57,7 +57,7 @@ OPERATOR = {"gpu_driver": "container"}
 @pytest.mark.parametrize(
     ("kinds", "options", "expected"),
     [
-        # nobody says anything: as the options, or DMA-BUF
+        # nothing is set: as the options, or DMA-BUF
         ([(None, None)], {}, is_(None, False, False, "open", True)),
         ([(None, None)], {"gpudirect": "peermem", "gdrcopy": False}, is_(None, True, True, "auto", False)),
         # hosts with a GPU driver of their own load the modules themselves
@@ -91,7 +91,7 @@ def test_values_follow_from_the_plan(
     options: dict[str, t.Any],
     expected: dict[str, t.Any],
 ) -> None:
-    assert told(planned(*kinds), **options) == expected
+    assert summary(planned(*kinds), **options) == expected
 
 
 def test_what_follows_never_disagrees_with_the_plan() -> None:
@@ -102,14 +102,14 @@ def test_what_follows_never_disagrees_with_the_plan() -> None:
     ):
         if (path, flavour) == ("dmabuf", "proprietary"):
             continue  # an error of the plan's own
-        said = {"path": path, "gpu_driver": gpu_driver, "gdrcopy": copy, "flavour": flavour}
-        plan = planned(({key: value for key, value in said.items() if value is not None}, driver))
+        given = {"path": path, "gpu_driver": gpu_driver, "gdrcopy": copy, "flavour": flavour}
+        plan = planned(({key: value for key, value in given.items() if value is not None}, driver))
         view, options = View(plan), Options()
-        wish = gpu_spec.wanted(view, options)
-        if wish.path == "peermem" and wish.nic_driver == "inbox":
+        spec = gpu_spec.wanted(view, options)
+        if spec.path == "peermem" and spec.nic_driver == "inbox":
             continue  # lint warns of it (RY974)
-        found = gpu_settings.disagreements(object_components.values(plan, REGISTRY)["gpu-operator"], wish)
-        assert found == [], (said, driver, found)
+        found = gpu_settings.disagreements(object_components.values(plan, REGISTRY)["gpu-operator"], spec)
+        assert found == [], (given, driver, found)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_what_follows_never_disagrees_with_the_plan() -> None:
         (None, {"kind": "container"}, {"driver": "host"}, "kubernetes.driver", "is host"),
     ],
 )
-def test_options_that_contradict_the_plan_are_told(
+def test_options_that_contradict_the_plan_are_reported(
     gpudirect: dict[str, t.Any] | None,
     driver: dict[str, t.Any] | None,
     options: dict[str, t.Any],
@@ -147,11 +147,11 @@ def test_options_that_contradict_the_plan_are_told(
     words: str,
 ) -> None:
     with pytest.raises(RailyardError) as caught:
-        told(planned((gpudirect, driver)), **options)
+        summary(planned((gpudirect, driver)), **options)
     assert caught.value.place == place and words in str(caught.value)
 
 
-def test_the_network_operator_brings_the_driver_that_the_plan_says() -> None:
+def test_the_network_operator_brings_the_planned_driver() -> None:
     def policy(plan: dict[str, t.Any], **options: t.Any) -> dict[str, t.Any]:
         things = object_components.objects(plan, dict(REGISTRY, **options))
         (spec,) = (each["spec"] for each in things if each["kind"] == "NicClusterPolicy")

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Manifests found in the wild, read and written anew: what upstream refused or cut before, it takes now."""
+"""Manifests found in the wild, read and written again: what upstream refused or cut before, it takes now."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_flannel_takes_its_settings_and_restarts_with_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "name, settings, said",
+    "name, settings, message",
     [
         ("flannel", {"autodetection": "first-found"}, "flannel has no such setting"),
         ("multus", {"mtu": 9000}, "multus has no such setting"),
@@ -105,13 +105,15 @@ def test_flannel_takes_its_settings_and_restarts_with_them() -> None:
         ("calico", {"bin_dir": "opt"}, "not a directory"),
     ],
 )
-def test_settings_are_checked(name: str, settings: dict[str, t.Any], said: str) -> None:
+def test_settings_are_checked(name: str, settings: dict[str, t.Any], message: str) -> None:
     with pytest.raises(RailyardError) as caught:
         upstream_manifests.Settings.of(name, settings)
-    assert said in str(caught.value) and "%s: settings." % name in str(caught.value) and "Remedy: " in str(caught.value)
+    assert (
+        message in str(caught.value) and "%s: settings." % name in str(caught.value) and "Remedy: " in str(caught.value)
+    )
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_that_is_wrong_is_reported_at_once() -> None:
     with pytest.raises(RailyardError) as caught:
         upstream_manifests.Settings.of("flannel", {"mtu": 1, "pod_cidr": "x", "conf_dir": "y"})
     assert len(str(caught.value).splitlines()) == 3

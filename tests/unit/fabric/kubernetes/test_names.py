@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names at their longest, and names that would be two things': an API server takes them all, and none stands twice."""
+"""Names at their longest, and names of two objects at once: an API server takes them all, and none occurs twice."""
 
 from __future__ import annotations
 
@@ -101,11 +101,11 @@ def test_a_profile_with_a_group_and_a_profile_of_that_name_are_two_variants() ->
     assert {each["spec"]["numVfs"] for each in policies} == {2, 4}
 
 
-def lacking(lacks: t.Mapping[str, t.Sequence[str]], nodes: int = 4) -> Document:
+def without(missing: t.Mapping[str, t.Sequence[str]], nodes: int = 4) -> Document:
     """A fabric whose node ``n-NUMBER`` has no port on these rails."""
     whole = plans.fabric_file("spiderpool", "macvlan", "subnet", (4,))
     whole["nodes"] = {
-        name: {"profile": "hgx", **({"ports": dict.fromkeys(lacks[name])} if name in lacks else {})}
+        name: {"profile": "hgx", **({"ports": dict.fromkeys(missing[name])} if name in missing else {})}
         for name in ("n-%d" % number for number in range(1, nodes + 1))
     }
     return plans.planned(whole)
@@ -120,11 +120,11 @@ def test_a_node_without_a_port_changes_nothing_of_what_pods_are_offered() -> Non
             if each["kind"] == "SpiderMultusConfig"
         ]
 
-    assert offered(lacking({"n-2": ["gpu02"]})) == offered(lacking({}))
+    assert offered(without({"n-2": ["gpu02"]})) == offered(without({}))
 
 
 @pytest.mark.parametrize(
-    ("lacks", "sets"),
+    ("missing", "sets"),
     [
         ({"n-2": ["gpu02"]}, {"ai-rails": ["n-1", "n-3", "n-4"], "ai-rails-hgx-2": ["n-2"]}),
         # most of them: the others are then chosen by name
@@ -137,9 +137,9 @@ def test_a_node_without_a_port_changes_nothing_of_what_pods_are_offered() -> Non
     ],
 )
 def test_each_node_has_the_test_pod_of_its_own_rails(
-    lacks: t.Mapping[str, t.Sequence[str]], sets: dict[str, list[str]] | None
+    missing: t.Mapping[str, t.Sequence[str]], sets: dict[str, list[str]] | None
 ) -> None:
-    document = lacking(lacks)
+    document = without(missing)
     made = list(object_components.objects(document, OPTIONS))
     daemons = {each["metadata"]["name"]: each for each in made if each["kind"] == "DaemonSet"}
     wanted = test_workload.names(View(document))

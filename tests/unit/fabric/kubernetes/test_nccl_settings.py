@@ -17,7 +17,7 @@ from .documents import REGISTRY, combinations, document
 
 
 @pytest.mark.parametrize("provider, attachment, mode", combinations())
-def test_a_host_says_what_the_whole_plan_says(provider: str, attachment: str, mode: str) -> None:
+def test_a_host_has_the_settings_of_the_whole_plan(provider: str, attachment: str, mode: str) -> None:
     plan = document(provider, attachment, mode, families=(4, 6))
     files = {node: own["/etc/nccl.conf"] for node, own in object_components.node_files(plan, REGISTRY)}
     for node in plan["nodes"]:
@@ -30,7 +30,7 @@ def test_a_host_says_what_the_whole_plan_says(provider: str, attachment: str, mo
         assert ucx.get("UCX_NET_DEVICES", "") == ",".join("%s:1" % name for name in devices if name)
 
 
-def test_what_is_wrong_is_said() -> None:
+def test_what_is_wrong_is_reported() -> None:
     plan = document()
     with pytest.raises(AnsibleFilterError, match="neither nccl nor ucx"):
         nccl_settings(plan["nodes"][0], plan["fabric"], "mpi")

@@ -237,7 +237,7 @@ def test_images_come_from_the_users_registry_and_from_no_other() -> None:
 
 @pytest.mark.parametrize("provider, attachment, mode", combinations())
 def test_without_a_registry_no_object_names_one(provider: str, attachment: str, mode: str) -> None:
-    """Where a chart has a default it decides; where an object must name an image, nobody guesses."""
+    """Where a chart has a default it decides; where an object must name an image, the image is not guessed."""
     plan = document(provider, attachment, mode)
     if provider == "spiderpool":
         assert "imageRegistryOverride" not in json.dumps(object_components.values(plan))

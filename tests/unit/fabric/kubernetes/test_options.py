@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What may be said beside the plan, and what is said of a value that is none."""
+"""Options beside the plan, and errors about wrong values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from . import plans
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"injection_groups": 4}, "kubernetes.injection_groups: 4 .*a list of whole numbers"),
         ({"rdma_hca_max": "many"}, "kubernetes.rdma_hca_max: 'many' .*a whole number"),
@@ -35,8 +35,8 @@ from . import plans
         ({"test_pods": True}, "kubernetes.test_pods: .*images.test"),
     ],
 )
-def test_a_value_of_another_kind_is_one_line_with_its_place(given: dict[str, t.Any], said: str) -> None:
-    with pytest.raises(RailyardError, match=said):
+def test_a_value_of_another_kind_is_one_line_with_its_place(given: dict[str, t.Any], message: str) -> None:
+    with pytest.raises(RailyardError, match=message):
         Options.of(given)
 
 
@@ -47,7 +47,7 @@ def test_what_templates_make_of_numbers_and_booleans_is_taken_as_it_is_meant() -
     assert (options.rdma_hca_max, options.injection_groups, options.dpdk["vfs"]) == (63, (2,), 2)
 
 
-def test_what_is_null_is_not_said() -> None:
+def test_null_is_the_same_as_an_absent_key() -> None:
     assert Options.of({"registry": None, "workload_namespace": None, "metrics": None, "dpdk": None}) == Options()
 
 

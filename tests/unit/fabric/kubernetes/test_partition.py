@@ -95,7 +95,7 @@ def test_ib_kubernetes_does_not_put_pods_into_another_tenants_partition() -> Non
         ("0x8001 0x8002", {}, "fabric.infiniband.pkeys", "the plan has 2 (0x0001, 0x0002)"),
     ],
 )
-def test_a_key_that_is_not_planned_or_one_of_several_is_told(
+def test_a_key_that_is_not_planned_or_one_of_several_is_reported(
     provider: str, keys: str, options: dict[str, t.Any], place: str, words: str
 ) -> None:
     with pytest.raises(RailyardError) as caught:
@@ -132,7 +132,7 @@ def test_the_operators_own_kind_serves_what_it_has_fields_for() -> None:
     assert plugin["rdmaIsolation"] is True and "pkey" not in plugin and "ibKubernetesEnabled" not in plugin
 
 
-def test_pods_on_ipoib_are_told_that_they_have_the_ports_own_key() -> None:
+def test_an_error_reports_that_pods_on_ipoib_have_the_ports_own_key() -> None:
     for provider in ("spiderpool", "network-operator"):
         whole = plans.fabric_file(provider, "ipoib", "prefix", (4,))
         assert lint(json.dumps(whole).encode()).findings == []

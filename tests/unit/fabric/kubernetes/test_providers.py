@@ -172,13 +172,13 @@ def test_vfs_are_a_number_that_the_operator_takes() -> None:
             made("SriovNetworkNodePolicy", "spiderpool", "sriov", "prefix", vfs=count)
 
 
-def test_groups_that_change_what_a_policy_says_make_a_variant_of_their_profile() -> None:
+def test_groups_that_change_a_policy_make_a_variant_of_their_profile() -> None:
     plan = document("spiderpool", "sriov", "prefix", nodes=5)
     for at, groups, count in ((0, ["in_rack"], 8), (1, ["few_vfs"], 4), (2, ["few_vfs", "in_rack"], 4)):
         plan["nodes"][at]["groups"] = groups
         for port in plan["nodes"][at]["ports"]:
             port["vfs"] = {"count": count, "attributes": []}
-    # A node that lacks a rail is like the others of its profile.
+    # A node without a rail is like the others of its profile.
     del plan["nodes"][4]["ports"][0]
     labels = object_components.node_labels(plan)
     assert [labels[node["name"]][plan_view.VARIANT] for node in plan["nodes"]] == [
@@ -299,7 +299,7 @@ def test_a_whole_function_goes_into_the_pod_with_its_rdma_device() -> None:
     assert conf["plugins"][1] == {"type": "rdma"}
     definitions = made("NetworkAttachmentDefinition", "cni", "host-device", "link")
     assert definitions[0]["metadata"]["annotations"] == {"k8s.v1.cni.cncf.io/resourceName": "rdma/gpu01_host_device"}
-    # Nobody hands functions out: the RDMA plugin learns from the file which one it is.
+    # No program hands functions out: the RDMA plugin learns from the file which one it is.
     options = {"device_plugins": False}
     (conf, _other) = conflists("hgx-0001", "cni", "host-device", "link", options=options)
     assert conf["plugins"][1] == {"type": "rdma", "deviceID": "0000:0b:00.0"}
@@ -355,7 +355,7 @@ def _lines(text: str) -> dict[str, str]:
     return {key: value for key, _is, value in (line.partition("=") for line in text.splitlines())}
 
 
-def test_pods_are_told_the_rails_devices_where_they_see_others() -> None:
+def test_pods_get_the_names_of_the_rails_devices_if_they_see_others() -> None:
     pod, host = nccl()
     assert pod == {
         "NCCL_IB_HCA": "=mlx5_gpu01:1,mlx5_gpu02:1",

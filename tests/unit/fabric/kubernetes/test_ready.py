@@ -142,11 +142,11 @@ def test_a_node_is_reported_with_the_likeliest_reason() -> None:
     assert goal.reached(nodes, {}) == 2
 
 
-@pytest.mark.parametrize(("units", "said"), [(1000, "1k"), (1500, "1500"), (64000, "64k"), (2000000, "2M")])
-def test_whole_thousands_are_read_as_the_server_writes_them(units: int, said: str) -> None:
+@pytest.mark.parametrize(("units", "number"), [(1000, "1k"), (1500, "1500"), (64000, "64k"), (2000000, "2M")])
+def test_whole_thousands_are_read_as_the_server_writes_them(units: int, number: str) -> None:
     document = plans.planned(plans.fabric_file("spiderpool", "macvlan", "subnet", (4,), nodes=1))
     goal = Goal(document, {"rdma_hca_max": units}, [])
-    resources = dict.fromkeys(object_components.allocatable(document, {})["n-1"], t.cast(int, said))
+    resources = dict.fromkeys(object_components.allocatable(document, {})["n-1"], t.cast(int, number))
     assert goal.missing({"n-1": node("n-1", resources)}, {}) == []
     less = dict.fromkeys(resources, t.cast(int, "9k"))
     assert "reports 9000 of %d " % units in goal.missing({"n-1": node("n-1", less)}, {})[0].what

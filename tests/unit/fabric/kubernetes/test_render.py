@@ -60,7 +60,7 @@ def test_text_is_as_people_write_it() -> None:
     )
 
 
-def test_what_is_no_object_is_refused() -> None:
+def test_a_value_that_is_not_an_object_is_refused() -> None:
     with pytest.raises(TypeError):
         object_yaml.text({"a": 1.5})
 

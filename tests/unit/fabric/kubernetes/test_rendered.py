@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A directory of rendered files: ours are kept up to date, nobody else's is touched."""
+"""A directory of rendered files: ours are kept up to date, no other file is touched."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def test_files_are_written_once(tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == stamps
 
 
-def test_check_mode_says_and_does_not(tmp_path: Path) -> None:
+def test_check_mode_reports_and_changes_nothing(tmp_path: Path) -> None:
     directory = tmp_path / "out"
     assert _rendered.write(str(directory), FILES, check=True)["written"] == sorted(FILES)
     assert not directory.exists()
     _rendered.write(str(directory), FILES, check=False)
     fewer = {"three.yaml": b"new\n"}
-    said = _rendered.write(str(directory), fewer, check=True)
-    assert said == {"written": ["three.yaml"], "removed": ["a/b/one.yaml", "a/two.yaml"]}
+    result = _rendered.write(str(directory), fewer, check=True)
+    assert result == {"written": ["three.yaml"], "removed": ["a/b/one.yaml", "a/two.yaml"]}
     assert held(directory) == FILES
-    assert _rendered.write(str(directory), fewer, check=False) == said
+    assert _rendered.write(str(directory), fewer, check=False) == result
     assert held(directory) == fewer
 
 

@@ -28,7 +28,7 @@ def names(things: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:
     return [thing["metadata"]["name"] for thing in things]
 
 
-def test_a_subnet_has_one_pool_a_rail_and_none_is_a_nodes() -> None:
+def test_a_subnet_has_one_pool_per_rail_and_no_node_has_its_own() -> None:
     pools = made("SpiderIPPool", nodes=3)
     assert names(pools) == ["ai-gpu01", "ai-gpu02"]
     assert pools[0]["spec"] == {
@@ -56,7 +56,7 @@ def test_a_prefix_is_a_pool_of_its_node_alone() -> None:
     }
 
 
-def test_a_network_names_its_nodes_pools_by_a_pattern_that_is_no_other_rails() -> None:
+def test_a_network_names_its_nodes_pools_by_a_pattern_that_matches_no_other_rail() -> None:
     configs = made("SpiderMultusConfig", {"injection": False}, mode="prefix", attachment="sriov", families=(4, 6))
     assert configs[0]["spec"]["sriov"]["ippools"] == {"ipv4": ["ai-gpu01-*"], "ipv6": ["v6-ai-gpu01-*"]}
 
@@ -73,7 +73,7 @@ def test_a_pattern_that_would_catch_another_pool_is_not_taken() -> None:
     assert configs[1]["spec"]["sriov"]["ippools"]["ipv4"] == ["*-x-a"]
 
 
-def test_macvlan_says_master_and_resource_in_its_own_section() -> None:
+def test_macvlan_has_master_and_resource_in_its_own_section() -> None:
     config = made("SpiderMultusConfig")[0]
     assert config["spec"] == {
         "cniType": "macvlan",

@@ -174,7 +174,7 @@ def test_what_the_renderer_refuses_is_reported() -> None:
     (found,) = errors(file(rails(FOUR), profiles=both, nodes=nodes))
     assert (found.code, found.place) == ("RY820", "profiles.hgx.ports.gpu01")
     assert "eth01 is a netdev of the resource gpu01_macvlan" in found.message
-    # a node with ports of its own does not stand for the others of its profile
+    # a node with ports of its own does not represent the others of its profile
     first = "ai-1: {profile: dgx, ports: {gpu02: null}}, ai-2: {profile: hgx, ports: {gpu01: null}}"
     rest = "nodes: {%s, ai-3: {profile: dgx}, ai-4: {profile: hgx}}" % first
     assert [each.code for each in errors(file(rails(FOUR), profiles=both, nodes=rest))] == ["RY820"]

@@ -253,7 +253,7 @@ def _on_master(fields: Fields, made: Network, section: str, found: Found) -> Non
         )
     if len(made.masters) > 1 or fields.has(section + ".bond"):
         message = "the bond of %s is several ports, and a rail is one" % " and ".join(made.masters)
-        remedy = "make each port a rail: RDMA does not work over a bond of two switches"
+        remedy = "use each port as its own rail: RDMA does not work over a bond of two switches"
         found.add(import_rules.NOT_KNOWN, fields.place_of(section + ".master"), message, remedy, "the first of them")
         made.masters = made.masters[:1]
     if fields.number(section + ".vlanID"):

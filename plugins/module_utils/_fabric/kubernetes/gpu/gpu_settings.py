@@ -33,7 +33,7 @@ _DEFAULTS: dict[str, t.Any] = {
 
 
 class Wanted(t.NamedTuple):
-    """What the plan says of the nodes."""
+    """What the plan sets for the nodes."""
 
     #: ``dmabuf``, ``peermem`` or ``none``
     path: str

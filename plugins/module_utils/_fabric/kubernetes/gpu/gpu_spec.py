@@ -29,9 +29,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.host
 def nic_container(view: View | None, options: Options) -> bool:
     """Whether the Network Operator brings the NIC driver.
 
-    :raises RailyardError: where the option says another than the plan.
+    :raises RailyardError: if the option contradicts the plan.
     """
-    kinds = {kind for kind in _said(view, "driver", "kind") if kind is not None}
+    kinds = {kind for kind in _values(view, "driver", "kind") if kind is not None}
     planned = None if not kinds else CONTAINER in kinds
     if options.driver and planned is not None and planned != (options.driver == CONTAINER):
         raise _contradiction("driver", options.driver, "driver: %s" % ", ".join(sorted(kinds)))
@@ -39,20 +39,20 @@ def nic_container(view: View | None, options: Options) -> bool:
 
 
 def wanted(view: View | None, options: Options) -> Wanted:
-    """:raises RailyardError: where an option says another than the plan."""
+    """:raises RailyardError: if an option contradicts the plan."""
     # Where nodes have a GPU driver of their own beside others whose driver the operator brings, it leaves theirs alone;
     # what it is to set counts for the others.
-    drivers = _said(view, "gpudirect", "gpu_driver")
+    drivers = _values(view, "gpudirect", "gpu_driver")
     containers = [node for node in _nodes(view) if (node.get("gpudirect") or {}).get("gpu_driver") == CONTAINER]
     gpu_driver = CONTAINER if CONTAINER in drivers else HOST if HOST in drivers else ""
     nodes = containers or _nodes(view)
-    flavours = {each for each in _said(nodes, "gpudirect", "flavour") if each}
-    path = _path(_said(nodes, "gpudirect", "path"), flavours, options)
+    flavours = {each for each in _values(nodes, "gpudirect", "flavour") if each}
+    path = _path(_values(nodes, "gpudirect", "path"), flavours, options)
     return Wanted(
         path=path,
         nic_driver=_nic_driver(view, nodes, options, path),
         gpu_driver=gpu_driver,
-        gdrcopy=_gdrcopy(_said(nodes, "gpudirect", "gdrcopy"), options) and gpu_driver != HOST,
+        gdrcopy=_gdrcopy(_values(nodes, "gpudirect", "gdrcopy"), options) and gpu_driver != HOST,
         flavour=flavours.pop() if len(flavours) == 1 else "",
     )
 
@@ -62,8 +62,8 @@ def kind(spec: Wanted) -> str:
     return spec.flavour or (choice.OPEN if spec.path == DMABUF else AUTO)
 
 
-def _path(said: t.Collection[t.Any], flavours: set[t.Any], options: Options) -> str:
-    known = {path for path in said if path not in (None, AUTO)}
+def _path(planned: t.Collection[t.Any], flavours: set[t.Any], options: Options) -> str:
+    known = {path for path in planned if path not in (None, AUTO)}
     if options.gpudirect and known and options.gpudirect not in known:
         raise _contradiction("gpudirect", options.gpudirect, "gpudirect.path: %s" % ", ".join(sorted(known)))
     if options.gpudirect:
@@ -75,8 +75,8 @@ def _path(said: t.Collection[t.Any], flavours: set[t.Any], options: Options) -> 
     )
 
 
-def _gdrcopy(said: t.Collection[t.Any], options: Options) -> bool:
-    known = {each for each in said if each is not None}
+def _gdrcopy(values: t.Collection[t.Any], options: Options) -> bool:
+    known = {each for each in values if each is not None}
     if options.gdrcopy is not None and known and options.gdrcopy not in known:
         given, planned = _word(options.gdrcopy), _word(not options.gdrcopy)
         raise _contradiction("gdrcopy", given, "gpudirect.gdrcopy: %s" % planned)
@@ -84,7 +84,7 @@ def _gdrcopy(said: t.Collection[t.Any], options: Options) -> bool:
 
 
 def _nic_driver(view: View | None, nodes: t.Sequence[t.Any], options: Options, path: str) -> str:
-    kinds = {each for each in _said(nodes, "driver", "kind") if each}
+    kinds = {each for each in _values(nodes, "driver", "kind") if each}
     if nic_container(view, options):
         return CONTAINER
     if kinds:
@@ -97,8 +97,8 @@ def _nodes(view: View | None) -> t.Sequence[t.Any]:
     return () if view is None else view.nodes
 
 
-def _said(nodes: View | t.Sequence[t.Any] | None, layer: str, key: str) -> set[t.Any]:
-    """What nodes say of a layer's key; those that say nothing of the layer are not among them."""
+def _values(nodes: View | t.Sequence[t.Any] | None, layer: str, key: str) -> set[t.Any]:
+    """The values that nodes have for a layer's key. Nodes without the layer are left out."""
     given = _nodes(nodes) if nodes is None or isinstance(nodes, View) else nodes
     return {node[layer][key] for node in given if node.get(layer)}
 

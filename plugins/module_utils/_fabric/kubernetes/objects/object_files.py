@@ -61,7 +61,7 @@ def _file(made: Object) -> str:
 
 
 def _kustomizations(paths: t.Iterable[str]) -> dict[str, str]:
-    """Resources in the order of application, which the names of files need not have."""
+    """Resources in the order of application. The names of files may sort differently."""
     folders: dict[str, list[str]] = {}
     for path in paths:
         folder, _slash, name = path.partition("/")

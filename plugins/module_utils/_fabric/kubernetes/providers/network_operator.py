@@ -162,7 +162,7 @@ def _of_vf(view: View, resource: str) -> bool:
 
 
 def pools(view: View, options: Options) -> t.Iterator[Object]:
-    """nv-ipam's pools, one a rail and family: CIDRPool where each node has a prefix of its own, IPPool for one
+    """nv-ipam's pools, one per rail and family: CIDRPool where each node has a prefix of its own, IPPool for one
     subnet.
     """
     namespace = options.operator(view.provider)
@@ -244,16 +244,16 @@ def _ip_pool(view: View, network: Network, share: Share) -> Object:
 
 def _block(view: View, network: Network) -> int:
     """How many addresses each node gets: as many as pods can be attached, and two at the least, as nv-ipam has it."""
-    said: int | None = view.fabric["pods_per_node"]
-    if said is None and network.attachment in OF_FUNCTION:
-        said = max((port.get("vfs") or {}).get("count") or 1 for _variant, _node, port in network.members)
-    if said is None:
+    planned: int | None = view.fabric["pods_per_node"]
+    if planned is None and network.attachment in OF_FUNCTION:
+        planned = max((port.get("vfs") or {}).get("count") or 1 for _variant, _node, port in network.members)
+    if planned is None:
         raise RailyardError(
             "nv-ipam gives each node a block of addresses, and the number is not set",
             "fabric.pods_per_node",
             "set it to the most pods of a node that need an address on every rail, or take the mode prefix",
         )
-    return max(2, said)
+    return max(2, planned)
 
 
 # Indexes are 32 bits wide in a CIDRPool's schema.

@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import DEFAULT
 
-# What the secret must hold. Its README's example says UFM_USER, with which the daemon ends as it starts.
+# What the secret must hold. The example in its README has UFM_USER, with which the daemon ends at once.
 UFM_KEYS = ("UFM_USERNAME", "UFM_PASSWORD", "UFM_ADDRESS")
 
 
@@ -41,7 +41,7 @@ def of_pods(view: View, options: Options) -> str | None:
     names = ", ".join(map(_text, planned))
     if options.pkey:
         key = int(options.pkey, 16)
-        # everybody is in the default partition, which the plan therefore never names
+        # every port is in the default partition, so the plan never names it
         if planned and key not in (*planned, DEFAULT):
             raise RailyardError(
                 "%s is not one of the plan's partitions (%s)" % (_text(key), names),

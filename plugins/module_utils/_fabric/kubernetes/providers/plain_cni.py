@@ -5,7 +5,7 @@
 """Plain CNI plugins, no operator: empty NetworkAttachmentDefinitions, and each node's own configuration beside Multus.
 
 For a NetworkAttachmentDefinition with an empty ``spec`` Multus takes the configuration on the node whose ``name`` is
-the definition's, from its ``confDir`` (``/etc/cni/multus/net.d`` unless said otherwise). So the cluster knows a rail's
+the definition's, from its ``confDir`` (``/etc/cni/multus/net.d`` by default). So the cluster knows a rail's
 name, and each node its own netdev, addresses and table.
 """
 
@@ -57,7 +57,7 @@ def networks(view: View, options: Options) -> t.Iterator[Object]:
     for network in view.networks:
         annotations = None
         if network.attachment in OF_FUNCTION and options.device_plugins:
-            # Multus asks the kubelet which function of this resource the pod was given, and tells the plugins.
+            # Multus asks the kubelet which function of this resource the pod got, and passes it to the plugins.
             annotations = {RESOURCE: view.qualified(network.resource)}
         yield made(
             API,

@@ -26,7 +26,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     OF_VF,
     Network,
     Object,
-    Port,
     RailSet,
     Share,
     View,
@@ -59,7 +58,7 @@ def objects(view: View, options: Options) -> t.Iterator[Object]:
 
 
 def pools(view: View) -> t.Iterator[Object]:
-    """SpiderIPPools: one a rail and family where all pods share a range, one a node, rail and family otherwise."""
+    """SpiderIPPools: one per rail and family if all pods share a range, else one per node, rail and family."""
     common = set()
     for node in view.nodes:
         for port in node["ports"]:
@@ -86,9 +85,9 @@ def _pool(share: Share, node: str | None) -> Object:
 
 
 def reserved(view: View) -> t.Iterator[Object]:
-    """SpiderReservedIPs: what the plan keeps from everybody, kept from pools that others make in the same subnets as
-    well. Only of families in which there are pools: the webhook refuses the others, which the values disable.
-    """
+    """SpiderReservedIPs: addresses that the plan gives to no pod, also reserved from other pools in the same subnets.
+
+    Only of families in which there are pools: the webhook refuses the others, which the values disable."""
     for name, rail in view.rails.items():
         taken = [each for ranges in (rail.get("taken") or {}).values() for each in ranges.split(", ")]
         for version in families(view):
@@ -253,7 +252,7 @@ def values(view: View, options: Options) -> Object:
     """Values of the chart ``spiderpool``: only keys that it reads, and only what the plan decides."""
     config = device_plugins.shared(view, options)
     pooled = families(view)
-    gateways = any(share.default for port in _samples(view) for share in view.shares(port))
+    gateways = any(share.default for network in view.networks for share in view.shares(network.sample))
     bundled = options.sriov(view.provider) == BUNDLED and bool(view.of(*OF_VF))
     plugin: Object = {"install": bool(config), "name": DEVICE_PLUGIN}
     if config:
@@ -323,10 +322,6 @@ def _sriov_values(view: View, bundled: bool) -> Object:
             "configDaemonNodeSelector": view.selector(),
         },
     }
-
-
-def _samples(view: View) -> list[Port]:
-    return [network.sample for network in view.networks]
 
 
 class Spiderpool(Provider):

@@ -35,8 +35,8 @@ MOST_VFS = 128
 
 
 def policies(view: View, options: Options) -> t.Iterator[Object]:
-    """SriovNetworkNodePolicies: one a rail and variant, so that profiles may name their ports and count their VFs as
-    they like.
+    """SriovNetworkNodePolicies: one per rail and variant, because profiles may have different names of ports and
+    numbers of VFs.
     """
     shape = options.sriov(view.provider)
     parted = dict.fromkeys(network.rail for network in view.of("sriov")) if shape else {}
@@ -79,7 +79,7 @@ def _policies(view: View, options: Options, network: Network, variant: str) -> t
         count = (port["vfs"] or {}).get("count") or 0
     if not 1 <= count <= MOST_VFS:
         raise RailyardError(
-            "%d VFs a port of rail %s: the operator takes 1 to %d" % (count, network.rail, MOST_VFS),
+            "%d VFs on each port of rail %s: the operator takes 1 to %d" % (count, network.rail, MOST_VFS),
             place,
             "set `vfs.count`",
         )

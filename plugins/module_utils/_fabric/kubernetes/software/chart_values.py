@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Values held against the chart that they are for. Helm takes any key and says nothing of those that no template reads.
+"""Comparison of values with their chart. Helm takes any key, and does not report keys that no template reads.
 
 A key is known where the chart's ``values.yaml`` has it, or where its templates read it; below a mapping that a template
 takes as a whole (labels, node selectors, resources) every key is.
@@ -140,7 +140,7 @@ def relocated(image: str, registry: str) -> str:
 # -- what is wrong with values
 
 
-class Misfit(t.NamedTuple):
+class Mismatch(t.NamedTuple):
     """``fatal`` where the release would not be what was asked for."""
 
     key: str
@@ -152,10 +152,14 @@ class Misfit(t.NamedTuple):
         return RailyardError(self.message, "%s: values.%s" % (chart, self.key), self.remedy)
 
 
-def misfits(chart: Chart, values: Values, view: View | None = None, options: Options | None = None) -> list[Misfit]:
-    """All that is wrong with values for this chart, and with what they say of the plan."""
+def mismatches(
+    chart: Chart, values: Values, view: View | None = None, options: Options | None = None
+) -> list[Mismatch]:
+    """All that is wrong with values for this chart, and where they contradict the plan."""
     dead = DEAD.get(chart.name, {})
-    found = [Misfit(key, "does nothing: " + dead[key][0], dead[key][1]) for key in dead if at(values, key) is not None]
+    found = [
+        Mismatch(key, "does nothing: " + dead[key][0], dead[key][1]) for key in dead if at(values, key) is not None
+    ]
     known_keys = {each.key for each in found}
     found += [each for each in _unknown(chart, chart, values, (), chart.values) if each.key not in known_keys]
     rules = _RULES.get(chart.name)
@@ -164,7 +168,7 @@ def misfits(chart: Chart, values: Values, view: View | None = None, options: Opt
     return found
 
 
-def _unknown(top: Chart, chart: Chart, given: Values, path: tuple[str, ...], known: t.Any) -> t.Iterator[Misfit]:
+def _unknown(top: Chart, chart: Chart, given: Values, path: tuple[str, ...], known: t.Any) -> t.Iterator[Mismatch]:
     for key, value in given.items():
         place = (*path, str(key))
         if not path and key in chart.parts:
@@ -178,14 +182,14 @@ def _unknown(top: Chart, chart: Chart, given: Values, path: tuple[str, ...], kno
         if isinstance(known, t.Mapping) and key in known:
             inner = _mapping(there)
             if inner and not isinstance(value, t.Mapping) and value is not None:
-                yield Misfit(".".join(place), "is %s, and the chart has a mapping there" % _word(value), _keys(inner))
+                yield Mismatch(".".join(place), "is %s, and the chart has a mapping there" % _word(value), _keys(inner))
             elif isinstance(there, list) and not isinstance(value, (list, type(None))):
-                yield Misfit(".".join(place), "is %s, and the chart has a list there" % _word(value), "write a list")
+                yield Mismatch(".".join(place), "is %s, and the chart has a list there" % _word(value), "write a list")
             elif inner and isinstance(value, t.Mapping) and not _free(chart, place, inner):
                 yield from _unknown(top, chart, value, place, inner)
         elif not _read(chart, place):
             near = nearest(str(key), [str(each) for each in known or ()])
-            yield Misfit(
+            yield Mismatch(
                 ".".join(place),
                 "the chart %s %s has no such key%s" % (chart.name, chart.version, did_you_mean(near)),
                 "leave it out, or write the key that the chart's values.yaml has",
@@ -228,40 +232,42 @@ def _read(chart: Chart, path: tuple[str, ...]) -> bool:
     return False
 
 
-def _spiderpool(values: Values, _view: View | None, _options: Options | None) -> list[Misfit]:
+def _spiderpool(values: Values, _view: View | None, _options: Options | None) -> list[Mismatch]:
     found = []
     plugin = "rdma.rdmaSharedDevicePlugin"
     entries = at(values, plugin + ".deviceConfig.configList")
     if at(values, plugin + ".install"):
         key = plugin + ".deviceConfig.configList"
         if not entries:
-            found.append(Misfit(key, "is empty, with which the plugin ends", "list a resource, or set install: false"))
+            found.append(
+                Mismatch(key, "is empty, with which the plugin ends", "list a resource, or set install: false")
+            )
         for number, entry in enumerate(entries if isinstance(entries, list) else ()):
             selectors = entry.get("selectors") if isinstance(entry, t.Mapping) else None
             place = "%s[%d].selectors" % (key, number)
             if not isinstance(selectors, t.Mapping) or not selectors:
-                found.append(Misfit(place, "selects no device, with which the plugin ends", "name ifNames"))
+                found.append(Mismatch(place, "selects no device, with which the plugin ends", "name ifNames"))
                 continue
             for name, value in selectors.items():
                 if name not in _SELECTORS:
                     near = did_you_mean(nearest(str(name), _SELECTORS))
                     message = "the plugin knows no selector %s%s" % (name, near)
-                    found.append(Misfit("%s.%s" % (place, name), message, "take one of %s" % ", ".join(_SELECTORS)))
+                    found.append(Mismatch("%s.%s" % (place, name), message, "take one of %s" % ", ".join(_SELECTORS)))
                 elif not isinstance(value, list):
                     message = "is %s, with which the plugin ends" % _word(value)
-                    found.append(Misfit("%s.%s" % (place, name), message, "write a list"))
+                    found.append(Mismatch("%s.%s" % (place, name), message, "write a list"))
     if at(values, "sriov.install") and at(values, "sriov.operatorConfig.disableDrain"):
         message = "nodes are changed, and rebooted, with their pods on them"
         remedy = "set it to false where there is more than one node"
-        found.append(Misfit("sriov.operatorConfig.disableDrain", message, remedy, False))
+        found.append(Mismatch("sriov.operatorConfig.disableDrain", message, remedy, False))
     replicas = at(values, "spiderpoolController.replicas")
     if at(values, "spiderpoolController.podResourceInject.enabled") and replicas == 1:
         message = "the injecting webhook fails closed: while its one pod restarts, no pod can be made"
-        found.append(Misfit("spiderpoolController.replicas", message, "set it to 2 or more", False))
+        found.append(Mismatch("spiderpoolController.replicas", message, "set it to 2 or more", False))
     return found
 
 
-def _gpu_operator(values: Values, view: View | None, options: Options | None) -> list[Misfit]:
+def _gpu_operator(values: Values, view: View | None, options: Options | None) -> list[Mismatch]:
     if options is None:
         return []
     containers = bool(at(values, "driver.enabled"))
@@ -269,22 +275,22 @@ def _gpu_operator(values: Values, view: View | None, options: Options | None) ->
     if not wanted.gpu_driver:
         driver = gpu_settings.CONTAINER if containers else gpu_settings.HOST
         wanted = wanted._replace(gpu_driver=driver, gdrcopy=wanted.gdrcopy and containers)
-    found = [Misfit(*each) for each in gpu_settings.disagreements(values, wanted)]
+    found = [Mismatch(*each) for each in gpu_settings.disagreements(values, wanted)]
     if view is not None and facts_of(view.provider).node_features and at(values, "nfd.enabled"):
         message = "NVIDIA's network operator brings Node Feature Discovery too, and two of them fight over labels"
-        found.append(Misfit("nfd.enabled", message, "set it to false", False))
+        found.append(Mismatch("nfd.enabled", message, "set it to false", False))
     return found
 
 
-_RULES: dict[str, t.Callable[[Values, View | None, Options | None], list[Misfit]]] = {
+_RULES: dict[str, t.Callable[[Values, View | None, Options | None], list[Mismatch]]] = {
     "spiderpool": _spiderpool,
     "gpu-operator": _gpu_operator,
 }
 
 
 def restarting(chart: Chart, values: Values) -> Object:
-    """The values with what restarts pods that read something but once, whoever wrote it: the digest of the device
-    plugin's list as they have it, and for the controller that of the whole release where the chart makes its
+    """The values with what restarts pods that read a file only once: the digest of the device plugin's list in these
+    values, and for the controller that of the whole release where the chart makes its
     certificate, which it makes again each time that it is rendered.
     """
     if chart.name != "spiderpool":

@@ -70,9 +70,9 @@ def values(
     """
     found = chart_values.mirrored(chart, options.registry) if options.registry else {}
     found = chart_values.merged(chart_values.merged(found, planned), given)
-    misfits = chart_values.misfits(chart, found, view, options)
-    raise_all([each.error(name) for each in misfits if each.fatal])
-    return chart_values.restarting(chart, found), [str(each.error(name)) for each in misfits]
+    mismatches = chart_values.mismatches(chart, found, view, options)
+    raise_all([each.error(name) for each in mismatches if each.fatal])
+    return chart_values.restarting(chart, found), [str(each.error(name)) for each in mismatches]
 
 
 def check_chart(name: str, chart: chart_values.Chart, file: str, path: str) -> None:

@@ -45,7 +45,7 @@ ORDER: tuple[tuple[str, str], ...] = (
     (INSTALLATION, "Installation"),
 )
 ENCAPSULATIONS = ("IPIP", "IPIPCrossSubnet", "VXLAN", "VXLANCrossSubnet", "None")
-_SAYS_NONE = ("rules", "ingress", "egress")
+_EMPTY_MEANS_NONE = ("rules", "ingress", "egress")
 BACKENDS = ("vxlan", "host-gw", "wireguard")
 
 
@@ -109,7 +109,7 @@ class Settings:
                 "take one of %s" % ", ".join(choices),
             )
         if self.interface and self.autodetection:
-            yield error("autodetection", "says the same as interface in another way", "leave one of the two out")
+            yield error("autodetection", "sets the same as interface in another way", "leave one of the two out")
         if name == "calico" and self.interface and not _regex(self.interface):
             yield error("interface", "%r is not a regular expression" % self.interface, "write a name such as eth0")
         if self.autodetection and not _AUTODETECTION.match(self.autodetection):
@@ -139,22 +139,22 @@ def on_rails(name: str, settings: Settings, view: View) -> None:
     :raises RailyardError: where the interface between nodes is, or for Calico matches, a rail port's netdev; where
         Flannel's can be none.
     """
-    key, said = "interface", settings.interface
+    key, interface = "interface", settings.interface
     method, _equals, value = settings.autodetection.partition("=")
     if method == "interface":
-        key, said = "autodetection", value
+        key, interface = "autodetection", value
     if name == "flannel":
-        if said and not re.match(r"[\w.:-]+\Z", said):
+        if interface and not re.match(r"[\w.:-]+\Z", interface):
             raise RailyardError(
-                "%s is neither an interface's name nor an address, and flanneld takes no pattern" % said,
+                "%s is neither an interface's name nor an address, and flanneld takes no pattern" % interface,
                 "flannel: settings.interface",
                 "name the interface that carries the nodes' own addresses",
             )
         # flanneld takes the one name as it is
-        words = [re.escape(said) + r"\Z"] if said else []
+        words = [re.escape(interface) + r"\Z"] if interface else []
         remedy = "name the one that carries the nodes' own addresses"
     else:
-        words = [each for each in said.split(",") if each and _regex(each)]
+        words = [each for each in interface.split(",") if each and _regex(each)]
         remedy = "name the one that carries the nodes' own addresses, anchored where names begin alike: ^eth0$"
     for node in view.nodes if words else ():
         for port in node["ports"]:
@@ -162,7 +162,7 @@ def on_rails(name: str, settings: Settings, view: View) -> None:
             found = re.match if name == "flannel" else re.search
             if netdev and any(found(each, netdev) for each in words):
                 raise RailyardError(
-                    "%s is %s, the port of rail %s on node %s" % (said, netdev, port["rail"], node["name"]),
+                    "%s is %s, the port of rail %s on node %s" % (interface, netdev, port["rail"], node["name"]),
                     "%s: settings.%s" % (name, key),
                     remedy,
                 )
@@ -362,7 +362,7 @@ def _containers(found: Object) -> list[Object]:
 
 
 def _plain(found: Object) -> None:
-    """Without what a server writes itself and what says nothing: neither comes back as it was sent."""
+    """Remove what a server writes itself, and empty values: neither comes back as it was sent."""
     found.pop("status", None)
     found["metadata"].pop("creationTimestamp", None)
     _drop_empty(found)
@@ -381,8 +381,8 @@ def _empty(key: str, value: t.Any, within: t.Mapping[str, t.Any]) -> bool:
     if value is None:
         return True
     variable = key == "value" and set(within) == {"name", "value"}
-    # with rules, "none" is said by an empty list
-    return (value == [] and key not in _SAYS_NONE) or (value == "" and variable)
+    # in rules, an empty list means "none"
+    return (value == [] and key not in _EMPTY_MEANS_NONE) or (value == "" and variable)
 
 
 def _network(text: str) -> ip_integers.Network | None:

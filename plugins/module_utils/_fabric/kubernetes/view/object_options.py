@@ -45,7 +45,7 @@ UNPINNED = ("test",)
 
 @dataclass(frozen=True)
 class Options:
-    """Every option with its default; ``docs/kubernetes-objects.md`` tells them to users."""
+    """Every option with its default; ``docs/kubernetes-objects.md`` documents them."""
 
     # Namespace of the provider's operator, and of the SR-IOV operator; "" takes upstream's.
     operator_namespace: str = ""
@@ -58,7 +58,7 @@ class Options:
     injection: bool = True
     injection_groups: tuple[int, ...] = (1, 2, 4)
     # The NIC's driver (the host's, or a container of the network operator), how GPU memory is registered with the NIC,
-    # and whether pods have gdrcopy: "" and None take the plan's; where it says nothing, host, dmabuf and True.
+    # and whether pods have gdrcopy: "" and None take the plan's; if it has none, host, dmabuf and True.
     driver: str = ""
     gpudirect: str = ""
     gdrcopy: bool | None = None
@@ -99,9 +99,9 @@ class Options:
                     "kubernetes.%s" % key,
                     "take one of the documented options",
                 )
-        # what is null is not said
-        said = {key: _typed(key, value) for key, value in (given or {}).items() if value is not None}
-        options = cls(**said)
+        # null is the same as an absent key
+        typed = {key: _typed(key, value) for key, value in (given or {}).items() if value is not None}
+        options = cls(**typed)
         options._check()
         return options
 

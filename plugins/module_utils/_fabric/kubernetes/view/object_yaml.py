@@ -67,7 +67,7 @@ def _list(lines: list[str], values: t.Sequence[t.Any], indent: str) -> None:
         if isinstance(value, dict) and value:
             _mapping(lines, value, indent + "  ", indent + "- ")
         elif isinstance(value, (list, tuple, dict)):
-            # Flow style reads as JSON does; no object has lists in lists that anybody would read.
+            # Flow style, which is also JSON; the objects have no lists of lists that a user has to read.
             lines.append("%s- %s" % (indent, _quoted(value)))
         else:
             lines.append("%s- %s" % (indent, _scalar(value)))

@@ -54,7 +54,7 @@ class Share:
     """The pods' addresses of one family on one port, of ``subnet``, as text: ``ips`` are their ranges in rising order,
     ``first`` the lowest address of them and ``last`` the highest.
 
-    ``gateway`` is the next hop of the pods, or None. ``default`` says that it is the rail table's default route;
+    ``gateway`` is the next hop of the pods, or None. ``default``: whether it is the rail table's default route;
     otherwise ``routes``
     are what pods reach through it.
     """
@@ -145,7 +145,7 @@ class RailSet:
     part: bool = False
 
     def shares(self, other: RailSet) -> bool:
-        """Whether the two have nodes of one variant, whose labels do not tell them apart."""
+        """Whether the two have nodes of one variant, so that labels do not distinguish them."""
         return other is not self and not set(self.variants).isdisjoint(other.variants)
 
 
@@ -283,7 +283,7 @@ class View:
                 "network %s is %s of rail %s, and on node %s %s of rail %s"
                 % (network.name, network.attachment, network.rail, node["name"], node["attachment"], port["rail"]),
                 "names.network",
-                "let the template tell them apart: {rail}-{attachment}",
+                "let the template distinguish them: {rail}-{attachment}",
             )
         variant = self._variants[node["name"]]
         network.members.append((variant, node, port))
@@ -343,7 +343,7 @@ def _variants(nodes: t.Sequence[Node]) -> dict[str, str]:
     found: dict[tuple[str, tuple[str, ...]], str] = {}
     variants: dict[str, list[_Kind]] = {}
     taken = {profile for profile, _groups in kinds}
-    # Nodes without groups have the profile's name, whoever comes first in the file.
+    # Nodes without groups have the profile's name, in any order of the file.
     for (profile, groups), kind in sorted(kinds.items(), key=lambda item: bool(item[0][1])):
         known = variants.setdefault(profile, [])
         same = next((each for each in known if each.takes(kind)), None)
@@ -405,5 +405,5 @@ def compact(value: t.Any) -> str:
 
 
 def stated(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The values that are said: neither null nor empty."""
+    """The values that are set: neither null nor empty."""
     return {key: value for key, value in values.items() if value is not None and value != [] and value != {}}

@@ -197,7 +197,7 @@ def _buffers(fabric: Fabric, qos: Qos, buffers: Buffers, report: Report) -> None
         return
     path = buffers.path + ("buffer_size",)
     lossless = {buffers.prio_buffer[priority] for priority in qos.pfc}
-    speed, mtu = _speed(fabric), _mtu(fabric)
+    speed, mtu = _speed(fabric), max([rail.mtu or 0 for rail in fabric.rails] + [fabric.mtu or 0])
     needed = least_size(buffers.cable_len, speed, mtu)
     for each in sorted(set(buffers.prio_buffer)):
         size = buffers.buffer_size.get(each, 0)
@@ -238,7 +238,3 @@ def _speed(fabric: Fabric) -> int:
     speeds = [variant.profile.expected.get("speed", 0) for variant in variants]
     speeds += [port.speed or 0 for variant in variants for port in variant.ports.values()]
     return max(speeds, default=0)
-
-
-def _mtu(fabric: Fabric) -> int:
-    return max([rail.mtu or 0 for rail in fabric.rails] + [fabric.mtu or 0])

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What one run of verify or drift collects: failures, and what need not be checked on a rail of a node after them."""
+"""What one run of verify or drift collects: failures, and checks that they make unnecessary on a rail of a node."""
 
 from __future__ import annotations
 

@@ -183,10 +183,10 @@ def _rules(run: Run, name: str, port: Row, netdev: str, live: Live) -> None:
         rest = (port["table"], port["rule_priority"])
         lost = [each for each in ((source, None, *rest), (None, netdev, *rest)) if each not in held]
         if lost:
-            said = " and ".join("from %s" % each[0] if each[0] else "oif %s" % each[1] for each in lost)
+            rules = " and ".join("from %s" % each[0] if each[0] else "oif %s" % each[1] for each in lost)
             others = [each for each in held if each[0] == source and each[2:] != rest]
             found = "table %s at %s" % others[0][2:] if others else "none"
-            expected = "%s lookup %d at %d" % (said, port["table"], port["rule_priority"])
+            expected = "%s lookup %d at %d" % (rules, port["table"], port["rule_priority"])
             run.fail("RV505", name, port["rail"], "policy rule", expected=expected, found=found)
             return
 

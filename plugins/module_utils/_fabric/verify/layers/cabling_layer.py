@@ -117,10 +117,10 @@ def _is_leaf(row: Row, name: str) -> bool:
     return _same(name, row["system"], row["chassis"])
 
 
-def _same(spec: str, *said: str | None) -> bool:
+def _same(spec: str, *names: str | None) -> bool:
     """Whether one of these is the planned name; a switch may add its domain, and a port a blank."""
     plain = spec.lower().replace(" ", "")
-    forms = [(each or "").lower().replace(" ", "") for each in said]
+    forms = [(each or "").lower().replace(" ", "") for each in names]
     return any(each and plain in (each, each.partition(".")[0]) for each in forms)
 
 

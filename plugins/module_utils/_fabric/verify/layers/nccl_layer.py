@@ -109,17 +109,17 @@ def _index(
 ) -> None:
     """A fixed GID index applies to all rails: it must be that of the GID of each."""
     for key in INDEXES:
-        said = have.get(key, "")
-        if not said.isdigit():
+        given = have.get(key, "")
+        if not given.isdigit():
             continue
         gids = look()
-        wrong = [each for each in gids if each[2] != int(said)]
+        wrong = [each for each in gids if each[2] != int(given)]
         if not wrong:
             continue
         right = sorted({"%d" % index for _rail, _address, index, _device in gids})
         rail, address, index, device = wrong[0]
         expected = "none, or %s" % right[0] if len(right) == 1 else "none: rails have %s" % ", ".join(right)
-        found = "%s; %s of %s (%s) is at %d" % (said, address, rail, device, index)
+        found = "%s; %s of %s (%s) is at %d" % (given, address, rail, device, index)
         others = [each[0] for each in wrong[1:]]
         run.fail("RV952", report.name, rail, "%s %s" % (key, where), expected=expected, found=found, others=others)
         return

@@ -158,11 +158,11 @@ def _six(run: Run, seen: t.Sequence[Probe]) -> None:
         if any(run.has("RV806", each, probe.rail) for each in ends):
             continue
         answer = (probe.result or {})["reach6"]
-        said = "%s of %d packets%s" % (
+        received = "%s of %d packets%s" % (
             *(answer["received"] or "none", answer["sent"]),
             " (%s)" % answer["error"] if answer["error"] else "",
         )
-        run.fail("RV806", node, probe.rail, "reachability over IPv6", expected="replies", found=said, peer=peer)
+        run.fail("RV806", node, probe.rail, "reachability over IPv6", expected="replies", found=received, peer=peer)
 
 
 def _lost6(probe: Probe) -> int:
@@ -228,12 +228,12 @@ def _failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
     elif found.get("answers"):
         rails = list(found["answers"])
         cause = "the cable of one of the nodes is plugged into the leaf of %s" % rails[0]
-        said = "the address on %s answers" % ", ".join(rails)
+        answered = "the address on %s answers" % ", ".join(rails)
         more = dict(common, others=rails, cause=cause)
-        run.fail("RV701", node, probe.rail, "leaf", expected="the leaf of the rail", found=said, **more)
+        run.fail("RV701", node, probe.rail, "leaf", expected="the leaf of the rail", found=answered, **more)
     else:
-        said = "none of %d packets%s" % (answer["sent"], " (%s)" % answer["error"] if answer["error"] else "")
-        run.fail("RV801", node, probe.rail, "reachability", expected="replies", found=said, **common)
+        received = "none of %d packets%s" % (answer["sent"], " (%s)" % answer["error"] if answer["error"] else "")
+        run.fail("RV801", node, probe.rail, "reachability", expected="replies", found=received, **common)
 
 
 def _leaf(run: Run, node: str, rail: str) -> str:

@@ -320,8 +320,8 @@ def _traffic(run: Run, planned: t.Sequence[t.Sequence[str]]) -> None:
     """Check the traffic between the pods of the pairs, on rails where both are as planned."""
     for report in run.nodes():
         if report.pod_refused and not _ill(run, report.name, None):
-            said = {"found": report.pod_refused, "cause": "the pod ended during the run, or see the message"}
-            run.fail("RV932", report.name, None, "probe in the pod", expected="it runs", **said)
+            texts = {"found": report.pod_refused, "cause": "the pod ended during the run, or see the message"}
+            run.fail("RV932", report.name, None, "probe in the pod", expected="it runs", **texts)
     seen = [probe for probe in _probes(run, planned) if _worth(run, probe)]
     lost = [probe for probe in seen if _silent(probe)]
     good = [probe for probe in seen if not _silent(probe)]
@@ -397,6 +397,6 @@ def _failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
         mtu = next(port["mtu"] for port in run.reports[node].plan["ports"] if port["rail"] == probe.rail)
         run.fail("RV931", node, probe.rail, "MTU between pods", expected=mtu, found=passes, peer=peer)
         return
-    said = "%s of %d packets%s" % (answer["received"] or "none", answer["sent"], over)
-    said += " (%s)" % answer["error"] if answer["error"] else ""
-    run.fail("RV930", node, probe.rail, "pod to pod", expected="answers", found=said, peer=peer, cause=cause)
+    received = "%s of %d packets%s" % (answer["received"] or "none", answer["sent"], over)
+    received += " (%s)" % answer["error"] if answer["error"] else ""
+    run.fail("RV930", node, probe.rail, "pod to pod", expected="answers", found=received, peer=peer, cause=cause)

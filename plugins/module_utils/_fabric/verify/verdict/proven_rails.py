@@ -97,9 +97,9 @@ def _state(run: Run, rail: str, well: t.AbstractSet[Place], open_: t.Mapping[Pla
     mine = [
         report.name for report in run.reports.values() if any(port["rail"] == rail for port in report.plan["ports"])
     ]
-    said = [each for each in run.failures if rail in each.rails and each.code not in _CODES.values()]
-    if said:
-        return {"state": FAILED, "why": said[0].what}
+    found = [each for each in run.failures if rail in each.rails and each.code not in _CODES.values()]
+    if found:
+        return {"state": FAILED, "why": found[0].what}
     reasons = list(dict.fromkeys(reason.why for (_node, each), reason in open_.items() if each == rail))
     if mine and all((name, rail) in well for name in mine):
         return {"state": PROVEN, "why": None}

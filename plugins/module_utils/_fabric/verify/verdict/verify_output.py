@@ -32,8 +32,8 @@ def headline(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> str:
     run = verdict.run
     if run.kind == DRIFT:
         number = len(run.failures)
-        said = "nothing drifted" if verdict.ok else "%s drifted" % text_table.count(number, "thing")
-        return "%s: %s on %s" % (run.fabric["name"], said, text_table.count(len(run.reports), "node"))
+        drifted = "nothing drifted" if verdict.ok else "%s drifted" % text_table.count(number, "thing")
+        return "%s: %s on %s" % (run.fabric["name"], drifted, text_table.count(len(run.reports), "node"))
     nodes, proven = len(run.reports), rails_proven(shown)
     if verdict.proof is not None:
         word = "proven" if "rdma" in run.layers else "reached"
@@ -83,12 +83,12 @@ def lines(verdict: Verdict, shown: t.Mapping[str, t.Any], where: str = "") -> li
         found += ["and %s" % text_table.count(len(bad) - _ROWS, "more node")] if len(bad) > _ROWS else []
     found += _speeds(shown)
     found += _slots(shown)
-    found += _said(verdict.run.failures, _FAILURES, "failures")
-    found += ["warning: " + line for line in _said(verdict.run.warnings, _WARNINGS, "warnings")]
+    found += _grouped(verdict.run.failures, _FAILURES, "failures")
+    found += ["warning: " + line for line in _grouped(verdict.run.warnings, _WARNINGS, "warnings")]
     return found + (["results: %s" % where] if where else [])
 
 
-def _said(failures: t.Sequence[Failure], most: int, word: str) -> list[str]:
+def _grouped(failures: t.Sequence[Failure], most: int, word: str) -> list[str]:
     groups: dict[Failure, list[Failure]] = {}
     for each in failures:
         groups.setdefault(_without_node(each), []).append(each)
