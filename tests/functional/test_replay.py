@@ -29,14 +29,17 @@ def verdict(directory: Path) -> dict[str, t.Any]:
 
 
 @pytest.mark.parametrize(
-    ("playbook", "most"), [("hosts", {"rail_host": 1}), ("drift", {"rail_host": 1, "rail_info": 1})]
+    ("playbook", "most", "most_results"),
+    [("hosts", {"rail_host": 1}, 1), ("drift", {"rail_host": 1, "rail_info": 1}, 4)],
 )
-def test_a_node_as_planned_has_few_results_and_executions(directory: Path, playbook: str, most: dict[str, int]) -> None:
+def test_a_node_as_planned_has_few_results_and_executions(
+    directory: Path, playbook: str, most: dict[str, int], most_results: int
+) -> None:
     done = replay.play(directory, playbook)
     assert done.status == 0, done.output
     assert done.executions == {module: count * NODES for module, count in most.items()}
     per_node = [task for task in done.tasks if task["results"] >= NODES]
-    assert len(per_node) <= 5, [task["task"] for task in per_node]
+    assert len(per_node) <= most_results, [task["task"] for task in per_node]
 
 
 def test_all_rounds_of_verify_are_proven_with_one_result_per_node_and_step(directory: Path) -> None:
@@ -45,7 +48,7 @@ def test_all_rounds_of_verify_are_proven_with_one_result_per_node_and_step(direc
     assert "8 of 8 rails proven between %d nodes" % NODES in done.output
     # each round has a server and a client per pair, and every node may have been a server in the end
     assert done.executions["rail_probe"] == 8 * NODES + NODES
-    assert done.results <= 15 * NODES + 20
+    assert done.results <= 13 * NODES + 20
     pairs = {(row["from"], row["to"]) for row in verdict(directory)["measures"]}
     assert len(pairs) == 8 * NODES // 2
 
