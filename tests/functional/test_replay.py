@@ -53,6 +53,22 @@ def test_all_rounds_of_verify_are_proven_with_one_result_per_node_and_step(direc
     assert len(pairs) == 8 * NODES // 2
 
 
+def test_a_node_that_cannot_be_completed_does_not_end_the_run_of_the_others(directory: Path) -> None:
+    values = sorted((directory / "values").iterdir())
+    recorded = json.loads((directory / "recordings/rail_host.json").read_text())
+    recorded["needs"] = {"{{missing}}": ["perftest"]}
+    (directory / "recordings/rail_host.json").write_text(json.dumps(recorded))
+    for path in values:
+        key = "packages" if path == values[3] else "nothing"
+        path.write_text(json.dumps(dict(json.loads(path.read_text()), missing=key)))
+    plain = json.loads((directory / "plain.json").read_text())["all"]["hosts"]
+    (incomplete,) = (name for name, each in plain.items() if each["ansible_host"] == values[3].name)
+    done = replay.play(directory, "hosts", "-e", "preflight_install=false")
+    assert done.status == 2 and "%s does not have perftest" % incomplete in done.output, done.output
+    assert "Name the nodes that need a reboot" in [task["task"].rpartition(" : ")[2] for task in done.tasks]
+    assert "failed=1 (1 node)" in done.output and "failed=0 (%d nodes)" % (NODES - 1) in done.output
+
+
 def test_nodes_that_are_lost_are_reported_and_stop_no_other(directory: Path) -> None:
     plain = json.loads((directory / "plain.json").read_text())["all"]["hosts"]
     lost, late = list(plain)[4:6]
