@@ -95,6 +95,9 @@ def answer(directory: Path, address: str, module: str, options: t.Mapping[str, t
     # names and addresses are plain text in JSON
     text = _PLACE.sub(lambda found: str(values[found.group(1)]), path.read_text())
     result: dict[str, t.Any] = json.loads(text)
+    if module == "rail_host" and not options.get("states"):
+        for part in result["modules"].values():
+            part.pop("gathered", None)
     asked = options.get("subset")
     if asked:
         result = {key: value for key, value in result.items() if key not in PARTS or key in asked}

@@ -10,7 +10,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file import file_schema
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import finding_report
-from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _forks
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
 
@@ -24,8 +24,15 @@ class ActionModule(ControllerAction):
         "schema_file": {"type": "path"},
     }
 
+    def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> dict[str, t.Any]:
+        self._forks = int((task_vars or {})["ansible_forks"])
+        return super().run(tmp, task_vars)
+
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
-        checked = [(path, lint(_fabric_files.read(path)).findings) for path in _fabric_files.named(options["files"])]
+        outcomes = [(path, lint(_fabric_files.read(path))) for path in _fabric_files.named(options["files"])]
+        checked = [(path, outcome.findings) for path, outcome in outcomes]
+        nodes = max([len(outcome.plan.nodes) for _path, outcome in outcomes if outcome.plan], default=0)
+        processors = len(os.sched_getaffinity(0))
         written = []
         if options["report_dir"]:
             report = finding_report.files(checked, _fabric_files.version(), options["strict"])
@@ -42,5 +49,7 @@ class ActionModule(ControllerAction):
             "passed": not numbers["error"] and not (options["strict"] and numbers["warning"]),
             "table": finding_report.as_table(checked),
             "summary": finding_report.summary(checked),
+            "forks": _forks.recommended(nodes, processors),
+            "forks_advice": _forks.advice(self._forks, nodes, processors),
             "files": written,
         }

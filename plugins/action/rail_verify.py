@@ -93,7 +93,7 @@ class ActionModule(ActionBase):
         """The result of ``rail_host`` in check mode, without states that no verdict reads."""
         task = self._task.copy()
         task.action = _HOST
-        task.args = {"keep_going": True}
+        task.args = {"keep_going": True, "states": True}
         task.check_mode = True
         action = self._shared_loader_obj.action_loader.get(
             _HOST,

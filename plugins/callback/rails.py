@@ -64,7 +64,8 @@ class Running:
         self.check = check
         self.began = time.monotonic()
         self.waiting: dict[str, None] = {}
-        self.done: dict[str, _terminal.Result] = {}
+        # node -> layer -> what is printed of its result
+        self.done: dict[str, dict[str, _terminal.Result]] = {}
         self.ended = 0
         # text -> nodes that failed with it, and of these the number that was printed
         self.failures: dict[str, list[str]] = {}
@@ -177,7 +178,7 @@ class CallbackModule(Default):
         if known.action == "debug":
             self._line("%s: %s" % (host, data.get("msg", self._dump_results(data))), C.COLOR_DEBUG)
         elif known.action not in SILENT:
-            known.done[host] = data
+            known.done[host] = _terminal.kept(known.name, data)
 
     def v2_runner_on_skipped(self, result: t.Any) -> None:
         if self._verbose:
@@ -253,8 +254,8 @@ class CallbackModule(Default):
                 if len(hosts) > 1:
                     self._line("  the same on %s" % _terminal.fold_names(hosts[1:]), C.COLOR_ERROR)
             layers: dict[str, dict[str, _terminal.Result]] = {}
-            for host, data in known.done.items():
-                for name, part in _terminal.layers_of(known.name, data).items():
+            for host, parts in known.done.items():
+                for name, part in parts.items():
                     layers.setdefault(name, {})[host] = part
             printed = False
             for name, results in layers.items():

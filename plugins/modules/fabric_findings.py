@@ -92,6 +92,17 @@ table:
   description: The findings as a table, at most 120 characters wide.
   returned: success
   type: str
+forks:
+  description:
+    - How many nodes Ansible should work on at a time, C(forks), from the number of nodes of the largest file and the
+      processors of the control node.
+  returned: success
+  type: int
+  sample: 64
+forks_advice:
+  description: What to set if C(forks) is less than recommended; empty if it is not.
+  returned: success
+  type: str
 findings:
   description: The files, each with its findings in the order of their places.
   returned: success

@@ -11,7 +11,7 @@ short_description: Run all layers of a node at once
 version_added: 0.2.0
 description:
   - Runs the modules of a node's layers one after the other in one process, and so in one module execution. The
-    result has a part for each module, which is the result that the module has alone.
+    result has a part for each module, which is the result that the module has alone, without C(gathered).
   - An action plugin on the control node derives the options of each module from the plan, C(railyard_node) and
     C(railyard_fabric), and from the variables of the layers' roles, such as C(sriov_allow_recreate). A variable that
     the plan decides, such as C(limits_memlock), is an error. C(module_defaults) of these modules do not apply.
@@ -33,6 +33,12 @@ options:
   keep_going:
     description:
       - Whether layers after one that fails are run too. A failure is then only in the part of its module.
+    type: bool
+    default: false
+  states:
+    description:
+      - Whether RV(modules) has what each module read back, C(gathered).
+      - Ansible keeps registered results of all nodes in memory, and each of its workers is a copy of that process.
     type: bool
     default: false
   packages:
@@ -97,7 +103,7 @@ modules:
   returned: success
   type: dict
   sample:
-    rdma_netns_mode: {changed: false, changes: [], gathered: {mode: shared}}
+    rdma_netns_mode: {changed: false, changes: [], reboot_required: false}
 layer:
   description: The layer that failed.
   returned: failure
@@ -146,6 +152,7 @@ def main() -> None:
     spec = {
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "keep_going": {"type": "bool", "default": False},
+        "states": {"type": "bool", "default": False},
         "packages": {"type": "dict"},
         "control_boot_id": {"type": "str"},
         "modules": {"type": "list", "elements": "dict", "options": entry},

@@ -13,6 +13,9 @@ import typing as t
 # Rows of a list that are printed before the rest becomes a number.
 MOST_ROWS = 8
 Result = t.Mapping[str, t.Any]
+# Results without a change, of a module that lists changes and of others; one object for all nodes.
+_AS_PLANNED: Result = {"changes": []}
+_PLAIN: Result = {}
 
 
 def fold_names(names: t.Iterable[str], most: int = MOST_ROWS) -> str:
@@ -93,6 +96,18 @@ def layers_of(name: str, result: Result) -> dict[str, Result]:
     if isinstance(layers, dict) and all(isinstance(each, dict) for each in layers.values()):
         return layers
     return {name: result}
+
+
+def kept(name: str, result: Result) -> dict[str, Result]:
+    """Layer -> what :func:`summary` reads of its result, which is little: a callback keeps it for each node."""
+    return {
+        layer: {"changed": True, "changes": changes_of(part)}
+        if part.get("changed")
+        else _AS_PLANNED
+        if "changes" in part
+        else _PLAIN
+        for layer, part in layers_of(name, result).items()
+    }
 
 
 def summary(name: str, results: t.Mapping[str, Result], check: bool, changes: bool) -> list[str]:

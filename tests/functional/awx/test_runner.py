@@ -173,10 +173,11 @@ def test_every_node_that_waits_for_a_reboot_is_named_and_handed_on(
     (place / "tasks").mkdir(parents=True, exist_ok=True)
     (place / "hosts.yml").write_text((project / "playbooks/hosts.yml").read_text())
     reasons = "{{ ['RDMA mode of ' ~ inventory_hostname, 'VFs'] }}"
-    result = {"reboot_required": True, "reboot_reasons": reasons, "system": {"boot_id": None}}
+    result = {"needs": {}, "reboot_required": True, "reboot_reasons": reasons, "system": {"boot_id": None}}
     preparing = yaml.safe_load((project / "playbooks/tasks/prepare.yml").read_text())[0]
     noted = {"ansible.builtin.set_fact": {"railyard_prepared": result}, "tags": preparing["tags"]}
-    (place / "tasks/prepare.yml").write_text(yaml.safe_dump([noted]))
+    for name in ("prepare.yml", "prepare_and_complete.yml"):
+        (place / "tasks" / name).write_text(yaml.safe_dump([noted]))
     given = {"ansible_connection": "local", "ansible_become": False}
     job = runner.run(tmp_path / "job", project, "waiting/hosts.yml", hosts, given, words)
     names = sorted(hosts["_meta"]["hostvars"])

@@ -154,4 +154,5 @@ def test_every_play_is_checked() -> None:
     for path in [*(ROOT / "playbooks").glob("*.yml"), ROOT / "site.yml"]:
         for each in yaml.safe_load(path.read_text()):
             hosts = each.get("hosts", "play_hosts")
-            assert "play_hosts" in hosts or "railyard_reboot_required" in hosts, (path.name, each["name"])
+            singled_out = "railyard_reboot_required" in hosts or "railyard_incomplete" in hosts
+            assert "play_hosts" in hosts or singled_out, (path.name, each["name"])

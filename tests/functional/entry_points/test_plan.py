@@ -15,6 +15,7 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
+from benchmarks import replay_fabric
 from tests import playbook
 from tests.playbook import ROOT, Played
 
@@ -53,6 +54,14 @@ def test_a_bad_file_is_reported_and_fails(bad: Path, tmp_path: Path) -> None:
     (result,) = json.loads((out / "findings.sarif").read_text())["runs"][0]["results"]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "cluster/fabric.yml"
     assert xml.parse(out / "findings.junit.xml").getroot().get("failures") == "1"
+
+
+def test_more_forks_are_recommended_for_more_nodes_than_forks(tmp_path: Path) -> None:
+    file = tmp_path / "fabric.yml"
+    file.write_text(replay_fabric.fabric(24))
+    few, enough = (play("validate.yml", "-f", forks, fabric_file=str(file)) for forks in ("5", "24"))
+    assert few.returncode == 0 and "Recommended for 24 nodes" in few.stdout and "add -f 24" in few.stdout, few.text
+    assert enough.returncode == 0 and "Recommended" not in enough.stdout, enough.text
 
 
 def test_a_bad_inventory_still_stops_before_any_play(bad: Path) -> None:

@@ -41,19 +41,21 @@ def cni(**more: t.Any) -> Row:
 
 
 def run(node: System, *modules: Row, check: bool = False, **options: t.Any) -> Row:
-    given = dict({"keep_going": False, "packages": None, "control_boot_id": None, "modules": modules}, **options)
+    defaults = {"keep_going": False, "states": False, "packages": None, "control_boot_id": None}
+    given = dict(defaults, modules=modules, **options)
     return host_layers.run(given, node, check, [])
 
 
 def test_check_mode_predicts_the_changes_and_a_second_run_has_none(node: System) -> None:
     predicted = run(node, kernel(), nccl(), check=True)
     assert predicted["changed"] and node.read("/etc/nccl.conf") is None
-    done = run(node, kernel(), nccl())
+    done = run(node, kernel(), nccl(), states=True)
     assert done["changes"] == predicted["changes"] and done["diff"] == predicted["diff"]
     assert done["modules"]["nccl_files"]["gathered"]["files"][0]["settings"] == {"NCCL_IB_HCA": "=mlx5_gpu01:1"}
     assert not done["modules"]["kernel_arguments"]["changed"] and done["system"] == {"boot_id": BOOT_ID}
     again = run(node, kernel(), nccl())
     assert (again["changed"], again["changes"], again["diff"], again["needs"]) == (False, [], [], {})
+    assert not any("gathered" in part for part in again["modules"].values())
 
 
 def test_it_stops_at_the_first_layer_that_fails_with_what_was_done_before(node: System) -> None:

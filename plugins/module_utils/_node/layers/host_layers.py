@@ -48,6 +48,8 @@ def run(options: Row, system: System, check: bool, warnings: list[str]) -> Resul
             needs[each["layer"]] = True
             continue
         parts[name] = layers.run(name, layer.build, given, system, check, warnings)
+        if not options["states"]:
+            parts[name].pop("gathered", None)
         if parts[name].get("failed") and not options["keep_going"]:
             return _failed(result, parts[name], layer=each["layer"])
     return _whole(result)
