@@ -97,7 +97,8 @@ pods:
       sample: [{from: 172.16.11.7/32, oif: null, table: 101, priority: 10001}]
     rdma:
       description: RDMA devices of its own, one row per port, with C(device), C(port), C(link_layer), C(state),
-        C(netdev) and C(pci). Empty in the mode V(shared), where all pods see all devices.
+        C(netdev) and C(pci). In the mode V(shared), where all pods see all devices, those that the rail agent has
+        recorded for it.
       returned: always
       type: list
       elements: dict

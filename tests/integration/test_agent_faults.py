@@ -24,7 +24,6 @@ from tests.integration.agent_lab import (
     agent_pid,
     apply,
     held,
-    interfaces,
     kube,
     manifest,
     prepare,
@@ -45,6 +44,9 @@ from tests.playbook import play
 pytestmark = pytest.mark.lab
 
 POD, NODE = "victim", "node-1"
+# Runs a script in the network namespace of the node's only pod. kubectl exec may wait for ever while kubelet or
+# containerd restarts.
+IN_POD = "pid=$(pgrep -xf 'sleep infinity' | head -1); nsenter -t $pid -n sh -c %s"
 # Runs a command on the node as soon as an attach has begun. An attach of eight rails takes seconds there.
 IN_ATTACH = "until grep -q '\"attaching\"' %s 2>/dev/null; do sleep 0.1; done; %s"
 
@@ -60,7 +62,26 @@ class Lab:
 
     def started(self) -> None:
         self.start()
-        self.kube.wait([POD])
+        self.running()
+
+    def running(self) -> None:
+        """Wait for the pod as its controller does: one that the kubelet refuses, because the agent has not registered
+        with it again yet, is replaced.
+        """
+
+        def ended() -> t.Any:
+            status = self.kube.get("pod", POD)["status"]
+            return status["phase"] == "Failed" and status or self.kube.ready(POD)
+
+        while True:
+            found = wait_for(ended, lambda: self.kube("describe", "pod", POD))
+            if found is True:
+                return
+            assert found["reason"] == "UnexpectedAdmissionError", found
+            assert held(self.node) == {}
+            self.delete("--wait")
+            wait_for_slots(self.kube, NODE, ALL_RAILS)
+            self.start()
 
     def in_attach(self, command: str) -> None:
         """Start the pod, and run a command in mid-attach."""
@@ -82,9 +103,17 @@ class Lab:
     def unchanged(self, act: t.Callable[[], t.Any]) -> None:
         """What does not touch a pod that runs."""
         self.started()
-        before = interfaces(self.kube, POD)
+        before = self.interfaces()
         act()
-        assert interfaces(self.kube, POD) == before
+        assert self.interfaces() == before
+
+    def interfaces(self) -> t.Any:
+        """What identifies the pod's interfaces on rails: name, index, MAC and addresses."""
+        return [
+            (each["ifname"], each["ifindex"], each["address"], [row["local"] for row in each["addr_info"]])
+            for each in self.node.json(IN_POD % "'ip -j -4 address show'")
+            if each["ifname"].startswith("net")
+        ]
 
 
 def killed_in_attach(lab: Lab) -> None:
@@ -108,16 +137,6 @@ def killed_in_allocate(lab: Lab) -> None:
     wait_for(lambda: lab.kube.get("pod", POD)["spec"].get("nodeName"), lambda: lab.kube("describe", "pod", POD))
     lab.node.run("sleep 2; kill -KILL %s" % old)
     wait_for_agent(lab.node, old)
-
-    def ended() -> bool:
-        return lab.kube.ready(POD) or lab.kube.get("pod", POD)["status"]["phase"] == "Failed"
-
-    wait_for(ended, lambda: lab.kube("describe", "pod", POD))
-    if not lab.kube.ready(POD):
-        assert held(lab.node) == {}
-        lab.delete("--wait")
-        wait_for_slots(lab.kube, NODE, ALL_RAILS)
-        lab.started()
 
 
 def upgraded(lab: Lab) -> None:
@@ -187,6 +206,41 @@ def disk_full(lab: Lab) -> None:
         lab.node.run("umount %s; systemctl restart %s" % (place, SERVICE))
 
 
+def agent_stopped(lab: Lab) -> None:
+    """A pod that starts meanwhile waits for the agent."""
+    lab.node.run("systemctl stop %s" % SERVICE)
+    try:
+        wait_for(
+            lambda: lab.kube.get("node", NODE)["status"]["allocatable"].get(ALL_RAILS) == "0",
+            lambda: lab.kube("describe", "node", NODE),
+        )
+        lab.start()
+        wait_for_event(lab.kube, POD, "Insufficient " + ALL_RAILS)
+    finally:
+        lab.node.run("systemctl start %s" % SERVICE)
+
+
+def namespace_kept(lab: Lab) -> None:
+    """A process that is not of the pod keeps its network namespace, and so its slot: the next pod gets another one."""
+    lab.started()
+    first = held(lab.node)
+    try:
+        lab.node.run(IN_POD % "'setsid sleep 3600 >/dev/null 2>&1 </dev/null &'")
+        lab.delete("--wait")
+        lab.started()
+        assert len(held(lab.node)) == 2 and first.items() < held(lab.node).items()
+    finally:
+        lab.node.run("pkill -xf 'sleep 3600'; true")
+
+
+def rail_down(lab: Lab) -> None:
+    def act() -> None:
+        lab.node.run("ip link set enp5s0 down")
+        prepare("--limit", NODE)
+
+    lab.unchanged(act)
+
+
 FAULTS = [
     killed_in_attach,
     killed_in_detach,
@@ -197,6 +251,9 @@ FAULTS = [
     deleted_by_force,
     link_down_in_attach,
     disk_full,
+    agent_stopped,
+    namespace_kept,
+    rail_down,
 ]
 
 
@@ -208,7 +265,7 @@ def test_a_fault_leaves_a_pod_on_planned_rails_and_nothing_behind(
     before = whole(lab.node)
     try:
         fault(lab)
-        kube.wait([POD])
+        lab.running()
         assert check_interfaces(kube, POD) in slot_addresses(NODE, "rails")
         wait_for(lambda: list(held(lab.node).values()) == ["default/" + POD], lambda: str(held(lab.node)))
     finally:
@@ -217,36 +274,59 @@ def test_a_fault_leaves_a_pod_on_planned_rails_and_nothing_behind(
 
 
 # Script in a pod -> code and cause of verify's failure. Each is on a rail of its own.
-IN_POD = [
+CHANGED = [
     ("ip rule del from %(address)s", "RV924", "deleted in the pod"),
     ("ip link set net%(rail)d down", "RV920", "set down in the pod"),
-    ("ip address del %(address)s/24 dev net%(rail)d; ip address add 172.16.%(net)d.99/24 dev net%(rail)d", "RV922", ""),
+    (
+        "ip address del %(address)s/24 dev net%(rail)d; ip address add 172.16.%(net)d.99/24 dev net%(rail)d",
+        *("RV922", "changed in the pod"),
+    ),
+    ("ip route flush table 10%(rail)d", "RV924", "deleted in the pod"),
+    ("ip link set net%(rail)d mtu 1500", "RV921", "changed in the pod"),
+    ("ip link delete net%(rail)d", "RV920", "removed afterwards"),
+    ("rdma link delete $(rdma link | grep -o rxe_[0-9a-f]*-net%(rail)d)", "RV925", "deleted"),
 ]
+
+
+def verify(place: Path, layers: str) -> dict[str, t.Any]:
+    """The verdict of ``verify.yml``."""
+    given = {"verify_layers": layers, "verify_report_dir": str(place)}
+    played = play("playbooks/verify.yml", inventory=INVENTORY, given=given, timeout=SECONDS)
+    assert (place / "verify.json").exists(), played.text
+    verdict: dict[str, t.Any] = json.loads((place / "verify.json").read_text())
+    return verdict
 
 
 def test_verify_names_what_was_changed_in_a_pod(kube: Kube, prepared: None, node: GetNode, tmp_path: Path) -> None:
     played = play("playbooks/kubernetes.yml", inventory=INVENTORY, timeout=SECONDS)
     assert played.returncode == 0, played.text
     try:
+        verdict = verify(tmp_path, "kubernetes,pods")
+        assert verdict["failures"] == []
         (row,) = [each for each in kube.get("pods")["items"] if each["spec"]["nodeName"] == NODE]
         pod = row["metadata"]["name"]
+        assert "default/" + pod in verdict["slots"][NODE].values()
         (own,) = [row for row in slot_addresses(NODE, "rails") if row == check_interfaces(kube, pod)]
         # the test pod has no rights over its network, so the changes are the node's
-        find = "pid=$(pgrep -f '^sleep infinity$' | head -1); nsenter -t $pid -n sh -c '%s'"
-        for rail, (script, _code, _cause) in enumerate(IN_POD, 1):
-            node(NODE).run(find % (script % {"rail": rail, "address": own[rail - 1], "net": 10 + rail}))
-        given = {"verify_layers": "pods", "verify_report_dir": str(tmp_path)}
-        played = play("playbooks/verify.yml", inventory=INVENTORY, given=given, timeout=SECONDS)
-        verdict = json.loads((tmp_path / "verify.json").read_text())
+        for rail, (script, _code, _cause) in enumerate(CHANGED, 1):
+            values = {"rail": rail, "address": own[rail - 1], "net": 10 + rail}
+            node(NODE).run(IN_POD % ("'%s'" % (script % values)))
+        verdict = verify(tmp_path, "pods")
         found = {each["rail"]: (each["code"], each["cause"]) for each in verdict["failures"]}
-        assert {rail: code for rail, (code, _cause) in found.items()} == {
-            "gpu%02d" % rail: code for rail, (_script, code, _cause) in enumerate(IN_POD, 1)
-        }, played.text
-        assert all(cause in found["gpu%02d" % rail][1] for rail, (_script, _code, cause) in enumerate(IN_POD, 1))
-        assert "default/" + pod in verdict["slots"][NODE].values()
+        wanted = {"gpu%02d" % rail: code for rail, (_script, code, _cause) in enumerate(CHANGED, 1)}
+        assert {rail: code for rail, (code, _cause) in found.items()} == wanted, verdict["failures"]
+        assert all(cause in found["gpu%02d" % rail][1] for rail, (_script, _code, cause) in enumerate(CHANGED, 1))
         # all other rails carry traffic from pod to pod
         carried = {rail for rail, state in verdict["matrix"][NODE].items() if state == "ok"}
-        assert carried == {"gpu%02d" % rail for rail in range(len(IN_POD) + 1, 9)}
+        assert carried == {"gpu%02d" % rail for rail in range(len(CHANGED) + 1, 9)}
+        node(NODE).run("systemctl stop %s" % SERVICE)
+        wait_for(
+            lambda: kube.get("node", NODE)["status"]["allocatable"].get(ALL_RAILS) == "0",
+            lambda: kube("describe", "node", NODE),
+        )
+        (failure,) = verify(tmp_path, "kubernetes")["failures"]
+        assert (failure["code"], failure["node"], failure["found"]) == ("RV005", NODE, "inactive")
     finally:
+        node(NODE).run("systemctl start %s" % SERVICE)
         kube("delete", "daemonset", "--all", "--wait")
         kube("wait", "pod", "--all", "--for=delete", "--timeout=%ds" % SECONDS)

@@ -97,6 +97,8 @@ def test_one_slot_number_is_preferred_on_all_rails(node: Node, kubelet: Kubelet)
         assert free["gpu02"](["gpu02-2", "gpu02-3", "gpu02-4"], [], 1) == ["gpu02-3"]
         assert free["gpu02"](["gpu02-2", "gpu02-3", "gpu02-4"], ["gpu02-4"], 2) == ["gpu02-4", "gpu02-3"]
         assert free["gpu02"](["gpu02-2"], [], 1) == ["gpu02-2"]
+        # the kubelet takes the pod for ended, and it still has its interfaces
+        assert free["gpu01"](["gpu01-2", "gpu01-3"], [], 1) == ["gpu01-3"]
     finally:
         pod.end()
 

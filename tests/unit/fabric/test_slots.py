@@ -422,6 +422,9 @@ def test_a_node_without_its_agent_is_missing() -> None:
         ("node-2", "reports none of its 9 rails' resources", None),
     ]
     assert ["railyard-agent" in each.reason for each in found] == [False, True, True]
+    # the kubelet keeps the resources of an agent that has ended
+    nodes["node-2"]["status"]["allocatable"] = dict.fromkeys(units, "0")
+    assert goal.missing(nodes, {})[2] == found[2]
 
 
 def test_tables_and_differences() -> None:

@@ -350,6 +350,11 @@ def refused(world: World) -> None:
 
 HARMS: list[tuple[str, Harm, str, str | None, str | None]] = [
     ("node down", lambda w: w.dark.update({NODE: "Connection timed out"}), "RV001", NODE, None),
+    (
+        "agent stopped",
+        state("rail_agent", subject="railyard-agent.service", attribute="service", before="inactive", after="started"),
+        *("RV005", NODE, None),
+    ),
     ("firmware", state("mlx_linktype", subject="0000:03:00.0", attribute="SRIOV_EN"), "RV101", NODE, RAIL),
     ("NIC gone", lambda w: w.infos[NODE]["nics"].remove(w.nic(NODE, RAIL)), "RV201", NODE, RAIL),
     ("no driver", lambda w: w.nic(NODE, RAIL).update(driver=None, netdev=None), "RV202", NODE, RAIL),

@@ -227,6 +227,7 @@ AGENT_HARMS: list[tuple[str, Harm, str, str]] = [
     ("the address of another slot", address("172.16.13.18/24"), "RV922", "changed in the pod"),
     ("no rule", no_rule, "RV924", "deleted in the pod"),
     ("GID of the port alone", lambda w: rows(w, "gids")[0].update(device="mlx5_9"), "RV926", "GID table"),
+    ("RDMA device gone", lambda w: (drop("rdma")(w), drop("gids")(w)), "RV925", "taken out of the pod"),
     ("RDMA fails", transfer_fails, "RV932", "RDMA device"),
 ]
 

@@ -78,6 +78,8 @@ CHANGES = [
     ("sriov_vfs", Change("x", "bound", False, True, lambda: None, port="0000:03:00.0"), "RV205", "gpu03"),
     ("rail_ports", Change("/etc/x", "x", "a", "b", lambda: None), "RV550", None),
     ("rdma_netns_mode", Change("/etc/x", "x", "a", "b", lambda: None), "RV302", None),
+    ("rail_agent", Change("/etc/railyard/agent.json", "spec", {}, {"format": 1}, lambda: None), "RV550", None),
+    ("cni_networks", Change("/etc/cni/x", "network", None, {}, lambda: None), "RV550", None),
     ("rail_limits", Change("/sys/x", "x", "a", "b", lambda: None), "RV604", None),
 ]
 

@@ -180,6 +180,7 @@ class World:
         device = port["rdma"]["name"]
         if node["rdma_mode"] == "exclusive":
             device = "mlx5_%d" % (10 + port["number"])
+        if node["rdma_mode"] == "exclusive" or node.get("agent"):
             row = {"device": device, "port": 1, "link_layer": "ethernet", "state": "ACTIVE", "netdev": name, "pci": pci}
             found["rdma"].append(row)
         for six in ("", "6"):

@@ -21,7 +21,11 @@ TEXTS = {
     ),
     "device": ("the node file does not have it", "delete the pod, so that it gets another device"),
     "busy": ("another attach of it has not come to an end", "run journalctl -u railyard-agent"),
-    "held": ("it is held by pod {pod}", "delete that pod, or wait for its end"),
+    "held": (
+        "it is held by pod {pod}",
+        "delete that pod, or wait for its end; if it has ended, end the process that keeps its network namespace"
+        " (lsns -t net)",
+    ),
     "port": ("{port} is not on the node", "run ip link and the playbook again"),
     "interface": (
         "the pod has an interface {interface} already",

@@ -130,9 +130,13 @@ class RailAgent(Subsystem):
             changes.append(Change("systemd", "units", "older", "reloaded", self._reload, kind=STEP))
         running = self._stamp() if state["service"]["active"] else None
         if running != stamp:
-            active = self._service.get("ActiveState", "inactive")
-            before = "older" if state["service"]["active"] else active
-            changes.append(Change(agent_files.SERVICE, "service", before, "started", self._restart, kind=STEP))
+            if state["service"]["active"]:
+                change = Change(agent_files.SERVICE, "service", "older", "started", self._restart, kind=STEP)
+            else:
+                # not a step: what does not run differs from the plan, even if all files are as planned
+                before = self._service.get("ActiveState", "inactive")
+                change = Change(agent_files.SERVICE, "service", before, "started", self._restart)
+            changes.append(change)
         return changes
 
     def _removal(self, state: State) -> list[Change]:

@@ -128,17 +128,19 @@ class Resource:
         return ({key: ",".join(names)} if names else {}), names
 
     def prefer(self, request: bytes) -> bytes:
-        """GetPreferredAllocation: slots whose number is free on the other rails too, then the lowest.
+        """GetPreferredAllocation: slots whose number is free on the other rails too, then the lowest. Last are slots
+        whose pod has ended for the kubelet and still has its interfaces, because a process keeps its network namespace.
 
         Kubelet asks for each rail of a pod alone, so the pod gets one slot number on all its rails where there is one.
         """
         elsewhere: dict[int, int] = {}
-        for device in self._held():
+        held = set(self._held())
+        for device in held:
             if device.rpartition("-")[0] != self.name:
                 elsewhere[slot_number(device)] = elsewhere.get(slot_number(device), 0) + 1
 
-        def rank(device: str) -> tuple[int, int]:
-            return elsewhere.get(slot_number(device), 0), slot_number(device)
+        def rank(device: str) -> tuple[bool, int, int]:
+            return device in held, elsewhere.get(slot_number(device), 0), slot_number(device)
 
         known = {each.id for each in self._devices}
         answers = []

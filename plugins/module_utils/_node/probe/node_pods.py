@@ -53,10 +53,15 @@ def look(options: t.Mapping[str, t.Any], system: System) -> Row:
     """From a module's options."""
     holders = list(SlotState(system).holders().values())
     rows = of(system, options["pods"]) if options["pods"] else []
+    mode = _mode(system)
+    recorded = any(holder.interfaces for holder in holders)
+    devices = _devices(Info(system)) if rows and recorded and mode == "shared" else []
     for row in rows:
         row["slots"] = [dict(each) for holder in holders if holder.pod_uid == row["uid"] for each in holder.interfaces]
+        own = {each["rdma"] for each in row["slots"]}
+        row["rdma"] += [each for each in devices if each["device"] in own]
     return {
-        "rdma_mode": _mode(system),
+        "rdma_mode": mode,
         "pods": rows,
         "held": {holder.device: holder.pod for holder in holders},
         "files": {path: settings(system.read_file(path)) for path in options["files"]},
@@ -169,14 +174,16 @@ def _inside(system: System, shared: bool) -> Row:
         ]
         if not shared:
             info = Info(system)
-            found["rdma"] = [
-                {key: each[key] for key in ("device", "port", "link_layer", "state", "netdev", "pci")}
-                for each in info.rdma()
-            ]
+            found["rdma"] = _devices(info)
             found["gids"] = info.gids()
         return found
     except (NetlinkError, RailyardError, OSError) as error:
         return {"why": "what is in its network namespace cannot be read: %s" % error}
+
+
+def _devices(info: Info) -> list[Row]:
+    keys = ("device", "port", "link_layer", "state", "netdev", "pci")
+    return [{key: each[key] for key in keys} for each in info.rdma()]
 
 
 def _gids(system: System) -> list[Row]:

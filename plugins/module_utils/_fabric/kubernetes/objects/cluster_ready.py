@@ -176,7 +176,7 @@ class Goal:
             why = "%s: %s" % (ready.get("reason") or "no reason", ready.get("message") or "no message")
             yield Missing(name, "is not Ready", "its kubelet does not run or is not ready (%s)" % why.rstrip("."))
         short = [resource for resource, units in wanted.items() if _units(node, resource) != units]
-        if len(short) == len(wanted) > 1 and all(_units(node, resource) is None for resource in short):
+        if len(short) == len(wanted) > 1 and not any(self._served(node, resource) for resource in short):
             yield Missing(name, "reports none of its %d rails' resources" % len(wanted), *self._no_plugin(node))
             return
         for resource in short:
@@ -189,6 +189,11 @@ class Goal:
                 rail=rail,
                 playbook=_HOSTS if self._by_hosts(resource, units) else None,
             )
+
+    def _served(self, node: Object, resource: str) -> bool:
+        """Whether a device plugin serves the resource. The kubelet keeps 0 of those whose agent has ended."""
+        units = _units(node, resource)
+        return bool(units) if self._slots else units is not None
 
     def _no_plugin(self, node: Object) -> tuple[str, str, str]:
         if self._slots:

@@ -34,6 +34,12 @@ NODE_CODES = (
         after=(),
     ),
     Code(
+        *("RV005", "rail-agent-mismatch", "node", "the rail agent does not run as planned"),
+        cause="it was stopped or disabled by hand, or it ended with an error",
+        remedy="run 'journalctl -u railyard-agent' on the node, and start it",
+        after=("kubernetes",),
+    ),
+    Code(
         *("RV101", "firmware-parameter-mismatch", "firmware", "a firmware parameter is not as planned"),
         cause="it was changed by hand, the card was replaced, or its firmware was reset to defaults",
         remedy="set it, and reboot where the run requires it",

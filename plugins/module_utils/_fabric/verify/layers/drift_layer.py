@@ -36,6 +36,8 @@ _CODES = {
     "gpudirect": "RV605",
     "nic_driver": "RV210",
     "ib_ports": "RV408",
+    "rail_agent": "RV005",
+    "cni_networks": _FILE,
 }
 # (module, attribute) -> code
 _ATTRIBUTES = {
@@ -94,7 +96,7 @@ def _rails(report: NodeReport) -> dict[str, str]:
 
 def _changed(rails: t.Mapping[str, str], module: str, change: Row) -> Drifted:
     subject, attribute, before, after = (change[key] for key in ("subject", "attribute", "before", "after"))
-    if change.get("kind") == FILE:
+    if change.get("kind") == FILE or _CODES[module] == _FILE:
         code = _MODE_FILE if module == "rdma_netns_mode" else _FILE
         expected, found = _shown(after, "as planned"), _shown(before, "something else")
         return Drifted(CODES[code].layer, code, None, "%s (%s)" % (subject, attribute), expected, found)

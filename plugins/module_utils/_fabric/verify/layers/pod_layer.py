@@ -39,6 +39,7 @@ _AGENT_CAUSES = {
     "RV921": "it was changed in the pod after the agent had attached it",
     "RV922": "it was changed in the pod after the agent had attached it, or the pod is older than the plan",
     "RV924": "it was deleted in the pod after the agent had attached it, or the pod is older than the plan",
+    "RV925": "it was deleted, or taken out of the pod, after the agent had attached it",
 }
 
 
@@ -283,13 +284,14 @@ def _rdma(run: Run, pod: Pod, spec: RailSpec, link: Row, addresses: t.Sequence[s
         if soft and not spec.slot:
             return  # a soft RDMA device of the node cannot be moved into a pod
         devices = own_devices(pod.found, link)
-        if not devices:
-            others = ", ".join(row["device"] for row in pod.found["rdma"]) or "none"
-            what = "%s of %s: RDMA device" % (spec.interface, pod.name)
-            run.fail("RV925", node, spec.rail, what, expected="its own", found=others)
-            return
-    if not spec.isolated and spec.slot and spec.slot["rdma"]:
-        devices = [spec.slot["rdma"]]
+    elif spec.slot and spec.slot["rdma"]:
+        devices = [row["device"] for row in pod.found["rdma"] if row["device"] == spec.slot["rdma"]]
+    if devices == []:
+        others = ", ".join(row["device"] for row in pod.found["rdma"]) or "none"
+        what = "%s of %s: RDMA device" % (spec.interface, pod.name)
+        expected = (spec.slot or {}).get("rdma") or "its own"
+        run.fail("RV925", node, spec.rail, what, expected=expected, found=others, cause=_cause(run, "RV925"))
+        return
     if run.fabric["link_layer"] != "ethernet" or port["rdma"]["type"] == "siw":
         return  # GIDs do not contain addresses there
     for address in addresses:
