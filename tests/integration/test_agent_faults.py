@@ -44,9 +44,9 @@ from tests.playbook import play
 pytestmark = pytest.mark.lab
 
 POD, NODE = "victim", "node-1"
-# Runs a script in the network namespace of the node's only pod. kubectl exec may wait for ever while kubelet or
-# containerd restarts.
-IN_POD = "pid=$(pgrep -xf 'sleep infinity' | head -1); nsenter -t $pid -n sh -c %s"
+# Runs a script in the network namespace of the only pod of the node, by the process that the agent recorded. kubectl
+# may wait for ever while kubelet or containerd restarts.
+IN_POD = "pid=$(grep -om1 '\"pid\": [0-9]*' " + RECORD + " | cut -d' ' -f2); nsenter -t $pid -n sh -c %s"
 # Runs a command on the node as soon as an attach has begun. An attach of eight rails takes seconds there.
 IN_ATTACH = "until grep -q '\"attaching\"' %s 2>/dev/null; do sleep 0.1; done; %s"
 
