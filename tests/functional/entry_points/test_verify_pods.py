@@ -90,6 +90,7 @@ class Site:
             "reports_file": str(self.place / "reports.json"),
             "verify_report_dir": str(self.place / "reports"),
             "verify_layers": "pods,nccl",
+            "__verify_cluster": True,
             "__verify_pods": True,
             "__verify_workload": self.workload,
             "__verify_ready": skipped,
