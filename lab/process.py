@@ -72,23 +72,17 @@ def spawn(argv: list[str], lab: Path, part: str, log: Path, env: dict[str, str])
 
 
 def members(lab: Path) -> dict[str, Member]:
-    """The running processes of the lab whose state lies in ``lab``, by part."""
-    marks = {int(entry): _mark(int(entry)) or "" for entry in os.listdir("/proc") if entry.isdigit()}
-    found = {}
-    for pid, mark in marks.items():
-        place, _, part = mark.rpartition("#")
-        # a child that a guest's machine starts carries its mark until the child's own program is loaded
-        if place == str(lab) and marks.get(_parent(pid)) != mark:
-            found[part] = Member(part, pid)
-    return found
+    """The running processes of the lab whose state lies in ``lab``, by part.
 
-
-def _parent(pid: int) -> int:
-    try:
-        stat = Path("/proc/%d/stat" % pid).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return 0
-    return int(stat.rpartition(")")[2].split()[1])
+    A child of a guest's machine has its mark until the child's own program is loaded, and may have no parent by then.
+    So the oldest process with a mark is the part.
+    """
+    found: dict[str, list[Member]] = {}
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        place, _, part = (_mark(pid) or "").rpartition("#")
+        if place == str(lab):
+            found.setdefault(part, []).append(Member(part, pid))
+    return {part: max(alike, key=Member.age) for part, alike in found.items()}
 
 
 # Seconds that a killed process may need: a guest's memory takes a busy machine a while to free.

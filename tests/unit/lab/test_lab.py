@@ -19,6 +19,7 @@ from lab import access, cli, lifecycle, process, state
 from lab.errors import LabError
 from lab.image import Image
 from lab.state import REPOSITORY, Lab
+from tests.waiting import wait_for
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
@@ -177,6 +178,22 @@ def test_status_of_no_lab(labs: Path, capsys: pytest.CaptureFixture[str]) -> Non
 def test_command_on_no_lab_names_the_remedy(labs: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(command.split()) == 1
     assert capsys.readouterr().err == "lab: lab 'default' does not exist (labs: none). Remedy: lab up --name default\n"
+
+
+def test_a_child_without_a_parent_is_not_taken_for_its_guest(labs: Path) -> None:
+    """QEMU starts a program per connection, which has the guest's mark until it is loaded."""
+    lab = make()
+    orphan = "sleep 0.1; (sleep 60 &); : > started; exec sleep 60"
+    argv = ["sh", "-c", "cd %s; %s" % (lab.directory, orphan)]
+    guest = process.spawn(argv, lab.directory, "node-1", lab.log("node-1"), dict(os.environ))
+    wait_for((lab.directory / "started").exists)
+    assert process.members(lab.directory) == {"node-1": guest}
+    process.stop(lab.directory, [guest])
+    os.waitpid(guest.pid, 0)
+    child = process.members(lab.directory)["node-1"]
+    assert child != guest
+    process.stop(lab.directory, [child])
+    assert lifecycle.down("one") is True
 
 
 def test_cable_without_its_leaf_process_names_the_remedy(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
