@@ -75,8 +75,12 @@ def test_an_inventory_without_nodes_is_an_error(book: str) -> None:
     refused(done, "no host of the inventory matches" if book == "discover" else "the inventory has no rail nodes")
 
 
-@pytest.mark.parametrize("batch", ["0", "-1", "0%", "101%", "two", "", "[1, 0]"])
-@pytest.mark.parametrize("book", ["hosts", "site", "teardown"])
+WRONG_BATCHES = ["0", "-1", "0%", "101%", "two", "", "[1, 0]"]
+
+
+@pytest.mark.parametrize(
+    ("book", "batch"), [*(("hosts", batch) for batch in WRONG_BATCHES), ("site", "0"), ("teardown", "0%")]
+)
 def test_all_nodes_at_once_never_reboot_for_a_batch_that_is_wrong(book: str, batch: str) -> None:
     words = ("--limit", NODE, "--tags", "sriov") if batch == "0" else ()
     given = {"teardown_hosts": True, "kubernetes_enabled": False, "railyard_reboot_batch": batch}

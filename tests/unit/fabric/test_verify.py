@@ -1059,11 +1059,11 @@ def test_pairs_are_few_rounds_cover_all_and_make_no_incast(count: int) -> None:
     # units of 32: every node has a partner on another leaf, so that all paths between leaves are probed
     units = {node: index // 32 for index, node in enumerate(nodes)}
     assert all(any(units[other] != units[node] for other in others) for node, others in partners.items())
-    seen, edge = {nodes[0]}, [nodes[0]]
+    reached, edge = {nodes[0]}, {nodes[0]}
     while edge:
-        edge = [other for node in edge for other in partners[node] if other not in seen]
-        seen.update(edge)
-    assert len(seen) == count
+        edge = set().union(*(partners[node] for node in edge)) - reached
+        reached |= edge
+    assert len(reached) == count
 
 
 @pytest.mark.scale
