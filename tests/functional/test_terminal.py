@@ -40,15 +40,18 @@ def run(tmp_path: Path, nodes: int, tasks: list[dict[str, t.Any]], *words: str, 
 
 
 @pytest.mark.parametrize("nodes", [2, 512])
-def test_layers_failures_and_nothing_else(tmp_path: Path, nodes: int) -> None:
+def test_layers_and_failures_are_shown_and_nothing_else(tmp_path: Path, nodes: int) -> None:
+    not_shown = [
+        {"name": "Note", "ansible.builtin.set_fact": {"noted": True}},
+        {"name": "Not here", "ansible.builtin.command": "true", "when": False},
+        task("Read the node", {"changed": False, "nics": []}),
+    ]
     done = run(
         tmp_path,
         nodes,
         [
-            {"name": "Note", "ansible.builtin.set_fact": {"noted": True}},
-            {"name": "Not here", "ansible.builtin.command": "true", "when": False},
+            *(not_shown if nodes == 2 else []),
             task("Prepare the node", PREPARED),
-            task("Read the node", {"changed": False, "nics": []}),
             task("Check", {"failed": True, "msg": "enp1s0 is missing. Remedy: insert it"}),
         ],
     )
