@@ -1,18 +1,14 @@
 #!/usr/bin/env python3
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""tools/word_list.py [--write] [PATH...]: find words of the word list in code, messages, tests and documentation.
+"""tools/word_list.py [PATH...]: find words of the word list in code, messages, tests, documentation and file names.
 
 ``tools/word_list.yml`` holds the terms with their replacements, the right uses, and the files that are not checked.
-``tools/word_list_allowed.yml`` holds how many uses each directory may still have. The check fails where a directory has
-more, and where it has fewer than written down: ``--write`` then lowers the number. It never raises one.
-
-With PATHs, every use below them is printed, and the exit status is 1 where there is one.
+With PATHs, only files below them are checked. Exit status 1 if a use is found.
 """
 
 from __future__ import annotations
 
-import collections
 import fnmatch
 import re
 import subprocess
@@ -24,13 +20,10 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 WORDS = Path("tools/word_list.yml")
-ALLOWED = Path("tools/word_list_allowed.yml")
-DEEP = ("plugins/module_utils/", "tests/unit/")
-HEADER = "# Uses of words of tools/word_list.yml by directory; tools/word_list.py --write lowers the numbers.\n"
 
 
 class Use(t.NamedTuple):
-    """One use of a term: the place, the word as it is written, and what to write instead."""
+    """One use of a term: the place (line 0: the file's name), the word as written, and what to write instead."""
 
     path: str
     line: int
@@ -79,7 +72,7 @@ class WordList:
             text = (self.root / path).read_text(encoding="utf-8")
         except UnicodeDecodeError:  # a picture
             return
-        for number, line in enumerate(text.splitlines(), 1):
+        for number, line in enumerate([Path(path).name, *text.splitlines()]):
             for found in self.pattern.finditer(words_of(line)):
                 rights = [right for right in self.rights if right.covers(path, line)]
                 self.used.update(rights)
@@ -98,76 +91,19 @@ def words_of(line: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", " ", line)
 
 
-def directory(path: str) -> str:
-    """The directory under which a file is counted."""
-    depth = 3 if path.startswith(DEEP) else 2
-    return "/".join(path.split("/")[:-1][:depth]) or "."
-
-
-def allowed(root: Path) -> dict[str, int]:
-    """The numbers by directory. Where a merge left two numbers of one directory, the lower one counts."""
-    path = root / ALLOWED
-    numbers: dict[str, int] = {}
-    for line in path.read_text().splitlines() if path.exists() else ():
-        place, colon, number = line.rpartition(": ")
-        if colon and number.isdigit():
-            numbers[place] = min(int(number), numbers.get(place, int(number)))
-    return numbers
-
-
-def _written(numbers: t.Mapping[str, int]) -> str:
-    return HEADER + "".join("%s: %d\n" % each for each in sorted(numbers.items()))
-
-
-def check(root: Path) -> t.Iterator[str]:
-    """What is wrong: more uses than allowed, fewer than written down, entries that allow nothing."""
+def check(root: Path, below: t.Sequence[str] = ("",)) -> t.Iterator[str]:
+    """Yield uses of words in files at or below the paths ``below``, and unused entries of ``allow``."""
     words = WordList(root)
-    uses: dict[str, list[Use]] = collections.defaultdict(list)
     for path in words.files():
-        uses[directory(path)] += words.uses(path)
-    limits = allowed(root)
-    for place in sorted({*uses, *limits}):
-        count, limit = len(uses[place]), limits.get(place, 0)
-        if count > limit:
-            yield from map(str, uses[place])
-            yield "%s: %d uses of words of %s, allowed are %d." % (place, count, WORDS, limit)
-        elif count < limit:
-            yield "%s: %s allows %d, found are %d. Run tools/word_list.py --write." % (place, ALLOWED, limit, count)
-    if limits and (root / ALLOWED).read_text() != _written(limits):
-        yield "%s is not as --write leaves it. Run tools/word_list.py --write." % ALLOWED
-    yield from words.unused()
-
-
-def write(root: Path) -> None:
-    """Lower the numbers to what is found; remove the file when none is left."""
-    words = WordList(root)
-    counts = collections.Counter(directory(path) for path in words.files() for _ in words.uses(path))
-    lowered = {place: min(limit, counts[place]) for place, limit in allowed(root).items() if counts[place]}
-    if lowered:
-        (root / ALLOWED).write_text(_written(lowered))
-    else:
-        (root / ALLOWED).unlink(missing_ok=True)
+        if any(not each or path == each or path.startswith(each + "/") for each in below):
+            yield from map(str, words.uses(path))
+    if "" in below:
+        yield from words.unused()
 
 
 def main(arguments: list[str]) -> int:
-    if arguments == ["--write"]:
-        write(ROOT)
-        arguments = []
-    if arguments:
-        words = WordList(ROOT)
-        below = tuple(path.rstrip("/") for path in arguments)
-        messages = [
-            str(use)
-            for path in words.files()
-            if any(path == each or path.startswith(each + "/") for each in below)
-            for use in words.uses(path)
-        ]
-    else:
-        messages = list(check(ROOT))
-    for message in messages:
-        print(message)
-    if not messages:
-        print("words: clean")
+    messages = list(check(ROOT, [path.rstrip("/") for path in arguments] or ("",)))
+    print("\n".join(messages) or "words: clean")
     return 1 if messages else 0
 
 
