@@ -134,7 +134,7 @@ def test_one_key_leads_past_the_links(browser: Browser, pages: Pages) -> None:
         assert page.evaluate(FOCUSED)["id"] == "main"
 
 
-def test_what_is_shown_on_demand_opens_by_key(browser: Browser, pages: Pages) -> None:
+def test_hidden_parts_open_by_keyboard(browser: Browser, pages: Pages) -> None:
     with opened(browser, pages("2")) as page:
         summary = page.locator("summary").first
         summary.focus()

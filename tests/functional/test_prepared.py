@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import playbook
-from tests.functional.node.apart_child import in_child
+from tests.functional.node.child_process import in_child
 from tests.prepared import Prepared
 
 WORKED = ("-i", "inventories/macvlan-roce/fabric.yml")

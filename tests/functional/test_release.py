@@ -38,7 +38,7 @@ def test_it_works_by_itself(archive: Path, tmp_path: Path, monkeypatch: pytest.M
         ),
     ],
 )
-def test_what_does_not_belong_is_named(archive: Path, tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_foreign_objects_are_named(archive: Path, tmp_path: Path, name: str, content: bytes, message: str) -> None:
     """The archive with one file more."""
     (tmp_path / "more").write_bytes(content)
     other = tmp_path / "other.tar.gz"
@@ -50,7 +50,7 @@ def test_what_does_not_belong_is_named(archive: Path, tmp_path: Path, name: str,
         release.see_what_is_in(other)
 
 
-def test_what_is_missing_is_named(archive: Path, tmp_path: Path) -> None:
+def test_a_missing_file_is_named(archive: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.tar.gz"
     with tarfile.open(archive) as old, tarfile.open(other, "w:gz") as new:
         for member in old:

@@ -100,7 +100,7 @@ def test_killed_half_way_the_next_run_converges(guest: Node, delay: float) -> No
     assert not guest.module("kernel_arguments", arguments=wanted, allow_change=True)["changed"]
 
 
-def test_what_is_no_longer_wanted_goes_and_what_others_gave_stays(guest: Node) -> None:
+def test_unplanned_fields_are_removed_and_fields_of_others_kept(guest: Node) -> None:
     before = [word for word in configured(guest)[0] if not word.startswith("railyard.")]
     guest.module("kernel_arguments", arguments=[], allow_change=True)
     assert configured(guest)[0] == before

@@ -425,7 +425,7 @@ def test_create_drops_unknown_fields_silently_unless_the_server_can_be_strict(
             strictly()
 
 
-def test_defaults_come_back_and_are_nobodys(clean_cluster: Cluster) -> None:
+def test_removed_fields_get_the_defaults_of_the_server(clean_cluster: Cluster) -> None:
     clean_cluster.need(POOLS)
     made = clean_cluster.apply(pool())
     assert made["spec"]["disable"] is False
@@ -477,7 +477,7 @@ def test_helm_installs_changes_nothing_twice_and_takes_away(cluster: Cluster, na
     assert cluster.get(found) is None
 
 
-def test_part_that_hangs_is_reported_and_goes_on_afterwards(cluster: Cluster) -> None:
+def test_a_hanging_part_is_reported_and_continues_later(cluster: Cluster) -> None:
     pid = pids(cluster)["kube-apiserver"]
     os.kill(pid, signal.SIGSTOP)
     try:

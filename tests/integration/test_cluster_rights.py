@@ -205,7 +205,7 @@ def reported_until(wanted: t.Sequence[str], say: t.Callable[[], list[str]]) -> N
     wait_for(lambda: say() == wanted, say)
 
 
-def test_what_only_the_wait_reads_is_asked_for_before_anything_is_written(
+def test_rights_of_the_wait_are_checked_before_any_write(
     bench: Bench,  # noqa: F811
     account: Path,
 ) -> None:
@@ -224,7 +224,7 @@ def test_what_only_the_wait_reads_is_asked_for_before_anything_is_written(
     assert preflight.problems(server, plan.desired(), False, quiet) == []
 
 
-def test_who_may_not_delete_what_an_earlier_plan_left_gets_an_error_before(bench: Bench, account: Path) -> None:  # noqa: F811
+def test_missing_rights_to_delete_are_an_error_before_any_write(bench: Bench, account: Path) -> None:  # noqa: F811
     bench.apply(planned(bench, Case("cni", "macvlan", "block")))
     plan, server = planned(bench, Case("spiderpool", "macvlan", "subnet")), bench.server(account)
     without(bench.cluster, "network-attachment-definitions.k8s.cni.cncf.io delete")

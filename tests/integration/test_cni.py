@@ -302,7 +302,7 @@ def test_ipvlan_pods_of_two_nodes(ready: list[Guest]) -> None:
         guest.well(("down", "ipv", nets))
 
 
-def test_a_vf_goes_into_a_pod_and_comes_back(ready: list[Guest]) -> None:
+def test_a_vf_moves_into_a_pod_and_returns(ready: list[Guest]) -> None:
     """host-device with the VF that a device plugin chose, as Multus passes it."""
     guest, peer = ready
     node = guest.node

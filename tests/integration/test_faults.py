@@ -281,7 +281,7 @@ def settle(faults: Faults) -> None:
     faults.each(lambda name: faults.nodes[name].until(line))
 
 
-def test_nothing_is_wrong_with_prepared_nodes(faults: Faults) -> None:
+def test_prepared_nodes_have_no_failures(faults: Faults) -> None:
     settle(faults)
     assert lines_of(faults.judge()) == []
     assert lines_of(faults.judge(DRIFT)) == []
@@ -380,7 +380,7 @@ def test_a_stranger_with_a_nodes_address_is_reported_of_the_node(faults: Faults)
     assert lines_of(faults.judge(DRIFT)) == []
 
 
-def test_what_is_kept_for_boot_drifts(faults: Faults) -> None:
+def test_persistent_differences_are_drift(faults: Faults) -> None:
     node = faults.nodes[ONE]
     (path,) = node.run("ls /etc/systemd/network/*railyard-gpu01.network").split()
     node.run("mv %s /root/kept" % path)

@@ -109,7 +109,7 @@ def test_acs_is_cleared_between_a_port_and_its_gpu_and_nowhere_else(guest: Node)
     assert (again["changed"], again["gathered"]["acs"]) == (False, "disabled")
 
 
-def test_it_is_done_again_at_boot_and_when_a_device_comes_back(guest: Node) -> None:
+def test_settings_return_at_boot_and_with_the_device(guest: Node) -> None:
     guest.module("pci_tuning", **ACS)
     set_acs(guest)
     guest.run("systemctl restart railyard-boot.service")
@@ -135,7 +135,7 @@ def test_a_read_request_size_that_the_device_does_not_take_is_an_error(guest: No
     assert guest.run("lspci -xxx -s %s" % PORT) == before
 
 
-def test_what_carries_the_connection_is_refused(guest: Node) -> None:
+def test_devices_of_the_connection_are_refused(guest: Node) -> None:
     management = guest.run("basename $(readlink -f /sys/class/net/enp0s30/device/..)").strip()
     with pytest.raises(Failed) as caught:
         guest.module("pci_tuning", ports=[{"pci": management}], max_read_request=4096)
@@ -143,7 +143,7 @@ def test_what_carries_the_connection_is_refused(guest: Node) -> None:
     assert caught.value.result["changes"] == []
 
 
-def test_acs_that_is_left_is_no_longer_kept_for_boot(guest: Node) -> None:
+def test_acs_with_the_value_leave_is_not_persistent(guest: Node) -> None:
     guest.module("pci_tuning", **ACS)
     assert guest.run("ls %s" % BOOT_FILE)
     done = guest.module("pci_tuning", **dict(ACS, acs="leave"))
@@ -220,7 +220,7 @@ def test_hugepages_that_would_keep_the_guest_from_booting_are_refused(guest: Nod
     assert guest.run("cat %s" % PAGES) == before
 
 
-def test_what_drops_roce_is_named(guest: Node) -> None:
+def test_a_firewall_rule_that_drops_roce_is_named(guest: Node) -> None:
     install(guest, "nftables")
     guest.run(
         "set -e; nft add table inet railyard_test;"

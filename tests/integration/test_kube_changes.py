@@ -188,7 +188,7 @@ def test_a_run_that_is_cut_off_after_the_deletion_is_completed_by_the_next(bench
     assert bench.apply(plan).done == []
 
 
-def test_a_pool_whose_finalizer_stays_is_named_and_the_next_run_goes_on(bench: Bench) -> None:
+def test_a_pool_with_a_finalizer_is_named_and_deleted_by_the_next_run(bench: Bench) -> None:
     bench.apply(bench.plan())
     held = {"metadata": {"finalizers": ["example.org/held"]}}
     with Api(bench.cluster.running) as api:
@@ -296,7 +296,7 @@ def test_labels_that_another_user_removed_are_restored(bench: Bench) -> None:
     assert bench.cluster.get(pool("ai-gpu01")) is None
 
 
-def test_an_object_that_comes_while_it_is_sent_is_updated(bench: Bench) -> None:
+def test_an_object_created_concurrently_is_updated(bench: Bench) -> None:
     """Two runs at once on an empty cluster: the webhook reports each object of the other run as existing."""
     plan = bench.plan()
     other = Apply(bench.server(), plan.desired(), False, quiet)

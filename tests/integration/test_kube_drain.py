@@ -173,7 +173,7 @@ def test_a_cordon_of_another_user_stays(node: Node) -> None:
     assert node.cordoned == (True, False)
 
 
-def test_what_takes_leave_is_named_before_anything_is_done(node: Node) -> None:
+def test_changes_that_need_permission_are_named_before_any_write(node: Node) -> None:
     node.pod("web-1")
     node.pod("cache-1", volumes=[{"name": "data", "emptyDir": {}}])
     node.pod("lone-1", owned=False)

@@ -93,7 +93,7 @@ def test_one_change_is_one_write(bench: Bench) -> None:
     assert {name for name in after if after[name] != before[name]} == {"SpiderIPPool ai-gpu01"}
 
 
-def test_what_left_the_plan_is_shown_and_then_pruned(bench: Bench) -> None:
+def test_unplanned_objects_are_listed_and_then_pruned(bench: Bench) -> None:
     whole = bench.plan()
     bench.apply(whole)
     stranger = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stranger", "namespace": "default"}}
@@ -339,7 +339,7 @@ def test_a_server_that_starts_again_in_mid_run_is_awaited(bench: Bench, monkeypa
     assert bench.apply(plan).done == []
 
 
-def test_what_is_missing_can_be_reported_without_an_error(bench: Bench) -> None:
+def test_missing_resources_can_be_reported_without_an_error(bench: Bench) -> None:
     bench.apply(bench.plan())
     options = {"file": str(bench.place / "fabric.yml"), "kubernetes": OPTIONS, "kubeconfig": str(bench.kubeconfig)}
     options.update(context=None, connections=4, timeout=0, interval=1, required=False)
@@ -570,7 +570,7 @@ def test_nodes_are_labelled_and_lose_only_our_labels(bench: Bench) -> None:
     assert not [key for key in labels("node-2") if key.startswith(LABEL)]
 
 
-def test_what_is_missing_on_real_nodes_and_objects_is_reported(bench: Bench) -> None:
+def test_missing_resources_of_nodes_and_objects_are_reported(bench: Bench) -> None:
     plan = bench.plan()
     bench.apply(plan)
     made = bench.server()

@@ -188,7 +188,7 @@ def test_a_chart_from_the_first_run_to_the_last(bench: Bench, chart: Path) -> No
     assert rc == 0 and "changed=0" in output, output
 
 
-def test_helm_goes_to_the_cluster_that_was_named(bench: Bench, chart: Path) -> None:
+def test_helm_uses_the_named_cluster(bench: Bench, chart: Path) -> None:
     """Whatever else the environment names, as AWX's credential for another cluster does, or a shell that has Helm's."""
     beside = {
         **{"K8S_AUTH_HOST": "https://127.0.0.1:9", "K8S_AUTH_API_KEY": "another's", "K8S_AUTH_VERIFY_SSL": "false"},
@@ -241,7 +241,7 @@ def test_a_certificate_of_each_rendering_changes_nothing_and_restarts_its_reader
     assert second[0] != first[0] and second[1] != first[1]
 
 
-def test_nothing_is_installed_that_is_not_right(bench: Bench, chart: Path) -> None:
+def test_only_valid_values_are_installed(bench: Bench, chart: Path) -> None:
     def nothing(words: tuple[str, ...], output: str) -> None:
         assert bench.releases() == {} and "smallpools.%s" % GROUP not in bench.cluster.crds(), output
         for word in words:
@@ -411,7 +411,7 @@ def test_definitions_keep_what_hangs_and_what_is_others(bench: Bench, chart: Pat
     assert done.failed and "objects are stored as v1" in done.one_line, done.one_line
 
 
-def test_a_newer_definition_of_nobodys_is_not_put_back(bench: Bench, chart: Path) -> None:
+def test_a_newer_definition_is_not_downgraded(bench: Bench, chart: Path) -> None:
     """Helm marks nothing of what lies in a chart's crds/, so an operator of the user's own leaves no sign on it."""
     name = "smallpools.%s" % GROUP
 
@@ -522,7 +522,7 @@ def test_a_manifest_from_the_first_run_to_the_last(bench: Bench, flannel: Path) 
     assert rc == 0 and daemon() is None, output
 
 
-def test_what_stood_there_before_is_taken_over_by_leave_alone(bench: Bench, flannel: Path) -> None:
+def test_existing_objects_are_adopted_with_permission_only(bench: Bench, flannel: Path) -> None:
     objects = list(yaml.safe_load_all(flannel.read_text()))
     other = copy.deepcopy(objects)
     other[1]["data"]["net-conf.json"] = '{"Network": "10.9.0.0/16", "Backend": {"Type": "vxlan"}}'

@@ -115,7 +115,7 @@ def test_second_run_of_hosts_changes_nothing_under_running_pods(kube: Kube, pods
     check_ping(kube, "one", pods["two"])
 
 
-def test_pods_of_a_rebooted_node_come_back_on_their_rails(
+def test_pods_of_a_rebooted_node_return_to_their_rails(
     kube: Kube, pods: dict[str, list[str]], node: t.Callable[[str], Node]
 ) -> None:
     node("node-1").reboot(timeout=SECONDS)

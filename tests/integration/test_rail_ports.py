@@ -298,7 +298,7 @@ def test_gathered_is_what_the_options_were(ready: Node) -> None:
     assert ready.module("rail_ports", state="gathered")["gathered"]["ports"] == PORTS
 
 
-def test_only_what_was_dropped_is_fixed(ready: Node) -> None:
+def test_only_lost_settings_are_fixed(ready: Node) -> None:
     ready.run("ip rule del priority 10002 from 172.16.12.202; ip addr del 172.16.13.202/24 dev enp3s0")
     ready.run("ip route del default table 104")
     changes = ready.module("rail_ports", ports=PORTS)["changes"]
@@ -437,7 +437,7 @@ def killable(guest: Node) -> t.Iterator[str]:
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_killed_anywhere_the_next_run_converges(guest: Node, killable: str, moment: str) -> None:
+def test_a_kill_at_any_point_is_fixed_by_the_next_run(guest: Node, killable: str, moment: str) -> None:
     guest.module("rail_ports", state="absent")
     guest.run("for n in 1 2 3 4; do ip link set enp${n}s0 mtu 1500 down; done")
     guest.run(

@@ -159,7 +159,7 @@ def test_the_ends_meet_beside_the_rail_and_the_data_keeps_to_it(node: t.Callable
     assert 0 < rose["gpu02"] < size, rose
 
 
-def test_who_is_not_met_is_reported_as_that(node: t.Callable[[str], Node]) -> None:
+def test_an_unreachable_server_is_reported_as_unreachable(node: t.Callable[[str], Node]) -> None:
     target = {"rail": "gpu01", "peer": "node-1", "netdev": "enp1s0", "device": "probe1", "mtu": 4200}
     target.update(source="172.30.1.2", address="172.30.1.1", meet="172.30.2.1", port=9)
     (result,) = node("node-2").module("rail_probe", targets=[target], lifetime=180, timeout=10)["results"]

@@ -115,7 +115,7 @@ def test_queue_pairs_hold_the_name(host: Node) -> None:
         host.run("kill %s; cat /run/ry-pingpong.log" % pid)
 
 
-def test_what_is_refused_changes_nothing(host: Node) -> None:
+def test_a_refused_call_changes_nothing(host: Node) -> None:
     management = host.run("ip -o route show default").split(" dev ")[1].split()[0]
     wrong = [
         *ports(5),

@@ -103,7 +103,7 @@ def refusal(guest: t.Any, **options: t.Any) -> str:
     return str(result["msg"])
 
 
-def test_what_the_driver_cannot_do_is_reported_before_anything_is_done(guest: t.Any) -> None:
+def test_limits_of_the_driver_are_reported_before_any_change(guest: t.Any) -> None:
     attributes = [dict(FIRST, link_state="disable"), {"index": 1, "link_state": "enable"}]
     text = refusal(
         guest, ports=[PORTS[1], {"pci": ONE, "count": 2, "attributes": attributes}, {"pci": "0000:07:00.0", "count": 8}]
@@ -239,7 +239,7 @@ MOMENTS = {
 
 
 @pytest.mark.parametrize("moment", [*MOMENTS, 2.5])
-def test_killed_anywhere_the_next_run_converges(guest: t.Any, moment: str | float) -> None:
+def test_a_kill_at_any_point_is_fixed_by_the_next_run(guest: t.Any, moment: str | float) -> None:
     for pci in NETDEVS:
         guest.run("echo 0 > /sys/bus/pci/devices/%s/sriov_numvfs" % pci)
     until = MOMENTS[moment] if isinstance(moment, str) else "sleep %s" % moment

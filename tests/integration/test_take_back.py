@@ -169,7 +169,7 @@ def test_one_layer_alone(host: Host) -> None:
     assert differences(prepared, look(host.node)) == {}
 
 
-def test_all_is_taken_back_and_twice_is_nothing(host: Host) -> None:
+def test_everything_is_removed_and_a_second_run_changes_nothing(host: Host) -> None:
     host.take_back(*CONSENT)
     taken = differences(host.before, look(host.node))
     # only what cannot be undone live is left

@@ -212,7 +212,7 @@ def judged(ground: Ground, seen: Object, inside: dict[str, Object]) -> list[t.An
     return judge(VERIFY, ground.plan.document["fabric"], reports, asked, (), known).run.failures
 
 
-def test_where_there_is_no_workload_what_brings_it_is_reported(ground: Ground) -> None:
+def test_without_test_pods_the_option_that_starts_them_is_named(ground: Ground) -> None:
     seen = action(ground.bench, "kube_pods", **ground.options)
     assert (seen["there"], seen["pods"], seen["nodes"], seen["running"]) == (False, [], [], {})
     assert seen["remedy"].startswith("kubectl apply -k ") and "images.test" in seen["remedy"]

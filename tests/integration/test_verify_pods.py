@@ -135,7 +135,7 @@ def site(ready: list[Guest]) -> t.Iterator[Site]:  # noqa: F811
         made.stop(guest)
 
 
-def test_what_pods_have_is_as_planned(site: Site) -> None:
+def test_pods_have_their_rails_as_planned(site: Site) -> None:
     inside = site.inside()
     for number, name in enumerate(NAMES, 1):
         (row,) = inside[name]["pods"]

@@ -46,7 +46,7 @@ def test_objects_are_changed_and_refused_as_by_spiderpool(cluster: Cluster, spid
     assert ways == {(way, kind) for way in ("mutate", "validate") for kind in spiderpool.KINDS}
 
 
-def test_a_dry_run_is_reviewed_as_well(cluster: Cluster, start_spiderpool: StartController) -> None:
+def test_a_dry_run_is_checked_by_webhooks_too(cluster: Cluster, start_spiderpool: StartController) -> None:
     controller = start_spiderpool(Settings(ipv6=False))
     six = reserved("fd00::1", version=6)
     assert "IPv6 is disabled" in refusal(cluster, six, dry_run=True)
@@ -54,7 +54,7 @@ def test_a_dry_run_is_reviewed_as_well(cluster: Cluster, start_spiderpool: Start
     assert cluster.get(six) is None
 
 
-def test_a_pool_goes_once_no_pod_has_an_address(cluster: Cluster, spiderpool_controller: Controller) -> None:
+def test_a_pool_is_deleted_when_no_pod_has_an_address(cluster: Cluster, spiderpool_controller: Controller) -> None:
     wanted = pool()
     cluster.apply(wanted)
     cluster.kubectl("delete", "spiderippool/ai-gpu01", "--timeout=180s")

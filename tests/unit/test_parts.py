@@ -70,7 +70,7 @@ def test_parts_with_guests_follow_one_another(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "order").read_text().split("\n")[:4] == ["begin one", "end one", "begin two", "end two"]
 
 
-def test_what_has_passed_is_not_repeated(run: Run) -> None:
+def test_passed_parts_are_not_repeated(run: Run) -> None:
     assert run("--resume", "ok", "bad")[1][-1] == "1 passed, 1 failed, 0 skipped"
     rc, lines = run("--resume", "ok", "bad")
     assert (rc, lines[-1]) == (1, "0 passed, 1 failed, 0 skipped")

@@ -71,7 +71,7 @@ def lamps(capsys: pytest.CaptureFixture[str]) -> t.Callable[..., dict[str, t.Any
     return run
 
 
-def test_check_mode_predicts_what_is_then_done_and_twice_is_nothing(lamps: t.Callable[..., dict[str, t.Any]]) -> None:
+def test_check_mode_predicts_the_run_and_a_second_run_changes_nothing(lamps: t.Callable[..., dict[str, t.Any]]) -> None:
     predicted = lamps({"a": True}, check=True)
     assert Lamps.live == {"a": False, "b": False}
     assert predicted["pending"] == 1
@@ -92,7 +92,7 @@ def test_gathered_only_reads(lamps: t.Callable[..., dict[str, t.Any]]) -> None:
     assert (read["changed"], read["gathered"]) == (False, {"lamps": {"a": False, "b": False}})
 
 
-def test_all_refusals_come_before_anything_is_done(lamps: t.Callable[..., dict[str, t.Any]]) -> None:
+def test_every_refusal_is_reported_before_any_change(lamps: t.Callable[..., dict[str, t.Any]]) -> None:
     result = lamps({"a": True, "x": True, "y": True})
     assert result["failed"]
     assert result["msg"].splitlines() == [
@@ -103,14 +103,14 @@ def test_all_refusals_come_before_anything_is_done(lamps: t.Callable[..., dict[s
     assert Lamps.live["a"] is False
 
 
-def test_what_was_done_before_an_error_is_reported(lamps: t.Callable[..., dict[str, t.Any]]) -> None:
+def test_changes_before_an_error_are_reported(lamps: t.Callable[..., dict[str, t.Any]]) -> None:
     Lamps.broken = {"b"}
     result = lamps({"a": True, "b": True})
     assert (result["failed"], result["changed"]) == (True, True)
     assert [change["subject"] for change in result["changes"]] == ["a"]
 
 
-def test_what_does_not_take_is_an_error(lamps: t.Callable[..., dict[str, t.Any]]) -> None:
+def test_a_change_without_effect_is_an_error(lamps: t.Callable[..., dict[str, t.Any]]) -> None:
     Lamps.stuck = {"a"}
     assert "reads back otherwise: lit is False, not True" in lamps({"a": True})["msg"]
 
@@ -134,7 +134,7 @@ def test_no_password_of_a_url_is_reported(lamps: t.Callable[..., dict[str, t.Any
     assert reported["failed"] and "hush" not in json.dumps(reported) and "me:***@" in reported["msg"]
 
 
-def test_what_the_boot_program_lays_down_too_is_done_in_turn(
+def test_changes_shared_with_the_boot_program_take_the_lock(
     lamps: t.Callable[..., dict[str, t.Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system = System(str(tmp_path))

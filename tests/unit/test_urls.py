@@ -37,7 +37,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.urls impor
         ("user:hush@mirror.example:/srv", "user:hush@mirror.example:/srv"),
     ],
 )
-def test_what_is_reported_of_a_url(text: str, reported: str | None) -> None:
+def test_the_reported_form_of_a_url(text: str, reported: str | None) -> None:
     assert masked(text) == (text if reported is None else reported)
 
 
@@ -61,7 +61,7 @@ def test_all_texts_of_a_value_are_masked() -> None:
         ("https://:hush@mirror.example/", "https://mirror.example/", Login("", "hush")),
     ],
 )
-def test_what_programs_are_given(url: str, plain: str, login: Login | None) -> None:
+def test_secrets_are_hidden_from_programs(url: str, plain: str, login: Login | None) -> None:
     assert parted(url) == (plain, login)
 
 

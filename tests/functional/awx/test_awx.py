@@ -86,7 +86,7 @@ def test_the_second_run_changes_nothing(words: tuple[str, ...], site: Site) -> N
     assert wrote == [] and "changed=0" in done.stdout
 
 
-def test_what_left_the_file_goes_the_rest_stays_and_secrets_are_new_where_asked(site: Site) -> None:
+def test_removed_objects_are_deleted_and_secrets_renewed_on_request(site: Site) -> None:
     less = site.place / "less.yml"
     text = SAMPLE.read_text().replace("forks: 64", "forks: 32").replace("    cluster: cluster\n", "")
     text = text.replace('    drift: {at: "03:00", timezone: Europe/Amsterdam}\n', "").replace("#rails", "#ops")

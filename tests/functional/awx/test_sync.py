@@ -116,7 +116,7 @@ def test_two_credentials_of_one_name_are_distinguished_by_type(site: Site) -> No
 # -- changes by hand
 
 
-def test_what_makes_another_job_is_set_back(made: Site) -> None:
+def test_settings_that_change_a_job_are_reset(made: Site) -> None:
     awx = made.awx
     changed = {"job_slice_count": 8, "allow_simultaneous": True, "job_tags": "link", "become_enabled": True, "forks": 5}
     changed.update(diff_mode=True, use_fact_cache=True, skip_tags="qos", extra_vars="reboot_allowed: true", limit="a")
@@ -263,7 +263,7 @@ def test_caches(made: Site) -> None:
     assert made.awx.one("projects", "Railyard")["scm_update_cache_timeout"] == 0
 
 
-def test_a_field_of_a_credential_goes_with_the_file(made: Site) -> None:
+def test_a_removed_field_of_a_credential_is_deleted(made: Site) -> None:
     made.sync(TEXT.replace(", become_method: sudo", ""))
     assert made.awx.one("credentials", "Railyard nodes")["inputs"] == {"username": "ops", **SECRETS["nodes"]}
 
@@ -274,7 +274,7 @@ def test_a_template_that_runs_is_not_deleted(made: Site) -> None:
         made.sync(TEXT.replace("    reports: /var/lib/railyard/reports/ai-east\n", ""))
 
 
-def test_all_that_the_data_file_can_have(site: Site) -> None:
+def test_every_key_of_the_data_file_is_synchronized(site: Site) -> None:
     """Made, left alone, and with the small file taken back as far as that describes it."""
     awx, organization = site.awx, site.awx.one("organizations", "Platform")["id"]
     for team in ("Operators", "Duty managers", "Platform engineers", "Auditors", "Lab"):

@@ -29,7 +29,7 @@ def discover(*arguments: str, **options: t.Any) -> Played:
     return run("ansible", *named, *arguments)
 
 
-def test_nodes_become_a_fabric_file_once_and_it_is_not_written_over(tmp_path: Path, nodes: dict[str, t.Any]) -> None:
+def test_discovery_writes_the_fabric_file_once(tmp_path: Path, nodes: dict[str, t.Any]) -> None:
     out = tmp_path / "new" / "fabric.yml"
     addresses = {"node-1": "192.0.2.1", "node-2": ""}
     specs = {"nodes": nodes, "addresses": addresses, "dest": str(out), "name": "lab", "pods": ".1-.200"}

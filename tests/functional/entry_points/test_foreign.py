@@ -50,7 +50,7 @@ def test_charts_without_their_collection(tmp_path: Path, name: str) -> None:
         assert done.returncode == 2 and reports(done.one_line, "kubernetes.core"), done.text
 
 
-def test_what_is_used_is_what_the_documentation_names() -> None:
+def test_used_collections_are_those_of_the_documentation() -> None:
     """No other collection has crept in, and none is a dependency of the collection."""
     assert yaml.safe_load((ROOT / "galaxy.yml").read_text())["dependencies"] == {}
     used: set[str] = set()

@@ -97,7 +97,7 @@ def test_a_variable_that_the_plan_decides_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("-e", "railyard_reboot_batch=4"), ("-e", "railyard_reboot_batch=10%")])
-def test_a_batch_that_is_right_goes_on_to_the_hosts(words: tuple[str, ...]) -> None:
+def test_a_valid_batch_continues_to_the_hosts(words: tuple[str, ...]) -> None:
     done = play("hosts", "--check", "--limit", NODE + ",other", *words)
     assert "UNREACHABLE" in done.stdout and "reboot_batch:" not in done.one_line, done.text
 

@@ -24,7 +24,7 @@ def play(*words: str, **given: object) -> Played:
     return playbook.play("playbooks/import.yml", *words, inventory="localhost,", given=given)
 
 
-def test_manifests_become_a_fabric_file_once_and_are_not_written_over(tmp_path: Path) -> None:
+def test_import_writes_the_fabric_file_once(tmp_path: Path) -> None:
     out = tmp_path / "new" / "fabric.yml"
     specs = {
         "import_from": str(RECORDINGS / "sriov-roce.md"),

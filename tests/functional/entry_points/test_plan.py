@@ -142,7 +142,7 @@ def test_a_directory_gives_its_fabric_files(bad: Path, tmp_path: Path, monkeypat
         _fabric_files.named(["empty"])
 
 
-def test_only_what_differs_is_written(tmp_path: Path) -> None:
+def test_only_differences_are_written(tmp_path: Path) -> None:
     out = str(tmp_path / "a" / "b")
     files = {"one": b"1", "two": b""}
     assert [file["changed"] for file in _fabric_files.write(out, files, check=True)] == [True, True]

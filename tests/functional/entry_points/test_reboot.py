@@ -24,7 +24,7 @@ exit 1
 
 
 @pytest.mark.parametrize("words", [[], ["--check"]])
-def test_nothing_is_done_before_the_boot_has_ended(tmp_path: Path, words: list[str]) -> None:
+def test_nothing_is_changed_before_the_boot_has_ended(tmp_path: Path, words: list[str]) -> None:
     tasks = yaml.safe_load((ROOT / "roles/reboot/tasks/main.yml").read_text())
     at = [each["name"] for each in tasks].index("Reboot")
     (wait,) = tasks[at + 1 :]

@@ -41,7 +41,7 @@ def test_the_labs_inventory_without_an_operator_needs_no_word_of_a_registry(tmp_
     assert made == {"kustomization.yaml", *("networkattachmentdefinition-gpu0%d.yaml" % rail for rail in range(1, 9))}
 
 
-def test_what_is_missing_or_wrong_is_one_line(tmp_path: Path) -> None:
+def test_missing_or_wrong_options_are_one_error(tmp_path: Path) -> None:
     nowhere = render()
     assert nowhere.returncode == 2
     assert "render_dir is required. Remedy: " in nowhere.stdout

@@ -60,7 +60,7 @@ def test_the_page_of_a_directory(two: Sample, tmp_path: Path) -> None:
     assert (tmp_path / "reports" / "report.html").read_bytes() == page
 
 
-def test_the_plan_of_the_inventory_goes_before_that_of_the_directory(tmp_path: Path) -> None:
+def test_the_plan_of_the_inventory_has_priority_over_that_of_the_directory(tmp_path: Path) -> None:
     Sample(64).write(tmp_path / "reports")
     done = _play(tmp_path, "-e", "report_charts=false", inventory=ROOT / "inventories" / "sriov-roce")
     assert done.returncode == 0, done.text
@@ -198,7 +198,7 @@ def test_an_invalid_document(raw: bytes, message: str) -> None:
         ({"cluster": "up"}, 'cluster: "up" is not a mapping'),
     ],
 )
-def test_what_is_wrong_in_a_document_is_named(two: Sample, change: dict[str, t.Any], message: str) -> None:
+def test_errors_in_a_document_are_named(two: Sample, change: dict[str, t.Any], message: str) -> None:
     with pytest.raises(RailyardError) as caught:
         report_documents.verdict(json.dumps(dict(two.verify(BEGAN, True, 1.0), **change)).encode(), "v.json", "verify")
     assert str(caught.value).startswith("v.json: " + message)
@@ -210,7 +210,7 @@ def test_nan_is_not_json(two: Sample) -> None:
         report_documents.verdict(raw, "v.json", "verify")
 
 
-def test_findings_that_are_none() -> None:
+def test_invalid_findings_files_are_named() -> None:
     for raw, message in (
         (b'{"format": 1}', "files: it is not a list"),
         (b'{"format": 1, "files": [{"file": "f", "findings": [{"severity": "bad"}]}]}', "severity"),

@@ -63,7 +63,7 @@ def test_all_tasks_have_the_tags_of_all_layers() -> None:
             assert shared or "take_back" in str(task) or task["name"] == "Show what is not reverted"
 
 
-def test_every_role_of_a_layer_has_a_state_and_needs_nothing_else_to_be_absent() -> None:
+def test_every_role_of_a_layer_needs_only_a_state_to_be_removed() -> None:
     for role in LAYERS:
         held = options(role)
         state = held[role + "_state"]

@@ -27,7 +27,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from tests.functional.node.apart_child import in_child
+from tests.functional.node.child_process import in_child
 
 CLONE_NEWNS = 0x00020000
 MS_REC, MS_PRIVATE, MS_BIND = 0x4000, 0x40000, 0x1000

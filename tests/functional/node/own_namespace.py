@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from tests.functional.node.apart_child import in_child
+from tests.functional.node.child_process import in_child
 from tests.waiting import wait_for
 
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000

@@ -168,7 +168,7 @@ def test_a_gateway_must_answer_where_the_node_file_asks_for_it(node: LiveNode) -
 
 
 @in_own_namespace
-def test_what_cannot_be_attached_is_refused(node: LiveNode) -> None:
+def test_an_impossible_attach_is_refused(node: LiveNode) -> None:
     agents = AgentNode(node)
     pod, agent = agents.pod("a"), agents.agent()
     error = refused("host-network", lambda: agent.attach("rails-0", pod.state(pid=os.getpid())))
@@ -338,7 +338,7 @@ def test_a_damaged_record_is_refused(node: LiveNode) -> None:
 
 
 @in_own_namespace
-def test_a_port_of_the_node_goes_to_the_pod_and_comes_back(node: LiveNode) -> None:
+def test_a_port_moves_into_the_pod_and_returns(node: LiveNode) -> None:
     agents = AgentNode(node)
     bare = [rail(n, slots=[slot(n, 0, "rails", mac=None)]) for n in (1, 2)]
     agents.write(document(*bare, attachment="host-device"))

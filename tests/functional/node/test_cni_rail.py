@@ -46,7 +46,7 @@ RESULT = {
 }
 
 
-def test_the_program_holds_just_what_it_reaches() -> None:
+def test_the_program_contains_exactly_the_modules_it_imports() -> None:
     assert sorted(cni_plugins.PACKED) == sorted(reached("_node.cni.rail_plugin"))
 
 
@@ -250,7 +250,7 @@ def test_a_rail_that_is_attached_twice_has_a_table_for_each(node: LiveNode) -> N
 
 
 @in_own_namespace
-def test_what_was_cut_off_is_taken_away_whole(node: LiveNode) -> None:
+def test_an_interrupted_attach_is_removed_completely(node: LiveNode) -> None:
     pod("172.16.11.5/24")
     assert on_pod("ADD")[0] == 0
     # the runtime was killed before it kept the result: it has none to give
@@ -450,7 +450,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
 
 @needs_plugins
 @in_own_namespace
-def test_what_a_rails_address_sends_leaves_by_its_rail_and_whole(node: LiveNode) -> None:
+def test_packets_of_a_rail_address_leave_by_the_rail_unfragmented(node: LiveNode) -> None:
     cni = runtime(node, 2)
     cni.up("pod", [(conflist(1), "net1"), (conflist(2), "net2")])
     server = subprocess.Popen(["nsenter", "--net=/proc/%d/ns/net" % node._leaf.pid, sys.executable, "-c", ECHO])
@@ -490,7 +490,7 @@ def test_a_reboot_leaves_no_address_taken(node: LiveNode) -> None:
 
 @needs_plugins
 @in_own_namespace
-def test_a_whole_device_with_its_link_of_two_addresses_goes_and_comes_back(node: LiveNode) -> None:
+def test_a_device_with_two_addresses_moves_and_returns(node: LiveNode) -> None:
     cni = runtime(node, 1)
     before = everything()
     ipam = {"type": "static", "addresses": [{"address": "10.2.0.0/31", "gateway": "10.2.0.1"}]}

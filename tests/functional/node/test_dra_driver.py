@@ -245,7 +245,7 @@ def test_a_status_that_may_not_be_written_does_not_stop_an_attach(dra: DraNode) 
         pod.end()
 
 
-def test_what_cannot_be_prepared_is_refused_in_words(dra: DraNode) -> None:
+def test_a_claim_that_cannot_be_prepared_is_refused_with_a_reason(dra: DraNode) -> None:
     kubelet = dra.start()
     api = dra.api
 
@@ -335,7 +335,7 @@ def test_an_error_of_the_api_server_is_retried(dra: DraNode) -> None:
 
 
 @pytest.mark.parametrize("moment", ["before the record", "after the record", "while slices are written"])
-def test_an_agent_that_is_killed_goes_on(dra: DraNode, moment: str) -> None:
+def test_a_killed_agent_continues_after_its_restart(dra: DraNode, moment: str) -> None:
     claim = dra.api.claim("net", "rails-0")
     dying = {"before the record": "resourceclaims", "while slices are written": "resourceslices"}.get(moment)
     seen: list[str] = []

@@ -79,7 +79,7 @@ class Table:
         ]
 
 
-def test_what_is_set_on_the_nics(tmp_path: Path) -> None:
+def test_settings_of_the_nics(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     for number in (1, 2):
         tree.netdev(tree.function("pci0000:00/0000:00:0%d.0/0000:0%d:00.0" % (number, number)), "ens%d" % number)
@@ -110,7 +110,7 @@ def test_no_one_is_asked_without_a_netdev(tmp_path: Path) -> None:
 
 
 @in_own_namespace
-def test_what_rail_ports_has_set_is_reported_by_the_kernel(live: LiveNode) -> None:
+def test_the_kernel_reports_the_settings_of_rail_ports(live: LiveNode) -> None:
     """The kernel reports what discovery's tests simulate."""
     ports = [
         port(1),
@@ -133,7 +133,7 @@ def test_what_rail_ports_has_set_is_reported_by_the_kernel(live: LiveNode) -> No
 
 
 @in_own_namespace
-def test_what_a_router_or_a_lease_gave_is_reported_apart_by_the_kernel(live: LiveNode) -> None:
+def test_the_kernel_reports_leased_and_advertised_addresses_separately(live: LiveNode) -> None:
     """A router may give no time at all, 0xffffffff seconds; a lease is what a client of DHCP sets."""
     for number, valid in ((1, 3600), (2, 0xFFFFFFFF)):
         live.rail(number)

@@ -47,7 +47,7 @@ def test_a_frame_that_ends_early_is_not_an_exception(cut: int) -> None:
     assert lldp.parse(frame[:14] + struct.pack("!H", 1 << 9 | 500) + b"\x07x") is None
 
 
-def test_what_daemons_have_noted_is_taken(tmp_path: Path) -> None:
+def test_neighbours_recorded_by_daemons_are_used(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     place = tmp_path / "run/systemd/netif/lldp"
     place.mkdir(parents=True)
@@ -116,7 +116,7 @@ def test_ports_hear_their_neighbours_side_by_side(live: LiveNode) -> None:
 
 
 @in_own_namespace
-def test_who_answers_for_an_address_and_on_which_link(live: LiveNode) -> None:
+def test_duplicate_addresses_are_found_with_their_link(live: LiveNode) -> None:
     for number in (1, 2):
         live.rail(number)
         ip("link", "set", "rail%d" % number, "up")

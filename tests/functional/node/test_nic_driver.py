@@ -352,7 +352,7 @@ def test_modules_for_another_kernel_do_not_restart_what_runs(node: DebianNode) -
 
 
 @on_debian
-def test_a_repository_does_not_become_unsigned_by_a_key_that_is_left_out(node: DebianNode) -> None:
+def test_an_omitted_key_keeps_the_repository_signed(node: DebianNode) -> None:
     doca()
     apply(node, DRIVER)
     with pytest.raises(RailyardError, match="a repository requires a key"):
@@ -418,7 +418,7 @@ def test_a_container_wants_the_node_as_it_came(node: DebianNode) -> None:
 
 
 @on_debian
-def test_what_is_not_listed_is_refused_before_anything_is_done(node: DebianNode) -> None:
+def test_unlisted_versions_are_refused_before_any_change(node: DebianNode) -> None:
     doca()
     with pytest.raises(Errors) as caught:
         predicted(node, dict(DRIVER, version="1.5.3", source="file:/srv/doca/1.5.3/ubuntu22.04/aarch64"))
@@ -428,7 +428,7 @@ def test_what_is_not_listed_is_refused_before_anything_is_done(node: DebianNode)
 
 
 @on_debian
-def test_sources_that_are_none(node: DebianNode) -> None:
+def test_invalid_sources_are_refused(node: DebianNode) -> None:
     for source, message in (
         ("/srv/MLNX_OFED_LINUX-24.10-1.1.4.0-debian12.5-x86_64.iso", "/srv/MLNX.* does not exist"),
         ("srv/x.iso", "is not an absolute path"),

@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import echo_requests, node_pods
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import namespace_holders
-from tests.functional.node.apart_child import in_child
+from tests.functional.node.child_process import in_child
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace, ip
 from tests.waiting import wait_for
 

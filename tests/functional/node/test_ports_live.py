@@ -229,7 +229,7 @@ def test_a_table_without_a_default_route(node: LiveNode) -> None:
 
 
 @in_own_namespace
-def test_only_what_was_dropped_is_fixed(node: LiveNode) -> None:
+def test_only_lost_settings_are_fixed(node: LiveNode) -> None:
     ports = [port(1), port(2)]
     for number in (1, 2):
         node.rail(number)
@@ -249,7 +249,7 @@ def test_only_what_was_dropped_is_fixed(node: LiveNode) -> None:
 
 
 @in_own_namespace
-def test_absent_leaves_nothing_of_ours(node: LiveNode) -> None:
+def test_absent_removes_all_of_our_settings(node: LiveNode) -> None:
     node.rail(1)
     ip("link", "set", "rail1", "up", "mtu", "4200")
     ip("addr", "add", "2001:db8::7/64", "dev", "rail1", "nodad")
@@ -471,7 +471,7 @@ def test_networkmanager_loads_the_files(node: LiveNode) -> None:
 
 
 @in_own_namespace
-def test_killed_anywhere_the_next_run_converges(node: LiveNode) -> None:
+def test_a_kill_at_any_point_is_fixed_by_the_next_run(node: LiveNode) -> None:
     wanted = [
         port(1, routes=[{"to": "fd00::/32", "via": "fe80::1", "table": None}]),
         port(2, address=None, gateway=None),

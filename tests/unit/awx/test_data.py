@@ -146,7 +146,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("old", "new", "message"), WRONG, ids=[new.strip() for _old, new, _reported in WRONG])
-def test_what_is_wrong_is_reported(old: str, new: str, message: str) -> None:
+def test_every_error_is_reported(old: str, new: str, message: str) -> None:
     assert SAMPLE.count(old) >= 1
     lines = errors(SAMPLE.replace(old, new, 1))
     assert any(re.match(message, line) for line in lines), lines
@@ -158,7 +158,7 @@ def test_everything_is_reported_at_once() -> None:
     assert len(errors(text)) == 3
 
 
-def test_secrets_are_there_and_wanted() -> None:
+def test_given_secrets_match_the_required_ones() -> None:
     less = {**SECRETS, "nodes": []}
     (message,) = errors(SAMPLE, less)
     assert message.startswith(
@@ -173,7 +173,7 @@ def test_secrets_are_there_and_wanted() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"- a\n", b"\xff", b"a: b\n---\nc: d\n", b"x"])
-def test_no_file_whatever_ends_in_a_traceback(raw: bytes) -> None:
+def test_any_file_gives_findings_and_no_traceback(raw: bytes) -> None:
     with pytest.raises(RailyardError) as caught:
         read(raw, "awx.yml", {})
     assert "Remedy: " in str(caught.value) and "fabric file" not in str(caught.value)
@@ -188,7 +188,7 @@ def test_secrets_of_a_credential_that_awx_has_are_refused_by_that_reason() -> No
     )
 
 
-def test_a_vault_of_each_id_is_taken_and_two_of_one_are_not() -> None:
+def test_vault_ids_must_be_unique() -> None:
     vaults = "".join("  v%d: {type: vault, inputs: {vault_id: %s}}\n" % pair for pair in enumerate("aba"))
     text = SAMPLE.replace("fabrics:\n", vaults + "fabrics:\n").replace("[nodes]", "[nodes, v0, v1%s]")
     secrets = {**SECRETS, **{"v%d" % each: ["vault_password"] for each in range(3)}}
@@ -197,7 +197,7 @@ def test_a_vault_of_each_id_is_taken_and_two_of_one_are_not() -> None:
     assert "v0 and v2 are both of type vault with vault_id a" in message
 
 
-def test_a_notifications_url_may_come_with_the_secrets() -> None:
+def test_a_url_of_a_notification_may_be_a_secret() -> None:
     text = SAMPLE.replace('type: slack, "on"', 'type: mattermost, "on"').replace(
         ', settings: {channels: ["#rails"]}', ""
     )
@@ -215,7 +215,7 @@ def test_a_credential_that_awx_has_is_left_alone() -> None:
     assert edges(named(found, "job_templates")["hosts"])["credentials"] == ["SSH", "Railyard cluster"]
 
 
-def test_names_are_unlike() -> None:
+def test_object_names_are_unique() -> None:
     """AWX looks up what schedules and workflows run by name, among templates, projects and sources together."""
     west = "  ai-west: {file: inventories/sriov-roce/fabric.yml, credentials: [nodes]}\n"
     found = made(SAMPLE.replace("templates:", west + "templates:", 1))
@@ -224,7 +224,7 @@ def test_names_are_unlike() -> None:
     assert len(names) == len(set(names)) and sum("ai-west" in name for name in names) > 5
 
 
-def test_without_a_cluster_the_workflow_goes_on() -> None:
+def test_without_a_cluster_the_workflow_continues() -> None:
     text = SAMPLE.replace("    cluster: cluster\n", "").replace("  cluster: {type: kubeconfig}\n", "")
     found = made(text, {name: fields for name, fields in SECRETS.items() if name != "cluster"})
     steps = named(found, "workflow_job_template_nodes")
@@ -234,7 +234,7 @@ def test_without_a_cluster_the_workflow_goes_on() -> None:
     assert absent(found, "workflow_job_template_nodes") == {"kubernetes"}
 
 
-def test_verdicts_and_manifests_outlast_jobs_where_there_is_a_place_for_them() -> None:
+def test_verdicts_and_manifests_are_kept_in_the_configured_directory() -> None:
     def given(text: str) -> dict[str, t.Any]:
         return {key: each.fields["extra_vars"] for key, each in named(made(text), "job_templates").items()}
 
@@ -266,7 +266,7 @@ def test_an_extra_variable_that_the_survey_asks_for_is_its_default_answer() -> N
     assert (named(made(verify), "job_templates")["verify"].survey or {})["spec"][0]["default"] == "link,rdma"
 
 
-def test_a_fabrics_own_settings_are_over_those_of_all() -> None:
+def test_settings_of_a_fabric_have_priority_over_defaults() -> None:
     west = "  ai-west:\n    file: inventories/sriov-roce/fabric.yml\n    credentials: [nodes]\n"
     west += "    templates: {hosts: {forks: 8, extra_vars: {reboot_drain: false}}, verify: {enabled: false}}\n"
     shared = "forks: 64, limit: a, extra_vars: {reboot_drain: true, reboot_timeout: 3600}"
@@ -374,12 +374,12 @@ def test_numbers_of_surveys_have_limits() -> None:
             assert (each.low is None) == (each.high is None), each.variable
 
 
-def test_the_consent_asks_for_the_name_that_is_wanted() -> None:
+def test_the_confirmation_requires_the_expected_name() -> None:
     (asked,) = [each for each in TEMPLATES["teardown"].questions if each.variable == "teardown_consent"]
     assert "fabric.name" in asked.about
 
 
-def test_a_template_that_is_off_is_taken_away() -> None:
+def test_a_disabled_template_is_removed() -> None:
     found = made(SAMPLE.replace("  hosts: {forks: 64, timeout: 7200}", "  hosts: {enabled: false}"))
     steps = named(found, "workflow_job_template_nodes")
     assert set(steps) == {"validate", "kubernetes", "verify"}
@@ -388,7 +388,7 @@ def test_a_template_that_is_off_is_taken_away() -> None:
     assert named(found, "workflow_job_templates")["site"].survey == {}
 
 
-def test_a_reboot_is_approved_before() -> None:
+def test_a_reboot_needs_an_approval() -> None:
     """Every way to the step that may reboot leads through the approval, and no other step may."""
     before = [name for name, step in WORKFLOW.items() if "hosts-with-reboots" in (*step.success, *step.failure)]
     assert before == ["approval"] and WORKFLOW["approval"].template is None

@@ -109,7 +109,7 @@ def meet(one: Network, other: Network) -> bool:
 
 
 @given(some_networks(), some_networks(), st.integers(0, 63), st.sampled_from((32, 128)))
-def test_disjointness_is_that_of_brute_force(
+def test_disjointness_matches_a_brute_force_search(
     rails: list[Network], reserved: list[Network], address: int, bits: int
 ) -> None:
     late = {other for _outer, _one, _inner, other in ip_integers.overlaps((rail, at) for at, rail in enumerate(rails))}
@@ -255,7 +255,7 @@ def check_capacity(forced: Forced, found: address_planner.Capacity, network: Net
 
 
 @given(own_schemes(), st.integers(0, 40), st.one_of(st.none(), st.integers(0, 40)))
-def test_networks_of_their_own_by_brute_force(
+def test_separate_networks_match_a_brute_force_search(
     drawn: tuple[Scheme, Units | None], max_nodes: int, pods_per_node: int | None
 ) -> None:
     scheme, units = drawn
@@ -403,7 +403,7 @@ def shown_ranges(share: address_planner.Share) -> list[int]:
 
 
 @given(common_schemes(), st.integers(0, 30), st.integers(0, 30), st.one_of(st.none(), st.integers(1, 8)))
-def test_one_subnet_for_all_by_brute_force(
+def test_one_subnet_matches_a_brute_force_search(
     scheme: Scheme, nodes: int, max_nodes: int, pods_per_node: int | None
 ) -> None:
     demand = Demand(nodes, max_nodes, pods_per_node)
@@ -548,7 +548,7 @@ def test_no_node_is_renumbered(
 # -- figures that others publish
 
 
-def test_a_27_has_28_addresses_for_pods() -> None:
+def test_a_slash_27_has_28_addresses_for_pods() -> None:
     """Of 32, the network's, the broadcast address, the gateway and the port's own go."""
     plan = planner(Scheme("prefix", net("172.17.1.0/24"), node_prefix=27))
     assert plan.capacity(Demand(8)).share == 28 and plan.room == 8
@@ -617,7 +617,7 @@ def test_four_units_of_32_nodes_with_two_planes() -> None:
     ]
 
 
-def test_thousands_of_nodes_cost_little() -> None:
+def test_thousands_of_nodes_are_planned_with_little_work() -> None:
     # an object for each address would be millions
     with work.at_most(1_000_000):
         units, supernets = Units(32), (net("10.0.0.0/8"), net("fd00::/32"))
@@ -1009,13 +1009,13 @@ def test_a_supernet_has_room_for_its_rails() -> None:
         (".252-.255", 120),
     ],
 )
-def test_what_a_unit_has_over_may_be_taken(text: str, room: int) -> None:
+def test_spare_addresses_of_a_unit_may_be_used(text: str, room: int) -> None:
     """30 places are the first 60 addresses of a unit's /26; the other 4 are unused."""
     plan = planner(common("link", taken={"switches": text}), Units(30))
     assert plan.room == room
 
 
-def test_words_of_other_modes_change_nothing() -> None:
+def test_keys_of_other_modes_change_nothing() -> None:
     """A word for all rails may mean something on some of them alone."""
     words = {"block": 16, "node_prefix": 27, "host": "last", "leaf_end": "first"}
     assert planner(common(**GOOD, **words)).share(1, 2, 2) == planner(common(**GOOD)).share(1, 2, 2)
@@ -1051,7 +1051,7 @@ def tables_of(text: str) -> list[list[dict[str, str]]]:
     return found
 
 
-def test_the_pages_figures_are_the_planners() -> None:
+def test_figures_of_the_page_match_the_planner() -> None:
     modes = set()
     for words, nodes, account in worked():
         network = net(words.pop("subnet"))

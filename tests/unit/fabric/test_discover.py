@@ -83,7 +83,7 @@ def of(outcome: Outcome, code: str) -> list[discover_findings.DiscoverFinding]:
 
 
 @pytest.mark.parametrize("name", WORKED)
-def test_a_worked_inventory_comes_back(name: str) -> None:
+def test_discovery_of_a_worked_inventory_gives_the_same_plan(name: str) -> None:
     plan = plan_of(name)
     infos = live_nodes.nodes_of(plan)
     outcome = run(infos, options_of(plan, TEMPLATES.get(name)))
@@ -108,7 +108,7 @@ def test_a_worked_inventory_comes_back(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WORKED)
-def test_the_order_in_which_nodes_answer_is_nothing(name: str) -> None:
+def test_the_order_of_answers_does_not_matter(name: str) -> None:
     plan = plan_of(name)
     infos = live_nodes.nodes_of(plan)
     options = options_of(plan)
@@ -170,7 +170,7 @@ def fabrics(draw: st.DrawFn) -> str:
 
 
 @given(fabrics())
-def test_any_plan_that_nodes_show_comes_back(text: str) -> None:
+def test_discovery_of_any_plan_gives_the_same_plan(text: str) -> None:
     raw = lint(text.encode())
     if raw.plan is None:
         # RY815: what nv-ipam cannot give; the address arithmetic is what this is about
@@ -264,14 +264,14 @@ def test_incomplete_nodes_give_findings(name: str, seed: int) -> None:
             assert wrong <= {"RY611", "RY808", "RY809"}, [finding.text() for finding in outcome.lint]
 
 
-def test_nodes_of_whatever_index_are_folded() -> None:
+def test_nodes_of_any_index_are_folded_into_ranges() -> None:
     plan = plan_of("routed-31")
     nodes = yaml.safe_load(run(live_nodes.nodes_of(plan), options_of(plan)).text)["nodes"]
     assert list(nodes) == ["b300-su%d-[01:32]" % unit for unit in range(1, 5)]
     assert nodes["b300-su2-[01:32]"]["index"] == "[33:64]" and "index" not in nodes["b300-su1-[01:32]"]
 
 
-def test_names_that_outgrow_their_zeros_are_two_ranges() -> None:
+def test_names_with_more_digits_are_a_second_range() -> None:
     """node01 to node99, and then node100: no range has both. The address may be a name, too."""
     text = (ROOT / "inventories" / "macvlan-roce" / "fabric.yml").read_text(encoding="utf-8")
     entry = 'ai-10-1-16-[1:2]: {profile: hgx-cx5, address: "10.1.16.[1:2]"}'
@@ -321,7 +321,7 @@ def nic(infos: list[NodeInfo], node: int, netdev: str) -> Row:
     return next(row for row in infos[node].result["nics"] if row["netdev"] == netdev)
 
 
-def test_only_what_nodes_do_not_show_is_a_finding(infos: list[NodeInfo]) -> None:
+def test_only_values_that_nodes_do_not_show_are_findings(infos: list[NodeInfo]) -> None:
     assert codes(look(infos)) == {"DS306"}
     assert codes(look(infos, given={"pods": ".1-.200"})) == set()
     bare = run(infos, Options())
@@ -355,7 +355,7 @@ def test_a_stray_address_widens_no_subnet() -> None:
     )
 
 
-def test_indexes_where_names_cannot_say_them() -> None:
+def test_explicit_indexes_if_names_do_not_give_them() -> None:
     # The gateway is where the node with index 1 would be; then names have no numbers.
     infos = live_nodes.nodes_of(planned(text_of_six()))[1:]
     for each in infos:
@@ -429,7 +429,7 @@ def given(infos: t.Sequence[NodeInfo], address: str, **more: t.Any) -> None:
                 each.result["ip"]["addresses"].insert(0, dict(found, **more))
 
 
-def test_what_a_router_or_dhcp_gave_is_a_finding_and_not_used(infos: list[NodeInfo]) -> None:
+def test_addresses_from_routers_and_dhcp_are_findings_and_not_used(infos: list[NodeInfo]) -> None:
     before = look(infos)
     # as leaves advertise it, with routes of theirs; the NIC of the management network has a lease, as it should
     given(infos, "2001:db8:77::%d/64")
@@ -483,7 +483,7 @@ def test_a_node_that_could_not_be_reached_and_one_without_ports(infos: list[Node
     assert nothing.text == "" and summary(nothing) == "0 nodes give 0 rails; to decide: 0, to check: 0"
 
 
-def test_a_card_in_another_slot_is_a_profile_of_its_own(infos: list[NodeInfo]) -> None:
+def test_a_card_in_another_slot_is_a_separate_profile(infos: list[NodeInfo]) -> None:
     moved = yaml.safe_load(yaml.safe_dump(infos[5].result).replace("0000:12:00.0", "0000:c1:00.0"))
     infos[5] = infos[5]._replace(result=moved)
     outcome = look(infos)
@@ -569,7 +569,7 @@ def heard(infos: t.Sequence[NodeInfo]) -> Row:
     }
 
 
-def test_leaves_agree_with_rails_or_it_is_a_finding(infos: list[NodeInfo]) -> None:
+def test_leaves_that_contradict_rails_are_a_finding(infos: list[NodeInfo]) -> None:
     lldp = heard(infos)
     assert codes(look(infos, lldp=lldp)) == {"DS306"}
     swapped = copy.deepcopy(lldp)
@@ -630,7 +630,7 @@ def without_card(node: NodeInfo, pci: str, netdev: str) -> NodeInfo:
     return node._replace(result=result)
 
 
-def test_a_card_that_half_of_the_nodes_miss_is_a_rail_in_its_place(infos: list[NodeInfo]) -> None:
+def test_a_card_that_half_of_the_nodes_miss_is_still_a_rail(infos: list[NodeInfo]) -> None:
     outcome = look([without_card(infos[0], "0000:0d:00.0", "enp13s0f0np0"), infos[1]])
     names = ["gpu%02d" % number for number in range(1, 9)]
     assert list(yaml.safe_load(outcome.text)["rails"]) == names and of(outcome, "DS207")
@@ -640,7 +640,7 @@ def test_a_card_that_half_of_the_nodes_miss_is_a_rail_in_its_place(infos: list[N
     assert ports[0] == {name: "172.16.%d.201/24" % (10 + at) for at, name in enumerate(names, 1) if name != "gpu03"}
 
 
-def test_a_rail_that_only_further_models_have_gets_a_name_that_is_free(infos: list[NodeInfo]) -> None:
+def test_a_rail_of_another_model_gets_an_unused_name(infos: list[NodeInfo]) -> None:
     """Devices have the kernel's names, and by networks two cards are known as none of the first model's."""
     infos = kernel_names(infos)
     first = without_card(without_card(infos[0], "0000:0d:00.0", "enp13s0f0np0"), "0000:0f:00.0", "enp15s0f0np0")
@@ -662,7 +662,7 @@ def _taken(infos: list[NodeInfo], node: int, netdev: str) -> str:
     return str(row["pci"])
 
 
-def test_ports_that_pods_hold_make_no_model_of_their_own() -> None:
+def test_ports_held_by_pods_make_no_separate_model() -> None:
     """A cluster at work, another port in a pod on each node, all on one: the file is the same, less that node."""
     plan = plan_of("host-device")
     infos = live_nodes.nodes_of(plan)
@@ -681,7 +681,7 @@ def test_ports_that_pods_hold_make_no_model_of_their_own() -> None:
     assert {"DS202", "DS203", "DS207", "DS311", "DS402"}.isdisjoint(codes(outcome))
 
 
-def test_a_port_that_lost_its_rdma_device_is_still_its_rails(infos: list[NodeInfo]) -> None:
+def test_a_port_without_its_rdma_device_stays_on_its_rail(infos: list[NodeInfo]) -> None:
     row = nic(infos, 2, "enp12s0f0np0")
     row["rdma"] = []
     infos[2].result["rdma"] = [each for each in infos[2].result["rdma"] if each["pci"] != row["pci"]]
@@ -691,7 +691,7 @@ def test_a_port_that_lost_its_rdma_device_is_still_its_rails(infos: list[NodeInf
     assert finding.nodes == (infos[2].name,)
 
 
-def test_slots_agree_or_it_is_a_finding(infos: list[NodeInfo]) -> None:
+def test_different_slots_are_a_finding(infos: list[NodeInfo]) -> None:
     for at in range(6):
         for number in range(1, 9):
             nic(infos, at, "enp%ds0f0np0" % (10 + number))["slot"] = str(20 + number)

@@ -229,7 +229,7 @@ def test_grace_reports_no_distance(tmp_path: Path) -> None:
     assert others(outcome) == {"nic4": "storage", "nic5": "storage", "eno1": "management"}
 
 
-def test_speed_decides_where_models_do_not(tmp_path: Path) -> None:
+def test_speed_decides_if_models_are_equal(tmp_path: Path) -> None:
     infos = dict(recorded("gb200"), nics=["1021"] * 6)
     outcome, rails = discovered(Server(Tree(tmp_path), infos, speeds=[400, 400, 100, 100, 400, 400]))
     assert [netdev for _rail, netdev, _gpu in rails] == ["nic0", "nic1", "nic4", "nic5"]

@@ -154,7 +154,7 @@ def test_partition_keys(text: str, expected: int | None) -> None:
         (("netdev: ibs9", "netdev: ibp193s0f0np0"), "RY542", "nodes.ai-2.ports.gpu02"),
     ],
 )
-def test_what_is_wrong_is_reported_at_its_place(change: tuple[str, str], code: str, place: str) -> None:
+def test_every_error_is_reported_at_its_place(change: tuple[str, str], code: str, place: str) -> None:
     assert change[0] in FILE
     found = lint(example_file.whole(FILE.replace(*change)).encode("utf-8")).findings
     assert [(finding.code, finding.place) for finding in found] == [(code, place)]

@@ -58,7 +58,7 @@ def _errors(text: str | bytes) -> list[str]:
     return ["%s: %s" % (list(error.absolute_path), error.message[:200]) for error in VALIDATOR.iter_errors(loaded)]
 
 
-def test_it_is_a_schema() -> None:
+def test_the_schema_is_valid() -> None:
     jsonschema.Draft7Validator.check_schema(SCHEMA)
 
 
@@ -118,7 +118,7 @@ def test_wrong_shapes_are_refused() -> None:
         ("plugin: railyard.fabric.rails", "plugin: ini"),
     ],
 )
-def test_editors_mark(old: str, new: str) -> None:
+def test_editors_mark_wrong_values(old: str, new: str) -> None:
     text = GOOD["macvlan"]
     assert old in text
     assert _errors(text.replace(old, new))

@@ -174,7 +174,7 @@ def test_no_two_allocations_overlap_in_any_mode(file: File) -> None:
 
 
 @given(files(), st.randoms(use_true_random=False))
-def test_nodes_that_come_go_or_change_places_renumber_no_node(file: File, chance: random.Random) -> None:
+def test_added_removed_and_reordered_nodes_renumber_no_node(file: File, chance: random.Random) -> None:
     whole = nodes(planned(file.text))
     some = chance.sample(file.nodes, chance.randint(1, len(file.nodes)))
     chance.shuffle(some)
@@ -185,7 +185,7 @@ def test_nodes_that_come_go_or_change_places_renumber_no_node(file: File, chance
 
 
 @given(files())
-def test_units_that_come_renumber_no_node(file: File) -> None:
+def test_added_units_renumber_no_node(file: File) -> None:
     more = re.sub(r"su\[1:(\d+)\]: {nodes", lambda found: "su[1:%d]: {nodes" % (int(found.group(1)) + 2), file.text)
     assert nodes(planned(more)) == nodes(planned(file.text))
 
@@ -256,6 +256,6 @@ def test_comments_open_their_section() -> None:
         max_leaves=12,
     )
 )
-def test_what_is_rendered_reads_back(value: t.Any) -> None:
+def test_rendered_files_are_read_back(value: t.Any) -> None:
     data = {"plugin": "x", "nodes": {"n1": {"vars": {"value": value}}}}
     assert yaml.safe_load(render(data)) == data

@@ -74,6 +74,6 @@ def test_a_containers_release_has_its_place() -> None:
     assert "images.driver of kubernetes_options" in finding.remedy
 
 
-def test_an_encrypted_file_is_called_that() -> None:
+def test_an_encrypted_file_is_reported_as_encrypted() -> None:
     (finding,) = found("$ANSIBLE_VAULT;1.1;AES256\n6231")
     assert (finding.code, finding.line) == ("RY119", 1) and "ansible-vault decrypt" in finding.remedy

@@ -111,7 +111,7 @@ def test_tenants_have_partitions_of_their_own() -> None:
     assert options["pkeys"] == ["0x8010", "0x8011"]
 
 
-def test_tenants_survive_that_the_file_is_written() -> None:
+def test_tenants_survive_a_round_trip() -> None:
     plan = tenants()
     again = lint(write(plan.fabric).encode()).plan
     assert again and again.document() == plan.document()
@@ -131,7 +131,7 @@ def test_partitions_of_a_group_are_checked(old: str, new: str, code: str, place:
     assert (finding.code, finding.place) == (code, place)
 
 
-def test_partitions_are_infinibands() -> None:
+def test_partitions_need_infiniband() -> None:
     text = (INVENTORIES / "macvlan-roce/fabric.yml").read_text(encoding="utf-8")
     text = text.replace("profile: hgx-cx5,", "profile: hgx-cx5, groups: [tenant],")
     (finding,) = lint((text + "groups: {tenant: {infiniband: {pkeys: [0x8010]}}}\n").encode()).findings

@@ -49,11 +49,11 @@ def given_to(plan: Plan, layer: str) -> list[t.Any]:
     return [plan.node_vars(node)[layer] for node in plan.nodes]
 
 
-def test_what_is_not_named_is_not_managed() -> None:
+def test_unnamed_settings_are_not_managed() -> None:
     assert [given_to(planned(), layer) for layer in host_model.LAYERS] == [[None, None]] * 4
 
 
-def test_a_layer_that_is_named_leaves_what_it_does_not_say() -> None:
+def test_a_named_layer_keeps_settings_that_it_does_not_state() -> None:
     plan = planned("pci: {}, limits: {}, gpudirect: {}, nccl: {}")
     assert given_to(plan, "pci")[0] == {"acs": "leave", "max_read_request": None, "kernel": None}
     assert given_to(plan, "limits")[0] == {
@@ -67,7 +67,7 @@ def test_a_layer_that_is_named_leaves_what_it_does_not_say() -> None:
     assert given_to(plan, "nccl")[0] == {"file": "/etc/nccl.conf", "ucx_file": None}
 
 
-def test_the_nearest_word_counts_key_by_key() -> None:
+def test_the_nearest_value_has_priority_key_by_key() -> None:
     plan = planned(
         "pci: {acs: disabled, max_read_request: 512}, limits: {memlock: unlimited, hugepages: {1G: 4, 2M: 64}}",
         "pci: {max_read_request: 4096, iommu: passthrough, kernel_arguments: [pci=realloc]}",
@@ -144,7 +144,7 @@ def test_a_file_that_is_written_gives_the_plan_again(fabric: t.Any, profile: t.A
     ("text", "size"),
     [("2M", 2048), ("1G", 1048576), ("64K", 64), ("2m", None), ("M", None), ("02M", None), ("-1M", None), ("", None)],
 )
-def test_sizes_are_the_kernels(text: str, size: int | None) -> None:
+def test_sizes_are_those_of_the_kernel(text: str, size: int | None) -> None:
     assert host_model.size_kb(text) == size
 
 
@@ -251,7 +251,7 @@ def test_soft_devices_have_no_quality_of_service() -> None:
     ]
 
 
-def test_every_variable_of_a_role_becomes_an_option_or_is_refused() -> None:
+def test_every_variable_of_a_role_is_an_option_or_refused() -> None:
     """None is ignored: what the plan decides is refused, what other tasks read is listed here."""
     elsewhere = {"preflight_install", "preflight_control_node_allowed", "cni_package", "agent_package"}
     for layer in layer_modules.LAYERS:

@@ -82,7 +82,7 @@ def test_other_ports_stay_as_they_are() -> None:
     assert done["name"] == "ai-1"
 
 
-def test_it_can_be_done_again_after_cards_have_moved() -> None:
+def test_identification_can_be_repeated_after_cards_moved() -> None:
     once = identify(node(port("gpu01", serial="MT2321X0002"), port("gpu02", None, "gpu02", slot="4", port=1)), NICS)
     assert identify(once, NICS) == once
     moved = [dict(row, pci="0000:51:00.0") if row["pci"] == THIRD else row for row in NICS]
@@ -90,7 +90,7 @@ def test_it_can_be_done_again_after_cards_have_moved() -> None:
     assert [(each["pci"], each["netdev"]) for each in again["ports"]] == [("0000:51:00.0", "eth5"), (FIRST, "gpu02")]
 
 
-def test_a_netdev_that_is_not_clear_is_left_to_the_function() -> None:
+def test_an_ambiguous_netdev_is_left_to_the_pci_function() -> None:
     several = [NICS[2], dict(NICS[2], netdev="eth3", permanent_mac="0c:42:a1:00:00:04"), *NICS[:2]]
     assert found(port("gpu01", slot="7"), nics=several) == [(THIRD, None)]
     assert found(port("gpu01", mac="0c:42:a1:00:00:04"), nics=several) == [(THIRD, "eth3")]
@@ -98,7 +98,7 @@ def test_a_netdev_that_is_not_clear_is_left_to_the_function() -> None:
     assert found(port("gpu01", slot="7"), nics=hidden) == [(THIRD, None)]
 
 
-def test_all_that_is_wrong_is_reported_at_once() -> None:
+def test_every_error_is_reported_at_once() -> None:
     errors = errors_of(
         port("gpu01", slot="9"),
         port("gpu02", slot="4"),
@@ -136,7 +136,7 @@ def test_no_function_is_two_ports() -> None:
     assert only[1] == "%s is also the port stor1, which is not on a rail" % THIRD
 
 
-def test_what_no_nic_reports_is_an_error_with_another_way() -> None:
+def test_values_that_no_nic_reports_are_an_error_with_a_remedy() -> None:
     silent = [dict(row, serial=None) for row in NICS]
     (only,) = errors_of(port("gpu01", serial="MT2321X0002"), nics=silent)
     assert "no NIC of the node reports its serial number: use another identity" in only[2]

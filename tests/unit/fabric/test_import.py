@@ -174,7 +174,7 @@ DECIDED = {
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_what_is_written_lints_clean_or_is_to_be_decided(name: str) -> None:
+def test_the_written_file_lints_clean_or_marks_decisions(name: str) -> None:
     outcome = imported(name)
     wrong = {finding.code for finding in outcome.lint if finding.severity != "note"}
     assert wrong == ({DECIDED[name][0]} if name in DECIDED else set()), outcome.text
@@ -314,7 +314,7 @@ def test_pools_of_a_node_each_in_one_subnet_are_blocks() -> None:
     assert "IM326" in [each.finding.code for each in uneven.findings]
 
 
-def test_ipv6_prefixes_of_nodes_are_not_lost_without_a_word() -> None:
+def test_lost_ipv6_prefixes_of_nodes_are_reported() -> None:
     six = ("v6-1", "fd00:RAIL::/64", "fd00:RAIL::3-fd00:RAIL::ff", "fd00:RAIL::1", "ai-1")
     four = ("v4-1", "10.RAIL.0.0/27", "10.RAIL.0.3-10.RAIL.0.30", "10.RAIL.0.1", "ai-1")
     for given_ in ([six, four], [six]):
@@ -407,7 +407,7 @@ def test_files_are_one_cluster_and_their_order_is_that_of_the_findings() -> None
 
 
 @pytest.mark.parametrize("name", ["network-operator.yml", "host-device-links.yml", "plain-cni.yml"])
-def test_the_order_of_documents_is_of_no_account(name: str) -> None:
+def test_the_order_of_documents_does_not_matter(name: str) -> None:
     parts = (RECORDINGS / name).read_text(encoding="utf-8").split("---\n")
     wanted = data(imported(name))
     for seed in range(8):
@@ -425,7 +425,7 @@ def _seed(start: str) -> tuple[str, bytes]:
     pytest.skip("the pages are not beside the project")
 
 
-def test_six_of_six_manifests_of_the_seeds_are_named() -> None:
+def test_every_manifest_of_the_seeds_is_recognized() -> None:
     named = 0
     for start in ("000", "002"):
         file, raw = _seed(start)
@@ -584,7 +584,7 @@ _KINDS = [
 
 
 @given(st.lists(st.tuples(st.sampled_from(_KINDS), _TREES, _TREES), min_size=1, max_size=3))
-def test_no_manifest_whatever_ends_in_a_traceback(objects: list[tuple[tuple[str, str], t.Any, t.Any]]) -> None:
+def test_any_manifest_gives_findings_and_no_traceback(objects: list[tuple[tuple[str, str], t.Any, t.Any]]) -> None:
     documents = [
         {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec, "data": spec}
         for (version, kind), metadata, spec in objects
@@ -600,7 +600,7 @@ def test_no_manifest_whatever_ends_in_a_traceback(objects: list[tuple[tuple[str,
 @example(b"apiVersion: mellanox.com/v1\nkind: MacvlanNetwrok\nspec: {master: ens1}", "a.yml")
 @example(b"a: &a [*a]\nkind: x\napiVersion: y", "a.yml")
 @example(b"limits:\n  a/b: 1", "a.yml")
-def test_no_bytes_whatever_end_in_a_traceback(raw: bytes, name: str) -> None:
+def test_any_bytes_give_findings_and_no_traceback(raw: bytes, name: str) -> None:
     _reported(run([(name, raw)], Options()))
 
 
@@ -644,7 +644,7 @@ def _texts(value: t.Any) -> t.Any:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def test_what_json_leaves_out_is_reported_by_line() -> None:
+def test_data_outside_json_is_reported_by_line() -> None:
     reading = lenient_json.read('{"a": [1,\n  ....\n  2,],\n  "b": {"c": "d"\nand prose')
     assert reading.dots == [2] and not reading.whole and reading.value is not None
     assert _shape(reading.value) == {"a": ["1", "2"], "b": {"c": "d"}}
@@ -709,7 +709,7 @@ def test_ranges_of_nodes_are_their_names(names: list[str]) -> None:
     assert expanded == names
 
 
-def test_texts_that_do_not_count_are_not_a_series() -> None:
+def test_texts_without_numbers_do_not_form_a_series() -> None:
     assert name_counting.series({1: "gpu1", 2: "gpu2", 3: "gpu5"}) is None
     assert name_counting.series({1: "gpu1-a", 2: "gpu2-b"}) is None
     template = name_counting.series({1: "gpu1-net11", 2: "gpu2-net12"})
@@ -723,7 +723,7 @@ def test_networks_know_their_usable_addresses() -> None:
     assert Net(4, 0, 31).usable == (0, 1) and Net(6, 0, 127).usable == (0, 1)
 
 
-def test_of_doubled_keys_the_last_counts_as_for_the_plugins_and_each_is_reported() -> None:
+def test_the_last_duplicate_key_has_priority_and_each_is_reported() -> None:
     reading = lenient_json.read('{"a": 1, "b": {"a": 2},\n "a": 3, "c": [{"a": 4}, {"a": 5}],\n  "a": 6}')
     assert reading.whole and isinstance(reading.value, yaml_source.Mapping)
     assert isinstance(held := reading.value.entries["a"][1], yaml_source.Scalar) and held.text == "6"

@@ -272,7 +272,7 @@ def test_pools_of_nodes_keep_their_names() -> None:
     assert yaml.safe_load(imported(documents).text)["names"]["pool"] == "gpu{n}-{node}"
 
 
-def test_whereabouts_of_the_network_operator_is_not_taken_for_nv_ipam() -> None:
+def test_whereabouts_of_the_network_operator_is_not_nv_ipam() -> None:
     ipam = '{"type": "whereabouts", "range": "192.168.5.0/24", "exclude": ["192.168.5.128/25"]}'
     document = {
         "apiVersion": "mellanox.com/v1alpha1",
@@ -356,7 +356,7 @@ def pools_of_a_rail(draw: t.Callable[..., t.Any]) -> tuple[list[dict[str, t.Any]
 
 @settings(max_examples=200)
 @given(pools_of_a_rail())
-def test_pods_have_the_addresses_of_the_pools_and_ports_none_that_anything_can_give(
+def test_pods_keep_their_addresses_and_ports_get_unallocated_ones(
     made: tuple[list[dict[str, t.Any]], set[int], set[int]],
 ) -> None:
     documents, pods, owned = made

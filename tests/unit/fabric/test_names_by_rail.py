@@ -49,7 +49,7 @@ def test_each_rail_has_its_own_name() -> None:
         ('"west-{n:02}"', "east", "RY807", "names.pool"),
     ],
 )
-def test_what_is_wrong_is_found_where_it_is(old: str, new: str, code: str | None, place: str) -> None:
+def test_every_error_is_reported_at_its_place(old: str, new: str, code: str | None, place: str) -> None:
     assert old in FILE
     findings = lint(FILE.replace(old, new).encode()).findings
     assert place in [finding.place for finding in findings if code in (None, finding.code)]

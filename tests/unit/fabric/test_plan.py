@@ -142,7 +142,7 @@ def test_node_variables_are_the_contract() -> None:
     assert third["rdma"] == {"name": None, "type": "hardware"}
 
 
-def test_overrides_of_a_node_touch_it_alone() -> None:
+def test_overrides_of_a_node_affect_only_that_node() -> None:
     found = nodes(MACVLAN)
     assert [port["rail"] for port in found["ai-3"]["ports"]] == ["gpu01", "gpu02"]
     assert [port["pci"] for port in found["jupiter"]["ports"]] == ["0000:0b:00.0", "0000:0e:00.0", "0000:0d:00.0"]
@@ -180,7 +180,7 @@ nodes:
         assert found == [(code, place)]
 
 
-def test_ranges_run_along() -> None:
+def test_ranges_of_names_and_addresses_run_together() -> None:
     text = MACVLAN.replace("groups: [rack_1]", "ports: {gpu01: {netdev: 'eth[7:8]', pci: '0000:0[1:2]:00.0'}}")
     text = text.replace("  provider: spiderpool", "  provider: spiderpool\n  vfs: {count: 1}")
     text = text.replace("macvlan", "sriov").replace("rdma_mode: shared", "rdma_mode: exclusive")
@@ -206,7 +206,7 @@ def test_a_rail_that_nodes_alone_have_a_port_on() -> None:
     assert [(finding.code, finding.place) for finding in outcome.findings] == [("RY602", "fabric.vfs")]
 
 
-def test_vfs_take_the_nearest_word() -> None:
+def test_vfs_take_the_nearest_value() -> None:
     vfs = nodes(SRIOV)["rack1-ai-1"]["ports"][0]["vfs"]
     assert vfs["count"] == 8 and len(vfs["attributes"]) == 8
     assert vfs["attributes"][0] == {
@@ -226,7 +226,7 @@ def test_vfs_take_the_nearest_word() -> None:
     assert nodes(without)["rack1-ai-1"]["ports"][0]["vfs"]["count"] == 4
 
 
-def test_infiniband_has_guids_and_may_have_no_addresses() -> None:
+def test_infiniband_has_guids_and_optional_addresses() -> None:
     port = nodes(INFINIBAND)["dgx-01"]["ports"][0]
     assert (port["address"], port["gateway"]) == (None, None)
     first = port["vfs"]["attributes"][0]

@@ -78,7 +78,7 @@ def found(text: str, **fabric: t.Any) -> list[tuple[str, str]]:
 # -- what follows
 
 
-def test_no_words_are_the_convention() -> None:
+def test_defaults_are_the_convention() -> None:
     assert clean("{}") == {
         "priority": 3,
         "dscp": 26,
@@ -107,7 +107,7 @@ def test_no_words_are_the_convention() -> None:
         ("{priority: 5, ecn: false}", 5, 40, 160),
     ],
 )
-def test_one_word_gives_the_others(text: str, priority: int, dscp: int, tclass: int) -> None:
+def test_one_key_implies_the_others(text: str, priority: int, dscp: int, tclass: int) -> None:
     data = clean(text)
     assert (data["priority"], data["dscp"], data["tclass"]) == (priority, dscp, tclass)
     assert data["pfc"] == [int(each == priority) for each in range(8)]
@@ -119,7 +119,7 @@ def test_one_word_gives_the_others(text: str, priority: int, dscp: int, tclass: 
     ("text", "priority", "dscp"),
     [("{cnp_priority: 7}", 7, 56), ("{cnp_dscp: 56}", 7, 56), ("{cnp_dscp: 4}", 0, 4), ("{cnp_priority: 6}", 6, 48)],
 )
-def test_notifications_follow_likewise(text: str, priority: int, dscp: int) -> None:
+def test_defaults_of_notifications_are_the_convention(text: str, priority: int, dscp: int) -> None:
     data = clean(text)
     assert (data["ecn"]["cnp_priority"], data["ecn"]["cnp_dscp"]) == (priority, dscp)
     assert data["dscp2prio"][1] == [dscp, priority]
@@ -199,7 +199,7 @@ def test_headroom_is_that_of_the_driver(cable_len: int, speed: int, mtu: int) ->
     assert qos_room.least_size(cable_len, speed, mtu) == headroom + 9216 + 128, "and the largest frame and a cell"
 
 
-def test_the_table_of_the_page_is_what_is_reckoned() -> None:
+def test_the_table_of_the_page_is_the_calculated_one() -> None:
     rows = re.findall(r"^\| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", PAGE, re.MULTILINE)
     assert len(rows) == 4
     for speed, *sizes in rows:
@@ -213,7 +213,7 @@ def test_the_examples_of_the_page_are_sound(number: int) -> None:
     assert clean(json.dumps(yaml.safe_load(example)["qos"]))
 
 
-def test_headroom_without_a_length_is_that_of_seven_metres() -> None:
+def test_headroom_without_a_length_assumes_seven_metres() -> None:
     assert qos_room.headroom(None, 100, 4200) == qos_room.headroom(7, 100, 4200) == (301 + 15) * 100 + 11424
 
 

@@ -66,7 +66,7 @@ def test_blocks_of_which_some_addresses_are_held(first: int, block: int, held: l
     assert found == {at: rest for at, rest in left.items() if rest < block}
 
 
-def test_a_pool_of_an_ipv6_subnet_costs_as_much_as_one_of_ten_addresses() -> None:
+def test_a_pool_of_an_ipv6_subnet_is_planned_with_little_work() -> None:
     whole = Range(1 << 64, (1 << 65) - 1, 128)
     held = [Range((1 << 64) + 1000, (1 << 64) + (1 << 60), 128)]
     pool = Ranges.of(whole).less(held)
@@ -115,7 +115,7 @@ def test_no_address_has_two_owners_and_each_node_has_its_own(drawn: Drawn) -> No
 
 @given(files())
 @settings(max_examples=100)
-def test_what_is_written_reads_back_to_the_same_plan(drawn: Drawn) -> None:
+def test_a_written_file_gives_the_same_plan(drawn: Drawn) -> None:
     outcome, document = planned(drawn)
     assert outcome.plan is not None
     again = lint(write(outcome.plan.fabric).encode())
@@ -284,7 +284,7 @@ def test_two_nodes_back_to_back(subnet: str, hosts: str, own: list[str]) -> None
     render(document, OPTIONS, nodes=True)
 
 
-def test_counts_are_written_as_people_write_them() -> None:
+def test_counts_are_written_in_readable_form() -> None:
     one = 'count: 2, name: "gpu{n:02}", subnet: "192.168.{n}.0/31", hosts: +0'
     (found,) = findings(fabric(one))
     assert "has room for 1 node, and n-2 has index 2. Remedy: widen the range to 2 addresses, or" in found
@@ -385,7 +385,7 @@ def test_spiderpool_does_not_get_ranges_that_its_webhook_cannot_list(pods: str, 
     assert codes(fabric(rails)) == expected
 
 
-def test_many_ranges_are_refused_and_cost_little() -> None:
+def test_too_many_ranges_are_refused_with_little_work() -> None:
     listed = ["+%d" % place for place in range(1, 2 * 300, 2)]
     rails = 'count: 2, name: "gpu{n:02}", subnet: "10.{n}.0.0/16", hosts: .200.1-.200.9, pods: [%s]'
     assert codes(fabric(rails % ", ".join(listed))) == ["RY113"]

@@ -59,7 +59,7 @@ def test_a_file_without_findings() -> None:
 @pytest.mark.parametrize(
     ("severities", "worst"), [((), None), (("note",), "note"), (("note", WARNING), WARNING), ((WARNING, ERROR), ERROR)]
 )
-def test_the_worst(severities: tuple[str, ...], worst: str | None) -> None:
+def test_the_worst_severity_is_returned(severities: tuple[str, ...], worst: str | None) -> None:
     found = [replace(WARNED, severity=severity) for severity in severities]
     assert finding_report.worst([("a", []), ("b", found)]) == worst
 

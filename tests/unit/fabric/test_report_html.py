@@ -187,7 +187,7 @@ def test_without_documents_the_page_shows_what_to_run(two: Sample) -> None:
     assert len(made.all("td", "open")) == 16
 
 
-def test_a_good_run_is_good_everywhere(two: Sample) -> None:
+def test_a_passed_run_is_shown_as_passed_everywhere(two: Sample) -> None:
     report = _report(two, two.verify(BEGAN, False, 1.0), two.drift(BEGAN, False))
     made = _page(report)
     assert report.state == "ok" and not report.steps
@@ -215,7 +215,7 @@ def test_failures_are_in_the_matrix_the_steps_and_the_tables(many: Sample) -> No
     assert [step.origin for step in report.steps] == ["verify", "verify", "verify", "drift"]
 
 
-def test_failing_nodes_come_first(many: Sample) -> None:
+def test_failing_nodes_are_listed_first(many: Sample) -> None:
     raw = _report(many, many.verify(BEGAN, True, 1.0)).html().decode()
     assert raw.index("with failures (32 nodes)") < raw.index("not checked (2 nodes)") < raw.index("unit su1 (30 nodes)")
 
@@ -246,7 +246,7 @@ def test_a_cause_that_drift_has_too_is_one_step(two: Sample) -> None:
     assert [step.code for step in report.steps] == ["RV402", "RV505"]
 
 
-def test_plays_are_joined() -> None:
+def test_results_of_several_plays_are_joined() -> None:
     assert next_steps.joined(["a.yml --limit n1", "b.yml", "a.yml --limit n2", "a.yml --limit n1"]) == [
         "a.yml --limit n1,n2",
         "b.yml",
@@ -265,7 +265,7 @@ def test_plays_are_joined() -> None:
         ([("gpu-su1-01", "gpu01"), ("gpu-su2-01", "gpu02")], ""),
     ],
 )
-def test_what_failures_share(many: Sample, places: list[tuple[str, str]], message: str) -> None:
+def test_common_causes_of_failures(many: Sample, places: list[tuple[str, str]], message: str) -> None:
     verify = many.verify(BEGAN, False, 1.0)
     template = many.drift(BEGAN, True)["failures"][0]
     verify["failures"] = [dict(template, node=node, rail=rail, rails=[rail]) for node, rail in places]
@@ -296,7 +296,7 @@ def test_a_fabric_that_fails_everywhere_is_still_a_page(huge: Sample) -> None:
     )
 
 
-def test_errors_of_lint_come_before_all(two: Sample) -> None:
+def test_errors_of_lint_are_listed_first(two: Sample) -> None:
     findings = [
         report_documents.LintFinding(
             "f.yml", "RY112", "error", "fabric.mtu", 7, "jumbo is not a number", "write one", "", "wrong-type"
@@ -338,7 +338,7 @@ def test_swapped_cables_are_one_step_of_both_rails() -> None:
     assert cells == ["ai-2 gpu03 failed: why", "ai-2 gpu04 failed: why"]
 
 
-def test_a_good_world_is_good() -> None:
+def test_a_healthy_fabric_has_no_failures() -> None:
     report = _judged(World(server_plan()))
     assert report.state == "ok" and len(_page(report).all("td", "ok")) == 16
 
@@ -381,7 +381,7 @@ def test_memory_of_gpus_and_of_hosts_are_not_mixed() -> None:
     ]
 
 
-def test_what_failed_is_in_no_figure() -> None:
+def test_failed_measurements_are_in_no_chart() -> None:
     found = spreads([_measure("r1", 100.0), _measure("r1", 1.0, good=False)], ["r1"], BANDWIDTH)
     assert found[0].low == found[0].high == 100.0
 
@@ -438,14 +438,14 @@ def test_numbers_are_short(value: float, message: str) -> None:
 # -- history
 
 
-def test_what_came_and_went_since_the_run_before(two: Sample) -> None:
+def test_new_and_fixed_failures_since_the_previous_run(two: Sample) -> None:
     before, now = two.verify(BEGAN.replace(day=20), False, 1.0), two.verify(BEGAN, True, 1.0)
     before["matrix"][two.nodes[0]]["gpu07"], before["ok"] = "failed", False
     text = _page(_report(two, now, runs=[before])).text
     assert "newly failed: %s gpu02; fixed: %s gpu07." % (two.nodes[1], two.nodes[0]) in text
 
 
-def test_a_port_that_was_not_looked_at_is_neither(two: Sample) -> None:
+def test_an_unchecked_port_is_neither_passed_nor_failed(two: Sample) -> None:
     before, now = two.verify(BEGAN.replace(day=20), False, 1.0), two.verify(BEGAN, True, 1.0)
     del before["matrix"][two.nodes[1]]
     assert "no port newly failed and none was fixed" in _page(_report(two, now, runs=[before])).text
@@ -500,7 +500,7 @@ def test_without_a_cluster_no_node_has_to_have_asked_it(two: Sample) -> None:
     assert "clean on 2026-11-20" in _page(_report(two, now, runs=[earlier])).text
 
 
-def test_what_a_run_of_some_layers_did_not_look_at_is_not_fixed(two: Sample) -> None:
+def test_failures_of_unchecked_layers_are_not_fixed(two: Sample) -> None:
     runs = [two.verify(BEGAN.replace(day=day), False, 1.0) for day in (19, 20)]
     runs[0]["matrix"][two.nodes[0]]["gpu07"], runs[0]["ok"] = "failed", False
     runs[1]["asked"] = dict(ALL, layers=["link"])
@@ -539,7 +539,7 @@ def test_a_node_without_a_port_on_a_rail() -> None:
     assert _page(_report(sample)).all("td", "open")
 
 
-def test_what_a_run_was_limited_to_is_reported(two: Sample) -> None:
+def test_the_limit_of_a_run_is_reported(two: Sample) -> None:
     verify = two.verify(BEGAN, False, 1.0)
     whole = dict(verify, asked={"limit": two.nodes, "layers": list(LAYERS), "rails": two.rails, "budget_s": None})
     assert "no more than" not in _page(_report(two, whole)).text
@@ -601,7 +601,7 @@ def _dicts(value: t.Any) -> t.Iterator[Data]:
             yield from _dicts(each)
 
 
-def test_what_cannot_be_shown_is_marked(two: Sample) -> None:
+def test_unreadable_documents_are_marked(two: Sample) -> None:
     verify = two.verify(BEGAN, True, 1.0)
     verify["failures"][0]["cause"] = "a\x00b\ud800c\u202ed\ne"
     text = _report(two, verify).html().decode("utf-8")
@@ -633,7 +633,7 @@ def test_a_rail_that_nothing_proved_is_reported_apart_from_one_that_failed(two: 
     assert report.summary()[1].startswith("1. %s" % rail), report.summary()
 
 
-def test_a_wrong_proof_is_named(two: Sample) -> None:
+def test_an_invalid_verdict_file_is_named(two: Sample) -> None:
     verdict = dict(two.verify(BEGAN, False, 1.0), proof={"gpu01": 5})
     with pytest.raises(RailyardError, match="proof.gpu01: 5 is not a mapping"):
         _report(two, verdict)

@@ -76,7 +76,7 @@ def test_an_object_whose_rail_is_named_alike_for_all_nodes_is_not_one_nodes() ->
 
 
 @pytest.mark.parametrize(("nodes", "units"), [(2, 0), (40, 2)])
-def test_the_tables_fit_and_say_what_they_leave_out(nodes: int, units: int) -> None:
+def test_the_tables_fit_and_name_omitted_rows(nodes: int, units: int) -> None:
     made = document(nodes, 8, units)
     table, leaves = plan_tables.as_table(made, 64), plan_tables.leaf_table(made, 64)
     assert max(len(line) for fields in (table, leaves) for line in fields.splitlines()) <= text_table.WIDTH
@@ -125,7 +125,7 @@ def test_planes_are_counted_apart_from_rails(planes: int, fields: str) -> None:
     assert fields in plan_tables.head(document(2, 8, 0, planes))[0]
 
 
-def test_without_names_of_leaves_none_is_spoken_of() -> None:
+def test_without_names_of_leaves_none_is_shown() -> None:
     made = document(2, 2)
     for node in made["nodes"]:
         for port in node["ports"]:
@@ -271,7 +271,7 @@ def test_every_change_of_a_value_shows_up_once(path: tuple[t.Any, ...], new: t.A
 
 
 @given(st.lists(st.integers(0, 9), unique=True, max_size=9), st.lists(st.integers(0, 9), unique=True, max_size=9))
-def test_nodes_that_come_and_go_are_reported_once_each(gone: list[int], come: list[int]) -> None:
+def test_added_and_removed_nodes_are_reported_once(gone: list[int], come: list[int]) -> None:
     whole = document(10, 1)
     old = dict(whole, nodes=[node for at, node in enumerate(whole["nodes"]) if at not in come])
     new = dict(whole, nodes=[node for at, node in reversed(list(enumerate(whole["nodes"]))) if at not in gone])
@@ -290,7 +290,7 @@ def test_a_plan_does_not_differ_from_itself(nodes: int, rails: int, units: int) 
     assert plan_diff.diff(plan_diff.load(plan_tables.as_json(made), "f"), made) == []
 
 
-def test_a_plan_without_what_is_empty_is_the_same() -> None:
+def test_empty_keys_do_not_change_a_plan() -> None:
     old = copy.deepcopy(BASE)
     for node in old["nodes"]:
         for port in node["ports"]:
@@ -336,7 +336,7 @@ def test_a_change_of_a_rail_is_not_reported_for_the_fabric_too(old: str, new: st
     assert [change for change in changes if change.what == "fabric"] == []
 
 
-def test_a_port_that_goes_is_one_change() -> None:
+def test_a_removed_port_is_one_change() -> None:
     new = copy.deepcopy(BASE)
     del new["nodes"][0]["ports"][1]
     (change,) = plan_diff.diff(BASE, new)
@@ -375,7 +375,7 @@ def test_the_kind_of_a_change(path: tuple[t.Any, ...], new: t.Any, kind: str) ->
     assert change.kind == kind
 
 
-def test_what_renumbers_comes_first_and_loud() -> None:
+def test_renumbering_is_listed_first_with_a_warning() -> None:
     new = copy.deepcopy(document(64, 8))
     old = copy.deepcopy(new)
     for node in new["nodes"]:
@@ -403,7 +403,7 @@ values = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["rails", "nodes", "units", "x"]), st.lists(values, max_size=3)), values)
-def test_no_plan_whatever_ends_in_a_traceback(parts: dict[str, t.Any], fabric: t.Any) -> None:
+def test_any_plan_is_read_without_a_traceback(parts: dict[str, t.Any], fabric: t.Any) -> None:
     raw = json.dumps(dict({"format": 1, "fabric": fabric}, **parts)).encode("utf-8")
     try:
         old = plan_diff.load(raw, "old.json")

@@ -96,6 +96,6 @@ def test_many_nodes_without_failures_are_shown_on_demand(many: Sample) -> None:
     assert page.text.index("not checked (2 nodes)") < good < page.text.index("unit su1 (30 nodes)")
 
 
-def test_nothing_wrong_folds_nothing_of_few_nodes() -> None:
+def test_few_nodes_without_failures_are_not_folded() -> None:
     few = Sample(2)
     assert "with all ports ok" not in _page(_report(few, few.verify(BEGAN, False, 1.0))).text

@@ -153,7 +153,7 @@ def test_nodes_with_fewer_slots_have_as_many_addresses_of_the_pool() -> None:
         ({"attachment": "host-device"}, (1, 0)),
     ],
 )
-def test_what_is_not_stated_follows(fabric: Data, wanted: tuple[int, int]) -> None:
+def test_omitted_keys_have_derived_values(fabric: Data, wanted: tuple[int, int]) -> None:
     plan = document(worked(**{"pods_per_node": None, **fabric}))
     resources = [slot["resource"] for slot in slots(plan)["node-1"]]
     assert resources == ["rails"] * wanted[0] + ["gpu01"] * wanted[1]
@@ -199,7 +199,7 @@ def test_a_wrong_number_is_one_finding(fabric: Data, wanted: list[tuple[str, str
         ("gpu01", {"pool": "{rail}"}, [("RY838", "names.pool")]),
     ],
 )
-def test_names_are_of_devices(rails: str, names: Data, wanted: list[tuple[str, str]]) -> None:
+def test_names_are_valid_device_names(rails: str, names: Data, wanted: list[tuple[str, str]]) -> None:
     file = worked()
     file["rails"] = {rails: {"subnet": "172.16.11.0/24"}}
     file["profiles"]["guest"]["ports"] = {rails: {"netdev": "enp1s0"}}

@@ -51,14 +51,14 @@ def node(words: str, name: str = "ai-1") -> list[tuple[str, str]]:
         "::ffff:169.254.7.1",
     ],
 )
-def test_a_nodes_address_is_not_the_control_nodes_own_nor_nobodys(address: str) -> None:
+def test_a_node_address_is_not_the_control_node_or_unassignable(address: str) -> None:
     assert node(', address: "%s"' % address) == [("RY350", "nodes.ai-1.address")]
 
 
 @pytest.mark.parametrize(
     "address", ["10.1.16.1", "fd00::1", "2001:db8::1", "fe80::1%eth0", "::ffff:10.1.16.1", "localhost.example.com"]
 )
-def test_other_addresses_are_taken(address: str) -> None:
+def test_other_addresses_are_accepted(address: str) -> None:
     assert node(', address: "%s"' % address) == []
 
 
@@ -148,7 +148,7 @@ def test_a_reserved_network_is_compared_with_the_rails_it_means() -> None:
     assert codes(fabric % "127.0.0.0/8") == []
 
 
-def test_a_network_with_a_special_use_may_be_insisted_on() -> None:
+def test_a_special_purpose_network_can_be_allowed() -> None:
     rails = "rails:\n  gpu01: {subnet: 169.254.11.0/24, hosts: .201-.250}\n" + _SECOND
     lint_words = "lint:\n  - {rule: %s, place: rails.gpu01, reason: two nodes back to back}"
     assert [each.severity for each in lint(example_file.whole(rails + lint_words % "RY353").encode()).findings] == [

@@ -41,7 +41,7 @@ def found(world: World, kind: str = "verify", **asked: t.Any) -> list[tuple[str,
     return [(each["code"], each["node"], each["rail"]) for each in world.document(kind, **asked)["failures"]]
 
 
-def test_nothing_is_reported_of_what_is_as_planned(world: World) -> None:
+def test_a_fabric_as_planned_has_no_findings(world: World) -> None:
     for kind in ("verify", DRIFT):
         verdict = world.document(kind)
         assert (verdict["ok"], verdict["failures"], verdict["warnings"]) == (True, [], [])
@@ -456,7 +456,7 @@ def test_a_cause_names_what_was_seen(world: World) -> None:
 
 
 @pytest.mark.parametrize("nodes", [2, 3])
-def test_who_it_is_is_unknown_of_two_and_can_of_three(nodes: int) -> None:
+def test_the_faulty_node_is_unknown_of_two_and_found_of_three(nodes: int) -> None:
     world = World(plan(nodes))
     world.lose("ai-1", RAIL, {"small": True, "path_mtu": 1500})
     (failure,) = world.document()["failures"]
@@ -486,7 +486,7 @@ def test_a_route_that_takes_another_rails_packets_is_the_only_failure_of_both(wo
     assert (failure["code"], failure["rails"]) == ("RV508", [RAIL, other])
 
 
-def test_what_cannot_be_the_cause_hides_no_loss(world: World) -> None:
+def test_unrelated_failures_do_not_suppress_a_loss(world: World) -> None:
     """A cable in the wrong port of the right leaf loses nothing."""
     other_port(world)
     world.lose(NODE, RAIL, {"small": True, "path_mtu": 1500})
@@ -503,7 +503,7 @@ def test_layers_and_rails_can_be_chosen(world: World) -> None:
     assert chosen["asked"]["layers"] == ["link", "rdma"]
 
 
-def test_a_node_that_does_not_answer_is_red_in_junit_whatever_layers_were_asked_for(world: World) -> None:
+def test_an_unreachable_node_fails_in_junit_for_any_layers(world: World) -> None:
     world.dark[NODE] = "timed out"
     verdict = world.verdict(layers=["link"])
     written = verify_engine.document(verdict, ABOUT)
@@ -607,7 +607,7 @@ def test_an_unproven_rail_can_be_accepted(world: World) -> None:
     assert verify_output.rails_proven(verdict) == 3 and verdict["proof"][RAIL]["state"] == "not proven"
 
 
-def test_what_pods_proved_is_proven(world: World) -> None:
+def test_rails_proven_by_pods_are_proven(world: World) -> None:
     failures, warnings, verdict = ended(without(world, RAIL, pods=False))
     assert (failures, warnings) == ([], []) and verdict["proof"][RAIL]["state"] == "proven"
 
@@ -799,7 +799,7 @@ def elsewhere_everywhere(world: World) -> None:
     ("harm", "code"),
     [(slow_everywhere, "RV853"), (drifted_everywhere, "RV404"), (elsewhere_everywhere, "RV701")],
 )
-def test_what_is_wrong_everywhere_is_reported_with_little_work(harm: t.Callable[[World], None], code: str) -> None:
+def test_a_failure_on_every_node_is_reported_with_little_work(harm: t.Callable[[World], None], code: str) -> None:
     wide = SERVERS.replace("nodes: 32", "nodes: 512").replace("172.16.{n+10}.0/24", "10.{n}.0.0/16")
     wide = wide.replace(".1-.200", ".8.1-.200.254").replace(".201-.253", ".0.1-.7.254").replace(".254,", ".255.254,", 1)
     world = World(plan(512, wide), rounds=8)
@@ -840,7 +840,7 @@ def test_a_port_that_a_pod_has_is_held_and_where_pods_take_whole_devices_not_gon
     assert (warning["node"], warning["rail"], warning["found"], warning["cause"]) == (NODE, RAIL, "held", why)
 
 
-def test_what_is_kept_for_boot_drifts_and_is_a_warning_of_verify(world: World) -> None:
+def test_persistent_differences_are_drift_and_a_warning_of_verify(world: World) -> None:
     path = "/etc/systemd/network/70-railyard-ens3.network"
     change = {"subject": path, "attribute": "content", "before": None, "after": "[Match]", "kind": "file"}
     loaded = {"subject": "systemd-networkd", "attribute": "loaded", "before": False, "after": True, "kind": "step"}
@@ -918,7 +918,7 @@ def test_slower_servers_of_another_model_do_not_are_outliers() -> None:
     assert [each["code"] for each in world.document()["warnings"]] == ["RV854"]
 
 
-def test_what_is_measured_beside_another_run_fails_nothing_and_is_reported_once(world: World) -> None:
+def test_measurements_beside_another_run_fail_nothing_and_are_reported_once(world: World) -> None:
     congested(world)
     next(row for row in world.probes[NODE] if row["rail"] == "gpu01")["transfer"]["latency_us"] = 90.0
     assert found(world) == [("RV853", NODE, RAIL)]

@@ -197,7 +197,7 @@ def test_one_fault_is_one_failure(world: World, harm: Harm, code: str, node: str
     assert found(world, DRIFT) == []
 
 
-def test_what_was_seen_is_reported() -> None:
+def test_observed_values_are_reported() -> None:
     def only(harm: Harm, text: str = SERVERS) -> dict[str, t.Any]:
         world = World(plan(4, text))
         harm(world)
@@ -272,7 +272,7 @@ def test_both_families_are_looked_at() -> None:
     assert "over IPv6" in world.document()["failures"][0]["found"]
 
 
-def test_only_what_the_provider_sets_is_wanted() -> None:
+def test_only_settings_of_the_provider_are_required() -> None:
     """A priority and a table are the plan's with plain CNI alone; a further pod on the rail has another thousand."""
     for text, wrong in ((SHARED, False), (PLAIN, True)):
         world = World(plan(4, text))
@@ -310,7 +310,7 @@ def test_without_a_workload_the_remedy_names_it(world: World) -> None:
     assert "kubernetes_kubeconfig" in layers["pods"]["why_not"]
 
 
-def test_what_failed_below_is_not_reported_again_of_pods(world: World) -> None:
+def test_failures_of_nodes_are_not_repeated_for_pods(world: World) -> None:
     """A rail that nodes do not reach each other on, and one whose resource is short."""
     world.lose(NODE, RAIL)
     world.pods_lose(NODE, RAIL)
@@ -384,7 +384,7 @@ def test_files_on_nodes_are_state(harm: Harm, code: str | None, expected: str) -
         assert failures[0]["playbook"] == "playbooks/hosts.yml --limit ai-2"
 
 
-def test_what_the_inventory_sets_over_the_plan_is_not_drift() -> None:
+def test_values_overridden_in_the_inventory_do_not_drift() -> None:
     world = filed()
     edited("/etc/nccl.conf", NCCL_IB_ADDR_FAMILY="AF_INET6")(world)
     world.insides[NODE]["own_settings"] = ["NCCL_IB_ADDR_FAMILY"]

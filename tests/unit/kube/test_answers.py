@@ -144,7 +144,7 @@ def test_a_conflict_names_fields_and_managers() -> None:
     assert not isinstance(answer(409, "the object has been modified"), Conflict)
 
 
-def test_what_is_missing_is_a_namespace_or_the_object() -> None:
+def test_the_missing_namespace_or_object_is_named() -> None:
     missing = answer(404, 'namespaces "rails" not found', details={"kind": "namespaces", "name": "rails"})
     assert "its namespace rails does not exist" in str(missing) and "kubectl create namespace rails" in missing.remedy
     assert isinstance(answer(404, "not found"), Gone)

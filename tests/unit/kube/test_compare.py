@@ -74,7 +74,7 @@ def paths(found: Object, wanted: Object = WANTED) -> list[tuple[str, t.Any, t.An
     return [tuple(each) for each in differences(wanted, found, "railyard")]
 
 
-def test_nothing_differs_where_all_is_there_and_ours() -> None:
+def test_equal_objects_have_no_differences() -> None:
     assert paths(live()) == []
 
 
@@ -124,14 +124,14 @@ def test_a_field_that_is_right_but_not_ours_is_to_be_owned() -> None:
         ("metadata.labels", ("metadata.labels", {"a": "1"}, None)),
     ],
 )
-def test_a_field_of_ours_that_is_no_longer_wanted_goes(path: str, difference: tuple[str, t.Any, t.Any]) -> None:
+def test_an_unplanned_field_of_ours_is_removed(path: str, difference: tuple[str, t.Any, t.Any]) -> None:
     wanted = copy.deepcopy(WANTED)
     parent, _dot, last = path.partition(".")
     del wanted[parent][last]
     assert paths(live(), wanted) == [difference]
 
 
-def test_items_of_lists_come_and_go() -> None:
+def test_items_of_lists_are_added_and_removed() -> None:
     wanted = copy.deepcopy(WANTED)
     wanted["spec"]["containers"] = [{"name": "three", "image": "i:3"}, WANTED["spec"]["containers"][1]]
     wanted["spec"]["finalizers"] = ["f2"]
@@ -172,7 +172,7 @@ def test_the_entry_of_the_version_in_use_counts() -> None:
     assert paths(found) == []
 
 
-def test_what_did_not_come_back_is_found() -> None:
+def test_fields_dropped_by_the_server_are_found() -> None:
     got = live()
     got["spec"]["containers"][1].pop("image")
     got["spec"]["ips"] = ["a", "b"]

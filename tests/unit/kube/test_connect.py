@@ -102,7 +102,7 @@ def test_the_environment_of_awx_counts_before_a_kubeconfig_that_is_not_named(
     assert who(None, "other") == "Bearer of-other"
 
 
-def test_helm_goes_where_we_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_helm_uses_the_same_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     assert for_helm(None, None) == {} and for_helm("/file", "it") == {"HELM_KUBECONTEXT": "it"}
     monkeypatch.setenv("K8S_AUTH_HOST", "https://other.example:6443")
     monkeypatch.setenv("K8S_AUTH_VERIFY_SSL", "false")

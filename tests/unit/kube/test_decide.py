@@ -69,7 +69,7 @@ def actions(writes: t.Sequence[t.Any]) -> list[tuple[str, str]]:
     ]
 
 
-def test_kinds_are_applied_as_they_first_come_and_deleted_the_other_way_round() -> None:
+def test_kinds_are_applied_in_order_and_deleted_in_reverse() -> None:
     wanted = desired(made(POOL, "p1"), made(NETWORK, "n1"), made(POOL, "p2"))
     gone = live(seen(made(POOL, "old-p")), seen(made(NETWORK, "old-n")), seen(made(POOL, "p2")))
     writes, warnings = decided(wanted, RESOURCES, gone, prune=True)
@@ -78,7 +78,7 @@ def test_kinds_are_applied_as_they_first_come_and_deleted_the_other_way_round() 
     assert actions(decided(wanted, RESOURCES, gone, prune=False)[0]) == [("create", "p1"), ("create", "n1")]
 
 
-def test_what_people_started_stays_until_all_goes() -> None:
+def test_workloads_of_users_stay_until_everything_is_removed() -> None:
     test = made(POOL, "test", **HAND)
     there = live(seen(made(NETWORK, "n1")), seen(test))
     assert actions(decided(desired(made(NETWORK, "n1"), test), RESOURCES, there, prune=True)[0]) == []
@@ -95,7 +95,7 @@ def test_another_fabrics_object_is_an_error_and_never_pruned() -> None:
     assert decided(desired(), RESOURCES, live(theirs), prune=True) == ([], [])
 
 
-def test_what_is_going_is_not_deleted_again_nor_applied_over() -> None:
+def test_an_object_being_deleted_is_neither_deleted_nor_applied() -> None:
     going = seen(made(POOL, "p1"), deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["example/held"])
     writes, warnings = decided(desired(), RESOURCES, live(going), prune=True)
     assert writes == [] and warnings == ["Pool p1: it is deleted and still exists; its finalizers: example/held"]
@@ -144,7 +144,7 @@ def test_so_many_at_a_time_and_no_more() -> None:
     assert most[0] == 4
 
 
-def test_all_refusals_come_in_order_and_not_without_end() -> None:
+def test_refusals_are_listed_in_order_up_to_a_limit() -> None:
     def refuse(item: int) -> None:
         time.sleep(0.001 * (item % 3))
         raise Refusal("no %d" % item, "thing")
@@ -155,7 +155,7 @@ def test_all_refusals_come_in_order_and_not_without_end() -> None:
     assert "5 more are refused likewise" in str(error.value.errors[-1])
 
 
-def test_what_would_meet_every_object_ends_the_work() -> None:
+def test_a_general_error_ends_the_work() -> None:
     tried = []
 
     def fail(item: int) -> None:

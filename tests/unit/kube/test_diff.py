@@ -30,7 +30,7 @@ def shown(writes: list[Write], diff: bool = True) -> dict[str, t.Any]:
     return action._diff([], writes)
 
 
-def test_objects_that_come_and_go_are_whole_and_others_by_field() -> None:
+def test_new_and_deleted_objects_are_shown_whole_and_others_by_field() -> None:
     changed = write(3, Difference("spec.n", 1, 3), there=True)
     found = shown([write(1), write(2, there=True, wanted=False), changed])
     assert found["before"] == {

@@ -99,6 +99,6 @@ def test_a_pod_that_is_gone_or_another_raises_no_error(status: int) -> None:
     assert Answers(status, {"message": "it is gone"}).evict() == ""
 
 
-def test_what_another_try_does_not_solve_is_an_error() -> None:
+def test_permanent_errors_are_not_retried() -> None:
     with pytest.raises(Refusal, match="Pod default/web-1: .*more than one PodDisruptionBudget"):
         Answers(500, {"message": "This pod has more than one PodDisruptionBudget"}).evict()

@@ -74,7 +74,7 @@ def test_a_server_of_two_processors_gets_what_it_can_use() -> None:
     assert seconds < 1.2 * 1000 / 200 and limits[-1] in (4, 8)
 
 
-def test_a_server_that_becomes_slow_gets_fewer_and_one_that_recovers_more() -> None:
+def test_concurrency_falls_with_a_slow_server_and_recovers() -> None:
     def throughput(many: int, now: float) -> float:
         return 30.0 if 2.0 < now < 20.0 else 30.0 * many
 

@@ -110,7 +110,7 @@ def test_swapped_networks_are_two_replacements_and_no_order() -> None:
     assert done.plan.lines() == ["Pool a (1 to 2), b (2 to 1): spec.net cannot be changed"]
 
 
-def test_what_left_the_plan_goes_first_where_a_planned_one_takes_its_numbers() -> None:
+def test_an_unplanned_object_is_deleted_first_if_its_numbers_are_reused() -> None:
     old = [there(pool("old", 1, 1, 9)), there(pool("aside", 7, 1, 9))]
     done = arrange([pool("new", 1, 1, 9)], old)
     assert done.steps == [(0, "create", "new"), (0, "delete", "aside"), (0, "delete first", "old")]
@@ -119,7 +119,7 @@ def test_what_left_the_plan_goes_first_where_a_planned_one_takes_its_numbers() -
     assert "it left the plan and still has 1-9, which Pool new needs" in error and "kubernetes_prune=true" in error
 
 
-def test_what_gives_numbers_up_is_changed_before_what_takes_them() -> None:
+def test_objects_release_numbers_before_others_take_them() -> None:
     count = 6
     before = [there(pool("p%d" % n, 1, n * 10, n * 10 + 9)) for n in range(1, count)]
     wider = [pool("p%d" % n, 1, n * 20, n * 20 + 19) for n in range(1, count)]
@@ -133,7 +133,7 @@ def test_what_gives_numbers_up_is_changed_before_what_takes_them() -> None:
             assert order[other["metadata"]["name"]] < order[one["metadata"]["name"]]
 
 
-def test_of_a_circle_the_one_of_which_least_is_in_use_goes_first() -> None:
+def test_a_cycle_starts_with_the_least_used_object() -> None:
     ranges = [(1, 9), (11, 19), (21, 29)]
     names = "abc"
     turned = [pool(name, 1, *ranges[(n + 1) % 3]) for n, name in enumerate(names)]
@@ -148,7 +148,7 @@ def test_of_a_circle_the_one_of_which_least_is_in_use_goes_first() -> None:
     assert ["pod-a (5)" in error and "loses addresses" in error for error in done.errors()] == [True]
 
 
-def test_nothing_is_deleted_of_which_something_is_in_use() -> None:
+def test_an_object_in_use_is_not_deleted() -> None:
     used = {"3": "team/one", "4": "team/two", "5": "team/three", "6": "team/four", "7": "team/five"}
     (error,) = arrange([pool("a", 2, 1, 9)], [there(pool("a", 1, 1, 9), used)]).errors()
     assert error.startswith("Pool a: it must be deleted first, and 5 of its addresses are in use by team/one (3), ")
@@ -161,7 +161,7 @@ def test_nothing_is_deleted_of_which_something_is_in_use() -> None:
     assert "it loses addresses, and 1 of its addresses is in use by x (9)" in error
 
 
-def test_what_only_left_the_plan_is_reported_with_its_users() -> None:
+def test_unplanned_objects_in_use_are_reported_with_their_users() -> None:
     done = arrange([], [there(pool("old", 1, 1, 9), {"5": "team/one"})])
     assert done.steps == [(0, "delete", "old")] and done.plan.reasons == [] and done.plan.errors == []
     assert "Pool old left the plan and is deleted, while 1 of its addresses are in use by team/one" in (
@@ -169,7 +169,7 @@ def test_what_only_left_the_plan_is_reported_with_its_users() -> None:
     )
 
 
-def test_what_others_made_is_never_deleted() -> None:
+def test_objects_of_others_are_never_deleted() -> None:
     theirs = there(pool("a", 1, 1, 9), ours=False)
     (error,) = arrange([pool("a", 2, 1, 9)], [theirs]).errors()
     assert "it exists already with another spec.net (1 to 2), which cannot be changed, and does not belong to" in error
@@ -185,7 +185,7 @@ def test_what_others_made_is_never_deleted() -> None:
     assert "overlaps with 1-9 of Pool a" in done.errors()[0] and done.plan.early == []
 
 
-def test_what_is_being_deleted_is_waited_for_without_consent() -> None:
+def test_an_object_being_deleted_is_waited_for_without_permission() -> None:
     ending = there(pool("old", 1, 1, 9))
     ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     done = arrange([pool("new", 1, 1, 9)], [ending])

@@ -39,7 +39,7 @@ def of(**fields: t.Any) -> dict[str, t.Any]:
         (one(of(), "v2"), one(of(), served=False), []),
     ],
 )
-def test_what_would_be_dropped(made: t.Any, found: t.Any, message: list[str]) -> None:
+def test_fields_that_a_schema_drops_are_found(made: t.Any, found: t.Any, message: list[str]) -> None:
     assert missing(made, found) == message
 
 

@@ -42,7 +42,7 @@ def test_a_whole_secret_and_one_that_may_not_be_seen_say_nothing() -> None:
         (200, None, "has no UFM_USERNAME and no UFM_PASSWORD and no UFM_ADDRESS"),
     ],
 )
-def test_what_is_missing_is_named_and_no_value_is_shown(status: int, data: dict[str, str] | None, words: str) -> None:
+def test_missing_keys_are_named_and_no_value_is_shown(status: int, data: dict[str, str] | None, words: str) -> None:
     (line,) = shown(status, data)
     assert words in line and "eA==" not in line
     assert "kubectl create secret generic ufm -n operator --from-literal=UFM_USERNAME=..." in line

@@ -152,7 +152,7 @@ def test_a_server_that_stays_away_is_reported_after_a_minute(quick: list[float])
     assert 60 <= quick[0] < 70
 
 
-def test_who_may_not_ask_whether_it_is_ready_goes_on(quick: list[float]) -> None:
+def test_without_the_right_to_check_readiness_the_run_continues(quick: list[float]) -> None:
     def say(_method: str, path: str, _query: dict[str, str]) -> Answer:
         if quick[0] == 10:
             raise OSError("reset by peer")

@@ -151,7 +151,7 @@ def test_a_group_longer_than_a_label_is_refused() -> None:
         (network(ippools={"ipv4": ["a"], "matchMasterSubnet": True}), [], "MatchMasterSubnet"),
     ],
 )
-def test_what_is_created_is_compared_with_the_rules(wanted: Object, others: list[Object], words: str) -> None:
+def test_created_objects_are_checked_by_the_rules(wanted: Object, others: list[Object], words: str) -> None:
     answer = denied(wanted, *others)
     assert words in answer and bool(words) == bool(answer)
 
@@ -173,7 +173,7 @@ def test_a_family_that_is_disabled_is_refused() -> None:
         (pool(ips=["172.16.11.1-172.16.11.250"]), "overlap with IPPool other in IP ranges [172.16.11.240]"),
     ],
 )
-def test_what_changes_is_compared_with_what_was(new: Object, words: str) -> None:
+def test_changed_objects_are_checked_against_the_previous_state(new: Object, words: str) -> None:
     answer = refused_update(pool(), new, pool("other", ips=["172.16.11.240"]))
     assert words in answer and bool(words) == bool(answer)
 

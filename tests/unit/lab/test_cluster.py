@@ -89,7 +89,7 @@ def test_port_that_a_stranger_took_is_noticed_and_one_of_its_own_is_not(labs: Pa
             os.waitpid(member.pid, 0)
 
 
-def test_guests_and_cluster_of_a_lab_come_and_go_apart(labs: Path) -> None:
+def test_guests_and_cluster_of_a_lab_are_independent(labs: Path) -> None:
     cluster = make()
     guests = lifecycle.Lab("one", 1, 8, 1024, "tcg", 1, "/nowhere", "1", [22001])
     guests.save()

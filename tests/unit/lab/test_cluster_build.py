@@ -191,7 +191,7 @@ def test_sources_are_asked_for_from_where_the_host_gets_its_release(tmp_path: Pa
     ]
 
 
-def test_named_programs_come_first(builds: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_named_programs_have_priority(builds: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assets = fill(tmp_path / "assets", "Kubernetes v1.36.2", "Kubernetes v1.36.0")
     monkeypatch.setenv(binaries.ASSETS, str(assets))
     found = binaries.ensure(tmp_path / "cache")

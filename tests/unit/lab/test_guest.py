@@ -49,7 +49,7 @@ def test_more_rails_leave_the_earlier_ones_as_they_were(labs: Path) -> None:
     assert many[: len(few)] == few
 
 
-def test_what_distinguishes_nodes_differs_and_nothing_else_does(labs: Path) -> None:
+def test_only_node_specific_files_differ_between_nodes(labs: Path) -> None:
     of_lab = lab(nodes=3)
     lines = [guest.command(of_lab, node, IMAGE, QEMU) for node in (1, 2, 3)]
     macs = [re.findall(r"mac=([0-9a-f:]+)", " ".join(line)) for line in lines]

@@ -42,7 +42,7 @@ def test_a_source_is_compiled_once_wherever_its_archive_lies(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("rubbish", [b"", b"no bytecode"])
-def test_what_is_damaged_is_compiled_again(tmp_path: Path, rubbish: bytes) -> None:
+def test_damaged_bytecode_is_compiled_again(tmp_path: Path, rubbish: bytes) -> None:
     kept, archive = tmp_path / "kept", tmp_path / "one.zip"
     run(kept, archive, 1)
     (file,) = kept.iterdir()

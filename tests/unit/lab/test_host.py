@@ -84,7 +84,7 @@ def test_other_vendors_and_disabled_files_are_left_out(tmp_path: Path) -> None:
     assert len(host.sources()) == 2
 
 
-def test_backports_come_from_where_the_release_comes_from(tmp_path: Path) -> None:
+def test_backports_use_the_mirror_of_the_release(tmp_path: Path) -> None:
     text = debian(tmp_path, debian_sources=DEB822).backports_sources()
     assert "URIs: http://mirror.invalid/debian\nSuites: bookworm bookworm-backports\n" in text
     assert "security" not in text

@@ -41,7 +41,7 @@ def test_recipe_changes_with_everything_that_shapes_the_image(monkeypatch: pytes
     assert len(set(hashes)) == len(hashes) == 8
 
 
-def test_recipe_does_not_change_with_the_place_that_packages_come_from(tmp_path: Path) -> None:
+def test_the_recipe_does_not_depend_on_the_mirror(tmp_path: Path) -> None:
     assert image.recipe(Host("debian", "bookworm", "12", tmp_path)) == image.recipe(DEBIAN)
 
 

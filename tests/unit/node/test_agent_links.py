@@ -80,7 +80,7 @@ def source(tree: Tree, kernel: Kernel, spec: agent_spec.AgentSpec, number: int =
     return host_links.source(tree.system(), t.cast(t.Any, kernel), spec, each, each.slots[number], before)
 
 
-def test_a_slot_takes_its_vf_whatever_its_name_is(tmp_path: Path) -> None:
+def test_a_slot_takes_its_vf_by_pci_address_whatever_its_name(tmp_path: Path) -> None:
     tree = node(tmp_path)
     tree.netdev(VF, "enp11s0f0v0")
     found = source(tree, Kernel(link("rail1", 4), link("enp11s0f0v0", 9, mtu=9000, up=True)), sriov())
@@ -88,7 +88,7 @@ def test_a_slot_takes_its_vf_whatever_its_name_is(tmp_path: Path) -> None:
     assert found == ("VF 0 of rail1", 9, "mlx5_8", host)
 
 
-def test_a_vf_that_is_in_the_pod_already_keeps_what_it_was_like(tmp_path: Path) -> None:
+def test_a_vf_already_in_the_pod_keeps_its_recorded_state(tmp_path: Path) -> None:
     host = {"name": "enp11s0f0v0", "mtu": 9000, "up": True, "pci": VF}
     tree, kernel = node(tmp_path), Kernel(link("rail1", 4))
     assert source(tree, kernel, sriov(), before={"rdma": "mlx5_8", "host": host}) == (
@@ -136,7 +136,7 @@ def restored(tree: Tree, kernel: Kernel) -> bool:
     return host_links.restore(tree.system(), t.cast(t.Any, kernel), holder(host))
 
 
-def test_a_vf_that_came_back_gets_its_name_mtu_and_state_again(tmp_path: Path) -> None:
+def test_a_returned_vf_gets_its_name_mtu_and_state_again(tmp_path: Path) -> None:
     tree, kernel = node(tmp_path), Kernel(link("rail1", 4))
     # the namespace has ended, and the kernel has not brought the VF back yet
     assert not restored(tree, kernel)
@@ -150,7 +150,7 @@ def test_a_vf_that_came_back_gets_its_name_mtu_and_state_again(tmp_path: Path) -
     ]
 
 
-def test_a_vf_that_has_its_name_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_vf_with_its_name_is_not_changed(tmp_path: Path) -> None:
     """After a reboot, what is on the node may be planned differently."""
     tree, kernel = node(tmp_path), Kernel(link("enp11s0f0v0", 9))
     tree.netdev(VF, "enp11s0f0v0")
@@ -226,7 +226,7 @@ def test_a_soft_device_is_made_on_the_interface_of_the_pod(monkeypatch: pytest.M
     assert "rxe_4f1b4f1b-net1" in rdma.devices["inside"]
 
 
-def test_a_device_goes_home_before_its_interface(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rdma_device_returns_before_its_interface(monkeypatch: pytest.MonkeyPatch) -> None:
     rdma = Rdma(monkeypatch, "exclusive")
     rdma.devices["inside"]["mlx5_8"] = 8
 
@@ -240,7 +240,7 @@ def test_a_device_goes_home_before_its_interface(monkeypatch: pytest.MonkeyPatch
     assert rdma.devices == {"outside": {"mlx5_8": 8}, "inside": {}}
 
 
-def test_a_gid_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_gid_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(pod_links, "PATIENCE", 0.0)
     tree = node(tmp_path)
     spec = agent_spec.parse_spec(document(rail(1, rdma="mlx5_gpu01")))
@@ -327,7 +327,7 @@ def test_cdi_files_are_written_where_they_differ_and_removed_where_they_are_ours
     assert system.listdir(cdi_files.DIRECTORY) == ["nvidia.yaml"]
 
 
-def test_what_the_plan_sets_for_nccl_stays(tmp_path: Path) -> None:
+def test_nccl_variables_of_the_plan_are_kept(tmp_path: Path) -> None:
     spec = agent_spec.parse_spec(document(rail(1, rdma="mlx5_gpu01"), env={"NCCL_IB_HCA": "=mlx5_bond"}))
     device = spec.device("rails-0")
     assert device and cdi_files.environment(node(tmp_path).system(), spec, device)["NCCL_IB_HCA"] == "=mlx5_bond"

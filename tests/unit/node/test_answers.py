@@ -29,20 +29,20 @@ def heard(ear: socket.socket, seconds: float, count: int) -> list[bytes]:
     return found
 
 
-def test_what_came_before_the_time_was_up_is_read_afterwards(ends: tuple[socket.socket, socket.socket]) -> None:
+def test_answers_that_arrived_in_time_are_read_after_the_timeout(ends: tuple[socket.socket, socket.socket]) -> None:
     for word in (b"one", b"two", b"three"):
         ends[0].send(word)
     assert heard(ends[1], 0, 4) == [b"one", b"two", b"three"]
 
 
-def test_it_ends_with_the_last_answer_that_is_wanted(ends: tuple[socket.socket, socket.socket]) -> None:
+def test_waiting_ends_with_the_last_expected_answer(ends: tuple[socket.socket, socket.socket]) -> None:
     ends[0].send(b"one")
     ends[0].send(b"two")
     assert heard(ends[1], 3600, 1) == [b"one"]
     assert heard(ends[1], 3600, 0) == []
 
 
-def test_a_flood_does_not_keep_it_running(
+def test_a_flood_does_not_extend_the_wait(
     ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(answers, "_LATE_ROUNDS", 3)

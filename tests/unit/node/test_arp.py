@@ -35,12 +35,12 @@ def test_our_own_answer_does_not_count() -> None:
     assert heard(reply(OURS), reply(THEIRS), reply(THEIRS), ours={OURS}) == {("enp3s0", ADDRESS): [THEIRS]}
 
 
-def test_two_others_are_both_reported_and_other_addresses_are_nobodys_business() -> None:
+def test_two_owners_are_reported_and_other_addresses_ignored() -> None:
     assert heard(reply(OURS), reply(THEIRS)) == {("enp3s0", ADDRESS): [OURS, THEIRS]}
     assert heard(reply(THEIRS, "172.16.13.9")) == {}
 
 
-def test_what_is_not_a_reply_is_passed_over() -> None:
+def test_packets_that_are_not_replies_are_ignored() -> None:
     question = arp.probe_frame(bytes(6), ADDRESS)
     assert heard(question, b"", reply(THEIRS)[:41], b"\0" * 60) == {}
 

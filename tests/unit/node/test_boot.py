@@ -27,7 +27,7 @@ def apply(changes: list[Change]) -> None:
         change.act()
 
 
-def test_the_program_holds_just_what_it_reaches() -> None:
+def test_the_program_contains_exactly_the_modules_it_imports() -> None:
     assert sorted(boot_state.PACKED) == sorted(
         reached("_node.boot_service.boot_program")
         - {"_node.boot.boot_state", "_node.core.packed_program", "_node.core.until_boot"}
@@ -35,7 +35,7 @@ def test_the_program_holds_just_what_it_reaches() -> None:
 
 
 @pytest.mark.parametrize("module", ["ib_ports", "pci_tuning", "rdma_link", "roce_qos", "sriov_vfs"])
-def test_what_ansible_sends_with_a_module_has_all_that_the_program_needs(module: str) -> None:
+def test_ansible_sends_every_module_that_the_program_needs(module: str) -> None:
     """The program is packed on the node, from the sources that came with the module."""
     assert set(boot_state.PACKED) <= sent_with(module)
 
@@ -71,7 +71,7 @@ def test_options_are_kept_once_and_taken_away(tmp_path: Path) -> None:
     assert state.read() is None
 
 
-def test_devices_that_come_back_start_the_module_of_theirs(tmp_path: Path) -> None:
+def test_a_returning_device_starts_its_module(tmp_path: Path) -> None:
     system = System(str(tmp_path))
     state = boot_state.BootState(system, 15, "pci_tuning")
     match = 'ACTION=="add", SUBSYSTEM=="pci", KERNEL=="0000:0b:00.0"'
@@ -113,7 +113,7 @@ def set_up(root: Path) -> tuple[System, boot_state.BootState, boot_state.BootSta
     return system, first, second
 
 
-def test_what_modules_share_goes_with_the_last_ones_options(tmp_path: Path) -> None:
+def test_shared_files_are_removed_with_the_last_options(tmp_path: Path) -> None:
     before = {"etc", "etc/udev", "etc/udev/rules.d", "etc/systemd", "etc/systemd/system", "usr", "usr/local", "run"}
     before |= {"usr/local/lib", "etc/systemd/system/multi-user.target.wants"}
     system, first, second = set_up(tmp_path)
@@ -134,7 +134,7 @@ def test_what_modules_share_goes_with_the_last_ones_options(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_cut_off_anywhere_the_next_run_ends_it(tmp_path: Path, order: tuple[int, int]) -> None:
+def test_an_interruption_at_any_point_is_completed_by_the_next_run(tmp_path: Path, order: tuple[int, int]) -> None:
     whole = 0
     for number in range(99):
         root = tmp_path / str(number)
@@ -161,7 +161,7 @@ def test_cut_off_anywhere_the_next_run_ends_it(tmp_path: Path, order: tuple[int,
     assert number == whole + 1 and whole > 10
 
 
-def test_what_others_have_put_there_stays(tmp_path: Path) -> None:
+def test_files_of_others_are_kept(tmp_path: Path) -> None:
     system, first, second = set_up(tmp_path)
     system.write_file("/etc/railyard/boot.d/README", "not ours")
     system.write_file("/usr/local/lib/railyard/more.py", "")
@@ -174,7 +174,7 @@ def test_what_others_have_put_there_stays(tmp_path: Path) -> None:
     assert [each.subject for each in first.changes(None)] == DIRECTORIES[:2]
 
 
-def test_options_of_a_module_that_is_not_known_keep_the_program(tmp_path: Path) -> None:
+def test_options_of_an_unknown_module_keep_the_program(tmp_path: Path) -> None:
     """The program applies or reports each file of options, of any module."""
     system, first, second = set_up(tmp_path)
     system.write_file("/etc/railyard/boot.d/50-other.json", "{}")
@@ -184,7 +184,7 @@ def test_options_of_a_module_that_is_not_known_keep_the_program(tmp_path: Path) 
     assert all(system.exists(path) for path in SHARED)
 
 
-def test_a_file_that_a_run_was_cut_off_in_holds_no_directory(tmp_path: Path) -> None:
+def test_a_temporary_file_of_an_interrupted_run_does_not_keep_the_directory(tmp_path: Path) -> None:
     system, first, second = set_up(tmp_path)
     (tmp_path / "etc/railyard/boot.d/.railyard-x1y2").write_text("{")
     for state in (first, second):
@@ -192,7 +192,7 @@ def test_a_file_that_a_run_was_cut_off_in_holds_no_directory(tmp_path: Path) -> 
     assert not system.exists("/etc/railyard")
 
 
-def test_what_stays_until_the_boot_is_noted_first_and_forgotten_last(tmp_path: Path) -> None:
+def test_until_boot_records_are_written_first_and_removed_last(tmp_path: Path) -> None:
     system, first, _second = set_up(tmp_path)
     marker = "/run/railyard/until_boot/sriov_vfs"
     assert first.staying([STAYS]) == [STAYS]
@@ -211,7 +211,7 @@ def test_what_stays_until_the_boot_is_noted_first_and_forgotten_last(tmp_path: P
     assert first.staying([]) == [] and first.changes({"ports": [1]}) == []
 
 
-def test_damaged_options_go_and_are_reported(tmp_path: Path) -> None:
+def test_damaged_options_are_removed_and_reported(tmp_path: Path) -> None:
     system, first, _second = set_up(tmp_path)
     system.write_file(first.file, "{")
     (why,) = first.staying([])
@@ -295,14 +295,14 @@ def test_one_file_alone(late: tuple[System, list[str]]) -> None:
     assert system.read("/value") == "5"
 
 
-def test_the_program_waits_for_devices_that_come_late(late: tuple[System, list[str]]) -> None:
+def test_the_program_waits_for_late_devices(late: tuple[System, list[str]]) -> None:
     system, failures = late
     failures.extend(["is not there"] * 3)
     assert boot_program.main([], system) == 0
     assert system.read("/value") == "5"
 
 
-def test_what_cannot_be_applied_is_reported_and_the_rest_is_still_done(
+def test_a_failed_module_is_reported_and_the_others_still_run(
     late: tuple[System, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     system, _failures = late
@@ -327,7 +327,7 @@ def unit_python(system: System) -> str:
     return next(line for line in lines if line.startswith("ExecStart=")).split("=")[1].split()[0]
 
 
-def test_the_units_python_changes_only_when_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_of_the_unit_changes_only_if_it_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     system = System(str(tmp_path))
     monkeypatch.setattr(sys, "executable", "/opt/first/bin/python3.11")
     assert unit_python(system) == "/opt/first/bin/python3.11"

@@ -91,7 +91,7 @@ def tree(tmp_path: Path) -> Tree:
     return Tree(tmp_path)
 
 
-def test_networks_and_their_plugins_are_laid_once_and_taken_away(tree: Tree) -> None:
+def test_networks_and_plugins_are_installed_once_and_removed(tree: Tree) -> None:
     tree.put("/etc/cni/multus/net.d/10-other.conf", '{"name": "storage", "type": "macvlan"}')
     done = tree.apply(network(1), network(2))
     assert [(each.subject, each.attribute) for each in done] == [
@@ -123,7 +123,7 @@ def test_networks_and_their_plugins_are_laid_once_and_taken_away(tree: Tree) -> 
     assert tree.kept() == ["/etc/cni/multus/net.d/10-other.conf"]
 
 
-def test_a_plugin_that_is_there_is_nobodys_to_replace(tree: Tree) -> None:
+def test_an_installed_plugin_is_not_replaced(tree: Tree) -> None:
     theirs = tree.plugin("/opt/cni/bin/macvlan", mark="the runtime's package")
     text = theirs.read_text()
     tree.apply(network(1))
@@ -141,7 +141,7 @@ def test_a_plugin_that_is_there_is_nobodys_to_replace(tree: Tree) -> None:
     assert tree.kept() == ["/opt/cni/bin/host-local", "/opt/cni/bin/macvlan"]
 
 
-def test_all_that_keeps_networks_from_working_is_reported_at_once(tree: Tree) -> None:
+def test_every_obstacle_to_networks_is_reported_at_once(tree: Tree) -> None:
     tree.put("/etc/cni/multus/net.d/10-other.conf", '{"name": "gpu04-macvlan", "type": "macvlan"}')
     tree.put("/sys/class/net/rail2/mtu", "1500\n")
     tree.plugin("/opt/cni/bin/macvlan", ("0.4.0",))
@@ -244,7 +244,7 @@ def test_plugins_from_an_archive(tree: Tree) -> None:
         ({"/etc/cni/net.d/00-multus.conf": "[cut"}, ("/etc/cni/multus/net.d", "/opt/cni/bin")),
     ],
 )
-def test_where_the_cluster_has_its_directories(tree: Tree, files: dict[str, str], wanted: tuple[str, str]) -> None:
+def test_the_directories_are_those_of_the_cluster(tree: Tree, files: dict[str, str], wanted: tuple[str, str]) -> None:
     for path, text in files.items():
         tree.put(path, text)
     state = tree.subsystem().observe()
@@ -279,7 +279,7 @@ def test_a_plugin_of_a_run_that_was_cut_off_is_ours(tree: Tree, monkeypatch: pyt
     assert tree.kept() == []
 
 
-def test_plugins_in_a_directory_that_is_the_runtimes_no_more_are_taken_away_too(tree: Tree) -> None:
+def test_plugins_in_a_former_directory_of_the_runtime_are_removed(tree: Tree) -> None:
     """K3s came after the hosts were prepared, and went before they were taken back."""
     tree.apply(network(1))
     k3s = Path(tree.system.path(node_networks.K3S_PLUGIN_DIRS[0]))
@@ -292,7 +292,7 @@ def test_plugins_in_a_directory_that_is_the_runtimes_no_more_are_taken_away_too(
     assert list(k3s.iterdir()) == [] and theirs.exists() and tree.kept() == ["/opt/cni/bin/macvlan"]
 
 
-def test_an_archive_that_is_cut_off(tree: Tree) -> None:
+def test_a_truncated_archive_is_refused(tree: Tree) -> None:
     path = tree.root / "var/cache/plugins.tgz"
     path.parent.mkdir(parents=True)
     archive(path, **{name: os.urandom(99999).hex() for name in ("macvlan", "host-local")})
@@ -302,7 +302,7 @@ def test_an_archive_that_is_cut_off(tree: Tree) -> None:
         subsystem.changes(subsystem.observe())
 
 
-def test_a_record_that_makes_no_sense_leaves_plugins_alone(tree: Tree) -> None:
+def test_an_invalid_record_keeps_plugins(tree: Tree) -> None:
     tree.apply(network(1))
     for text in ("", "[]", '{"plugins": 3}', '{"directory": "/opt/cni/bin", "plugins": {"macvlan": {}}}'):
         tree.put(cni_plugins.RECORD, text)

@@ -92,7 +92,7 @@ def test_numbers_are_those_of_the_kernels_header(tmp_path: Path) -> None:
     subprocess.run(["gcc", "-fsyntax-only", str(source)], check=True)
 
 
-def test_what_a_driver_reports_is_read() -> None:
+def test_settings_reported_by_a_driver_are_read() -> None:
     nic = Nic()
     nic.pfc, nic.delay, nic.apps = 0b1000, 100, [(5, 3, 26), (1, 4, 35093), (5, 6, 48)]
     held = of(DcbKernel(eth0=nic)).read("eth0")
@@ -107,7 +107,7 @@ def test_what_a_driver_reports_is_read() -> None:
     assert held is not None and held.trust == (5, 24)
 
 
-def test_a_driver_with_half_of_it() -> None:
+def test_a_driver_with_some_of_the_settings() -> None:
     nic = Nic()
     nic.has, nic.dcbx = {"pfc"}, None
     held = of(DcbKernel(eth0=nic)).read("eth0")
@@ -135,7 +135,7 @@ def test_a_truncated_answer_has_no_structures() -> None:
     assert (held.ets, held.pfc, held.buffer) == (None, None, None)
 
 
-def test_this_kernel_has_none_on_the_loopback() -> None:
+def test_the_loopback_has_no_dcb() -> None:
     try:
         sock = DcbSocket()
         assert sock.read("lo") is None

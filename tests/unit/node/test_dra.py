@@ -106,7 +106,7 @@ def test_a_resource_with_many_devices_has_several_slices() -> None:
     assert {spec["pool"]["resourceSliceCount"] for spec in found.values()} == {4}
 
 
-def test_nothing_is_written_when_nothing_changed() -> None:
+def test_no_slice_is_written_without_a_change() -> None:
     own = [*devices(3), *devices(2, "gpu02", healthy=False)]
     have = published(own)
     for device in have[1]["spec"]["devices"]:

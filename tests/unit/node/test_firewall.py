@@ -40,7 +40,7 @@ def drops(listing: str, netdev: str, family: str = "ipv4") -> list[tuple[str, t.
 
 
 @pytest.mark.parametrize("case", list(SEEN), ids=" ".join)
-def test_what_is_certain_is_what_the_kernel_did(case: tuple[str, str, str]) -> None:
+def test_certain_answers_match_the_kernel(case: tuple[str, str, str]) -> None:
     found = drops(*case)
     if SEEN[case]:
         assert not any(certain for _chain, _handle, certain in found)
@@ -49,7 +49,7 @@ def test_what_is_certain_is_what_the_kernel_did(case: tuple[str, str, str]) -> N
         assert found
 
 
-def test_which_rule_it_is() -> None:
+def test_the_deciding_rule_is_named() -> None:
     assert drops("firewalld", "eth0") == [("filter_IN_public", 24, True)]
     assert drops("open", "eth0") == [("input", None, True)]
     # depends on the packet's source address, which a rule before the policy asks for; an IPv6 packet has none of IPv4's
@@ -107,12 +107,12 @@ DROP: dict[str, t.Any] = {"drop": None}
         ({"counter": {"packets": 0, "bytes": 0}}, True),
     ],
 )
-def test_a_match_that_holds_does_not_or_may(expression: dict[str, t.Any], certain: bool | None) -> None:
+def test_a_match_is_true_false_or_unknown(expression: dict[str, t.Any], certain: bool | None) -> None:
     found = listing([expression, DROP]).drops(Packet("rail0", "ipv4"))
     assert [each["certain"] for each in found] == ([] if certain is None else [certain])
 
 
-def test_what_may_be_accepted_before_makes_the_rest_uncertain() -> None:
+def test_a_possible_accept_makes_later_rules_uncertain() -> None:
     maybe = match({"ct": {"key": "mark"}}, 7)
     for verdict in ("accept", "return"):
         (found,) = listing([maybe, {verdict: None}], [DROP]).drops(Packet("rail0", "ipv4"))
@@ -123,7 +123,7 @@ def test_a_chain_that_jumps_to_itself_ends() -> None:
     assert listing([{"jump": {"target": "in"}}]).drops(Packet("rail0", "ipv4")) == []
 
 
-def test_other_devices_hooks_and_kinds_are_none_of_it() -> None:
+def test_other_devices_hooks_and_kinds_are_ignored() -> None:
     packet = Packet("rail0", "ipv4")
     assert listing([DROP], hook="ingress", dev="eth0").drops(packet) == []
     assert len(listing([DROP], hook="ingress", dev=["eth0", "rail0"]).drops(packet)) == 1
@@ -132,6 +132,6 @@ def test_other_devices_hooks_and_kinds_are_none_of_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "no JSON"])
-def test_what_is_not_a_listing(text: str) -> None:
+def test_output_that_is_not_a_listing_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         Rules(text)

@@ -153,7 +153,7 @@ RELEASES = [{}, {"json": False}, {"json": False, "verbose": False}, {"current": 
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=["json", "text", "old", "no-current"])
-def test_set_stage_and_nothing_the_second_time(lab: Lab, release: dict[str, bool]) -> None:
+def test_values_are_staged_once(lab: Lab, release: dict[str, bool]) -> None:
     lab.change(release=release)
     port = {"pci": FIRST, "link_type": "eth", "sriov_en": True, "num_of_vfs": 16}
     done, outcome = lab.apply(port)
@@ -289,7 +289,7 @@ def test_a_card_that_is_not_vpi(lab: Lab) -> None:
     assert caught.value.place == "ports[0].link_type"
 
 
-def test_all_that_is_wrong_is_reported_at_once(lab: Lab) -> None:
+def test_every_error_is_reported_at_once(lab: Lab) -> None:
     wrong = {"NO_SUCH": 1, "PORT_OWNER": False, "HOST_CHAINING_DESCRIPTORS": 1}
     before = lab.state()["cards"]
     with pytest.raises(Errors) as caught:
@@ -447,7 +447,7 @@ def test_a_reset_that_the_card_refuses_leaves_the_reboot(lab: Lab) -> None:
     assert [each.attribute for each in done] == ["SRIOV_EN"]
 
 
-def test_a_card_that_does_not_come_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_that_does_not_return_after_the_reset_is_an_error(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     firmware = lab.firmware({"pci": FIRST, "sriov_en": True}, reset="allowed", timeout=0.1)
     changes = firmware.changes(firmware.observe())
     reset = firmware._tool.reset
@@ -461,7 +461,7 @@ def test_a_card_that_does_not_come_back(lab: Lab, monkeypatch: pytest.MonkeyPatc
         converge(firmware, {}, changes, [])
 
 
-def test_without_the_reset_program(lab: Lab) -> None:
+def test_a_missing_reset_program_leaves_the_reboot(lab: Lab) -> None:
     os.unlink(os.path.join(os.path.dirname(lab.tool), "mstfwreset"))
     firmware = lab.firmware({"pci": FIRST, "sriov_en": True}, reset="allowed")
     firmware._tool._system.which = lambda program: None  # type: ignore[method-assign]
@@ -506,7 +506,7 @@ def test_gathered_is_in_the_shape_of_the_option(lab: Lab) -> None:
     assert lab.apply(*state["ports"])[0] == []
 
 
-def test_all_cards_where_none_is_named(lab: Lab) -> None:
+def test_without_names_all_cards_are_read(lab: Lab) -> None:
     lab.tree.function("pci0000:00/0000:00:03.0/0000:0d:00.0", vendor="8086")
     options = {"ports": None, "tool": lab.tool, "reset": "never", "never_reset": [], "timeout": 1.0}
     state = Firmware.from_options(options, lab.tree.system(answer)).observe()
@@ -561,7 +561,7 @@ PRIORITIES = {"ROCE_CC_PRIO_MASK_P%d" % port: number(255, max=255) for port in (
 MARKS = {"CNP_DSCP_P%d" % port: number(48, max=63) for port in (1, 2)}
 
 
-def test_names_for_people(lab: Lab) -> None:
+def test_parameters_have_readable_names(lab: Lab) -> None:
     put_in(lab, ATS_ENABLED=number(0, bool=True), **PRIORITIES, **MARKS)
     wanted = {"relaxed_ordering": True, "ats": "yes", "roce_cc_priorities": [3, 5], "cnp_dscp": 46}
     done, _outcome = lab.apply({"pci": FIRST, "parameters": wanted})

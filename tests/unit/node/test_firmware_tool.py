@@ -81,7 +81,7 @@ def test_values(name: str, parameter: str, expected: tuple[t.Any, ...]) -> None:
     assert values(name, parameter) == expected
 
 
-def test_what_the_card_is() -> None:
+def test_the_card_is_identified() -> None:
     about = firmware_tool.parse_text(recording("connectx6lx-verbose-wide")).about
     assert about["device_type"] == "ConnectX6LX"
     assert about["name"] == "MCX631102AC-ADA_Ax"
@@ -124,7 +124,7 @@ def test_json_in_any_case_of_keys() -> None:
 
 
 @pytest.mark.parametrize("text", ["[]", '{"Device #1": []}', "", "{}}"])
-def test_json_that_is_something_else(text: str) -> None:
+def test_json_of_another_shape_is_an_error(text: str) -> None:
     with pytest.raises(ValueError):
         firmware_tool.parse_json(text)
 

@@ -284,7 +284,7 @@ def test_a_core_that_came_from_a_container_is_asked_for_its_symbols(inbox: Host)
     assert (rdma["peer_memory"], rdma["imports_dmabuf"]) == (True, False)
 
 
-def test_what_depmod_and_kmod_wrote_for_a_real_kernel(tmp_path: Path) -> None:
+def test_module_files_of_a_real_kernel_are_read(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     release = "6.1.0-56-amd64"
     for name in ("modules.dep", "modules.symbols"):
@@ -340,7 +340,7 @@ def test_peermem_is_loaded_and_kept_with_its_order(volta: Host) -> None:
     assert volta.is_loaded("nvidia_peermem") and volta.read(LOAD_FILE) is None
 
 
-def test_what_another_file_loads_is_not_loaded_twice(volta: Host) -> None:
+def test_a_module_that_another_file_loads_is_not_added(volta: Host) -> None:
     volta.write("/etc/modules-load.d/nvidia-peermem.conf", "# at boot\nnvidia-peermem")
     assert [change[0] for change in act(volta.direct())] == ["nvidia_peermem", ORDER_FILE]
     direct = volta.direct("none")
@@ -372,7 +372,7 @@ def test_a_barred_module_is_reported(volta: Host, place: str, line: str) -> None
     assert not volta.is_loaded("nvidia_peermem")
 
 
-def test_what_fails_to_load_is_not_kept_for_boot(volta: Host) -> None:
+def test_a_module_that_fails_to_load_is_not_persistent(volta: Host) -> None:
     volta.refuses["nvidia-peermem"] = (recording("modprobe-stale.txt"), log_of("dmesg-stale.txt"))
     direct = volta.direct()
     state = direct.observe()
@@ -388,7 +388,7 @@ def test_what_fails_to_load_is_not_kept_for_boot(volta: Host) -> None:
 
 
 @pytest.mark.parametrize("cut", range(5))
-def test_a_run_that_was_cut_off_is_repaired(volta: Host, cut: int) -> None:
+def test_an_interrupted_run_is_completed(volta: Host, cut: int) -> None:
     volta.write("/lib/systemd/system/openibd.service", "[Unit]")
     direct = volta.direct()
     for change in direct.changes(direct.observe())[:cut]:
@@ -397,7 +397,7 @@ def test_a_run_that_was_cut_off_is_repaired(volta: Host, cut: int) -> None:
     assert volta.is_loaded("nvidia_peermem") and volta.read(DROP_IN)
 
 
-def test_messages_from_before_are_not_taken_for_the_cause(volta: Host) -> None:
+def test_earlier_kernel_messages_are_not_the_cause(volta: Host) -> None:
     volta.log = log_of("dmesg-stale.txt")
     volta.refuses["nvidia-peermem"] = (recording("modprobe-stale.txt"), [])
     direct = volta.direct()
@@ -423,7 +423,7 @@ def test_a_stale_module_is_known_before_it_is_loaded(volta: Host, by: str) -> No
     assert volta.direct().observe()["peermem"]["module"] == "built"
 
 
-def test_what_is_not_possible_is_an_error_with_all_reasons(tmp_path: Path) -> None:
+def test_an_impossible_method_is_an_error_with_all_reasons(tmp_path: Path) -> None:
     host = Host(tmp_path, V100, "proprietary")
     text = refused(host.direct("peermem"))
     assert "path: the inbox RDMA core of the kernel %s does not export %s" % (RELEASE, REGISTER) in text
@@ -446,7 +446,7 @@ def test_lockdown_and_an_unsigned_module(volta: Host) -> None:
     assert volta.direct().observe()["choice"]["path"] == "none"
 
 
-def test_unloading_needs_leave_and_no_user(volta: Host) -> None:
+def test_unloading_needs_permission_and_no_user(volta: Host) -> None:
     act(volta.direct())
     volta.write("/proc/4711/comm", "python3")
     (volta.root / "proc/4711/fd").mkdir()
@@ -550,7 +550,7 @@ def test_files_go_and_loaded_modules_stay_until_the_boot(both: Host) -> None:
     assert not both.read(NOTE) and both.direct().outcome(both.direct().observe(), [])["reboot_required"] is False
 
 
-def test_with_leave_modules_without_users_are_unloaded(both: Host) -> None:
+def test_permission_unloads_modules_without_users(both: Host) -> None:
     both.write("/sys/module/gdrdrv/refcnt", "1")
     assert refused(both.direct(state="absent", unload=True)).startswith("gdrdrv: is in use: 1 more")
     assert both.read(LOAD_FILE) and both.is_loaded("nvidia_peermem")
@@ -562,7 +562,7 @@ def test_with_leave_modules_without_users_are_unloaded(both: Host) -> None:
     assert reasons(both.direct(state="absent")) == [] and not both.read(NOTE)
 
 
-def test_leave_that_is_given_later_counts_too(both: Host) -> None:
+def test_later_permission_counts(both: Host) -> None:
     act(both.direct(state="absent"))
     both.write("/sys/module/gdrdrv/refcnt", "1")
     both.write("/sys/module/nvidia_peermem/refcnt", "1")
@@ -579,7 +579,7 @@ def test_leave_that_is_given_later_counts_too(both: Host) -> None:
     assert reasons(both.direct(state="absent")) == []
 
 
-def test_what_others_have_loaded_is_theirs(volta: Host) -> None:
+def test_modules_that_others_loaded_are_kept(volta: Host) -> None:
     volta.write("/etc/modules-load.d/nvidia-peermem.conf", "nvidia-peermem")
     assert act(volta.direct(state="absent")) == []
     act(volta.direct())
@@ -588,7 +588,7 @@ def test_what_others_have_loaded_is_theirs(volta: Host) -> None:
 
 
 @pytest.mark.parametrize("cut", range(4))
-def test_cut_off_while_it_is_taken_back(both: Host, cut: int) -> None:
+def test_an_interrupted_removal_is_completed(both: Host, cut: int) -> None:
     direct = both.direct(state="absent")
     for change in direct.changes(direct.observe())[:cut]:
         change.act()
@@ -613,7 +613,7 @@ def test_a_loaded_module_that_is_not_the_one_on_disk(volta: Host) -> None:
     assert "(srcversion BBBB) differs from the one on disk (AAAA)" in volta.direct().observe()["notices"][0]
 
 
-def test_what_dkms_has_not_built(ofed: Host) -> None:
+def test_modules_that_dkms_did_not_build_are_reported(ofed: Host) -> None:
     newer = "6.8.0-100-generic"
     for release in (RELEASE, newer):
         ofed.write("/boot/vmlinuz-" + release, "kernel")
@@ -701,7 +701,7 @@ def test_without_modprobe(volta: Host) -> None:
         converge(direct, state, direct.changes(state), [])
 
 
-def test_this_machine_is_read_without_harm() -> None:
+def test_reading_this_machine_changes_nothing() -> None:
     state = GpuDirect({}, System()).observe()
     assert state["path"] in ("dmabuf", "peermem", "none")
     assert gpu_observed.look(System()).inputs.kernel == os.uname().release

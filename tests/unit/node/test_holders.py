@@ -66,13 +66,13 @@ def held(tree: Tree, *addresses: tuple[str, str], elsewhere: dict[str, Elsewhere
     return vf_holders.of(tree.system(), [VF], Table(*addresses), look)[VF]
 
 
-def test_no_one(tree: Tree) -> None:
+def test_a_device_without_holders_is_free(tree: Tree) -> None:
     process(tree, 7, "bash", "/dev/null", "socket:[123]")
     tree.netdev(VF, "enp5s0v0")
     assert held(tree, ("fe80::1/64", "link")) == []
 
 
-def test_an_address_holds(tree: Tree) -> None:
+def test_an_address_is_a_holder(tree: Tree) -> None:
     tree.netdev(VF, "enp5s0v0")
     assert held(tree, ("172.16.11.9/24", "global"), ("fd00::9/64", "global")) == [
         "its netdev enp5s0v0 has the address 172.16.11.9/24",
@@ -80,7 +80,7 @@ def test_an_address_holds(tree: Tree) -> None:
     ]
 
 
-def test_what_uses_it_holds(tree: Tree) -> None:
+def test_a_user_of_the_device_is_a_holder(tree: Tree) -> None:
     tree.netdev(VF, "enp5s0v0")
     tree.write("/sys/class/net/enp5s0v0/upper_bond0", "")
     tree.write("/sys/class/infiniband/rxe_gpu05/parent", "enp5s0v0")
@@ -116,7 +116,7 @@ def test_other_device_files_hold(tree: Tree, entry: str, path: str) -> None:
     assert held(tree) == ["%s is open in dpdk pid 11, dpdk pid 12, dpdk pid 13, 2 more" % path]
 
 
-def test_xen_holds(tree: Tree) -> None:
+def test_xen_is_a_holder(tree: Tree) -> None:
     tree.driver(VF, "pciback")
     assert held(tree) == ["Xen holds it for a guest (driver pciback)"]
 
@@ -174,7 +174,7 @@ def test_a_namespace_that_is_gone_is_left_out() -> None:
     assert namespace_holders.look(System(), [gone]) == {}
 
 
-def test_the_way_in_is_the_right_one() -> None:
+def test_the_namespace_is_entered_by_the_right_path() -> None:
     here = os.readlink("/proc/self/ns/net")
     own = Namespace(here)
     own.processes[os.getpid()] = "us"
@@ -188,7 +188,7 @@ def test_a_virtual_link_has_no_bus() -> None:
     assert namespace_holders.bus_info("lo") is None
 
 
-def test_what_was_moved_away_is_reported_with_the_name_that_it_had(tree: Tree) -> None:
+def test_a_moved_device_is_reported_with_its_former_name(tree: Tree) -> None:
     asked: list[int] = []
 
     def look(_system: System, namespaces: t.Sequence[Namespace]) -> dict[str, Elsewhere]:

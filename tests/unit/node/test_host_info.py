@@ -81,5 +81,5 @@ def test_ports_that_are_not_asked_for_are_left_out(node: Quiet, narrow: dict[str
     assert found["limits"]["rp_filter"] == {"rail2": 2}
 
 
-def test_only_what_is_asked_for_is_read(node: Quiet) -> None:
+def test_only_requested_parts_are_read(node: Quiet) -> None:
     assert list(host_info.look(node, ["system", "limits"])) == ["limits"]

@@ -86,20 +86,20 @@ def test_options_are_checked_before_the_first_layer(node: System, wrong: Row, me
     assert not result["changed"] and node.read("/etc/nccl.conf") is None
 
 
-def test_nothing_is_done_on_the_control_node(node: System) -> None:
+def test_the_control_node_is_not_changed(node: System) -> None:
     result = run(node, nccl(), control_boot_id=BOOT_ID)
     assert result["needs"] == {"control_node": True} and result["modules"] == {}
     assert run(node, nccl(), control_boot_id="another")["changed"]
 
 
-def test_missing_packages_come_first_and_check_mode_predicts_without_them(node: System) -> None:
+def test_missing_packages_are_reported_first_and_check_mode_predicts_without_them(node: System) -> None:
     packages = {"no such tool": "perftest"}
     result = run(node, nccl(), packages=packages)
     assert result["needs"] == {"packages": ["perftest"]} and not result["changed"]
     assert run(node, nccl(), packages=packages, check=True)["changed"]
 
 
-def test_a_module_waits_for_what_a_package_brings_and_the_others_do_not(node: System) -> None:
+def test_only_modules_that_need_a_package_wait_for_it(node: System) -> None:
     result = run(node, cni(skip_missing=True), nccl())
     assert result["needs"] == {"cni": True} and list(result["modules"]) == ["nccl_files"]
     alone = run(node, cni(skip_missing=False), nccl())

@@ -122,7 +122,7 @@ def kernel(tmp_path: Path) -> IbKernel:
     return IbKernel(tmp_path)
 
 
-def test_mode_and_children_and_nothing_the_second_time(kernel: IbKernel) -> None:
+def test_mode_and_children_are_set_once(kernel: IbKernel) -> None:
     kernel.tree.write("/sys/class/net/ibs1/mode", "connected")
     wanted = [{"pci": FIRST, "mode": "datagram", "pkeys": ["0x8001", "2"]}, {"netdev": "ibs2", "pkeys": ["0x1"]}]
     assert kernel.apply(*wanted) == [
@@ -137,7 +137,7 @@ def test_mode_and_children_and_nothing_the_second_time(kernel: IbKernel) -> None
     assert kernel.apply(*wanted) == [("ibs1.8002", "up", True)]
 
 
-def test_a_partition_that_is_not_wanted_goes_and_others_children_stay(kernel: IbKernel) -> None:
+def test_an_unplanned_partition_is_removed_and_children_of_others_are_kept(kernel: IbKernel) -> None:
     theirs = kernel.child("ibs1", 0x8009)
     kernel.apply({"pci": FIRST, "pkeys": ["0x8001", "0x8002"]})
     assert kernel.apply({"pci": FIRST, "pkeys": ["0x8002"]}) == [("ibs1.8001", "pkey", None)]
@@ -147,7 +147,7 @@ def test_a_partition_that_is_not_wanted_goes_and_others_children_stay(kernel: Ib
     assert not kernel.exists("/etc/railyard/boot.d/15-ib_ports.json")
 
 
-def test_at_boot_the_same_is_laid_down(kernel: IbKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_boot_program_sets_the_same(kernel: IbKernel, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel.apply({"pci": FIRST, "netdev": "ibs1", "mode": "datagram", "pkeys": ["0x8001"]}, {"pci": SECOND})
     rules = kernel.read_file("/etc/udev/rules.d/90-railyard-ib_ports.rules") or ""
     assert 'KERNEL=="%s"' % FIRST in rules and SECOND not in rules
@@ -164,7 +164,7 @@ def test_at_boot_the_same_is_laid_down(kernel: IbKernel, monkeypatch: pytest.Mon
     assert boot_program.main([], kernel, patience=0) == 0
 
 
-def test_killed_anywhere_and_fixed(kernel: IbKernel) -> None:
+def test_a_kill_at_any_point_is_fixed_by_the_next_run(kernel: IbKernel) -> None:
     wanted = [{"pci": FIRST, "mode": "connected", "pkeys": ["0x8001", "0x8002"]}, {"pci": SECOND, "pkeys": ["0x8001"]}]
     for at in range(4):
         kernel.kill_at = len(kernel.writes) + at
@@ -202,7 +202,7 @@ def manager(kernel: IbKernel, **options: t.Any) -> tuple[dict[str, t.Any], list[
     return state["ports"][0]["subnet_manager"], subsystem.warnings
 
 
-def test_a_subnet_manager_that_is_there(kernel: IbKernel) -> None:
+def test_a_reachable_subnet_manager(kernel: IbKernel) -> None:
     found, warnings = manager(kernel)
     assert found["reachable"] and (found["lid"], found["sm_lid"], found["guid"]) == (12, 25, None) and not warnings
     kernel.sminfo = CommandResult(0, SMINFO, "")
@@ -211,7 +211,7 @@ def test_a_subnet_manager_that_is_there(kernel: IbKernel) -> None:
     assert found["virtualization"] is None and not warnings
 
 
-def test_a_subnet_manager_that_is_not(kernel: IbKernel) -> None:
+def test_a_missing_subnet_manager(kernel: IbKernel) -> None:
     kernel.port("mlx5_1", "2: INIT", sm_lid="0x0")
     found, warnings = manager(kernel)
     assert not found["reachable"]
@@ -264,7 +264,7 @@ def test_ports_that_are_invalid(kernel: IbKernel, port: Option, place: str) -> N
     assert caught.value.place == place and caught.value.remedy
 
 
-def test_all_that_is_wrong_is_reported_at_once(kernel: IbKernel) -> None:
+def test_every_error_is_reported_at_once(kernel: IbKernel) -> None:
     with pytest.raises(Errors) as caught:
         kernel.ports({"pci": "0000:99:00.0"}, {"netdev": "ibs9"}).observe()
     assert [error.place for error in caught.value.errors] == ["ports[0].pci", "ports[1].netdev"]
@@ -322,7 +322,7 @@ def take_back(kernel: IbKernel, branch: Branch = NO_HOLDERS, **options: t.Any) -
     return [(each.subject, each.attribute, each.after) for each in done], reported["reboot_reasons"]
 
 
-def test_absent_takes_back_children_of_ours_and_reports_the_mode(kernel: IbKernel) -> None:
+def test_absent_removes_our_children_and_reports_the_mode(kernel: IbKernel) -> None:
     theirs = kernel.child("ibs1", 0x8009)
     kernel.apply(*WANTED)
     kernel.sminfo = CommandResult(1, "", "the manager is not asked")
@@ -348,7 +348,7 @@ def test_a_port_by_its_other_name_is_the_same_port(kernel: IbKernel) -> None:
     assert done == [] and kernel.children() == ["ibs1.8001"]
 
 
-def test_a_childs_name_that_is_too_long_is_reported_before_anything_is_done(kernel: IbKernel) -> None:
+def test_a_too_long_name_of_a_child_is_refused_before_any_change(kernel: IbKernel) -> None:
     kernel.tree.netdev(FIRST, "ibrail00001", type="32", mtu="4092", flags="0x1003", mode="datagram")
     it = kernel.ports({"netdev": "ibrail00001", "mode": "connected", "pkeys": ["0x8001"]})
     with pytest.raises(RailyardError, match="ibrail00001.8001 is longer than an interface's name may be") as caught:
@@ -357,7 +357,7 @@ def test_a_childs_name_that_is_too_long_is_reported_before_anything_is_done(kern
 
 
 @pytest.mark.parametrize("key", ["0x8001", "0x8002"])
-def test_a_child_that_carries_the_connection_is_not_taken_away(kernel: IbKernel, key: str) -> None:
+def test_a_child_that_carries_the_connection_is_not_removed(kernel: IbKernel, key: str) -> None:
     branch = Branch({"ibs1.8001": "carries this connection"}, {})
     kernel.apply(*WANTED)
     it = kernel.ports(dict(WANTED[0], pkeys=["0x8002"]), WANTED[1], branch=branch)
@@ -404,7 +404,7 @@ def test_absent_without_persist_is_live_alone(kernel: IbKernel) -> None:
     assert kernel.exists(KEPT)
 
 
-def test_absent_on_a_node_that_never_was_set_up(kernel: IbKernel) -> None:
+def test_absent_on_an_unprepared_node_changes_nothing(kernel: IbKernel) -> None:
     kernel.child("ibs1", 0x8001)
     assert take_back(kernel) == ([], []) and kernel.children() == ["ibs1.8001"]
 
@@ -415,7 +415,7 @@ def test_absent_is_not_by_port(kernel: IbKernel) -> None:
     assert caught.value.place == "ports"
 
 
-def test_absent_killed_anywhere_the_next_run_ends_it(tmp_path: Path) -> None:
+def test_absent_killed_at_any_point_is_completed_by_the_next_run(tmp_path: Path) -> None:
     for number in range(99):
         root = tmp_path / str(number)
         root.mkdir()
@@ -432,7 +432,7 @@ def test_absent_killed_anywhere_the_next_run_ends_it(tmp_path: Path) -> None:
     assert number > 11
 
 
-def test_absent_leaves_the_branch_until_the_boot(kernel: IbKernel) -> None:
+def test_absent_keeps_the_branch_until_the_boot(kernel: IbKernel) -> None:
     kernel.apply(*WANTED)
     branch = Branch({"ibs2": "carries this connection", "ibs1.8002": "carries the default route"}, {})
     _done, reasons = take_back(kernel, branch)
@@ -464,7 +464,7 @@ def test_absent_of_a_port_that_a_pod_has(kernel: IbKernel) -> None:
     assert len(reasons) == 2 and kernel.children() == ["ibs1.8001"]
 
 
-def test_absent_of_a_card_that_has_gone(kernel: IbKernel) -> None:
+def test_absent_of_a_missing_card(kernel: IbKernel) -> None:
     kernel.apply(*WANTED)
     for name in ("ibs1", "ibs1.8001", "ibs1.8002"):
         os.unlink(kernel.tree.root / ("sys/class/net/" + name))

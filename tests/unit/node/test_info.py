@@ -109,7 +109,7 @@ def test_one_socket_without_gpus(tmp_path: Path) -> None:
         ("0x120000", "1d0f", False),
     ],
 )
-def test_what_is_a_gpu(tmp_path: Path, kind: str, vendor: str, is_gpu: bool) -> None:
+def test_gpus_are_distinguished_from_other_functions(tmp_path: Path, kind: str, vendor: str, is_gpu: bool) -> None:
     tree = Tree(tmp_path)
     tree.function("pci0000:00/0000:00:01.0/0000:01:00.0", kind, vendor)
     assert bool(node(tree).look(["gpus"])["gpus"]) is is_gpu
@@ -172,7 +172,7 @@ def test_a_netdev_that_a_pod_has_is_reported_as_held(tmp_path: Path, monkeypatch
     assert (row["holders"], row["permanent_mac"]) == (["a pod has it"], "02:00:00:00:00:0b")
 
 
-def test_what_distinguishes_one_card_from_another(tmp_path: Path) -> None:
+def test_a_card_is_identified_by_serial_number_or_slot(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     for number in (0, 1):
         # a card with a switch of its own: its slot is the switch's
@@ -243,7 +243,7 @@ def test_the_system(tmp_path: Path) -> None:
     assert set(found) == {"system", "branch", "tools"}
 
 
-def test_nothing_is_kept_for_boot(tmp_path: Path) -> None:
+def test_no_persistent_settings_are_reported_as_none(tmp_path: Path) -> None:
     assert node(Tree(tmp_path)).look(["system"])["system"]["boot_service"] is None
 
 
@@ -259,7 +259,7 @@ def test_driver_information() -> None:
     assert ethtool.decode(data + bytes(32)).firmware is None
 
 
-def test_what_is_asked_for_by_name_is_reported_ports_and_not_of_the_connections(tmp_path: Path) -> None:
+def test_named_ports_are_reported_and_the_connection_port_is_not(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     for number in (1, 2):
         tree.netdev(tree.function("pci0000:00/0000:00:0%d.0/0000:0%d:00.0" % (number, number)), "ens%d" % number)
@@ -274,9 +274,7 @@ def test_what_is_asked_for_by_name_is_reported_ports_and_not_of_the_connections(
     assert found["lldp"] == []
 
 
-def test_neighbours_and_answers_are_looked_for_on_ethernet_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neighbours_and_duplicates_are_read_on_ethernet_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = Tree(tmp_path)
     for number in (1, 2):
         tree.netdev(tree.function("pci0000:00/0000:00:0%d.0/0000:0%d:00.0" % (number, number)), "port%d" % number)

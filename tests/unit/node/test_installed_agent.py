@@ -155,7 +155,7 @@ def test_the_agent_is_installed_once_and_removed(machine: Machine) -> None:
     assert machine.calls == ["stop", "daemon-reload"] and machine.files() == []
 
 
-def test_another_spec_restarts_the_service_and_nothing_else_is_written(machine: Machine) -> None:
+def test_a_changed_spec_restarts_the_service_and_writes_nothing_else(machine: Machine) -> None:
     (first,) = (each for each in machine.apply() if each.subject == agent_files.SPEC)
     assert (first.attribute, first.before, first.after) == ("spec", None, "as planned")
     rail = dict(_PORT, mtu=9000, slots=[*_PORT["slots"], {"number": 1, "resource": "rails"}])
@@ -277,7 +277,7 @@ def test_containerd_2_without_the_option_has_cdi(machine: Machine) -> None:
     machine.apply()
 
 
-def test_all_that_is_wrong_is_reported_at_once(machine: Machine) -> None:
+def test_every_error_is_reported_at_once(machine: Machine) -> None:
     machine.grpc = False
     machine.dump = CommandResult(1, "", "broken")
     os.rmdir(machine.path("/run/systemd/system"))

@@ -150,7 +150,7 @@ def entries(node: Node) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", list(NODES))
-def test_given_taken_away_and_twice_is_nothing(tmp_path: Path, name: str) -> None:
+def test_arguments_are_added_and_removed_once(tmp_path: Path, name: str) -> None:
     node = NODES[name](tmp_path)
     before = entries(node)
     assert len(before) == 2
@@ -174,7 +174,7 @@ def test_given_taken_away_and_twice_is_nothing(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", list(NODES))
-def test_without_leave_it_is_reported_and_nothing_done(tmp_path: Path, name: str) -> None:
+def test_without_permission_the_difference_is_reported_only(tmp_path: Path, name: str) -> None:
     node = NODES[name](tmp_path)
     before = entries(node)
     subsystem = it(node, *WANTED, allow=False)
@@ -189,7 +189,7 @@ def test_without_leave_it_is_reported_and_nothing_done(tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize("name", list(NODES))
-def test_killed_anywhere_the_next_run_ends_it(tmp_path: Path, name: str) -> None:
+def test_a_kill_at_any_point_is_completed_by_the_next_run(tmp_path: Path, name: str) -> None:
     place = 0
     while True:
         node = NODES[name](tmp_path / str(place))
@@ -213,7 +213,7 @@ def test_killed_anywhere_the_next_run_ends_it(tmp_path: Path, name: str) -> None
 
 
 @pytest.mark.parametrize("name", list(NODES))
-def test_what_others_gave_stays_when_ours_goes(tmp_path: Path, name: str) -> None:
+def test_removal_keeps_arguments_of_others(tmp_path: Path, name: str) -> None:
     node = NODES[name](tmp_path)
     before = entries(node)
     held = "ro"
@@ -248,7 +248,7 @@ def booted(make: t.Callable[[Path], Node], root: Path, *arguments: str) -> tuple
 
 
 @pytest.mark.parametrize("name", list(NODES))
-def test_what_was_given_is_taken_back(tmp_path: Path, name: str) -> None:
+def test_our_arguments_are_removed(tmp_path: Path, name: str) -> None:
     node, before = booted(NODES[name], tmp_path, *WANTED)
     done, state = run(node, state="absent", iommu="passthrough")
     assert done[0].subject == MARKER and files(node) == before
@@ -264,7 +264,7 @@ def test_what_was_given_is_taken_back(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(NODES))
-def test_without_leave_nothing_is_taken_back(tmp_path: Path, name: str) -> None:
+def test_without_permission_nothing_is_removed(tmp_path: Path, name: str) -> None:
     node, _before = booted(NODES[name], tmp_path, *WANTED)
     held = files(node)
     subsystem = it(node, allow=False, state="absent")
@@ -275,7 +275,7 @@ def test_without_leave_nothing_is_taken_back(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(NODES))
-def test_where_nothing_was_given_nothing_is_taken_back(tmp_path: Path, name: str) -> None:
+def test_removal_without_our_arguments_changes_nothing(tmp_path: Path, name: str) -> None:
     node = NODES[name](tmp_path)
     node.put("/proc/cmdline", "root=/dev/vda ro quiet iommu=pt")
     subsystem = it(node, allow=False, state="absent")
@@ -288,7 +288,7 @@ def test_an_unknown_loader_has_nothing_of_ours(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", list(NODES))
-def test_killed_anywhere_while_it_is_taken_back(tmp_path: Path, name: str) -> None:
+def test_a_removal_killed_at_any_point_is_completed(tmp_path: Path, name: str) -> None:
     place = 0
     while True:
         node, before = booted(NODES[name], tmp_path / str(place), *WANTED)
@@ -306,7 +306,7 @@ def test_killed_anywhere_while_it_is_taken_back(tmp_path: Path, name: str) -> No
     assert place > 3
 
 
-def test_what_is_not_a_utf8_in_an_entry_stays_and_so_do_its_permissions(tmp_path: Path) -> None:
+def test_other_encodings_and_permissions_of_an_entry_are_kept(tmp_path: Path) -> None:
     node = systemd_boot(tmp_path)
     entry = tmp_path / "boot/efi/loader/entries/a.conf"
     entry.write_bytes(b"# f\xfcr uns\n" + ENTRY.encode())
@@ -330,7 +330,7 @@ def test_another_value_is_refused(tmp_path: Path) -> None:
     assert subsystem.changes(subsystem.observe()) == [] and "iommu=off" in subsystem.warnings[0]
 
 
-def test_what_grubs_script_would_end_at_is_quoted(tmp_path: Path) -> None:
+def test_characters_special_to_grubs_script_are_quoted(tmp_path: Path) -> None:
     node = debian(tmp_path)
     word = "pci=disable_acs_redir=0000:02:00.0;0000:02:01.0"
     run(node, word)
@@ -404,7 +404,7 @@ def test_the_iommus_groups_are_counted(tmp_path: Path) -> None:
     assert it(node).observe()["iommu"] == {"groups": 4, "translated": 2}
 
 
-def test_what_is_not_one_argument(tmp_path: Path) -> None:
+def test_a_text_that_is_not_one_argument_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Errors) as caught:
         it(Node(tmp_path), "iommu=pt quiet", "ok=1", 'x="y"', "").observe()
     assert [each.place for each in caught.value.errors] == ["arguments[0]", "arguments[2]", "arguments[3]"]

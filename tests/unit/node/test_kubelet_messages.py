@@ -99,5 +99,5 @@ def test_bytes_are_a_message_or_refused(data: bytes) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 1 << 20), st.one_of(st.integers(0, (1 << 64) - 1), st.binary(max_size=200)))))
-def test_what_is_written_is_read(values: list[tuple[int, int | bytes]]) -> None:
+def test_written_messages_are_read_back(values: list[tuple[int, int | bytes]]) -> None:
     assert messages.fields(b"".join(messages.field(number, value) for number, value in values)) == values

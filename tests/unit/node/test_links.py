@@ -95,7 +95,7 @@ def test_a_link_and_its_vfs() -> None:
     }
 
 
-def test_what_uses_a_link_of_another_namespace() -> None:
+def test_users_in_another_namespace_are_found() -> None:
     rest = codec.u32(link_messages.IFLA_LINK, 7) + codec.u32(link_messages.IFLA_LINK_NETNSID, 2)
     rest += codec.attribute(link_messages.IFLA_LINKINFO | 0x8000, codec.string(link_messages.IFLA_INFO_KIND, "macvlan"))
     link = link_messages.decode_link(link_message("net1", rest=rest))

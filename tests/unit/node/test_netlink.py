@@ -41,7 +41,7 @@ def done(sequence: int, code: int = 0, flags: int = codec.NLM_F_MULTI, rest: byt
     return codec.encode(codec.NLMSG_DONE, flags, sequence, struct.pack("=i", -code) + rest)
 
 
-def test_attributes_are_padded_and_come_back() -> None:
+def test_padded_attributes_are_read_back() -> None:
     data = codec.string(2, "mlx5_0") + codec.u8(66, 1) + codec.u32(1, 70000)
     assert len(data) % 4 == 0
     assert data[:4] == struct.pack("=HH", 11, 2)

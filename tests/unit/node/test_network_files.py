@@ -110,7 +110,7 @@ def test_networkd_file_of_a_rail() -> None:
     ]
 
 
-def test_no_back_end_ever_writes_a_route_without_a_table() -> None:
+def test_every_route_of_every_back_end_has_a_table() -> None:
     for _path, file in files.Networkd(System()).files(kept()).items():
         assert all(values["Table"] in ("101", "102") for name, values in sections(file.text) if name == "Route")
         assert all("Gateway" not in values for name, values in sections(file.text) if name == "Network")
@@ -158,7 +158,7 @@ def netplan() -> dict[str, t.Any]:
     return ethernets
 
 
-def test_netplan_file_and_what_it_cannot_say() -> None:
+def test_netplan_file_and_settings_outside_its_schema() -> None:
     first = netplan()["enp11s0"]
     assert first["addresses"] == ["172.16.11.201/24"]
     assert first["mtu"] == 4200
@@ -219,7 +219,7 @@ def test_both_families_in_every_back_end() -> None:
     }
 
 
-def test_routes_of_the_main_table_say_so_and_need_no_rule() -> None:
+def test_routes_of_the_main_table_need_no_rule() -> None:
     (file,) = files.Networkd(System()).files(kept(LINK)).values()
     reported = sections(file.text.replace("Address=fd00", "Address6=fd00"))
     assert "RoutingPolicyRule" not in dict(reported)
@@ -312,7 +312,7 @@ def test_networkmanagers_own_library_reads_the_keyfiles() -> None:
 # -- who keeps them ---------------------------------------------------------------------------------------------------
 
 
-def test_the_back_end_is_who_rules_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_back_end_is_the_manager_of_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(System, "which", lambda _self, program: "/usr/sbin/" + program)
     base = {"50-cloud-init.yaml": "network: {version: 2}\n"}
     desktop = {"01-network-manager-all.yaml": "network: {version: 2, renderer: NetworkManager}\n"}
@@ -339,7 +339,7 @@ def test_netplan_without_its_program_is_not_chosen(tmp_path: Path, monkeypatch: 
         files.choose(system, "netplan")
 
 
-def test_files_of_every_back_end_are_known_again(tmp_path: Path) -> None:
+def test_our_files_of_every_back_end_are_recognized(tmp_path: Path) -> None:
     system = System(str(tmp_path))
     for backend in (files.Networkd(system), files.Netplan(system), files.NetworkManager(system)):
         assert backend.ours() == []
@@ -369,7 +369,7 @@ def test_networkd_reloads_and_is_waited_for(tmp_path: Path) -> None:
     assert commands.ran == ["networkctl reload"]
 
 
-def test_networkd_cannot_be_done_with_ipv6_without_a_carrier(tmp_path: Path) -> None:
+def test_networkd_never_completes_ipv6_without_a_carrier(tmp_path: Path) -> None:
     system = node(tmp_path)
     reported(system, 2, "/etc/systemd/network/05-railyard-gpu01.network", "configuring")
     system.write_file("/sys/class/net/enp11s0/carrier", "0\n")
@@ -388,7 +388,7 @@ def test_networkd_cannot_be_done_with_ipv6_without_a_carrier(tmp_path: Path) -> 
         ("/etc/systemd/network/05-railyard-gpu01.network", "configuring", "reports enp11s0 as 'configuring'"),
     ],
 )
-def test_networkd_that_does_otherwise_is_an_error(tmp_path: Path, path: str, phase: str, message: str) -> None:
+def test_networkd_that_applies_other_values_is_an_error(tmp_path: Path, path: str, phase: str, message: str) -> None:
     system = node(tmp_path)
     reported(system, 2, path, phase)
     with pytest.raises(RailyardError) as error:
@@ -397,7 +397,7 @@ def test_networkd_that_does_otherwise_is_an_error(tmp_path: Path, path: str, pha
     assert error.value.place == "/etc/systemd/network/05-railyard-gpu01.network"
 
 
-def test_a_state_from_before_the_reload_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_from_before_the_reload_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = "/etc/systemd/network/05-railyard-gpu01.network"
     system = node(tmp_path)
     monkeypatch.setattr(files.time, "sleep", lambda _seconds: reported(system, 2, path, "failed"))
@@ -413,7 +413,7 @@ def test_a_state_from_before_the_reload_is_not_believed(tmp_path: Path, monkeypa
             files.Networkd(system).load(kept(FOUR), changed, 0.1)
 
 
-def test_networkd_that_gave_up_tries_once_more(tmp_path: Path) -> None:
+def test_a_failed_link_of_networkd_is_reconfigured_once(tmp_path: Path) -> None:
     path = "/etc/systemd/network/05-railyard-gpu01.network"
     ran: list[str] = []
 
@@ -429,7 +429,7 @@ def test_networkd_that_gave_up_tries_once_more(tmp_path: Path) -> None:
     assert ran == ["networkctl reload", "networkctl reconfigure enp11s0"]
 
 
-def test_networkd_that_gave_up_twice_reports_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_that_failed_twice_in_networkd_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "RETRY", 0.1)
     journal = (
         "enp11s0: Could not set address: No buffer\nenp11s0: Gained carrier\nenp12s0: Could not set route: Other\n"

@@ -61,7 +61,9 @@ def test_the_name_of_a_source_is_parsed(source: str, expected: tuple[str | None,
         ("doca", "3.0.0", "https://mirror.example.com/doca", NOBLE),
     ],
 )
-def test_what_is_listed(kind: str, version: str, source: str, node: match.Node) -> None:
+def test_listed_releases_and_distributions_are_supported(
+    kind: str, version: str, source: str, node: match.Node
+) -> None:
     assert match.problems(kind, version, source, node) == []
 
 
@@ -114,7 +116,9 @@ def test_what_is_listed(kind: str, version: str, source: str, node: match.Node) 
         ),
     ],
 )
-def test_what_is_not_listed(kind: str, version: str, source: str, node: match.Node, message: list[str]) -> None:
+def test_unlisted_releases_and_distributions_are_refused(
+    kind: str, version: str, source: str, node: match.Node, message: list[str]
+) -> None:
     found = match.problems(kind, version, source, node)
     assert len(found) == len(message), [str(each) for each in found]
     for error, text in zip(found, message):
@@ -172,7 +176,7 @@ def test_a_script_that_outlived_its_dpkg_is_waited_for(tmp_path: Path, monkeypat
     assert len(ran) == 1
 
 
-def test_what_was_not_seen_published_is_taken_and_reported() -> None:
+def test_unpublished_versions_are_accepted_with_a_warning() -> None:
     assert match.unconfirmed("mlnx", "24.10-1.1.4.0", JAMMY) == []
     bullseye = match.Node("debian10.13", "4.19.0-27-amd64", "x86_64")
     assert match.problems("mlnx", "24.10-1.1.4.0", "https://m.example.com", bullseye) == []
@@ -208,7 +212,9 @@ def test_versions_of_a_release(installed: str, wanted: str, expected: bool) -> N
         ("", None, ""),
     ],
 )
-def test_the_node_as_the_vendor_calls_it(tmp_path: Path, text: str, debian: str | None, expected: str) -> None:
+def test_the_node_has_the_name_of_the_vendors_repository(
+    tmp_path: Path, text: str, debian: str | None, expected: str
+) -> None:
     tree = Tree(tmp_path)
     tree.write("/etc/os-release", text)
     if debian:
@@ -232,7 +238,7 @@ def test_the_node_as_the_vendor_calls_it(tmp_path: Path, text: str, debian: str 
         ("libc6", "2.36-9+deb12u8", False),
     ],
 )
-def test_whose_package_it_is(name: str, version: str, vendors: bool) -> None:
+def test_a_package_is_attributed_to_its_vendor(name: str, version: str, vendors: bool) -> None:
     assert packages.is_vendors(name, version) is vendors
 
 
@@ -361,7 +367,7 @@ def test_a_password_for_dnf_is_in_a_file_of_roots_alone(tmp_path: Path, monkeypa
         ("https://m.example.com/do%2Bca/x", "https://m.example.com/do"),
     ],
 )
-def test_what_apt_looks_a_password_up_by(url: str, machine: str) -> None:
+def test_apt_finds_a_password_by_host_and_path(url: str, machine: str) -> None:
     login, repository, _pin = packages.Apt(System()).files(url, None, "doca-ofed", "2.9.3", Login("me", "hush"))
     assert login.text.splitlines()[1] == "machine %s login me password hush" % machine and login.mode == 0o600
     assert repository.mode == 0o644 and "hush" not in repository.text
@@ -384,7 +390,7 @@ def test_a_password_that_cannot_be_used_is_refused_and_not_shown(
     assert "hu" not in str(caught.value) and caught.value.place == "source"
 
 
-def test_dnf_installs_one_version_and_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dnf_installs_one_version_and_downgrades(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rocky = Rocky(tmp_path)
     done = rocky.apply(monkeypatch, **DOCA)
     assert [(each.subject, each.after) for each in done if each.attribute != "content"] == [
@@ -421,7 +427,7 @@ def test_dnf_checks_signatures_with_the_key(tmp_path: Path, monkeypatch: pytest.
     assert (tmp_path / packages.Dnf.key.lstrip("/")).read_text() == key + "\n"
 
 
-def test_dnf_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_of_dnf_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rocky = Rocky(tmp_path)
     for command, place in (("makecache", "source"), ("install", "dnf install doca-ofed-2.9.3-1.el9")):
         rocky.fails = command

@@ -72,7 +72,7 @@ def test_vfs_are_in_the_order_of_their_index_not_of_their_names(tmp_path: Path) 
     assert pci_functions.virtual_functions(tree.system(), pf) == vfs
 
 
-def test_a_card_in_two_slots(tmp_path: Path) -> None:
+def test_a_card_in_two_slots_is_one_card(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     one = tree.function("pci0000:00/0000:00:01.0/0000:0b:00.0", INFINIBAND)
     two = tree.function("pci0000:80/0000:80:01.0/0000:8b:00.0", INFINIBAND)

@@ -30,7 +30,7 @@ def config(kernel: PciKernel, name: str) -> Config:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_as_lspci_prints_it(kernel: PciKernel, name: str) -> None:
+def test_registers_match_the_output_of_lspci(kernel: PciKernel, name: str) -> None:
     lspci = (RECORDINGS / (name + ".txt")).read_text()
     read = config(kernel, name)
     payload, request = re.findall(r"MaxPayload (\d+) bytes, MaxReadReq (\d+) bytes", lspci)[0]
@@ -59,7 +59,7 @@ def test_the_read_request_size_and_no_other_bit(kernel: PciKernel, name: str, si
     assert not [data for _pci, _at, data in kernel.written if data[1] & 0x80]
 
 
-def test_what_another_changed_meanwhile_is_kept(kernel: PciKernel) -> None:
+def test_concurrent_changes_of_other_bits_are_kept(kernel: PciKernel) -> None:
     read = config(kernel, "igb")
     kernel.poke("0000:00:02.0", 0xA8, 0x2819 | 0x0007)
     read.set_max_read_request(4096)
@@ -78,14 +78,14 @@ def shortened(kernel: PciKernel, size: int) -> None:
     path.write_bytes(path.read_bytes()[:size])
 
 
-def test_without_extended_space_there_is_not_an_acs(kernel: PciKernel) -> None:
+def test_without_extended_space_there_is_no_acs(kernel: PciKernel) -> None:
     config(kernel, "root-port-acs-on")
     shortened(kernel, 256)
     read = Config(kernel, "0000:00:02.0")
     assert read.acs is None and read.max_read_request == 128
 
 
-def test_what_not_root_may_read(kernel: PciKernel) -> None:
+def test_an_unprivileged_read_is_an_error(kernel: PciKernel) -> None:
     config(kernel, "igb")
     shortened(kernel, 64)
     with pytest.raises(RailyardError, match="no more than the header") as caught:
@@ -101,7 +101,7 @@ def test_a_function_that_is_gone(kernel: PciKernel, data: bytes, lspci: str) -> 
         Config(kernel, "0000:00:02.0")
 
 
-def test_lists_that_bite_their_tail_end(kernel: PciKernel) -> None:
+def test_circular_capability_lists_end(kernel: PciKernel) -> None:
     config(kernel, "igb")
     data = recorded("igb")
     data[0x71] = 0x40  # MSI-X points back to power management

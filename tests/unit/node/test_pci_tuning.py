@@ -93,7 +93,7 @@ def acs(kernel: PciKernel, bridge: str) -> int:
 # -- between --------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_between() -> None:
+def test_the_bridges_between_gpu_and_nic_are_found() -> None:
     nic = ["pci0000:00", ROOT, UP, DOWN_NIC, NIC]
     gpu = ["pci0000:00", ROOT, UP, DOWN_GPU, GPU]
     assert between(nic, gpu) == [DOWN_NIC, DOWN_GPU]
@@ -114,7 +114,7 @@ def test_the_bridges_of_recorded_trees() -> None:
 # -- setting --------------------------------------------------------------------------------------------------------
 
 
-def test_the_way_is_opened_and_nothing_else_touched(kernel: PciKernel) -> None:
+def test_acs_is_cleared_on_the_path_only(kernel: PciKernel) -> None:
     done, state = run(kernel)
     assert done == [
         (NIC, "MaxReadReq", 512, 4096),
@@ -134,7 +134,7 @@ def test_under_one_host_bridge_the_root_ports_are_between(kernel: PciKernel) -> 
     assert acs(kernel, DOWN_NIC) == 0x1F
 
 
-def test_what_was_read_can_be_given_back(kernel: PciKernel) -> None:
+def test_gathered_settings_as_options_change_nothing(kernel: PciKernel) -> None:
     _done, state = run(kernel)
     again = dict(
         options(),
@@ -143,17 +143,17 @@ def test_what_was_read_can_be_given_back(kernel: PciKernel) -> None:
     assert run(kernel, again)[0] == []
 
 
-def test_leave_leaves(kernel: PciKernel) -> None:
+def test_leave_changes_nothing(kernel: PciKernel) -> None:
     assert run(kernel, options(acs="leave", max_read_request=None))[0] == []
     assert kernel.written == []
 
 
-def test_a_ports_own_size_counts_first(kernel: PciKernel) -> None:
+def test_the_read_request_size_of_a_port_has_priority(kernel: PciKernel) -> None:
     done, _state = run(kernel, options(port(max_read_request=1024), {"netdev": "enp5s0"}, acs="leave"))
     assert [(each[0], each[3]) for each in done] == [(NIC, 1024), (OTHER, 4096)]
 
 
-def test_gpus_without_addresses_count_as_their_drivers_count(kernel: PciKernel) -> None:
+def test_gpus_without_addresses_are_numbered_as_by_their_driver(kernel: PciKernel) -> None:
     for gpus in ({}, {"0": None}):
         state = PciTuning(options(gpus=gpus), kernel).observe()
         assert state["ports"][0]["near"] == [{"gpu": 0, "pci": GPU, "distance": "PIX", "bridges": [DOWN_NIC, DOWN_GPU]}]
@@ -169,7 +169,7 @@ def test_all_functions_are_read_with_their_nearest_gpus(kernel: PciKernel) -> No
     assert state["acs"] is None
 
 
-def test_killed_anywhere_the_next_run_ends_it(kernel: PciKernel) -> None:
+def test_a_kill_at_any_point_is_completed_by_the_next_run(kernel: PciKernel) -> None:
     place = 0
     while True:
         for bridge in (DOWN_NIC, DOWN_GPU):
@@ -191,7 +191,7 @@ def test_killed_anywhere_the_next_run_ends_it(kernel: PciKernel) -> None:
     assert place > 6
 
 
-def test_a_device_that_does_not_take_it_is_reported(kernel: PciKernel) -> None:
+def test_a_device_that_ignores_the_write_is_reported(kernel: PciKernel) -> None:
     kernel.stuck.add(DOWN_GPU)
     with pytest.raises(RailyardError, match="was set, but reads back otherwise: ACSCtl") as caught:
         run(kernel)
@@ -216,13 +216,13 @@ def test_the_branch_is_never_touched(kernel: PciKernel) -> None:
 
 
 @pytest.mark.parametrize("function", [GPU, NIC])
-def test_what_vfio_hands_on_is_kept_apart(kernel: PciKernel, function: str) -> None:
+def test_functions_of_vfio_keep_their_acs(kernel: PciKernel, function: str) -> None:
     kernel.tree.driver(function, "vfio-pci")
     (text,) = refused(kernel)
     assert "%s below the bridge" % function in text and "handed on by VFIO" in text
 
 
-def test_a_virtual_machine_elsewhere_is_not_a_reason(kernel: PciKernel) -> None:
+def test_a_virtual_machine_on_other_devices_does_not_matter(kernel: PciKernel) -> None:
     kernel.tree.driver(OTHER, "vfio-pci")
     assert len(run(kernel)[0]) == 3
 
@@ -249,7 +249,7 @@ def test_dma_direct_is_never_cleared(kernel: PciKernel) -> None:
         (CommandResult(0, "no JSON", ""), False),
     ],
 )
-def test_rdma_topo_is_asked_where_it_is(kernel: PciKernel, output: CommandResult, stops: bool) -> None:
+def test_rdma_topo_is_used_if_it_is_installed(kernel: PciKernel, output: CommandResult, stops: bool) -> None:
     kernel.programs["rdma_topo"] = output
     if stops:
         assert "rdma_topo knows this machine" in refused(kernel)[0]
@@ -257,7 +257,7 @@ def test_rdma_topo_is_asked_where_it_is(kernel: PciKernel, output: CommandResult
         run(kernel)
 
 
-def test_rdma_topo_on_a_machine_that_it_does_not_know(kernel: PciKernel) -> None:
+def test_rdma_topo_on_an_unknown_machine(kernel: PciKernel) -> None:
     output = Path(__file__).parents[2].joinpath("recordings/pci/rdma_topo-none.txt").read_text()
     kernel.programs["rdma_topo"] = CommandResult(100, output, "")
     assert len(run(kernel)[0]) == 3
@@ -271,7 +271,7 @@ def test_lockdown_is_reported_before_anything_is_done(kernel: PciKernel) -> None
     assert len(run(kernel)[0]) == 3
 
 
-def test_all_that_is_wrong_at_once(kernel: PciKernel) -> None:
+def test_every_error_is_reported_at_once(kernel: PciKernel) -> None:
     kernel.tree.vf(NIC, 0, SWITCH + "/0000:02:00.0/0000:03:00.2")
     given = [
         {"pci": "0000:99:00.0"},
@@ -295,7 +295,7 @@ def test_all_that_is_wrong_at_once(kernel: PciKernel) -> None:
     assert all("Remedy: " in text for text in texts)
 
 
-def test_what_is_not_pci_express_has_no_size(kernel: PciKernel) -> None:
+def test_conventional_pci_has_no_read_request_size(kernel: PciKernel) -> None:
     (kernel.place(NIC) / "config").write_bytes(bytes(256))
     (text,) = refused(kernel, options(acs="leave"))
     assert "is not a PCI Express function" in text
@@ -329,7 +329,7 @@ def test_a_gpu_farther_than_expected(kernel: PciKernel) -> None:
     assert it.warnings[0].startswith("0000:05:00.0: gpu_distance is PHB, not PXB. Remedy: ")
 
 
-def test_a_gpu_that_died_is_reported_and_the_rest_is_done(kernel: PciKernel) -> None:
+def test_a_failed_gpu_is_reported_and_the_others_are_set(kernel: PciKernel) -> None:
     given = options(port(gpus=[0, 1]), gpus={"0": GPU, "1": "0000:77:00.0"})
     it = PciTuning(given, kernel)
     assert it.observe()["findings"][0]["found"] == "GPU 1, 0000:77:00.0, is not on the PCI bus"
@@ -346,7 +346,7 @@ def test_an_iommu_that_translates_is_reported(kernel: PciKernel) -> None:
 # -- boot -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_next_boot_and_a_device_that_comes_back(kernel: PciKernel) -> None:
+def test_settings_return_at_boot_and_with_the_device(kernel: PciKernel) -> None:
     run(kernel, options(persist=True))
     assert run(kernel, options(persist=True))[0] == []
     rules = (kernel.read("/etc/udev/rules.d/90-railyard-pci_tuning.rules") or "").splitlines()[1:]
@@ -367,7 +367,7 @@ def test_the_next_boot_and_a_device_that_comes_back(kernel: PciKernel) -> None:
     assert run(kernel, options(persist=True))[0] == []
 
 
-def test_at_boot_a_dead_gpu_does_not_keep_the_rest_back(kernel: PciKernel) -> None:
+def test_at_boot_a_failed_gpu_does_not_block_the_others(kernel: PciKernel) -> None:
     run(kernel, options(persist=True))
     kernel.poke(NIC, 0x68, 0x2810)
     (kernel.place(GPU)).unlink()
@@ -375,7 +375,7 @@ def test_at_boot_a_dead_gpu_does_not_keep_the_rest_back(kernel: PciKernel) -> No
     assert PciTuning(options(), kernel).observe()["ports"][0]["max_read_request"] == 4096
 
 
-def test_what_is_kept_stays_so_when_a_default_route_comes(kernel: PciKernel) -> None:
+def test_persistent_settings_survive_a_new_default_route(kernel: PciKernel) -> None:
     wanted = options(persist=True, acs="leave")
     run(kernel, wanted)
     netdev = kernel.listdir("/sys/bus/pci/devices/%s/net" % NIC)[0]
@@ -384,7 +384,7 @@ def test_what_is_kept_stays_so_when_a_default_route_comes(kernel: PciKernel) -> 
     assert run(kernel, wanted)[0] == []
 
 
-def test_what_is_not_a_longer_wanted_is_taken_away(kernel: PciKernel) -> None:
+def test_unplanned_persistent_settings_are_removed(kernel: PciKernel) -> None:
     run(kernel, options(persist=True))
     gone, _state = run(kernel, options(acs="leave", max_read_request=None, persist=True))
     assert [(each[0], each[3]) for each in gone[:2]] == [
@@ -427,7 +427,7 @@ def take_back(kernel: PciKernel, **more: t.Any) -> tuple[list[str], list[str]]:
     return [each[0] for each in done], reported["reboot_reasons"]
 
 
-def test_absent_takes_back_what_is_kept_and_touches_no_register(kernel: PciKernel) -> None:
+def test_absent_removes_persistent_settings_and_writes_no_register(kernel: PciKernel) -> None:
     set_up(kernel)
     done, reasons = take_back(kernel)
     assert done[:3] == [
@@ -442,13 +442,13 @@ def test_absent_takes_back_what_is_kept_and_touches_no_register(kernel: PciKerne
     assert not kernel.exists(NOTED)
 
 
-def test_absent_of_a_card_that_has_gone(kernel: PciKernel) -> None:
+def test_absent_of_a_missing_card(kernel: PciKernel) -> None:
     set_up(kernel)
     kernel.place(NIC).unlink()
     assert take_back(kernel)[1] == REASONS and not kernel.exists("/etc/railyard")
 
 
-def test_absent_cut_off_anywhere_the_next_run_ends_it(kernel: PciKernel) -> None:
+def test_an_interrupted_absent_is_completed_by_the_next_run(kernel: PciKernel) -> None:
     for number in range(99):
         set_up(kernel)
         it = PciTuning(ABSENT, kernel)
@@ -461,7 +461,7 @@ def test_absent_cut_off_anywhere_the_next_run_ends_it(kernel: PciKernel) -> None
     assert number > 9
 
 
-def test_absent_where_there_is_nothing(kernel: PciKernel) -> None:
+def test_absent_without_settings_changes_nothing(kernel: PciKernel) -> None:
     assert take_back(kernel) == ([], [])
     set_up(kernel)
     assert take_back(kernel, persist=False) == ([], [])

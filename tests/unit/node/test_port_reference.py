@@ -81,7 +81,7 @@ def test_every_feature_reports_the_same_of_missing_ports(
 
 @pytest.mark.parametrize("feature", sorted(FEATURES))
 @pytest.mark.parametrize("spelling", ["0000:0b:00.0", "0b:00.0", "0000:0B:00.0"])
-def test_every_feature_takes_every_spelling_of_a_pci_address(tree: Tree, feature: str, spelling: str) -> None:
+def test_every_feature_accepts_every_spelling_of_a_pci_address(tree: Tree, feature: str, spelling: str) -> None:
     tree.netdev(NIC, "ib0", type="32")
     tree.write("/sys/bus/pci/devices/%s/config" % NIC, "\0" * 256)
     FEATURES[feature](tree.system(), [{"pci": spelling}])

@@ -32,7 +32,7 @@ GOOD: dict[str, t.Any] = {
 FOUR = {key: GOOD[key] for key in GOOD if key not in ("address6", "gateway6", "routes")}
 
 
-def test_a_port_comes_back_as_it_was_given() -> None:
+def test_a_port_spec_survives_a_round_trip() -> None:
     (port,) = read_ports([GOOD])
     assert port.as_options() == GOOD
     assert [str(side.source) for side in port.sides] == ["172.16.11.201/32", "fd00:11::c9/128"]
@@ -66,7 +66,7 @@ def test_a_port_comes_back_as_it_was_given() -> None:
         ({"sysctl": {"rp_filter": "loose"}}, "sysctl.rp_filter", "is not a whole number"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(option: dict[str, t.Any], place: str, message: str) -> None:
+def test_every_error_names_its_place(option: dict[str, t.Any], place: str, message: str) -> None:
     reported(dict(FOUR, **option), place, message)
 
 
@@ -106,17 +106,17 @@ def reported(option: dict[str, t.Any], place: str, message: str) -> None:
         ({"table": None, "rule_priority": None, "gateway": None, "routes": []}, "gateway6", "there is no table"),
     ],
 )
-def test_what_is_wrong_with_ipv6_and_routes(option: dict[str, t.Any], place: str, message: str) -> None:
+def test_errors_of_ipv6_and_routes(option: dict[str, t.Any], place: str, message: str) -> None:
     reported(dict(GOOD, **option), place, message)
 
 
 @pytest.mark.parametrize("address", ["10.0.0.0/31", "10.0.0.1/31", "10.0.0.1/32", "fd00::/127", "fd00:1::1/64"])
-def test_addresses_at_the_edges_are_taken(address: str) -> None:
+def test_first_and_last_addresses_are_accepted(address: str) -> None:
     (port,) = read_ports([dict(FOUR, address=address, gateway=None)])
     assert str(port.address) == address
 
 
-def test_ports_do_not_share_what_is_theirs_alone() -> None:
+def test_two_ports_cannot_share_names_addresses_or_tables() -> None:
     with pytest.raises(Errors) as error:
         read_ports([GOOD, dict(GOOD, address="172.16.11.201/25", gateway=None, routes=GOOD["routes"][1:])])
     shared = ("rail", "pci", "netdev", "address", "address6", "table", "rule_priority", "routes[0].to")

@@ -104,12 +104,12 @@ def test_ports_are_set_up_and_a_second_run_has_nothing_to_do(node: Node) -> None
     assert changes(node, PORTS) == []
 
 
-def test_prediction_is_what_is_then_done(node: Node) -> None:
+def test_check_mode_predicts_the_changes_of_the_run(node: Node) -> None:
     predicted = [each.as_dict() for each in changes(node, PORTS)]
     assert run(node, PORTS)["changes"] == predicted
 
 
-def test_the_order_lets_nothing_be_used_before_it_is_complete(node: Node) -> None:
+def test_nothing_is_used_before_it_is_complete(node: Node) -> None:
     attributes = [each.attribute for each in changes(node, [port(1)])]
     assert attributes[0] == "ports"
     assert attributes[-1] == "done"
@@ -147,21 +147,21 @@ def test_only_what_drifted_is_fixed(node: Node) -> None:
     assert changes(node, PORTS) == []
 
 
-def test_a_missing_connected_route_is_given_back(node: Node) -> None:
+def test_a_missing_connected_route_is_restored(node: Node) -> None:
     run(node, PORTS)
     node.kernel.held_routes = [route for route in node.kernel.held_routes if route.table != rt.TABLE_MAIN]
     attributes = [each["attribute"] for each in run(node, PORTS)["changes"]]
     assert attributes == ["route 172.16.11.0/24 table main", "route 172.16.12.0/24 table main"]
 
 
-def test_a_link_that_went_down_gets_its_routes_back(node: Node) -> None:
+def test_a_link_that_was_down_gets_its_routes_back(node: Node) -> None:
     run(node, PORTS)
     node.kernel.set_link(3, up=False)
     attributes = [each["attribute"] for each in run(node, PORTS)["changes"]]
     assert attributes == ["state", "route 172.16.11.0/24 table 101", "route default table 101"]
 
 
-def test_a_new_plan_takes_the_old_one_away(node: Node) -> None:
+def test_a_new_plan_removes_the_settings_of_the_old_one(node: Node) -> None:
     run(node, PORTS)
     moved = port(1, address="172.16.11.7/24", table=151, rule_priority=10051, gateway=None)
     run(node, [moved])
@@ -173,7 +173,7 @@ def test_a_new_plan_takes_the_old_one_away(node: Node) -> None:
     assert changes(node, [moved]) == []
 
 
-def test_addresses_change_places(node: Node) -> None:
+def test_two_ports_exchange_their_addresses(node: Node) -> None:
     run(node, PORTS)
     swapped = [
         port(1, address="172.16.12.201/24", gateway="172.16.12.254", table=102, rule_priority=10002),
@@ -184,7 +184,7 @@ def test_addresses_change_places(node: Node) -> None:
     assert changes(node, swapped) == []
 
 
-def test_what_others_set_stays_and_what_is_in_the_way_is_reported(node: Node) -> None:
+def test_settings_of_others_are_kept_and_conflicts_reported(node: Node) -> None:
     run(node, PORTS)
     kernel = node.kernel
     kernel.add_address(3, ipaddress.ip_interface("172.16.11.77/24"))
@@ -199,7 +199,7 @@ def test_what_others_set_stays_and_what_is_in_the_way_is_reported(node: Node) ->
     assert (3, "192.0.2.1/24") in kernel.summary()["addresses"]
 
 
-def test_an_address_on_an_interface_that_came_between_two_looks_is_reported(node: Node) -> None:
+def test_an_address_on_an_interface_that_appeared_meanwhile_is_reported(node: Node) -> None:
     node.kernel.add_address(3, ipaddress.ip_interface("172.16.11.201/24"))
     node.kernel.held_addresses = [each._replace(ifindex=99) for each in node.kernel.held_addresses]
     assert "172.16.11.201 is already the address of 99" in errors(node, PORTS)
@@ -215,7 +215,7 @@ def test_a_wrong_prefix_or_gateway_is_replaced(node: Node) -> None:
     assert default not in node.kernel.held_routes
 
 
-def test_a_last_address_takes_the_routes_with_it(node: Node) -> None:
+def test_routes_lost_with_the_last_address_are_restored(node: Node) -> None:
     run(node, PORTS)
     routes = [route for route in node.kernel.held_routes if route.table == 101]
     node.kernel.delete_address(3, ipaddress.ip_interface("172.16.11.201/24"))
@@ -231,7 +231,7 @@ def test_a_last_address_takes_the_routes_with_it(node: Node) -> None:
     assert changes(node, PORTS) == []
 
 
-def test_a_secondary_address_that_goes_with_the_first_is_given_back(node: Node) -> None:
+def test_a_secondary_address_lost_with_the_primary_is_restored(node: Node) -> None:
     run(node, [port(1, address="172.16.11.7/24")])
     # an interrupted run of another tool: the planned address came second
     node.kernel.add_address(3, ipaddress.ip_interface("172.16.11.201/24"))
@@ -240,7 +240,7 @@ def test_a_secondary_address_that_goes_with_the_first_is_given_back(node: Node) 
     assert changes(node, [port(1)]) == []
 
 
-def test_absent_leaves_nothing_of_ours(node: Node) -> None:
+def test_absent_removes_all_of_our_settings(node: Node) -> None:
     before = node.kernel.summary()
     run(node, PORTS)
     run(node, [PORTS[0]], state="absent")
@@ -261,7 +261,7 @@ def test_absent_leaves_nothing_of_ours(node: Node) -> None:
     assert not node.system.exists("/run/railyard/until_boot/rail_ports") and changes(node, PORTS) == []
 
 
-def test_a_note_of_another_form_is_harmless(node: Node) -> None:
+def test_a_record_of_another_form_is_ignored(node: Node) -> None:
     note = "/run/railyard/until_boot/rail_ports"
     run(node, PORTS)
     node.system.write_file(note, '["name, MTU and sysctls of gpu07, gpu08 stay as they are until the next boot"]')
@@ -271,7 +271,7 @@ def test_a_note_of_another_form_is_harmless(node: Node) -> None:
     assert stored(node.system.read(note)) == ["name, MTU and sysctls of gpu01 stay as they are until the next boot"]
 
 
-def test_a_port_without_an_address_only_comes_up(node: Node) -> None:
+def test_a_port_without_an_address_is_only_set_up(node: Node) -> None:
     bare = {"rail": "gpu01", "pci": "0000:0b:00.0", "netdev": "enp11s0", "mtu": 4200}
     run(node, [bare])
     assert node.kernel.summary()["links"][1] == (3, "enp11s0", True, 4200)
@@ -289,14 +289,14 @@ def test_ipv6_rails(node: Node) -> None:
     assert "IPv6 is switched off for enp11s0" in errors(node, [six])
 
 
-def test_rail_ports_take_no_addresses_from_a_rails_router(node: Node) -> None:
+def test_rail_ports_ignore_router_advertisements(node: Node) -> None:
     run(node, [port(1)])
     for key in ("accept_ra", "autoconf"):
         assert node.kernel.sysctl("enp11s0", key, "ipv6").read_text() == "0"
     assert "net.ipv6.conf.enp11s0.autoconf = 0" in node.kernel.summary()["files"]["etc/sysctl.d/90-railyard.conf"]
 
 
-def test_an_address_that_another_host_has_is_tried_again_by_the_next_run(node: Node) -> None:
+def test_a_duplicate_address_is_tried_again_by_the_next_run(node: Node) -> None:
     both = port(1, address6="fd00:11::c9/64")
     run(node, [both])
     failed = [
@@ -309,7 +309,7 @@ def test_an_address_that_another_host_has_is_tried_again_by_the_next_run(node: N
     assert changes(node, [both]) == []
 
 
-def test_an_address_of_which_nothing_is_known_in_time_is_an_error(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_duplicate_address_detection_without_result_is_an_error(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     add = node.kernel.add_address
 
     def tentative(index: int, interface: rt.Interface) -> None:
@@ -363,7 +363,7 @@ def test_ipv6_needs_its_mtu(node: Node) -> None:
 # -- routes ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_route_that_leads_the_connection_astray_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_route_that_captures_the_connection_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     def to(network: str, via: str | None = None) -> list[Option]:
         return [port(1, routes=[{"to": network, "via": via, "table": None}])]
 
@@ -381,7 +381,7 @@ def test_a_route_that_leads_the_connection_astray_is_refused(node: Node, monkeyp
     assert changes(node, [port(1, routes=[{"to": "10.0.0.0/8", "via": None, "table": 101}])])
 
 
-def test_routes_that_others_gave_the_port_stay_and_are_reported(node: Node) -> None:
+def test_routes_of_others_on_the_port_are_kept_and_reported(node: Node) -> None:
     planned = {"to": "10.0.0.0/8", "via": "172.16.11.254", "table": None}
     # an interface that keeps an address keeps its routes
     node.kernel.add_address(3, ipaddress.ip_interface("192.0.2.1/24"))
@@ -408,7 +408,9 @@ def interrupted(tmp_path: Path, ports: list[Option], after: int) -> Node:
     return node
 
 
-def test_killed_anywhere_the_next_run_converges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: Node) -> None:
+def test_a_kill_at_any_point_is_fixed_by_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: Node
+) -> None:
     wanted = [port(1), port(2, table=152), port(4)]
     whole = interrupted(tmp_path, wanted, 1000)
     total = len(changes(interrupted(tmp_path, wanted, 0), wanted))
@@ -420,7 +422,7 @@ def test_killed_anywhere_the_next_run_converges(tmp_path: Path, monkeypatch: pyt
         assert changes(node, wanted) == [], count
 
 
-def test_killed_anywhere_another_plan_leaves_nothing_of_the_broken_run(tmp_path: Path, node: Node) -> None:
+def test_after_a_kill_another_plan_leaves_nothing_of_the_killed_run(tmp_path: Path, node: Node) -> None:
     broken, other = [port(1), port(2, table=152), port(4)], [port(1, address="172.16.11.9/24")]
     total = len(changes(interrupted(tmp_path, broken, 0), broken))
     for count in range(1, total):
@@ -442,7 +444,7 @@ def test_files_that_were_written_but_not_loaded_are_loaded(node: Node, monkeypat
     assert loads == [2]
 
 
-def test_what_the_back_end_takes_for_a_moment_is_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_the_back_end_removes_briefly_are_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = node.kernel
     reported: list[str] = []
 
@@ -457,7 +459,7 @@ def test_what_the_back_end_takes_for_a_moment_is_waited_for(node: Node, monkeypa
     assert changes(node, PORTS) == []
 
 
-def test_what_the_back_end_keeps_away_is_an_error(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_the_back_end_removes_are_an_error(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     def load(_self: Networkd, _kept: object, _changed: object, _timeout: float) -> None:
         node.kernel.held_rules = []
 
@@ -466,7 +468,7 @@ def test_what_the_back_end_keeps_away_is_an_error(node: Node, monkeypatch: pytes
         run(node, PORTS)
 
 
-def test_a_record_that_makes_no_sense_is_written_again(node: Node) -> None:
+def test_an_invalid_record_is_written_again(node: Node) -> None:
     run(node, PORTS)
     write(node.root / RECORD.lstrip("/"), "{")
     run(node, PORTS)
@@ -474,7 +476,7 @@ def test_a_record_that_makes_no_sense_is_written_again(node: Node) -> None:
 
 
 @pytest.mark.parametrize("record", [None, "{", '{"ports": 3, "former": [], "done": true}'])
-def test_without_a_record_one_rail_does_not_take_the_files_of_others_along(node: Node, record: str | None) -> None:
+def test_without_a_record_removal_of_one_rail_keeps_files_of_others(node: Node, record: str | None) -> None:
     run(node, PORTS)
     node.system.remove_file(RECORD)
     if record is not None:
@@ -494,7 +496,7 @@ def test_without_a_record_one_rail_does_not_take_the_files_of_others_along(node:
 # -- names -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_interface_gets_its_name_now(node: Node) -> None:
+def test_an_interface_is_renamed_live(node: Node) -> None:
     named = port(1, netdev="gpu01")
     run(node, PORTS)
     result = run(node, [named])
@@ -505,13 +507,13 @@ def test_an_interface_gets_its_name_now(node: Node) -> None:
     assert changes(node, [named]) == []
 
 
-def test_its_own_other_name_becomes_its_name(node: Node) -> None:
+def test_an_alternative_name_becomes_the_name(node: Node) -> None:
     node.kernel.table[3] = node.kernel.table[3]._replace(altnames=("gpu01",))
     run(node, [port(1, netdev="gpu01")])
     assert node.kernel.table[3].name == "gpu01"
 
 
-def test_names_go_round_in_a_ring(node: Node) -> None:
+def test_names_are_exchanged_in_a_ring(node: Node) -> None:
     ring = [port(1, netdev="enp12s0"), port(2, netdev="enp13s0"), port(3, netdev="enp11s0")]
     run(node, ring)
     assert [node.kernel.table[index].name for index in (3, 4, 5)] == ["enp12s0", "enp13s0", "enp11s0"]
@@ -556,7 +558,7 @@ def test_an_interface_is_found_by_its_name_where_no_pci_address_is_given(node: N
     assert "ens2 is only another name of enp12s0" in errors(node, [port(2, pci=None, netdev="ens2")])
 
 
-def test_what_is_for_vfs_is_not_taken_for_the_port(node: Node) -> None:
+def test_settings_of_vfs_are_not_those_of_the_port(node: Node) -> None:
     node.kernel.nic("rep0")
     (node.root / "sys/bus/pci/devices/0000:0b:00.0/net/rep0").mkdir()
     write(node.root / "sys/class/net/rep0/phys_port_name", "pf0vf0")
@@ -576,7 +578,7 @@ def test_the_branch_is_refused_and_nothing_is_changed(node: Node, option: Option
     assert "eth0 carries the default route" in text
 
 
-def test_the_branch_is_refused_as_such(node: Node) -> None:
+def test_a_port_of_the_management_path_is_refused(node: Node) -> None:
     with pytest.raises(Refused):
         changes(node, [port(2, pci="0000:01:00.0", netdev="eth0")])
 
@@ -587,14 +589,14 @@ def test_the_branchs_function_is_refused_where_it_is_a_vfs_pf(node: Node) -> Non
     assert "eth0 carries the default route" in errors(node, [port(1)])
 
 
-def test_absent_does_not_touch_the_branch_either(node: Node) -> None:
+def test_absent_does_not_touch_the_management_path(node: Node) -> None:
     run(node, PORTS)
     node.kernel.default_route("enp11s0")
     assert "enp11s0 carries the default route" in errors(node, [], state="absent")
     assert "enp11s0 carries the default route, and was set up as a rail port before" in errors(node, [port(2)])
 
 
-def test_a_subnet_that_leads_the_connection_astray_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subnet_that_captures_the_connection_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.kernel.add_address(node.management, ipaddress.ip_interface("172.16.8.5/21"))
     assert "172.16.11.0/24 overlaps 172.16.8.5/21 of eth0, which carries the default route" in errors(node, [port(1)])
     monkeypatch.setenv("SSH_CONNECTION", "172.16.22.9 50000 10.0.0.5 22")
@@ -602,7 +604,7 @@ def test_a_subnet_that_leads_the_connection_astray_is_refused(node: Node, monkey
     assert "172.16.22.0/24 contains 172.16.22.9, the peer of this connection" in text
 
 
-def test_all_that_is_wrong_is_reported_at_once(node: Node) -> None:
+def test_every_error_is_reported_at_once(node: Node) -> None:
     node.kernel.add_address(6, ipaddress.ip_interface("172.16.12.201/24"))
     text = errors(
         node,
@@ -618,7 +620,7 @@ def test_all_that_is_wrong_is_reported_at_once(node: Node) -> None:
     assert "ports[2].pci (gpu03): there is no PCI function 0000:ff:00.0" in text
 
 
-def test_strict_filtering_from_all_is_refused_and_other_defeats_are_reported(node: Node) -> None:
+def test_strict_reverse_path_filtering_is_refused_and_weaker_conflicts_reported(node: Node) -> None:
     node.kernel.sysctl("all", "rp_filter").write_text("1")
     assert "rp_filter is 1, and the kernel takes the larger" in errors(node, [port(1, sysctl={"rp_filter": 0})])
     assert run(node, [port(1, sysctl={"rp_filter": 2})])["effective_sysctl"] == {"enp11s0": {"rp_filter": 2}}
@@ -628,7 +630,7 @@ def test_strict_filtering_from_all_is_refused_and_other_defeats_are_reported(nod
     assert any("arp_announce is 2" in text for text in result["warnings"])
 
 
-def test_no_back_end_is_an_error_unless_nothing_is_to_be_kept(tmp_path: Path) -> None:
+def test_a_missing_back_end_is_an_error_if_settings_are_persistent(tmp_path: Path) -> None:
     node = Node(tmp_path, units=())
     assert "neither netplan nor NetworkManager nor systemd-networkd" in errors(node, PORTS)
     run(node, PORTS, persist=False)
@@ -644,7 +646,7 @@ def test_no_carrier_is_reported(node: Node) -> None:
     assert any("enp11s0 (gpu01) has no carrier" in text for text in run(node, [port(1)])["warnings"])
 
 
-def test_gathered_is_what_the_kernel_has(node: Node) -> None:
+def test_gathered_settings_are_those_of_the_kernel(node: Node) -> None:
     run(node, PORTS)
     node.kernel.set_link(3, mtu=1500)
     asked = [{"rail": "a", "netdev": "enp11s0"}, {"rail": "b", "pci": "0000:ff:00.0"}]
@@ -695,7 +697,7 @@ WHY = "its netdev net1 is in network namespace %s (pause pid 4711)" % POD
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_what_a_pod_has_is_left_alone_and_comes_back_as_it_was(
+def test_a_port_in_a_pod_is_not_changed_and_is_restored_on_return(
     node: Node, away: t.Callable[[bool], None], named: bool
 ) -> None:
     ports = PORTS if named else [dict(each, netdev=None) for each in PORTS]
@@ -719,7 +721,7 @@ def test_what_a_pod_has_is_left_alone_and_comes_back_as_it_was(
     assert run(node, ports)["changes"] == []
 
 
-def test_the_files_of_a_port_whose_name_no_one_knows_stay(
+def test_files_of_a_port_with_an_unknown_name_are_kept(
     node: Node, away: t.Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ports = [dict(each, netdev=None) for each in PORTS]
@@ -770,9 +772,7 @@ def test_files_of_a_port_that_has_lost_its_driver_outlive_another_port(node: Nod
     assert (left == own) if named else (set(own) < set(left) and warned)
 
 
-def test_another_plan_of_what_a_pod_has_is_carried_out_once_it_is_back(
-    node: Node, away: t.Callable[[bool], None]
-) -> None:
+def test_a_changed_plan_of_a_port_in_a_pod_is_applied_on_its_return(node: Node, away: t.Callable[[bool], None]) -> None:
     run(node, PORTS)
     away(True)
     other = [port(1, address="172.16.99.201/24", gateway="172.16.99.254"), PORTS[1]]

@@ -71,7 +71,7 @@ def test_a_packet_is_exactly_as_large_as_the_mtu() -> None:
 
 
 @needs_root
-def test_full_packets_come_back_and_too_large_ones_are_named() -> None:
+def test_full_packets_are_answered_and_too_large_ones_reported() -> None:
     good, large = reach([target(), target(mtu=66000)], 2, 1.0)
     assert (good["sent"], good["received"], good["error"]) == (2, 2, "")
     assert good["rtt_ms"] > 0
@@ -79,14 +79,14 @@ def test_full_packets_come_back_and_too_large_ones_are_named() -> None:
 
 
 @needs_root
-def test_an_address_that_is_not_ours_is_reported_and_the_others_are_probed() -> None:
+def test_a_missing_local_address_is_reported_and_other_rails_are_probed() -> None:
     away, here = reach([target(source="192.0.2.1"), target()], 1, 0.3)
     assert (away["sent"], away["received"]) == (1, 0)
     assert away["error"] == "no socket from 192.0.2.1 on lo: Cannot assign requested address"
     assert (here["received"], here["error"]) == (1, "")
 
 
-def test_the_gid_is_the_v2_entry_that_holds_the_address_wherever_it_is(tmp_path: Path) -> None:
+def test_the_gid_is_the_roce_v2_entry_of_the_address(tmp_path: Path) -> None:
     rdma_device(tmp_path, "rxe0", {0: (LINK_LOCAL, "RoCE v2"), 10: (MAPPED, "RoCE v2"), 9: (MAPPED, "IB/RoCE v1")})
     system = System(str(tmp_path))
     assert probe.gid_index(system, "rxe0", "172.16.11.201") == 10
@@ -96,7 +96,7 @@ def test_the_gid_is_the_v2_entry_that_holds_the_address_wherever_it_is(tmp_path:
     assert probe.device_with_address(system, "172.16.11.9") is None
 
 
-def test_bandwidth_is_read_from_table_and_json_and_never_guessed() -> None:
+def test_bandwidth_is_read_from_table_or_json_only() -> None:
     assert probe.bandwidth(TABLE) == 0.032069
     assert probe.bandwidth((RECORDINGS / "ib_write_bw-6.06.json").read_text()) == 0.017983
     assert probe.bandwidth('{"results": {"MsgSize": 65536, "BW_average": 96.5,},}') == 96.5
@@ -150,7 +150,7 @@ def test_a_rate_that_is_rounded_to_zero_is_a_result(perftest: t.Callable[..., tu
     assert (result["gbits"], result["error"]) == (0.0, "")
 
 
-def test_the_report_is_structured_where_the_tool_can(perftest: t.Callable[..., tuple[Perftest, System]]) -> None:
+def test_json_output_is_used_if_the_tool_has_it(perftest: t.Callable[..., tuple[Perftest, System]]) -> None:
     _runner, system = perftest(CommandResult(0, "", ""), "      --out_json   Creates a report in a json file\n")
     # the report is written and read at the path that the tool was given, outside the test's root
     result = probe.transfer(target(source="172.16.11.201", port=1), options(), System("/", _runner))
@@ -159,7 +159,7 @@ def test_the_report_is_structured_where_the_tool_can(perftest: t.Callable[..., t
     assert probe.transfer(target(source="172.16.11.201", port=1), options(), system)["gbits"] == 12.25
 
 
-def test_the_message_of_perftest_becomes_the_error(perftest: t.Callable[..., tuple[Perftest, System]]) -> None:
+def test_the_error_contains_the_message_of_perftest(perftest: t.Callable[..., tuple[Perftest, System]]) -> None:
     _runner, system = perftest(CommandResult(1, "", "----\nCouldn't connect to 172.16.11.202:40000\n"))
     result = probe.transfer(target(source="172.16.11.201", port=40000), options(), system)
     assert result["gbits"] is None
@@ -176,7 +176,7 @@ def test_a_missing_device_or_gid_is_named(perftest: t.Callable[..., tuple[Perfte
 
 
 @needs_root
-def test_a_rail_that_is_not_reached_is_red_and_its_rdma_is_not_tried(
+def test_rdma_is_not_probed_on_an_unreachable_rail(
     perftest: t.Callable[..., tuple[Perftest, System]],
 ) -> None:
     runner, system = perftest(CommandResult(0, TABLE, ""))
@@ -189,7 +189,7 @@ def test_a_rail_that_is_not_reached_is_red_and_its_rdma_is_not_tried(
     assert (unserved["ok"], unserved["error"]) == (False, "the other side has no server: it has no link")
 
 
-def test_only_the_noted_process_is_ended(tmp_path: Path) -> None:
+def test_only_the_recorded_process_is_ended(tmp_path: Path) -> None:
     system = System()
     server = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
@@ -229,7 +229,7 @@ SIX = {"source6": "::1", "address6": "::1"}
 
 
 @needs_root
-def test_full_packets_come_back_over_ipv6_and_are_not_cut_up() -> None:
+def test_full_packets_over_ipv6_are_answered_without_fragmentation() -> None:
     six = target(source="::1", address="::1")
     good, large, dark = reach([six, dict(six, mtu=66000), target(source="::1", address="2001:db8::9")], 2, 1.0)
     assert (good["sent"], good["received"], good["error"]) == (2, 2, "")
@@ -263,7 +263,7 @@ CUDA = "      --use_cuda_bus_id=<cuda full BUS id> Use CUDA\n      --use_cuda_dm
         (CUDA.splitlines()[0], False, ["--use_cuda_bus_id=0000:1b:00.0"]),
     ],
 )
-def test_data_is_in_gpu_memory_where_the_program_can(
+def test_gpu_memory_is_used_if_the_program_supports_it(
     perftest: t.Callable[..., tuple[Perftest, System]], tmp_path: Path, help_text: str, peermem: bool, asked: list[str]
 ) -> None:
     runner, system = perftest(CommandResult(0, TABLE, ""), help_text)
@@ -301,7 +301,9 @@ def infiniband(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Callable[..
     return make
 
 
-def test_infiniband_goes_by_lids_and_meets_elsewhere(infiniband: t.Callable[..., tuple[Perftest, System]]) -> None:
+def test_infiniband_transfers_use_lids_and_meet_over_the_management_network(
+    infiniband: t.Callable[..., tuple[Perftest, System]],
+) -> None:
     runner, system = infiniband(CommandResult(0, TABLE, ""), NEWER)
     (result,) = probe.probe(options(targets=[bare_target()]), system)
     assert (result["ok"], result["reach"], result["reach6"], result["found"]) == (True, None, None, None)
@@ -312,9 +314,7 @@ def test_infiniband_goes_by_lids_and_meets_elsewhere(infiniband: t.Callable[...,
     assert runner.asked[-1] == MET and runner.asked[runner.asked.index("-p") + 1] == "40000"
 
 
-def test_the_second_port_of_a_device_is_the_one_that_ipoib_numbers(
-    infiniband: t.Callable[..., tuple[Perftest, System]], tmp_path: Path
-) -> None:
+def test_ipoib_names_the_port_of_a_device(infiniband: t.Callable[..., tuple[Perftest, System]], tmp_path: Path) -> None:
     runner, system = infiniband(CommandResult(0, TABLE, ""))
     second = tmp_path / "sys/class/infiniband/mlx5_0/ports/2"
     second.mkdir()
@@ -355,7 +355,7 @@ def test_a_management_address_of_ipv6_needs_a_perftest_that_knows_it(
         CommandResult(124, "", "ib_write_bw: no answer within 5 s"),
     ],
 )
-def test_who_cannot_be_met_is_not_an_ill_rail_and_is_tried_once(
+def test_an_unreachable_server_does_not_fail_the_rail_and_is_tried_once(
     infiniband: t.Callable[..., tuple[Perftest, System]], done: CommandResult
 ) -> None:
     runner, system = infiniband(done)
@@ -376,7 +376,7 @@ def test_who_cannot_be_met_is_not_an_ill_rail_and_is_tried_once(
     assert len([argv for argv in calls if "--help" not in argv]) == 1
 
 
-def test_an_rdma_failure_of_a_pair_that_met_is_the_rails(
+def test_an_rdma_failure_after_the_rendezvous_is_a_rail_failure(
     infiniband: t.Callable[..., tuple[Perftest, System]],
 ) -> None:
     message = "Completion with error at client\nFailed status 12: wr_id 0 syndrom 0x81\n"
@@ -386,7 +386,9 @@ def test_an_rdma_failure_of_a_pair_that_met_is_the_rails(
     assert runner.asked[-1] == MET
 
 
-def test_what_is_missing_is_named(infiniband: t.Callable[..., tuple[Perftest, System]], tmp_path: Path) -> None:
+def test_missing_programs_and_devices_are_named(
+    infiniband: t.Callable[..., tuple[Perftest, System]], tmp_path: Path
+) -> None:
     _runner, system = infiniband(CommandResult(0, TABLE, ""))
     (gone,) = probe.probe(options(targets=[dict(bare_target(), pci="0000:99:00.0")]), system)
     assert gone["error"] == "there is no RDMA device of the port"
@@ -462,23 +464,21 @@ def test_a_server_listens_at_the_management_address_alone_and_reports_it(
             socket.create_connection(("127.0.0.1", port), timeout=60)
 
 
-def test_an_older_server_is_not_reported_what_it_does_not_know(
-    server: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_older_server_gets_only_known_options(server: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "help").write_text("  -d, --ib-dev=<dev>\n")
     monkeypatch.setattr(probe_rendezvous, "management_address", lambda *_known: "127.0.0.9")
     (result,) = probe.serve(options(ports=[PORT]), server)
     assert result["port"] and "--bind_source_ip" not in (tmp_path / "log").read_text()
 
 
-def test_a_server_on_infiniband_with_an_address_and_without_a_name_is_the_ports(server: Node, tmp_path: Path) -> None:
+def test_an_infiniband_server_is_found_by_address_without_a_name(server: Node, tmp_path: Path) -> None:
     port = {**PORT, "address": "127.0.0.1"}
     (result,) = probe.serve(options(mode="serve", ports=[port], lifetime=60), server)
     assert result["error"] == "" and result["meet"] is None
     assert (tmp_path / "log").read_text().startswith("-d mlx5_0 ")
 
 
-def test_ports_with_addresses_are_met_there_unless_it_is_reported_otherwise(server: Node, tmp_path: Path) -> None:
+def test_ports_with_addresses_are_the_default_rendezvous(server: Node, tmp_path: Path) -> None:
     roce = dict(PORT, device="rxe0", address="172.16.11.201", pci=None, netdev=None)
     (result,) = probe.serve(options(ports=[roce]), server)
     assert (result["meet"], "--bind_source_ip" in (tmp_path / "log").read_text()) == (None, False)
@@ -520,7 +520,7 @@ def test_servers_wait_on_the_ports_that_a_firewall_lets_through(server: Node, tm
     assert len(set(probe._free_ports(None, 16))) == 16
 
 
-def test_a_server_outlives_transfers_that_hang_before_its_own(server: Node, tmp_path: Path) -> None:
+def test_a_server_waits_longer_than_hanging_earlier_transfers(server: Node, tmp_path: Path) -> None:
     roce = dict(PORT, device="rxe0", address="172.16.11.201", pci=None, netdev=None)
     probe.serve(options(ports=[roce, dict(roce, rail="gpu02")], latency=True, lifetime=5), server)
     waiting = [
@@ -608,7 +608,7 @@ def test_servers_of_two_runs_never_get_the_same_port(server: Node) -> None:
     assert len(set(ports)) == 4 and all(waits(port) for port in ports)
 
 
-def test_too_few_ports_say_whose_servers_are_on_them(server: Node) -> None:
+def test_too_few_free_ports_name_the_runs_that_use_them(server: Node) -> None:
     first = free_ports(1)
     spec = "%d-%d" % (first, first)
     serve(server, ONE, tcp_ports=spec)
@@ -618,7 +618,7 @@ def test_too_few_ports_say_whose_servers_are_on_them(server: Node) -> None:
     assert "mode=stop" in refused.value.remedy
 
 
-def test_runs_that_overlap_are_reported_each_other(server: Node) -> None:
+def test_overlapping_runs_are_reported_to_each_other(server: Node) -> None:
     assert serve(server, ONE)[1] == []
     time.sleep(0.01)
     serve(server, TWO)
@@ -631,7 +631,7 @@ def test_runs_that_overlap_are_reported_each_other(server: Node) -> None:
     assert call(server, "serve", "later", ports=[])["others"] == []
 
 
-def test_what_a_run_that_was_cut_off_has_left_is_not_an_one_until_it_is_made_use_of(server: Node) -> None:
+def test_a_leftover_server_is_a_run_only_once_it_is_used(server: Node) -> None:
     left, _names = serve(server, ONE)
     time.sleep(0.01)
     assert serve(server, TWO)[1] == [] and call(server, "stop", TWO)["others"] == []
@@ -644,7 +644,7 @@ def test_what_a_run_that_was_cut_off_has_left_is_not_an_one_until_it_is_made_use
     assert [each["run"] for each in call(server, "stop", TWO)["others"]] == [ONE, "third"]
 
 
-def test_a_server_whose_time_was_over_was_not_made_use_of(server: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expired_server_was_not_used(server: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     serve(server, ONE)
     time.sleep(0.01)
     serve(server, TWO)
@@ -655,7 +655,7 @@ def test_a_server_whose_time_was_over_was_not_made_use_of(server: Node, monkeypa
     assert call(server, "stop", TWO)["others"] == []
 
 
-def test_a_run_that_sends_all_the_while_is_seen(server: Node) -> None:
+def test_a_concurrent_run_is_detected(server: Node) -> None:
     sender = subprocess.Popen(
         [sys.executable, "-c", "import sys, time; sys.stdin.readline(); time.sleep(60)"], stdin=subprocess.PIPE
     )
@@ -684,9 +684,7 @@ time.sleep(60)
 """
 
 
-def test_a_run_that_is_killed_while_it_starts_servers_holds_up_no_one(
-    server: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_killed_while_starting_servers_blocks_no_other(server: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe_runs, "PATIENCE", 0.3)
     lock = server.path(probe_runs.RUNS_DIR + "/lock")
     Path(lock).parent.mkdir(parents=True)
@@ -701,7 +699,7 @@ def test_a_run_that_is_killed_while_it_starts_servers_holds_up_no_one(
     assert serve(server, ONE)[0]
 
 
-def test_half_a_note_is_not_a_harm(server: Node) -> None:
+def test_a_truncated_record_is_ignored(server: Node) -> None:
     serve(server, ONE)
     for place, name in ((probe_runs.SERVER_DIR, "1"), (probe_runs.RUNS_DIR, "x.json")):
         (server.place / place.lstrip("/") / name).write_text('{"run": "b"')

@@ -68,7 +68,7 @@ def message(one: RoceQos) -> str:
     return str(caught.value)
 
 
-def test_all_of_it_is_set_once(kernel: QosKernel) -> None:
+def test_all_settings_are_applied_once(kernel: QosKernel) -> None:
     one = subsystem(kernel)
     state, changes = plan(one)
     predicted = [change.as_dict() for change in changes]
@@ -135,7 +135,7 @@ def test_the_run_after_an_interrupted_one_converges(tmp_path: Path) -> None:
         assert [sorted(nic.apps) for nic in kernel.nics()] == [sorted(nic.apps) for nic in whole.nics()]
 
 
-def test_what_is_not_set_is_left(kernel: QosKernel) -> None:
+def test_unset_options_keep_the_current_values(kernel: QosKernel) -> None:
     nic = kernel.nics()[0]
     before = copy.deepcopy(vars(nic))
     run(subsystem(kernel, {"pfc": [0, 0, 0, 0, 0, 0, 0, 0], "roce_mode": None}))
@@ -145,7 +145,7 @@ def test_what_is_not_set_is_left(kernel: QosKernel) -> None:
     assert (nic.prio_buffer, nic.tsa, nic.delay) == (before["prio_buffer"], before["tsa"], 7)
 
 
-def test_one_dscp_goes_to_another_priority(kernel: QosKernel) -> None:
+def test_one_dscp_is_mapped_to_another_priority(kernel: QosKernel) -> None:
     for replaces in (True, False):
         for nic in kernel.nics():
             nic.replaces, nic.apps = replaces, [(5, 5, 26), (5, 1, 8), (1, 4, 35093), (5, 6, 48)]
@@ -155,7 +155,7 @@ def test_one_dscp_goes_to_another_priority(kernel: QosKernel) -> None:
         assert all(sorted(nic.apps) == [(1, 4, 35093), (5, 1, 8), (5, 3, 26), (5, 6, 48)] for nic in kernel.nics())
 
 
-def test_trust_pcp_takes_the_entries_away(kernel: QosKernel) -> None:
+def test_trust_pcp_removes_the_dscp_entries(kernel: QosKernel) -> None:
     wanted = fabric_qos.derived(fabric_qos.Qos(trust="pcp"))
     for nic in kernel.nics():
         nic.apps = [(5, dscp >> 3, dscp) for dscp in range(64)] + [(1, 4, 35093)]
@@ -172,7 +172,7 @@ def test_a_driver_with_a_table_of_trust(kernel: QosKernel) -> None:
     assert run(subsystem(kernel, PLAIN)) == []
 
 
-def test_a_driver_of_before_dcb_had_trust(kernel: QosKernel) -> None:
+def test_a_driver_without_dcb_trust(kernel: QosKernel) -> None:
     for netdev in ("rail1", "rail2"):
         kernel.tree.write("/sys/class/net/%s/qos/trust" % netdev, "pcp")
         rows = ["dscp\tprio"] + ["%d %d" % (dscp, 0) for dscp in range(64)]
@@ -231,7 +231,7 @@ def test_the_kernels_own_driver(tmp_path: Path) -> None:
     assert run(subsystem(kernel)) == []
 
 
-def test_no_ecn_to_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_without_ecn_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = QosKernel(tmp_path, vendor=False)
     read_bytes = kernel.read_bytes
 
@@ -271,7 +271,7 @@ def test_buffers_that_read_back_in_cells(kernel: QosKernel) -> None:
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
-def test_all_refusals_come_at_once_and_before_anything(kernel: QosKernel) -> None:
+def test_every_refusal_is_reported_before_any_change(kernel: QosKernel) -> None:
     first, second = kernel.nics()
     first.has.clear()
     second.classes, second.total, second.pfc_classes = 4, 1000, 1
@@ -308,7 +308,7 @@ def test_all_refusals_come_at_once_and_before_anything(kernel: QosKernel) -> Non
         ([{"netdev": "rail1"}, {"pci": "0000:01:00.0"}], "0000:01:00.0 is the netdev rail1, as is ports[0]"),
     ],
 )
-def test_ports_that_cannot_be(kernel: QosKernel, ports: list[dict[str, str]], part: str) -> None:
+def test_invalid_ports_are_refused(kernel: QosKernel, ports: list[dict[str, str]], part: str) -> None:
     with pytest.raises(RailyardError) as caught:
         plan(subsystem(kernel, ports=ports))
     assert part in str(caught.value)
@@ -366,7 +366,7 @@ def test_representors_are_not_the_port(kernel: QosKernel) -> None:
         ({"buffers": dict(FULL["buffers"], cable_len=1000)}, "1000 is out of range"),
     ],
 )
-def test_what_disagrees_is_refused(kernel: QosKernel, changes: dict[str, t.Any], part: str) -> None:
+def test_contradictory_options_are_refused(kernel: QosKernel, changes: dict[str, t.Any], part: str) -> None:
     with pytest.raises(RailyardError) as caught:
         subsystem(kernel, dict(FULL, **changes))
     assert part in str(caught.value)
@@ -406,7 +406,7 @@ def test_a_driver_that_refuses(kernel: QosKernel, what: tuple[int, int], number:
     assert run(subsystem(kernel))  # and the next run repairs it
 
 
-def test_a_buffer_below_its_headroom_is_the_drivers_to_refuse(kernel: QosKernel) -> None:
+def test_a_buffer_below_its_headroom_is_refused_by_the_driver(kernel: QosKernel) -> None:
     wanted = copy.deepcopy(FULL)
     wanted["buffers"]["buffer_size"] = [100000, 20000, 0, 0, 0, 0, 0, 0]
     with pytest.raises(RailyardError, match="docs/qos.md"):
@@ -424,7 +424,7 @@ def test_lldpad_is_refused_or_warned_of(kernel: QosKernel) -> None:
     assert [line for line in one.warnings if line.startswith("lldpad sets PFC")]
 
 
-def test_lldpad_that_comes_at_the_next_boot(kernel: QosKernel) -> None:
+def test_an_enabled_lldpad_is_reported_before_the_next_boot(kernel: QosKernel) -> None:
     kernel.tree.link("/etc/systemd/system/sockets.target.wants/lldpad.socket", "/lib/systemd/system/lldpad.socket")
     (other,) = dcb_managers.others(kernel)
     assert "will start at the next boot" in other.message
@@ -442,7 +442,7 @@ def test_a_profile_of_networkmanager(kernel: QosKernel) -> None:
 # -- boot --------------------------------------------------------------------------------------------------------------
 
 
-def test_it_is_kept_for_boot_and_for_a_ports_return(kernel: QosKernel) -> None:
+def test_settings_are_persistent_and_return_with_the_port(kernel: QosKernel) -> None:
     run(subsystem(kernel, persist=True))
     held = json.loads(kernel.read("/etc/railyard/boot.d/40-roce_qos.json") or "")
     assert held["module"] == qos.MODULE
@@ -459,12 +459,12 @@ def test_it_is_kept_for_boot_and_for_a_ports_return(kernel: QosKernel) -> None:
     assert run(subsystem(kernel, persist=True)) == []
 
 
-def test_the_boot_program_knows_it(kernel: QosKernel) -> None:
+def test_the_boot_program_applies_qos(kernel: QosKernel) -> None:
     one = boot_program.build("roce_qos", {"ports": PORTS, "qos": FULL}, kernel)
     assert isinstance(one, RoceQos)
 
 
-def test_no_ports_take_it_away(kernel: QosKernel) -> None:
+def test_an_empty_list_of_ports_removes_persistent_settings(kernel: QosKernel) -> None:
     run(subsystem(kernel, persist=True))
     run(subsystem(kernel, persist=True, ports=[]))
     assert not kernel.exists("/etc/railyard/boot.d/40-roce_qos.json")
@@ -496,7 +496,7 @@ def take_back(kernel: QosKernel, **options: t.Any) -> tuple[list[str], list[str]
     return [each.subject for each in done], outcome["reboot_reasons"]
 
 
-def test_absent_takes_back_what_is_kept_and_touches_no_port(kernel: QosKernel) -> None:
+def test_absent_removes_persistent_settings_and_touches_no_port(kernel: QosKernel) -> None:
     run(subsystem(kernel, persist=True))
     before = [dict(nic.__dict__) for nic in kernel.nics()]
     # who else sets it, and a port that went away, do not matter any more
@@ -508,7 +508,7 @@ def test_absent_takes_back_what_is_kept_and_touches_no_port(kernel: QosKernel) -
     assert [dict(nic.__dict__) for nic in kernel.nics()] == before
 
 
-def test_present_forgets_what_waited_for_a_boot(kernel: QosKernel) -> None:
+def test_present_clears_until_boot_records(kernel: QosKernel) -> None:
     run(subsystem(kernel, persist=True))
     take_back(kernel)
     # an empty list of ports does not remove what is persistent
@@ -518,7 +518,7 @@ def test_present_forgets_what_waited_for_a_boot(kernel: QosKernel) -> None:
     assert not kernel.exists(NOTED) and run(subsystem(kernel, persist=True)) == []
 
 
-def test_present_of_some_ports_forgets_nothing_of_the_others(kernel: QosKernel) -> None:
+def test_present_of_some_ports_keeps_records_of_the_others(kernel: QosKernel) -> None:
     run(subsystem(kernel, persist=True))
     take_back(kernel)
     run(subsystem(kernel, persist=True, ports=PORTS[:1]))
@@ -538,12 +538,12 @@ def test_present_of_some_ports_forgets_nothing_of_the_others(kernel: QosKernel) 
         ([26, [3]], r"qos.dscp2prio\[0\]: \[3\] is not a number"),
     ],
 )
-def test_entries_that_are_none(kernel: QosKernel, pair: list[t.Any], words: str) -> None:
+def test_invalid_entries_are_refused(kernel: QosKernel, pair: list[t.Any], words: str) -> None:
     with pytest.raises(RailyardError, match=words):
         subsystem(kernel, qos=dict(FULL, dscp2prio=[pair]))
 
 
-def test_absent_killed_anywhere_the_next_run_ends_it(tmp_path: Path) -> None:
+def test_absent_killed_at_any_point_is_completed_by_the_next_run(tmp_path: Path) -> None:
     for number in range(99):
         root = tmp_path / str(number)
         root.mkdir()
@@ -559,7 +559,7 @@ def test_absent_killed_anywhere_the_next_run_ends_it(tmp_path: Path) -> None:
     assert number > 9
 
 
-def test_absent_where_there_is_nothing(kernel: QosKernel) -> None:
+def test_absent_without_settings_changes_nothing(kernel: QosKernel) -> None:
     assert take_back(kernel) == ([], [])
     run(subsystem(kernel, persist=True))
     assert take_back(kernel, persist=False) == ([], []), "nothing but what is kept could go"
@@ -586,7 +586,7 @@ def test_gathered_reads_every_ethernet_pf(kernel: QosKernel) -> None:
     assert state["others"] == [] and not kernel.writes
 
 
-def test_the_module_takes_what_the_plan_hands_over() -> None:
+def test_the_module_accepts_the_options_of_the_plan() -> None:
     def known(value: t.Mapping[str, t.Any], spec: t.Mapping[str, t.Any]) -> None:
         assert set(value) <= set(spec)
         for key, each in value.items():

@@ -106,7 +106,7 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
         ("without-buffers", "host", "dscp", DSCP),
     ],
 )
-def test_a_port_is_seen_as_it_was_set(
+def test_a_port_is_read_as_it_was_set(
     tmp_path: Path, name: str, dcbx: str, trust: str, entries: dict[int, int]
 ) -> None:
     live = Server(tmp_path, name).live()
@@ -121,7 +121,7 @@ def site(first: int = 19872, second: int = 220896) -> fabric_qos.Qos:
     return fabric_qos.Qos(priority=5, dscp=40, pfc=(5,), ets=ets, buffers=buffers)
 
 
-def test_a_server_that_was_set_up_with_the_vendors_tool_is_left_alone(tmp_path: Path) -> None:
+def test_a_server_set_up_with_the_vendors_tool_is_unchanged(tmp_path: Path) -> None:
     server = Server(tmp_path, "connectx7-dscp")
     assert server.dcb_changes(site()) == {}
     # sizes that are not multiples of a cell, which has 96 bytes there: the NIC rounds them
@@ -154,7 +154,7 @@ def test_a_port_that_the_switch_has_set(tmp_path: Path) -> None:
         server.plan(fabric_qos.Qos(buffers=buffers))
 
 
-def test_a_port_that_someone_has_played_with(tmp_path: Path) -> None:
+def test_a_port_with_manual_changes(tmp_path: Path) -> None:
     server = Server(tmp_path, "every-buffer")
     assert server.live()["qos"]["buffers"]["prio_buffer"] == [0, 2, 5, 7, 1, 2, 3, 6]
     assert server.dcb_changes(PLAIN) == {}

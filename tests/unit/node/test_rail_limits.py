@@ -163,7 +163,7 @@ ALL: dict[str, t.Any] = {
 # -- memlock --------------------------------------------------------------------------------------------------------
 
 
-def test_containers_may_lock_without_a_restart(node: Node) -> None:
+def test_the_memlock_limit_of_containers_needs_no_restart(node: Node) -> None:
     done, state, _it = run(node, memlock="unlimited")
     assert done == [
         (memlock.DROP_IN % "containerd", "LimitMEMLOCK", "8388608", "unlimited"),
@@ -181,26 +181,26 @@ def test_containers_may_lock_without_a_restart(node: Node) -> None:
     assert run(node, memlock="unlimited")[0] == []
 
 
-def test_a_service_that_has_it_already_gets_no_file(node: Node) -> None:
+def test_a_service_with_the_limit_gets_no_drop_in(node: Node) -> None:
     node.loaded = {"containerd": "infinity", "kubelet": "18446744073709551615"}
     node.process(812, "unlimited")
     assert run(node, memlock="unlimited")[0] == []
     assert node.operations == []
 
 
-def test_another_drop_in_that_counts_is_reported(node: Node) -> None:
+def test_a_drop_in_with_priority_is_reported(node: Node) -> None:
     node.others["kubelet"] = "65536"
     with pytest.raises(RailyardError, match="kubelet: gets LimitMEMLOCK=65536 all the same: another drop-in") as caught:
         run(node, memlock="unlimited")
     assert "systemctl cat kubelet" in caught.value.remedy
 
 
-def test_without_systemd_there_is_nothing(node: Node) -> None:
+def test_without_systemd_no_drop_in_is_written(node: Node) -> None:
     (Path(node.root) / "run/systemd/system").rmdir()
     assert run(node, memlock="unlimited")[0] == []
 
 
-def test_a_limit_that_may_not_be_raised_names_the_way_out(node: Node) -> None:
+def test_a_limit_that_cannot_be_raised_names_the_remedy(node: Node) -> None:
     def give(_pid: int) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 
@@ -291,7 +291,7 @@ def test_a_later_file_is_reported(node: Node) -> None:
     assert it.warnings[-1].startswith("/etc/sysctl.d/99-site.conf sets net.ipv4.neigh.default.gc_thresh3 after")
 
 
-def test_networkmanager_and_cloud_init_are_kept_off(node: Node) -> None:
+def test_networkmanager_and_cloud_init_ignore_rail_ports(node: Node) -> None:
     (Path(node.root) / "etc/NetworkManager").mkdir(parents=True)
     (Path(node.root) / "etc/cloud/cloud.cfg.d").mkdir(parents=True)
     node.programs.add("nmcli")
@@ -306,9 +306,7 @@ def test_networkmanager_and_cloud_init_are_kept_off(node: Node) -> None:
     assert run(node, ports=RAIL, network_manager="unmanaged", cloud_init="disabled")[0] == []
 
 
-def test_networkmanager_has_read_what_a_run_that_was_cut_off_wrote(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_networkmanager_is_reloaded_after_an_interrupted_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SSH_CONNECTION", raising=False)
     wanted: t.Any = {"ports": RAIL, "network_manager": "unmanaged"}
     place = 0
@@ -334,7 +332,7 @@ def test_networkmanager_has_read_what_a_run_that_was_cut_off_wrote(
     ]
 
 
-def test_a_port_that_gets_its_name_later_is_kept_off_by_that_name(node: Node) -> None:
+def test_a_port_that_gets_its_name_later_is_ignored_by_that_name(node: Node) -> None:
     (Path(node.root) / "etc/NetworkManager").mkdir(parents=True)
     node.tree.write("/sys/bus/pci/devices/0000:0b:00.0/net/rail0/address", "02:00:00:00:00:01")
     node.tree.write("/sys/bus/pci/devices/0000:0c:00.0/vendor", "0x15b3")
@@ -347,11 +345,11 @@ def test_a_port_that_gets_its_name_later_is_kept_off_by_that_name(node: Node) ->
     assert run(node, ports=[{"pci": "0000:0b:00.0"}])[1]["rp_filter"] == {"rail0": 0}
 
 
-def test_where_they_are_not_there_is_nothing_to_keep_off(node: Node) -> None:
+def test_without_managers_no_file_is_written(node: Node) -> None:
     assert run(node, ports=RAIL, network_manager="unmanaged", cloud_init="disabled")[0] == []
 
 
-def test_networkmanager_that_sets_the_rail_ports_is_not_kept_off(node: Node) -> None:
+def test_networkmanager_as_back_end_does_not_ignore_rail_ports(node: Node) -> None:
     node.tree.write("/etc/NetworkManager/system-connections/railyard-gpu01.nmconnection", "")
     with pytest.raises(RailyardError, match="sets the rail ports itself here"):
         run(node, ports=RAIL, network_manager="unmanaged")
@@ -365,7 +363,7 @@ def test_the_branch_stays_with_its_manager(node: Node) -> None:
     assert node.operations == []
 
 
-def test_killed_anywhere_the_next_run_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_at_any_point_is_completed_by_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SSH_CONNECTION", raising=False)
     place = 0
     while True:
@@ -423,7 +421,7 @@ def set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     return limited(tmp_path)
 
 
-def test_what_was_set_is_taken_back(set_up: Node) -> None:
+def test_our_limits_are_removed(set_up: Node) -> None:
     node = set_up
     it = RailLimits({"state": "absent"}, node, node.give)
     predicted = it.changes(it.observe())
@@ -446,7 +444,7 @@ def test_what_was_set_is_taken_back(set_up: Node) -> None:
     assert it.outcome(state, [])["reboot_reasons"] == STAYS and it.warnings == []
 
 
-def test_taken_back_twice_is_nothing_and_a_boot_ends_the_reasons(set_up: Node) -> None:
+def test_removal_is_idempotent_and_a_boot_ends_its_reasons(set_up: Node) -> None:
     node = set_up
     run(node, state="absent")
     node.operations.clear()
@@ -473,7 +471,7 @@ def test_a_service_of_an_earlier_call_is_reported_until_it_is_restarted(node: No
     assert done == [] and it.outcome(state, [])["reboot_reasons"] == []
 
 
-def test_set_again_the_reasons_are_forgotten(set_up: Node) -> None:
+def test_present_clears_the_reasons(set_up: Node) -> None:
     node = set_up
     run(node, state="absent")
     _done, state, it = run(node, **ALL)
@@ -481,7 +479,7 @@ def test_set_again_the_reasons_are_forgotten(set_up: Node) -> None:
     assert not node.exists("/run/railyard/until_boot/rail_limits") and run(node, **ALL)[0] == []
 
 
-def test_a_node_that_never_had_limits_is_left_as_it_is(node: Node) -> None:
+def test_absent_on_an_unprepared_node_changes_nothing(node: Node) -> None:
     # a unit that another program has changed, and that systemd has not read, is not ours to load
     node.loaded["containerd"] = "infinity"
     node.process(812, "unlimited")
@@ -489,7 +487,7 @@ def test_a_node_that_never_had_limits_is_left_as_it_is(node: Node) -> None:
     assert done == [] and node.operations == [] and it.outcome(state, [])["reboot_reasons"] == []
 
 
-def test_killed_anywhere_while_it_is_taken_back_the_next_run_ends_it(
+def test_a_removal_killed_at_any_point_is_completed_by_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SSH_CONNECTION", raising=False)
@@ -513,7 +511,7 @@ def test_killed_anywhere_while_it_is_taken_back_the_next_run_ends_it(
     assert place == 10
 
 
-def test_systemd_knows_though_a_run_was_cut_off_that_had_nothing_to_note(node: Node) -> None:
+def test_systemd_is_reloaded_after_an_interrupted_run(node: Node) -> None:
     node.services["containerd"] = 0
     run(node, memlock="unlimited")
     node.kill_at = len(node.operations) + 2
@@ -529,7 +527,7 @@ def test_systemd_knows_though_a_run_was_cut_off_that_had_nothing_to_note(node: N
 # -- reported ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_only_reported(node: Node) -> None:
+def test_settings_that_are_only_reported(node: Node) -> None:
     node.tree.write("/proc/sys/net/ipv4/conf/all/rp_filter", "1")
     node.tree.write("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave")
     node.tree.write("/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "performance")
@@ -563,7 +561,7 @@ def test_a_firewall_that_cannot_be_read_is_null(node: Node) -> None:
     assert RailLimits({"ports": RAIL}, node).observe()["firewall"] is None
 
 
-def test_all_that_is_wrong_at_once(node: Node) -> None:
+def test_every_error_is_reported_at_once(node: Node) -> None:
     given = {
         "ports": [*RAIL, {"netdev": "rail9"}, {"pci": "0000:09:00.0"}, {}],
         "hugepages": [{"size_kb": 4096, "count": 1}, {"size_kb": 2048, "count": -1}],
@@ -581,12 +579,12 @@ def test_all_that_is_wrong_at_once(node: Node) -> None:
     ]
 
 
-def test_this_machine_can_be_read() -> None:
+def test_this_machines_limits_are_read() -> None:
     state = RailLimits({"ports": [{"netdev": "lo"}], "services": []}, System()).observe()
     assert state["rp_filter"]["lo"] in (0, 1, 2) and state["memlock"] == []
 
 
-def test_the_name_of_a_port_that_a_pod_has_stays_kept_off(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_in_a_pod_stays_ignored_by_name(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan knows the port by its function alone, and the interface is in a pod, where it has another name."""
     function = node.tree.function("pci0000:00/0000:00:01.0/0000:0b:00.0")
     node.tree.netdev(function, "ens1")

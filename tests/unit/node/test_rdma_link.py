@@ -192,7 +192,7 @@ def refused(link: RdmaLink) -> str:
     return str(caught.value)
 
 
-def test_soft_links_are_made(host: Host) -> None:
+def test_soft_links_are_added(host: Host) -> None:
     assert act(host.link(rxe(1), rxe(2))) == [
         ("rxe_gpu01", "link", None, "rxe on enp1s0"),
         ("rxe_gpu02", "link", None, "rxe on enp2s0"),
@@ -215,7 +215,7 @@ def test_observed_in_the_shape_of_the_options(host: Host) -> None:
     }
 
 
-def test_what_was_observed_given_back_changes_nothing(host: Host) -> None:
+def test_observed_links_as_options_change_nothing(host: Host) -> None:
     host.device("mlx5_0", "hardware", 3)
     host.device("rxe0", "rxe", 1)
     assert act(host.link(*host.link().observe()["ports"])) == []
@@ -261,7 +261,7 @@ def test_names_are_exchanged(host: Host) -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3])
-def test_an_exchange_cut_off_is_finished_by_the_next_run(host: Host, steps: int) -> None:
+def test_an_interrupted_exchange_is_completed_by_the_next_run(host: Host, steps: int) -> None:
     for number in (1, 2, 3):
         host.device("mlx5_%d" % (number - 1), "hardware", number)
     ring = host.link(nic(1, "mlx5_1"), nic(2, "mlx5_2"), nic(3, "mlx5_0"))
@@ -274,7 +274,7 @@ def test_an_exchange_cut_off_is_finished_by_the_next_run(host: Host, steps: int)
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 4])
-def test_removal_renaming_and_making_cut_off(host: Host, steps: int) -> None:
+def test_interrupted_removals_renames_and_additions_are_completed(host: Host, steps: int) -> None:
     host.device("rxe_gpu01", "rxe", 4)  # on the wrong netdev
     host.device("rxe0", "rxe", 2)
     host.device("old", "rxe", 3)
@@ -293,7 +293,7 @@ def test_soft_links_exchange_netdevs_by_their_names(host: Host) -> None:
     assert [change[1] for change in act(host.link(rxe(1), rxe(2)))] == ["name"] * 3
 
 
-def test_a_link_of_another_type_that_has_the_name_is_made_again(host: Host) -> None:
+def test_a_link_of_another_type_with_the_name_is_replaced(host: Host) -> None:
     host.device("rxe_gpu01", "siw", 1)
     assert act(host.link(rxe(1))) == [
         ("rxe_gpu01", "link", "siw on enp1s0", None),
@@ -310,7 +310,7 @@ def test_absent(host: Host) -> None:
     assert host.names() == {"enp2s0": "rxe_gpu02"}
 
 
-def test_absent_leaves_what_is_not_meant(host: Host) -> None:
+def test_absent_keeps_other_links(host: Host) -> None:
     host.device("rxe_gpu01", "rxe", 2)
     host.device("other", "siw", 3)
     assert act(host.link(rxe(1, state="absent"), rxe(3, "other", state="absent"), rxe(4, state="absent"))) == []
@@ -343,13 +343,13 @@ def test_in_use_is_refused_with_the_users_name(host: Host) -> None:
     assert host.names() == {"enp2s0": "mlx5_gpu02", "enp3s0": "rxe_gpu03"}
 
 
-def test_in_use_and_not_touched_is_not_a_matter(host: Host) -> None:
+def test_an_unchanged_link_may_be_in_use(host: Host) -> None:
     host.device("rxe_gpu01", "rxe", 1)
     host.users = {"rxe_gpu01": [qp(70)]}
     assert act(host.link(rxe(1), rxe(2))) == [("rxe_gpu02", "link", None, "rxe on enp2s0")]
 
 
-def test_a_removal_that_the_kernel_holds_up_is_an_error(host: Host) -> None:
+def test_a_removal_that_blocks_in_the_kernel_is_an_error(host: Host) -> None:
     host.device("rxe_gpu01", "rxe", 1)
     host.users = {"rxe_gpu01": [qp(70)]}
     link = host.link(rxe(1, state="absent"), force=True, run_apart=lambda act, seconds: False)
@@ -358,7 +358,7 @@ def test_a_removal_that_the_kernel_holds_up_is_an_error(host: Host) -> None:
         change.act()
 
 
-def test_an_open_device_may_be_renamed_but_not_taken_away(host: Host) -> None:
+def test_an_open_device_may_be_renamed_but_not_removed(host: Host) -> None:
     host.device("rxe_gpu01", "rxe", 1)
     (host.root / "proc/70/fd").mkdir(parents=True)
     (host.root / "proc/70/fd/5").symlink_to("/dev/infiniband/uverbs0")
@@ -408,7 +408,7 @@ def test_a_name_that_other_hardware_holds_is_an_error(host: Host) -> None:
         (nic(1, "mlx5_1"), "no RDMA device of 0000:01:00.0 is visible here: the function has no driver"),
     ],
 )
-def test_what_is_wrong_with_a_port(host: Host, port: dict[str, t.Any], words: str) -> None:
+def test_errors_of_a_port(host: Host, port: dict[str, t.Any], words: str) -> None:
     assert words in refused(host.link(port))
 
 
@@ -443,7 +443,7 @@ def test_a_device_that_a_pod_has_is_left_alone_and_kept_for_boot(host: Host) -> 
     assert again.changes(again.observe()) == []
 
 
-def test_all_errors_at_once(host: Host) -> None:
+def test_every_error_is_reported_at_once(host: Host) -> None:
     link = host.link(rxe(1, netdev="eth9"), nic(9, "mlx5_9"), rxe(2), rxe(2, "again"), rxe(3, "rxe_gpu02"))
     assert [line.partition(":")[0] for line in refused(link).splitlines()] == [
         "ports[3]",
@@ -486,13 +486,13 @@ def test_why_a_link_is_not_active(host: Host, path: str, text: str, state: int, 
     assert "rxe_gpu02" not in str(caught.value)
 
 
-def test_a_prediction_does_not_wait(host: Host) -> None:
+def test_check_mode_does_not_wait(host: Host) -> None:
     link = host.link(rxe(1), wait_active=60)
     state = link.observe()
     assert link.outcome(state, link.changes(state)) == {"reboot_required": False, "reboot_reasons": []}
 
 
-def test_kept_for_boot(host: Host) -> None:
+def test_links_are_persistent(host: Host) -> None:
     host.device("mlx5_0", "hardware", 2)
     changes = act(host.link(rxe(1), nic(2, "mlx5_gpu02"), persist=True))
     boot = BootState(host.system, 20, "rdma_link")
@@ -516,7 +516,7 @@ def test_kept_for_boot(host: Host) -> None:
     assert host.names() == {"enp1s0": "rxe_gpu01", "enp2s0": "mlx5_gpu02"}
 
 
-def test_what_is_kept_of_other_ports_stays(host: Host) -> None:
+def test_persistent_settings_of_other_ports_are_kept(host: Host) -> None:
     act(host.link(rxe(1), rxe(2), rxe(3), persist=True))
     boot = BootState(host.system, 20, "rdma_link")
 
@@ -637,7 +637,7 @@ def test_absent_without_persist_is_live_alone(host: Host) -> None:
     assert [each[0] for each in done] == ["rxe_gpu01", "rxe_gpu02"] and host.system.exists(KEPT)
 
 
-def test_absent_on_a_node_that_never_was_set_up(host: Host) -> None:
+def test_absent_on_an_unprepared_node_changes_nothing(host: Host) -> None:
     host.device("rxe0", "rxe", 7)
     assert take_back(host) == ([], []) and host.names() == {"enp7s0": "rxe0"}
 
@@ -650,7 +650,7 @@ def test_absent_of_a_link_in_use(host: Host) -> None:
     assert take_back(host, force=True)[1] == [NAMES_STAY]
 
 
-def test_absent_killed_anywhere_the_next_run_ends_it(tmp_path: Path) -> None:
+def test_absent_killed_at_any_point_is_completed_by_the_next_run(tmp_path: Path) -> None:
     for number in range(99):
         root = tmp_path / str(number)
         root.mkdir()
@@ -666,7 +666,7 @@ def test_absent_killed_anywhere_the_next_run_ends_it(tmp_path: Path) -> None:
     assert number > 9
 
 
-def test_absent_leaves_the_branch_until_the_boot(host: Host) -> None:
+def test_absent_keeps_the_branch_until_the_boot(host: Host) -> None:
     made(host)
     host.put("proc/net/route", (host.system.read("/proc/net/route") or "").replace("mgmt0", "enp2s0"))
     why = "enp2s0 carries the default route"
@@ -681,7 +681,7 @@ def test_absent_leaves_the_branch_until_the_boot(host: Host) -> None:
     assert [each[0] for each in done] == ["rxe_gpu02", NOTED] and reasons == [NAMES_STAY]
 
 
-def test_of_a_rail_that_left_nothing_is_kept_where_the_ports_are_all(host: Host) -> None:
+def test_a_removed_rail_has_no_persistent_settings_if_the_ports_are_complete(host: Host) -> None:
     """Its soft link came back with each boot, and for a card that went with it the boot waited for two minutes."""
     made(host)
     options = {"persist": True, "complete": True}
@@ -705,7 +705,7 @@ def test_of_a_rail_that_left_nothing_is_kept_where_the_ports_are_all(host: Host)
     assert stored(host.system.read(NOTED)) == note
 
 
-def test_a_link_of_the_branch_whose_rail_left_stays_until_the_boot(host: Host) -> None:
+def test_a_management_link_of_a_removed_rail_stays_until_the_boot(host: Host) -> None:
     made(host)
     host.put("proc/net/route", (host.system.read("/proc/net/route") or "").replace("mgmt0", "enp2s0"))
     act(host.link(rxe(1), persist=True, complete=True))
@@ -713,7 +713,7 @@ def test_a_link_of_the_branch_whose_rail_left_stays_until_the_boot(host: Host) -
     assert host.names()["enp2s0"] == "rxe_gpu02"
 
 
-def test_a_port_that_is_set_up_forgets_nothing_of_a_soft_link_that_stays(host: Host) -> None:
+def test_present_keeps_records_of_soft_links_that_stay(host: Host) -> None:
     made(host)
     host.put("proc/net/route", (host.system.read("/proc/net/route") or "").replace("mgmt0", "enp2s0"))
     stays = take_back(host)[1][0]
@@ -725,12 +725,12 @@ def test_a_port_that_is_set_up_forgets_nothing_of_a_soft_link_that_stays(host: H
     assert not host.system.exists(NOTED)
 
 
-def test_a_soft_link_of_the_branch_is_not_taken_away_by_its_name_alone(host: Host) -> None:
+def test_a_management_soft_link_is_not_removed_by_name_alone(host: Host) -> None:
     host.device("rxe0", "rxe", 0x1E)
     assert "mgmt0 carries the default route" in refused(host.link({"name": "rxe0", "type": "rxe", "state": "absent"}))
 
 
-def test_absent_of_what_a_pod_has(host: Host) -> None:
+def test_absent_of_a_device_in_a_pod(host: Host) -> None:
     """A whole device is not visible in rdma mode exclusive, and has its name all the same."""
     made(host)
     del host.devices[next(index for index, row in host.devices.items() if row["name"] == "mlx5_gpu03")]
@@ -740,7 +740,7 @@ def test_absent_of_what_a_pod_has(host: Host) -> None:
     assert reasons == ["rxe_gpu01 stays until the next boot: its netdev is in another network namespace", NAMES_STAY]
 
 
-def test_absent_of_names_that_nothing_has(host: Host) -> None:
+def test_absent_of_unknown_names(host: Host) -> None:
     made(host)
     host.devices.clear()
     assert take_back(host)[1] == [] and not host.system.exists("/etc/railyard")

@@ -167,7 +167,7 @@ def test_another_file_with_the_same_value_is_enough(host: Host) -> None:
     assert after["next_boot_source"] == "/etc/modprobe.d/mlnx.conf"
 
 
-def test_earlier_files_that_say_otherwise_are_left_alone(host: Host) -> None:
+def test_earlier_files_with_another_value_are_kept(host: Host) -> None:
     text = "# ours\noptions ib_core netns_mode=1\n"
     host.put("etc/modprobe.d/mlnx.conf", text)
     host.put("usr/lib/modprobe.d/z.conf", "options ib_core netns_mode=1\n")
@@ -176,7 +176,7 @@ def test_earlier_files_that_say_otherwise_are_left_alone(host: Host) -> None:
     assert host.read("etc/modprobe.d/mlnx.conf") == text
 
 
-def test_later_files_lose_the_parameter_alone(host: Host) -> None:
+def test_the_parameter_is_removed_from_later_files(host: Host) -> None:
     host.put("etc/modprobe.d/zzz.conf", "# keep\noptions ib_core send_queue_size=8 netns_mode=1\n")
     host.put("usr/lib/modprobe.d/zzzz.conf", "options ib_core netns_mode=1\noptions b c=1\n")
     changes, after = act(host.mode(switch="never"))
@@ -191,7 +191,7 @@ def test_later_files_lose_the_parameter_alone(host: Host) -> None:
     assert after["next_boot_source"] == FILE
 
 
-def test_what_is_not_a_utf8_in_anothers_file_stays_and_so_do_its_permissions(host: Host) -> None:
+def test_other_encodings_and_permissions_of_a_file_are_kept(host: Host) -> None:
     path = host.put("etc/modprobe.d/zzz.conf", "")
     path.write_bytes(b"# f\xfcr die Karte\noptions ib_core netns_mode=1\n")
     path.chmod(0o600)
@@ -227,7 +227,7 @@ def test_an_invalid_value_is_removed_wherever_it_is(host: Host) -> None:
     assert after["next_boot"] == "exclusive"
 
 
-def test_our_file_broken_by_hand_is_fixed(host: Host) -> None:
+def test_our_damaged_file_is_written_again(host: Host) -> None:
     act(host.mode(switch="never"))
     host.put(FILE, "options ib_core netns_mode=\n")
     changes, after = act(host.mode(switch="never"))
@@ -259,7 +259,7 @@ def test_built_in_needs_the_command_line(host: Host) -> None:
         mode.changes(mode.observe())
 
 
-def test_without_persist_no_file(host: Host) -> None:
+def test_without_persist_no_file_is_written(host: Host) -> None:
     changes, after = act(host.mode(persist=False))
     assert changes == [("rdma", "netns", "shared", "exclusive")]
     assert not (host.root / "etc").exists()
@@ -284,14 +284,14 @@ def test_other_namespaces_hold_the_live_mode(host: Host) -> None:
 
 
 @pytest.mark.parametrize(("persist", "switch"), [(True, "require"), (False, "require"), (False, "try")])
-def test_other_namespaces_are_refused_where_nothing_is_gained(host: Host, persist: bool, switch: str) -> None:
+def test_other_namespaces_are_an_error_if_the_boot_changes_nothing(host: Host, persist: bool, switch: str) -> None:
     host.namespace()
     mode = host.mode(persist=persist, switch=switch)
     with pytest.raises(RailyardError, match=r"other network namespaces exist: blue .*Remedy: end what holds them"):
         mode.changes(mode.observe())
 
 
-def test_busy_for_a_reason_that_no_one_sees(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_mode_without_visible_holder(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rdma_mode, "PATIENCE", 0.0)
     host.busy = 9
     mode = host.mode()
@@ -303,7 +303,7 @@ def test_busy_for_a_reason_that_no_one_sees(host: Host, monkeypatch: pytest.Monk
     assert mode.outcome(after, [])["reboot_required"] is True
 
 
-def test_a_namespace_still_being_taken_down_is_waited_for(host: Host) -> None:
+def test_a_namespace_that_is_being_deleted_is_waited_for(host: Host) -> None:
     host.busy = 2
     changes, _after = act(host.mode())
     assert host.live == "exclusive"
@@ -353,7 +353,7 @@ def test_the_image_is_rebuilt_where_the_module_is_in_it(host: Host) -> None:
     assert after["stale_initramfs"] == []
 
 
-def test_dracuts_family(host: Host) -> None:
+def test_images_of_dracut_are_rebuilt(host: Host) -> None:
     host.tools = {"lsinitrd", "dracut"}
     host.image(age=100)
     act(host.mode())
@@ -383,7 +383,7 @@ def test_a_run_killed_before_the_rebuild_is_fixed(host: Host) -> None:
     assert [change[0] for change in changes] == [IMAGE, "rdma"]
 
 
-def test_no_image_is_looked_into_for_nothing(host: Host) -> None:
+def test_images_are_read_only_if_needed(host: Host) -> None:
     host.image(age=100)
     act(host.mode("shared"))
     host.put("proc/cmdline", "ib_core.netns_mode=0\n")
@@ -409,7 +409,7 @@ def test_a_rebuild_that_fails_has_the_message_of_the_program(host: Host, monkeyp
         converge(mode, {}, changes, [])
 
 
-def test_what_is_known_of_images_may_be_broken(host: Host) -> None:
+def test_a_damaged_record_of_images_is_ignored(host: Host) -> None:
     host.put(KNOWN, "[")
     host.image(age=100, listing="")
     act(host.mode())
@@ -427,7 +427,7 @@ def below(host: Host) -> dict[str, str]:
     return {str(path): path.read_text() for top in tops for path in top.rglob("*") if path.is_file()}
 
 
-def test_taken_back_live_and_at_boot(host: Host) -> None:
+def test_absent_restores_the_live_and_the_boot_mode(host: Host) -> None:
     host.image(age=100)
     act(host.mode())
     del host.commands[:]
@@ -452,7 +452,7 @@ def test_an_image_without_the_module_is_not_built(host: Host) -> None:
     assert below(host) == {} and not [each for each in host.commands if "update" in each]
 
 
-def test_a_mode_that_others_set_is_theirs(host: Host) -> None:
+def test_a_mode_set_by_others_is_kept(host: Host) -> None:
     host.live = "exclusive"
     host.image(age=100)
     assert act(host.back())[0] == [] and host.live == "exclusive" and host.commands == []
@@ -467,7 +467,7 @@ def test_the_value_of_another_file_counts_again(host: Host) -> None:
     assert after["next_boot"] == host.live == "exclusive"
 
 
-def test_a_vendors_file_is_not_hidden_any_more(host: Host) -> None:
+def test_a_hidden_vendor_file_is_shown_again(host: Host) -> None:
     vendor = "usr/lib/modprobe.d/zzz-vendor.conf"
     host.put(vendor, "options ib_core netns_mode=1 other=2\n")
     host.put("etc/modprobe.d/zzz-own.conf", "options ib_core other=2\n")
@@ -501,7 +501,7 @@ def test_other_namespaces_hold_the_mode_until_a_boot(host: Host) -> None:
     assert host.live == "shared" and not after["reboot_required"] and below(host) == {}
 
 
-def test_required_to_switch_nothing_is_taken_back_where_it_cannot(host: Host) -> None:
+def test_if_the_switch_is_required_nothing_is_removed_without_it(host: Host) -> None:
     act(host.mode())
     host.namespace()
     before = below(host)
@@ -511,7 +511,7 @@ def test_required_to_switch_nothing_is_taken_back_where_it_cannot(host: Host) ->
     assert below(host) == before
 
 
-def test_busy_for_a_reason_that_no_one_sees_it_is_noted(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_mode_without_visible_holder_is_recorded(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rdma_mode, "PATIENCE", 0.0)
     act(host.mode())
     host.busy = 99
@@ -523,7 +523,7 @@ def test_busy_for_a_reason_that_no_one_sees_it_is_noted(host: Host, monkeypatch:
     assert mode.outcome(after, [])["reboot_required"] is True and stored(host.read(NOTE)) == [REASON]
 
 
-def test_never_switched_it_waits_for_the_boot_and_set_again_it_does_not(host: Host) -> None:
+def test_an_unswitched_mode_waits_for_the_boot_until_it_is_set_again(host: Host) -> None:
     act(host.mode())
     changes, after = act(host.back("never"))
     assert [change[0] for change in changes] == [NOTE, FILE] and after["reboot_reasons"] == [REASON]
@@ -531,7 +531,7 @@ def test_never_switched_it_waits_for_the_boot_and_set_again_it_does_not(host: Ho
     assert not after["reboot_required"] and not (host.root / NOTE[1:]).exists()
 
 
-def test_a_run_that_keeps_nothing_foresees_no_reboot(host: Host) -> None:
+def test_without_persist_no_reboot_is_required(host: Host) -> None:
     act(host.mode())
     act(host.back("never"))
     mode = host.mode("shared", persist=False, switch="never")
@@ -545,7 +545,7 @@ def test_a_run_that_keeps_nothing_foresees_no_reboot(host: Host) -> None:
     assert predicted == mode.outcome(state, []) == {"reboot_required": False, "reboot_reasons": []}
 
 
-def test_killed_anywhere_while_it_is_taken_back(tmp_path: Path) -> None:
+def test_a_removal_killed_at_any_point_is_completed(tmp_path: Path) -> None:
     for place in range(6):
         for again in ("back", "set"):
             host = Host(tmp_path / ("%d-%s" % (place, again)))

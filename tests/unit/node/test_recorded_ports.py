@@ -83,7 +83,7 @@ class Node(System):
         return Firmware(self, list(ports), **options)
 
 
-def test_the_cards_of_a_server_and_the_one_that_is_not_touched(tmp_path: Path) -> None:
+def test_the_management_card_of_a_server_is_not_touched(tmp_path: Path) -> None:
     """That the default route is over the first card's port is ours: the recording has no routes."""
     node = Node(tmp_path)
     ports = node.server("infiniband/ibdev2netdev-h100.txt")
@@ -130,7 +130,7 @@ def test_a_card_with_a_port_of_each_type_shows_which_is_which(tmp_path: Path) ->
         ("ibstat-initializing", "port0", "port0 has no subnet manager: the port is INIT (LinkUp)", (65535, 0)),
     ],
 )
-def test_a_port_whose_subnet_manager_is_not_there(
+def test_a_port_without_a_subnet_manager(
     tmp_path: Path, name: str, netdev: str, message: str, lids: tuple[int, int]
 ) -> None:
     node = Node(tmp_path)

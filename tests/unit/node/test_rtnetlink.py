@@ -82,14 +82,14 @@ def test_recorded_rules() -> None:
 @pytest.mark.parametrize(
     ("address", "oif"), [("172.16.11.201/24", ""), ("fd00:11::c9/64", ""), ("10.0.0.1/31", "gpu01")]
 )
-def test_rule_survives_the_wire(table: int, address: str, oif: str) -> None:
+def test_a_rule_survives_a_round_trip(table: int, address: str, oif: str) -> None:
     interface = ipaddress.ip_interface(address)
     ours = rtnetlink.Rule(interface.version, 10001, ipaddress.ip_network(interface.ip), oif, table, True)
     decoded = rtnetlink.decode_rule(rtnetlink.encode_rule(ours))
     assert decoded and decoded._replace(raw=b"") == ours
 
 
-def test_route_survives_the_wire() -> None:
+def test_a_route_survives_a_round_trip() -> None:
     for network, gateway in (("0.0.0.0/0", "172.16.11.254"), ("::/0", "fd00::1"), ("10.1.0.0/16", None)):
         destination = ipaddress.ip_network(network)
         via = ipaddress.ip_address(gateway) if gateway else None
@@ -97,7 +97,7 @@ def test_route_survives_the_wire() -> None:
         assert rtnetlink.decode_route(rtnetlink.encode_route(ours)) == ours
 
 
-def test_routes_of_the_local_table_cost_nothing() -> None:
+def test_routes_of_the_local_table_are_skipped_early() -> None:
     route = rtnetlink.Route(255, ADDRESS.network, 4, None, ADDRESS.ip, 0, 2, 254)
     assert rtnetlink.decode_route(rtnetlink.encode_route(route)) is None
 
@@ -105,7 +105,7 @@ def test_routes_of_the_local_table_cost_nothing() -> None:
 @pytest.mark.parametrize(
     ("address", "broadcast"), [("172.16.11.201/24", "172.16.11.255"), ("10.0.0.0/31", None), ("fd00::1/64", None)]
 )
-def test_address_survives_the_wire(address: str, broadcast: str | None) -> None:
+def test_an_address_survives_a_round_trip(address: str, broadcast: str | None) -> None:
     interface = ipaddress.ip_interface(address)
     payload = rtnetlink.encode_address(7, interface)
     decoded = rtnetlink.decode_address(payload)
@@ -114,7 +114,7 @@ def test_address_survives_the_wire(address: str, broadcast: str | None) -> None:
     assert held == (ipaddress.ip_address(broadcast).packed if broadcast else None)
 
 
-def test_what_is_done_already_is_not_an_error() -> None:
+def test_a_change_that_is_already_made_is_not_an_error() -> None:
     writer, _kernel = rtnl(errno.EEXIST, errno.EADDRNOTAVAIL, errno.ESRCH, errno.ENOENT)
     route = rtnetlink.Route(101, ADDRESS.network, 4, None, ADDRESS.ip, 0, 4, rtnetlink.SCOPE_LINK)
     writer.add_address(4, ADDRESS)
@@ -129,14 +129,14 @@ def test_other_refusals_are_errors() -> None:
         writer.add_address(4, ADDRESS)
 
 
-def test_a_rule_is_taken_away_in_the_kernels_own_form() -> None:
+def test_a_rule_is_removed_in_the_form_of_the_kernel() -> None:
     writer, kernel = rtnl()
     writer.delete_rule(rule("fwmark"))
     assert kernel.asked[0][0] == rtnetlink.RTM_DELRULE
     assert kernel.asked[0][2].hex() == RULES["fwmark"]
 
 
-def test_link_changes_touch_only_what_is_asked() -> None:
+def test_link_changes_set_only_the_given_attributes() -> None:
     writer, kernel = rtnl()
     writer.set_link(4, mtu=4200)
     writer.set_link(4, up=True)
@@ -168,7 +168,7 @@ def attributes(payload: bytes) -> dict[str, t.Any]:
 @pytest.mark.parametrize(
     ("kind", "mode"), [("macvlan", {"IFLA_MACVLAN_MODE": "bridge"}), ("ipvlan", {"IFLA_IPVLAN_MODE": 0})]
 )
-def test_a_link_is_made_on_a_port_in_another_namespace(kind: str, mode: dict[str, t.Any]) -> None:
+def test_a_link_is_added_on_a_port_in_another_namespace(kind: str, mode: dict[str, t.Any]) -> None:
     writer, kernel = rtnl()
     writer.new_link(kind, "ry-net1", 4, 9, 4200, b"\2\0\0\0\1\1")
     request, flags, payload = kernel.asked[0]

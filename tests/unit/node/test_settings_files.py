@@ -46,7 +46,7 @@ def test_the_block_is_first_or_where_it_was(node: System, before: bytes | None, 
     assert run(node) == 0
 
 
-def test_what_others_wrote_stays_when_the_block_is_removed(node: System) -> None:
+def test_lines_of_others_stay_when_the_block_is_removed(node: System) -> None:
     node.write_file(FILE, OTHERS, 0o600)
     assert run(node, "absent") == 0
     run(node)

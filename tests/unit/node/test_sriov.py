@@ -94,7 +94,7 @@ def test_vfs_come_up_as_desired(kernel: NicKernel) -> None:
     assert run(kernel, ports=[port()])[0] == []
 
 
-def test_what_was_read_can_be_given_back(kernel: NicKernel) -> None:
+def test_gathered_settings_as_options_change_nothing(kernel: NicKernel) -> None:
     _done, state = run(kernel, ports=[port(attributes=[TWO[0]])])
     assert state["ports"][0]["attributes"][1]["mac"] is None
     assert run(kernel, ports=state["ports"])[0] == []
@@ -183,7 +183,7 @@ def test_a_vf_that_came_up_before_its_mac_is_bound_again(kernel: NicKernel) -> N
     assert kernel.read("/sys/class/net/enp5s0v0/address") == MACS[0]
 
 
-def test_the_address_that_a_bond_gave_is_left(kernel: NicKernel) -> None:
+def test_the_mac_address_given_by_a_bond_is_kept(kernel: NicKernel) -> None:
     run(kernel, ports=[port()])
     kernel.tree.write("/sys/class/net/enp5s0v0/address", "02:52:00:05:00:aa")
     kernel.tree.write("/sys/class/net/enp5s0v0/upper_bond0", "")
@@ -254,7 +254,7 @@ def test_a_driver_that_is_not_ready_is_asked_again(kernel: NicKernel) -> None:
 # -- refusals --------------------------------------------------------------------------------------------------------
 
 
-def test_another_number_goes_through_zero_with_leave_only(kernel: NicKernel) -> None:
+def test_another_number_of_vfs_needs_permission(kernel: NicKernel) -> None:
     run(kernel, ports=[port()])
     for count in (0, 1, 3):
         attributes: list[t.Any] = []
@@ -270,7 +270,7 @@ def test_another_number_goes_through_zero_with_leave_only(kernel: NicKernel) -> 
     assert kernel.settings[PF] == []
 
 
-def test_a_held_vf_is_never_taken(kernel: NicKernel) -> None:
+def test_a_held_vf_is_never_removed(kernel: NicKernel) -> None:
     run(kernel, ports=[port()])
     held = {"0000:05:10.2": ["its netdev enp5s0v1 is in network namespace pod (pause pid 7)"]}
     wanted = (
@@ -285,7 +285,7 @@ def test_a_held_vf_is_never_taken(kernel: NicKernel) -> None:
     run(kernel, ports=[port(attributes=[dict(TWO[0], mac="02:52:00:05:00:78"), dict(TWO[1], vlan=7)])], holders=held)
 
 
-def test_held_since_the_look(kernel: NicKernel) -> None:
+def test_a_vf_held_since_the_first_read_is_kept(kernel: NicKernel) -> None:
     run(kernel, ports=[port()])
     it = subsystem(kernel, ports=[port(count=3)], allow_recreate=True)
     changes = it.changes(it.observe())
@@ -334,7 +334,7 @@ def test_wrong_options_and_missing_netdevs_are_reported_at_once(kernel: NicKerne
     ]
 
 
-def test_all_refusals_at_once_and_nothing_done(kernel: NicKernel) -> None:
+def test_every_refusal_is_reported_before_any_change(kernel: NicKernel) -> None:
     kernel.nic(6, "enp6s0", total=0)
     kernel.nic(7, "enp7s0")
     kernel.nic(8, "enp8s0")
@@ -363,7 +363,7 @@ def test_all_refusals_at_once_and_nothing_done(kernel: NicKernel) -> None:
     ]
 
 
-def test_what_a_vf_has_without_the_attribute_raises_no_error(kernel: NicKernel) -> None:
+def test_an_unsupported_vf_attribute_raises_no_error(kernel: NicKernel) -> None:
     kernel.unknown.update(("trust", "spoofchk"))
     neutral = {"index": 0, "link_state": "auto", "trust": False, "spoofchk": False, "vlan": 0, "max_tx_rate": 0}
     run(kernel, ports=[port(attributes=[neutral])])
@@ -387,7 +387,7 @@ def test_what_a_vf_has_without_the_attribute_raises_no_error(kernel: NicKernel) 
         ),
     ],
 )
-def test_what_is_not_a_pf_or_vf(kernel: NicKernel, given: dict[str, t.Any], text: str) -> None:
+def test_only_pfs_and_vfs_are_accepted(kernel: NicKernel, given: dict[str, t.Any], text: str) -> None:
     kernel.nic(6, "enp6s0")
     kernel.tree.write("/sys/class/net/lo/address", "")
     run(kernel, ports=[port()])
@@ -395,7 +395,7 @@ def test_what_is_not_a_pf_or_vf(kernel: NicKernel, given: dict[str, t.Any], text
     assert message.startswith(text)
 
 
-def test_a_netdev_that_has_not_its_name_yet_is_found_by_pci(kernel: NicKernel) -> None:
+def test_a_netdev_without_its_planned_name_is_found_by_pci(kernel: NicKernel) -> None:
     run(kernel, ports=[port(netdev="rail5")])
     assert_two(kernel)
 
@@ -504,7 +504,7 @@ def test_gathered_without_ports_is_every_pf_with_sriov(kernel: NicKernel) -> Non
     assert [vf["netdev"] for vf in state["pfs"][0]["vfs"]] == ["enp5s0v0", "enp5s0v1"]
 
 
-def test_kept_for_boot_without_leave_and_without_the_branch(kernel: NicKernel) -> None:
+def test_boot_settings_contain_no_permission_and_no_management_card(kernel: NicKernel) -> None:
     kernel.nic(6, "enp6s0")
     kernel.nic(7, "enp7s0")
     run(kernel, ports=[{"netdev": "enp6s0", "count": 1}])
@@ -526,7 +526,7 @@ def test_kept_for_boot_without_leave_and_without_the_branch(kernel: NicKernel) -
     assert not kernel.exists("/etc/railyard/boot.d/10-sriov_vfs.json")
 
 
-def test_what_is_kept_stays_so_when_a_default_route_comes(kernel: NicKernel) -> None:
+def test_persistent_settings_survive_a_new_default_route(kernel: NicKernel) -> None:
     run(kernel, ports=[port()], persist=True)
     before = kernel.read("/etc/railyard/boot.d/10-sriov_vfs.json")
     kernel.tree.write(
@@ -539,9 +539,7 @@ def test_what_is_kept_stays_so_when_a_default_route_comes(kernel: NicKernel) -> 
     assert before and kernel.read("/etc/railyard/boot.d/10-sriov_vfs.json") == before
 
 
-def test_a_card_that_has_gone_takes_no_other_cards_vfs_along_at_boot(
-    kernel: NicKernel, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_at_boot_a_missing_card_does_not_affect_others(kernel: NicKernel, capsys: pytest.CaptureFixture[str]) -> None:
     gone = {"pci": "0000:06:00.0", "count": 1}
     options = {"ports": [gone, {"pci": PF, "count": 2}, dict(gone, pci="0000:07:00.0")], "timeout": 0}
     kernel.write_file(KEPT, json.dumps({"module": "sriov_vfs", "options": options}))
@@ -599,7 +597,7 @@ def take_back(kernel: NicKernel, holders: t.Any = None, **options: t.Any) -> tup
     return [(each.subject, each.attribute, each.before, each.after) for each in done], outcome["reboot_reasons"]
 
 
-def test_absent_takes_back_what_was_made_and_no_more(two: NicKernel) -> None:
+def test_absent_removes_only_our_vfs(two: NicKernel) -> None:
     done, reasons = take_back(two)
     assert done[:2] == [(PF, "sriov_numvfs", 2, 0), (OTHER, "sriov_numvfs", 1, 0)]
     assert done[2][0] == KEPT and not two.exists("/etc/railyard") and reasons == []
@@ -607,7 +605,7 @@ def test_absent_takes_back_what_was_made_and_no_more(two: NicKernel) -> None:
     assert not two.exists(NOTED)
 
 
-def test_absent_on_a_node_that_never_was_set_up(kernel: NicKernel) -> None:
+def test_absent_on_an_unprepared_node_changes_nothing(kernel: NicKernel) -> None:
     kernel.resize(PF, 2)
     assert take_back(kernel) == ([], [])
     assert len(kernel.settings[PF]) == 2
@@ -639,7 +637,7 @@ def test_absent_refuses_held_vfs_and_names_the_holder(two: NicKernel) -> None:
         assert "drain the node" in str(caught.value) and two.operations == before and two.exists(KEPT)
 
 
-def test_absent_killed_anywhere_the_next_run_ends_it(two: NicKernel) -> None:
+def test_absent_killed_at_any_point_is_completed_by_the_next_run(two: NicKernel) -> None:
     two.tree.write("/run/railyard/sriov_drivers_autoprobe-%s" % OTHER, "1")
     two.tree.write("/sys/bus/pci/devices/%s/sriov_drivers_autoprobe" % OTHER, "0")
     killed = 0
@@ -662,7 +660,7 @@ def test_absent_killed_anywhere_the_next_run_ends_it(two: NicKernel) -> None:
     assert killed > 6
 
 
-def test_absent_after_a_run_that_was_cut_off_before_it_kept_anything(kernel: NicKernel) -> None:
+def test_absent_after_a_run_interrupted_before_persistence(kernel: NicKernel) -> None:
     """The mark of autoprobe shows it: the VFs have no driver, and nothing is kept for boot yet."""
     for place in range(99):
         kernel.operations.clear()
@@ -695,7 +693,7 @@ def test_changes_name_their_port_and_a_leftover_is_marked(kernel: NicKernel) -> 
 
 
 @pytest.mark.parametrize("persist", [True, False])
-def test_absent_leaves_anothers_vfs_though_a_run_was_cut_off_among_them(kernel: NicKernel, persist: bool) -> None:
+def test_absent_keeps_vfs_of_others_after_an_interrupted_run(kernel: NicKernel, persist: bool) -> None:
     """The mark of autoprobe is there while a bound VF gets its driver again, too: that makes no VF ours."""
     kernel.resize(PF, 2)
     run(kernel, ports=[port(count=None, attributes=[{"index": 0, "vlan": 100}])], persist=persist, autoprobe=False)
@@ -712,7 +710,7 @@ def test_absent_leaves_anothers_vfs_though_a_run_was_cut_off_among_them(kernel: 
     assert PF + ": the attributes of its VFs stay as set until the next boot" in reasons
 
 
-def test_absent_leaves_the_branch_until_the_boot(two: NicKernel) -> None:
+def test_absent_keeps_the_branch_until_the_boot(two: NicKernel) -> None:
     two.tree.write("/proc/net/route", DEFAULT_ROUTE % "enp6s0")
     reason = OTHER + ": its VFs stay until the next boot: enp6s0 carries the default route"
     it = subsystem(two, state="absent", persist=True, ports=[{"pci": OTHER}])
@@ -727,7 +725,7 @@ def test_absent_leaves_the_branch_until_the_boot(two: NicKernel) -> None:
     assert [each[0] for each in done] == [OTHER, NOTED] and reasons == []
 
 
-def test_absent_leaves_a_pf_that_a_pod_has(two: NicKernel) -> None:
+def test_absent_keeps_a_pf_in_a_pod(two: NicKernel) -> None:
     os.unlink(two.tree.root / "sys/class/net/enp5s0")
     shutil.rmtree(two.place(PF) / "net/enp5s0")
     del two.links["enp5s0"]
@@ -738,7 +736,7 @@ def test_absent_leaves_a_pf_that_a_pod_has(two: NicKernel) -> None:
     assert not two.exists(KEPT)
 
 
-def test_absent_reports_what_it_cannot_undo_and_present_forgets_it(kernel: NicKernel) -> None:
+def test_absent_reports_changes_until_the_boot_and_present_clears_them(kernel: NicKernel) -> None:
     kernel.resize(PF, 2)
     attributes = [{"index": 0, "vlan": 100}]
     ports = [port(count=None, attributes=attributes), {"pci": kernel.nic(6, "enp6s0"), "count": 1}]
@@ -755,14 +753,14 @@ def test_absent_reports_what_it_cannot_undo_and_present_forgets_it(kernel: NicKe
     assert run(kernel, ports=ports, persist=True, autoprobe=False)[0] == []
 
 
-def test_absent_of_what_was_kept_in_another_shape(two: NicKernel) -> None:
+def test_absent_reads_records_of_another_shape(two: NicKernel) -> None:
     ports = [{"pci": 5}, {"netdev": ["enp5s0"]}, {}, {"pci": OTHER, "count": 1}]
     two.write_file(KEPT, json.dumps({"module": "sriov_vfs", "options": {"ports": ports}}))
     done, reasons = take_back(two)
     assert [each[0] for each in done[:2]] == [OTHER, KEPT] and reasons == []
 
 
-def test_absent_of_a_card_that_has_gone(two: NicKernel) -> None:
+def test_absent_of_a_missing_card(two: NicKernel) -> None:
     two.resize(OTHER, 0)
     two.place(OTHER).unlink()
     os.unlink(two.tree.root / "sys/class/net/enp6s0")

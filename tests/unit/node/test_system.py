@@ -18,7 +18,7 @@ def system(tmp_path: Path) -> System:
     return System(str(tmp_path))
 
 
-def test_reads_what_is_there_and_none_where_nothing_is(system: System, tmp_path: Path) -> None:
+def test_a_missing_file_reads_as_none(system: System, tmp_path: Path) -> None:
     (tmp_path / "sys").mkdir()
     (tmp_path / "sys/count").write_text("0x10\n")
     assert system.read("/sys/count") == "0x10"
@@ -71,7 +71,7 @@ def test_a_failed_write_keeps_the_old_file(system: System, tmp_path: Path, monke
     assert os.listdir(tmp_path / "etc") == ["file"]
 
 
-def test_anothers_file_is_edited_byte_for_byte(system: System, tmp_path: Path) -> None:
+def test_a_file_of_others_is_edited_byte_for_byte(system: System, tmp_path: Path) -> None:
     path = tmp_path / "etc/others"
     path.parent.mkdir()
     path.write_bytes(b"a\xff\xc3\xa4\n")
@@ -83,7 +83,7 @@ def test_anothers_file_is_edited_byte_for_byte(system: System, tmp_path: Path) -
     assert (tmp_path / "etc/none").stat().st_mode & 0o777 == 0o644
 
 
-def test_what_cannot_be_taken_away_or_linked_is_an_error_with_a_remedy(system: System, tmp_path: Path) -> None:
+def test_a_failed_removal_or_link_is_an_error_with_a_remedy(system: System, tmp_path: Path) -> None:
     (tmp_path / "directory").mkdir()
     (tmp_path / "file").write_text("")
     for place, act in (
@@ -98,13 +98,13 @@ def test_what_cannot_be_taken_away_or_linked_is_an_error_with_a_remedy(system: S
     system.remove_file("/file/below")
 
 
-def test_commands_say_how_they_ended() -> None:
+def test_commands_report_how_they_ended() -> None:
     assert run_command([sys.executable, "-c", "print('x'); raise SystemExit(3)"], 120) == (3, "x\n", "")
     assert run_command(["/no/such/program"], 30).rc == 127
     assert run_command([sys.executable, "-c", "import time; time.sleep(600)"], 0.2).rc == 124
 
 
-def test_a_command_that_must_succeed_becomes_an_error_with_its_message(tmp_path: Path) -> None:
+def test_a_failed_required_command_is_an_error_with_its_message(tmp_path: Path) -> None:
     with pytest.raises(RailyardError, match="exit status 1: it is broken") as error:
         System(str(tmp_path)).check([sys.executable, "-c", "raise SystemExit('it is broken')"], "repair it")
     assert str(error.value).endswith("Remedy: repair it.")

@@ -27,7 +27,7 @@ OTHER_REASON = "QoS of gpu02, gpu03 stays as set until the next boot"
 GOES = Change("/etc/some.conf", "options", "there", None, lambda: None)
 
 
-def test_reasons_are_reported_until_they_are_forgotten(tmp_path: Path) -> None:
+def test_reasons_are_reported_until_they_are_cleared(tmp_path: Path) -> None:
     system = System(str(tmp_path))
     until = UntilBoot(system, "roce_qos")
     assert until.read() == [] and until.keep([]) == []
@@ -48,7 +48,7 @@ def test_reasons_are_reported_until_they_are_forgotten(tmp_path: Path) -> None:
     assert later.read() == [] and later.keep([]) == [] and not system.exists(FILE)
 
 
-def test_modules_know_nothing_of_each_other(tmp_path: Path) -> None:
+def test_records_are_separate_per_module(tmp_path: Path) -> None:
     system = System(str(tmp_path))
     for change in UntilBoot(system, "roce_qos").keep([STAYS]):
         change.act()
@@ -57,7 +57,7 @@ def test_modules_know_nothing_of_each_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", "3", '[1, null, {"a": "b"}]'])
-def test_a_damaged_file_holds_no_reason_and_goes(tmp_path: Path, text: str) -> None:
+def test_a_damaged_file_is_removed(tmp_path: Path, text: str) -> None:
     system = System(str(tmp_path))
     system.write_file(FILE, text)
     until = UntilBoot(system, "roce_qos")
@@ -70,7 +70,7 @@ def test_a_damaged_file_holds_no_reason_and_goes(tmp_path: Path, text: str) -> N
     assert not system.exists(FILE) and until.keep([]) == []
 
 
-def test_what_stays_is_noted_first_and_what_has_ended_is_forgotten_last(tmp_path: Path) -> None:
+def test_records_are_written_first_and_removed_last(tmp_path: Path) -> None:
     system = System(str(tmp_path))
     first = UntilBoot(system, "roce_qos")
     note, goes = first.around([GOES], [STAYS, ANOTHER])
@@ -125,7 +125,7 @@ def test_what_stays_is_noted_first_and_what_has_ended_is_forgotten_last(tmp_path
         ("pci_tuning", "a sentence of no module", Staying("other", ("a sentence of no module",))),
     ],
 )
-def test_what_an_earlier_version_stored_is_read(tmp_path: Path, module: str, text: str, entry: Staying) -> None:
+def test_records_of_earlier_versions_are_read(tmp_path: Path, module: str, text: str, entry: Staying) -> None:
     assert from_text(module, text) == entry
     system = System(str(tmp_path))
     until = UntilBoot(system, module)
@@ -136,7 +136,7 @@ def test_what_an_earlier_version_stored_is_read(tmp_path: Path, module: str, tex
 
 
 @pytest.mark.parametrize("name", sorted(set(TEXTS) - {"rdma-names"}))
-def test_an_entry_survives_being_stored(name: str) -> None:
+def test_an_entry_survives_a_round_trip(name: str) -> None:
     entry = Staying(name, ("one", "two"), "because")
     assert from_dict(json.loads(json.dumps(entry.as_dict()))) == entry and entry.text
 
@@ -149,7 +149,7 @@ def test_a_damaged_entry_is_not_an_entry(value: object) -> None:
     assert from_dict(value) is None
 
 
-def test_subjects_that_are_set_up_again_leave_their_entry() -> None:
+def test_subjects_that_are_set_again_leave_their_entry() -> None:
     entries = [Staying("qos", ("gpu01", "gpu02")), Staying("vfs", ("gpu01",), "why"), Staying("neighbour-tables")]
     assert without(entries, "qos", {"gpu01"}) == [Staying("qos", ("gpu02",)), *entries[1:]]
     assert without(entries, "qos", {"gpu01", "gpu02"}) == entries[1:]

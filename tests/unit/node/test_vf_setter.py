@@ -45,13 +45,13 @@ class Recorder:
         ({"node_guid": "00:11:22:33:44:55:66:77"}, {"ib_node_guid": "00:11:22:33:44:55:66:77"}),
     ],
 )
-def test_vf_attributes_in_the_librarys_spelling(given: dict[str, t.Any], spec: dict[str, t.Any]) -> None:
+def test_vf_attributes_are_named_as_in_the_library(given: dict[str, t.Any], spec: dict[str, t.Any]) -> None:
     ip = Recorder()
     Rtnetlink(ip=ip).set_vf(6, 1, **given)
     assert ip.calls == [("link", "set", {"index": 6, "vf": dict(spec, vf=1)})]
 
 
-def test_the_librarys_error_becomes_ours() -> None:
+def test_an_error_of_the_library_is_translated() -> None:
     from pyroute2.netlink.exceptions import NetlinkError as Theirs
 
     with pytest.raises(NetlinkError) as caught:
@@ -60,12 +60,12 @@ def test_the_librarys_error_becomes_ours() -> None:
     assert str(caught.value) == "rtnetlink link set: Operation not supported (%s)." % errno.errorcode[errno.EOPNOTSUPP]
 
 
-def test_a_bug_is_not_taken_for_the_kernels_word() -> None:
+def test_a_programming_error_is_not_an_error_of_the_kernel() -> None:
     with pytest.raises(KeyError):
         Rtnetlink(ip=Recorder(KeyError("vf"))).set_vf(6, 0, trust=True)
 
 
-def test_a_missing_library_is_reported_with_the_packages_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_reported_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyroute2", None)
     with pytest.raises(RailyardError, match="pyroute2: .*cannot be imported") as caught:
         Rtnetlink().set_vf(1, 0, mac="02:00:00:00:00:01")

@@ -66,7 +66,7 @@ def test_the_same_vf_or_mac_twice() -> None:
     ]
 
 
-def test_values_come_in_the_kernels_form_and_null_is_left_alone() -> None:
+def test_values_are_normalized_and_null_is_kept() -> None:
     (port,) = vf_spec.ports(
         {
             "ports": [
@@ -83,5 +83,5 @@ def test_values_come_in_the_kernels_form_and_null_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("text", ["0011:2233:4455:6677", "0x0011223344556677", "00:11:22:33:44:55:66:77"])
-def test_guids_of_any_spelling(text: str) -> None:
+def test_guids_are_read_in_every_spelling(text: str) -> None:
     assert vf_spec.guid(text) == "00:11:22:33:44:55:66:77"

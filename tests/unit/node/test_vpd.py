@@ -42,7 +42,7 @@ def card(name: bytes = NAME, fields: dict[bytes, bytes] = FIELDS, tail: bytes = 
     return start + head + bytes((check, 0)) + resource(0x91, field(b"RW", bytes(64))) + b"\x78" + tail
 
 
-def test_a_cards_word() -> None:
+def test_the_product_data_of_a_card() -> None:
     assert vpd.decode(card()) == WHOLE
     # what is behind the end tag is not looked at
     assert vpd.decode(card(tail=resource(0x90, field(b"SN", b"other")))) == WHOLE
@@ -63,11 +63,11 @@ def test_a_cards_word() -> None:
         (resource(0x90, field(b"PN", b"MCX") + b"SN\x20MT23"), Vpd(None, "MCX", None)),
     ],
 )
-def test_what_is_cut_off_or_wrong_is_not_guessed(data: bytes, reported: Vpd | None) -> None:
+def test_truncated_or_wrong_data_is_not_guessed(data: bytes, reported: Vpd | None) -> None:
     assert vpd.decode(data) == reported
 
 
-def test_cut_anywhere_it_never_breaks_nor_lies() -> None:
+def test_data_truncated_at_any_point_is_partial_or_missing() -> None:
     whole = card()
     for length in range(len(whole)):
         found = vpd.decode(whole[:length])
@@ -94,7 +94,7 @@ def test_no_more_is_read_than_is_needed(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(read) == 1
 
 
-def test_absent_slow_or_unreadable_is_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_slow_or_unreadable_data_reads_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     system = System(str(tmp_path))
     assert vpd.read(system, "/vpd") is None
     (tmp_path / "vpd").write_bytes(card())

@@ -70,7 +70,7 @@ def test_a_file_of_a_directory_or_itself(archive: Path) -> None:
         assert found.content == archive.read_bytes() and os.path.samefile(found.path, archive)
 
 
-def test_what_is_not_there_or_another_is_refused(archive: Path, tmp_path: Path) -> None:
+def test_a_missing_or_different_chart_is_refused(archive: Path, tmp_path: Path) -> None:
     wrong("no source is configured for %s" % NAME, source="", file=File(NAME, "0" * 64))
     wrong("has no checksum here", "sha256sum", source=str(archive), file=File(NAME, ""))
     wrong("SHA-256", "should have 000", source=str(archive), file=File(NAME, "0" * 64))
@@ -89,7 +89,7 @@ def test_a_web_server_is_asked_once(served: tuple[str, list[str]], archive: Path
     assert len(asked) == 2 and kept.read_bytes() == archive.read_bytes()
 
 
-def test_what_a_web_server_gives_wrong_is_neither_used_nor_kept(
+def test_a_download_with_a_wrong_checksum_is_neither_used_nor_kept(
     served: tuple[str, list[str]], archive: Path, own_cache: Path
 ) -> None:
     url, _asked = served
@@ -137,7 +137,7 @@ def test_a_registry_is_asked_through_helm(archive: Path, tmp_path: Path) -> None
     wrong("401", "helm registry login", source="oci://registry.example/x", file=File(NAME, "1" * 64), helm=denied)
 
 
-def test_a_chart_of_a_folder_is_its_owners(tmp_path: Path, archive: Path) -> None:
+def test_a_chart_in_a_directory_is_used_as_it_is(tmp_path: Path, archive: Path) -> None:
     subprocess.run(["tar", "xzf", str(archive), "-C", str(tmp_path)], check=True)
     found = _archives.found("spiderpool", str(tmp_path / "spiderpool"), File(NAME, ""))
     packed = _archives.chart(_archives.Archive(str(archive), archive.read_bytes()))
@@ -157,7 +157,7 @@ def test_a_file_without_a_chart_is_one_line(tmp_path: Path) -> None:
         _archives.chart(_archives.Archive(str(broken), broken.read_bytes()))
 
 
-def test_pins_are_whole() -> None:
+def test_every_pin_has_version_and_checksum() -> None:
     for name, pin in software_versions.PINS.items():
         for way, files in pin.files.items():
             assert software_versions.files(name, way, "", {}) == tuple(files)
@@ -171,7 +171,7 @@ def test_pins_are_whole() -> None:
                 assert [each.sha256 for each in software_versions.files(name, way, "v9", {})] == [""] * len(files)
 
 
-def test_checksums_are_the_users_to_give() -> None:
+def test_checksums_can_be_given_by_the_user() -> None:
     (file,) = software_versions.files("network-operator", "", "", {"network-operator-26.4.1.tgz": "a" * 64})
     assert file.sha256 == "a" * 64
     for given, message in (
@@ -185,7 +185,7 @@ def test_checksums_are_the_users_to_give() -> None:
         software_versions.files("calico", "helm", "", {})
 
 
-def test_helm_is_looked_at_before_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_version_of_helm_is_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_foreign_packages, "missing", lambda collection: None)
     three = program(tmp_path / "three", "echo v3.17.2\n")
     assert _helm.program(three) == three

@@ -54,7 +54,7 @@ def meet(one: dict[str, t.Any], other: dict[str, t.Any]) -> list[tuple[str, str]
         ),
     ],
 )
-def test_pools_meet_in_subnets_that_differ_and_in_addresses(
+def test_pools_overlap_in_subnets_and_in_addresses(
     one: dict[str, t.Any], other: dict[str, t.Any], text: tuple[str, str] | None
 ) -> None:
     assert meet(one, other) == ([text] if text else [])
@@ -66,7 +66,7 @@ def test_objects_other_than_pools_claim_nothing() -> None:
         assert [claim for claim in POOL.claims(strange) if not claim.shared] == []
 
 
-def test_pods_of_the_status_are_the_users() -> None:
+def test_pods_in_the_status_of_a_pool_are_users() -> None:
     held = {"10.0.0.7": {"pod": "team/a", "podUid": "1"}, "10.0.0.8": None, "nonsense": {"pod": "x"}}
     found = POOL.uses(pool("10.0.0.0/24", allocated=json.dumps(held)))
     assert [(use.text, use.user) for use in found] == [

@@ -146,7 +146,7 @@ def test_lists_that_end_the_device_plugin_are_found(
     assert message in str(found.error("spiderpool"))
 
 
-def test_what_works_and_is_dangerous_is_a_warning(spiderpool: Chart) -> None:
+def test_valid_but_dangerous_values_are_warnings(spiderpool: Chart) -> None:
     drain = {"sriov": {"install": True}}
     assert keys(chart_values.mismatches(spiderpool, drain)) == [("sriov.operatorConfig.disableDrain", False)]
     alone = {"spiderpoolController": {"podResourceInject": {"enabled": True}}}
@@ -199,7 +199,7 @@ def test_the_controller_restarts_with_its_certificate_and_only_then(spiderpool: 
     assert set(kept) == {"mine", chart_values.RELEASE}
 
 
-def test_images_move_with_their_paths_and_nothing_else_does() -> None:
+def test_only_image_paths_change_with_the_registry() -> None:
     chart = Chart(
         "c",
         "1",
@@ -224,7 +224,7 @@ def test_images_move_with_their_paths_and_nothing_else_does() -> None:
     assert chart_values.relocated("localhost/a/b@sha256:1", "r.example") == "r.example/a/b@sha256:1"
 
 
-def test_definitions_of_parts_that_are_left_out_are_left_out() -> None:
+def test_definitions_of_omitted_parts_are_omitted() -> None:
     def one(name: str) -> dict[str, t.Any]:
         return {"metadata": {"name": name}}
 

@@ -43,7 +43,7 @@ def keys(given: t.Mapping[str, t.Any], wanted: Wanted) -> list[tuple[str, bool]]
     return [(each.key, each.fatal) for each in disagreements(given, wanted)]
 
 
-def test_what_agrees() -> None:
+def test_equal_values_agree() -> None:
     assert disagreements(GOOD, DMABUF) == []
     assert disagreements(GOOD_PEERMEM, PEERMEM) == []
     container = chart(gdrcopy_enabled=True, driver_rdma_enabled=True)
@@ -93,7 +93,9 @@ def test_our_own_values_agree(gpudirect: str, driver: str, gdrcopy: bool) -> Non
         ({"driver": None, "gdrcopy": True}, DMABUF._replace(gdrcopy=False), []),
     ],
 )  # fmt: skip
-def test_what_does_not(given: dict[str, t.Any], wanted: Wanted, expected: list[tuple[str, bool]]) -> None:
+def test_different_values_are_reported(
+    given: dict[str, t.Any], wanted: Wanted, expected: list[tuple[str, bool]]
+) -> None:
     assert keys(given, wanted) == expected
 
 

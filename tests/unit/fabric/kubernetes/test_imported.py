@@ -26,7 +26,7 @@ SEEDS = sorted((ROOT.parent / "shared/seeds").glob("00[02]_*.txt"))
 
 
 @pytest.mark.parametrize("path", FOUND + SEEDS, ids=[path.stem.partition("_")[0] for path in FOUND + SEEDS])
-def test_what_was_imported_renders_to_what_upstream_takes(path: Path) -> None:
+def test_imported_fabrics_render_to_valid_objects(path: Path) -> None:
     outcome = run([(path.name, path.read_bytes())], NODES)
     # what no manifest holds is decided as proposed
     text = re.sub(r"  # DECIDE: subnet, such as (\S+);.*\n  (\w+): {}", r"  \2: {subnet: \1}", outcome.text)

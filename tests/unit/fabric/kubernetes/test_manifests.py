@@ -113,13 +113,13 @@ def test_settings_are_checked(name: str, settings: dict[str, t.Any], message: st
     )
 
 
-def test_all_that_is_wrong_is_reported_at_once() -> None:
+def test_every_error_is_reported_at_once() -> None:
     with pytest.raises(RailyardError) as caught:
         upstream_manifests.Settings.of("flannel", {"mtu": 1, "pod_cidr": "x", "conf_dir": "y"})
     assert len(str(caught.value).splitlines()) == 3
 
 
-def test_the_pod_network_is_kept_off_the_rails() -> None:
+def test_the_pod_network_does_not_use_the_rails() -> None:
     view = View(document(netdev_of=lambda profile, rail: "gpu%d" % rail))
     for interface in ("gpu2", "gpu.*", "eth0,gpu1"):
         with pytest.raises(RailyardError, match="the port of rail"):
@@ -213,7 +213,7 @@ def test_upstreams_calico_by_its_operator() -> None:
         ("cidr=10.1.0.0/16,10.2.0.0/16", {"cidrs": ["10.1.0.0/16", "10.2.0.0/16"]}),
     ],
 )
-def test_every_method_of_calico_has_its_word_for_the_operator(method: str, wanted: dict[str, t.Any]) -> None:
+def test_every_method_of_calico_has_a_value_for_the_operator(method: str, wanted: dict[str, t.Any]) -> None:
     _definitions, made = adjusted("calico", "", "operator", autodetection=method)
     assert made[-1]["spec"]["calicoNetwork"]["nodeAddressAutodetectionV4"] == wanted
 
@@ -253,7 +253,7 @@ def test_upstreams_flannel() -> None:
 @pytest.mark.parametrize(
     "name, way", [(name, way) for name, pin in software_versions.PINS.items() if not pin.chart for way in pin.files]
 )
-def test_every_object_of_upstreams_has_its_place_in_the_order(name: str, way: str) -> None:
+def test_every_upstream_object_has_a_place_in_the_order(name: str, way: str) -> None:
     _definitions, made = adjusted(name, upstream(name, way), way)
     assert {(each["apiVersion"], each["kind"]) for each in made} <= set(upstream_manifests.ORDER), (
         "or a removal forgets it"

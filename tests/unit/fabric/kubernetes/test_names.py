@@ -60,7 +60,7 @@ def longest(provider: str, attachment: str, mode: str) -> Document:
 
 
 @pytest.mark.parametrize(("provider", "attachment", "mode"), PLANS)
-def test_the_longest_names_are_taken(provider: str, attachment: str, mode: str) -> None:
+def test_the_longest_names_are_accepted(provider: str, attachment: str, mode: str) -> None:
     document = longest(provider, attachment, mode)
     made = list(object_components.objects(document, OPTIONS))
     assert any("g" * 10 in each["metadata"]["name"] for each in made)
@@ -76,7 +76,7 @@ def test_the_longest_names_are_taken(provider: str, attachment: str, mode: str) 
     assert any(own["app.kubernetes.io/instance"] in asked for own in pods)
 
 
-def test_long_texts_stay_apart() -> None:
+def test_shortened_names_stay_distinct() -> None:
     assert label_value("gpu01") == "gpu01"
     one, other = label_value("x" * 70), label_value("x" * 71)
     assert one != other and len(one) == len(other) == 63
@@ -111,7 +111,7 @@ def without(missing: t.Mapping[str, t.Sequence[str]], nodes: int = 4) -> Documen
     return plans.planned(whole)
 
 
-def test_a_node_without_a_port_changes_nothing_of_what_pods_are_offered() -> None:
+def test_a_node_without_a_port_changes_no_resource_of_pods() -> None:
     def offered(document: Document) -> list[tuple[str, t.Any]]:
         made = object_components.objects(document, {"injection_groups": [1]})
         return [

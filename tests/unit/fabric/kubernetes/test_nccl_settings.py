@@ -30,7 +30,7 @@ def test_a_host_has_the_settings_of_the_whole_plan(provider: str, attachment: st
         assert ucx.get("UCX_NET_DEVICES", "") == ",".join("%s:1" % name for name in devices if name)
 
 
-def test_what_is_wrong_is_reported() -> None:
+def test_every_error_is_reported() -> None:
     plan = document()
     with pytest.raises(AnsibleFilterError, match="neither nccl nor ucx"):
         nccl_settings(plan["nodes"][0], plan["fabric"], "mpi")

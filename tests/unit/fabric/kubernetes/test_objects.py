@@ -56,7 +56,7 @@ CASES = list(cases())
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_objects_are_what_upstream_takes(case: Case) -> None:
+def test_objects_are_valid_by_the_upstream_schemas(case: Case) -> None:
     upstream.schemas()
     plan = case()
     things = list(object_components.objects(plan, EVERYTHING))
@@ -68,7 +68,7 @@ def test_objects_are_what_upstream_takes(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_objects_are_what_webhooks_take(case: Case) -> None:
+def test_objects_are_accepted_by_webhooks(case: Case) -> None:
     assert webhooks.problems(list(object_components.objects(case(), EVERYTHING))) == []
 
 
@@ -89,7 +89,7 @@ def test_objects_are_ours_by_label_and_are_the_same_each_time(case: Case) -> Non
 @pytest.mark.parametrize(
     ("provider", "attachment"), [(each, one) for each, all_ in ATTACHMENTS.items() for one in all_]
 )
-def test_a_node_more_changes_only_what_is_its_own_or_names_it(provider: str, attachment: str) -> None:
+def test_a_further_node_changes_only_its_own_objects_and_lists_of_nodes(provider: str, attachment: str) -> None:
     mode = "prefix"
 
     def keyed(nodes: int) -> dict[tuple[str, str], t.Any]:
@@ -105,7 +105,7 @@ def test_a_node_more_changes_only_what_is_its_own_or_names_it(provider: str, att
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_pods_addresses_are_the_plans(case: Case) -> None:
+def test_addresses_of_pods_are_those_of_the_plan(case: Case) -> None:
     """Whatever the provider's way of saying it, the addresses its objects give are the plan's, each to its node."""
     plan = case()
     modes = {rail["name"]: rail["mode"] for rail in plan["rails"]}
@@ -191,7 +191,7 @@ def _cni_gives(plan: t.Mapping[str, t.Any]) -> Given:
     return given
 
 
-def test_attachments_that_a_provider_has_not_are_refused() -> None:
+def test_unsupported_attachments_of_a_provider_are_refused() -> None:
     with pytest.raises(RailyardError, match="cni does not serve ipoib"):
         list(object_components.objects(document("cni", "ipoib")))
     with pytest.raises(RailyardError, match="spiderpool does not serve host-device"):
@@ -220,7 +220,7 @@ def test_options_are_checked() -> None:
         assert words in str(caught.value)
 
 
-def test_images_come_from_the_users_registry_and_from_no_other() -> None:
+def test_all_images_come_from_the_registry_of_the_user() -> None:
     options = {"registry": "mirror.example:5000/rdma", "images": {"multus": "other.example:443/cni/multus@sha256:ab"}}
     policy = next(each for each in object_components.objects(document("network-operator"), options) if each["spec"])
     secondary = policy["spec"]["secondaryNetwork"]

@@ -35,12 +35,12 @@ from . import plans
         ({"test_pods": True}, "kubernetes.test_pods: .*images.test"),
     ],
 )
-def test_a_value_of_another_kind_is_one_line_with_its_place(given: dict[str, t.Any], message: str) -> None:
+def test_a_value_of_a_wrong_type_is_one_error_with_its_place(given: dict[str, t.Any], message: str) -> None:
     with pytest.raises(RailyardError, match=message):
         Options.of(given)
 
 
-def test_what_templates_make_of_numbers_and_booleans_is_taken_as_it_is_meant() -> None:
+def test_numbers_and_booleans_from_templates_are_accepted_as_text() -> None:
     given = {"metrics": "False", "injection": "no", "gdrcopy": "yes", "rdma_hca_max": "63", "injection_groups": ["2"]}
     options = Options.of({**given, "dpdk": {"rails": ["gpu01"], "vfs": "2"}})
     assert (options.metrics, options.injection, options.gdrcopy) == (False, False, True)

@@ -89,7 +89,7 @@ def test_a_driver_container_is_waited_for() -> None:
     assert selector["network.nvidia.com/operator.mofed.wait"] == "false"
 
 
-def test_macvlan_asks_for_its_prefix_and_routes_by_source() -> None:
+def test_macvlan_has_its_prefix_and_source_routes() -> None:
     network = made("MacvlanNetwork", "network-operator", "macvlan", "prefix", families=(4, 6))[1]
     assert network["spec"]["master"] == "enp12s0np0"
     assert json.loads(network["spec"]["ipam"]) == {

@@ -82,7 +82,7 @@ def accepted(objects: t.Sequence[Document], document: Document) -> dict[tuple[st
 
 
 @pytest.mark.parametrize(("provider", "attachment", "mode"), combinations())
-def test_nothing_is_missing_in_a_whole_cluster_and_each_deleted_object_is(
+def test_a_complete_cluster_misses_nothing_and_each_deleted_object_is_reported(
     provider: str, attachment: str, mode: str
 ) -> None:
     goal, document, objects = goal_of(provider, attachment, mode)
@@ -152,7 +152,7 @@ def test_whole_thousands_are_read_as_the_server_writes_them(units: int, number: 
     assert "reports 9000 of %d " % units in goal.missing({"n-1": node("n-1", less)}, {})[0].what
 
 
-def test_vfs_for_dpdk_are_a_resource_of_their_own() -> None:
+def test_vfs_for_dpdk_are_a_separate_resource() -> None:
     document = plans.planned(plans.fabric_file("spiderpool", "sriov", "subnet", (4,), nodes=1))
     given = {"dpdk": {"rails": ["gpu02"], "vfs": 3}}
     policies = [each["spec"] for each in object_components.objects(document, given) if "numVfs" in each.get("spec", {})]
@@ -186,7 +186,7 @@ def test_a_node_without_any_resource_is_one_line_and_many_are_one_too() -> None:
     )
 
 
-def test_too_few_functions_are_not_a_plugins_fault() -> None:
+def test_too_few_functions_are_not_blamed_on_the_plugin() -> None:
     goal, document, objects = goal_of("spiderpool", "sriov", "subnet")
     nodes = whole(document)
     nodes["n-1"]["status"]["allocatable"]["spidernet.io/gpu01_sriov"] = "3"

@@ -45,11 +45,11 @@ VALUES = st.recursive(
 @example(
     {"a": "1.2.3.4-5.6.7.8", "b": "1.2.3.4/24", "c": "1.2.3", "d": "1_000.5", "e": "x: y", "f": "x #y", "g": "a =b"}
 )
-def test_what_is_written_is_what_is_read(thing: dict[str, t.Any]) -> None:
+def test_rendered_objects_are_read_back(thing: dict[str, t.Any]) -> None:
     assert yaml.safe_load(object_yaml.text(thing)) == thing
 
 
-def test_text_is_as_people_write_it() -> None:
+def test_yaml_has_the_style_of_hand_written_files() -> None:
     thing = {
         "kind": "A",
         "spec": {"ips": ["10.0.0.1-10.0.0.9"], "on": "yes", "n": 1, "list": [{"a": 1, "b": []}], "t": "x\ny\n"},

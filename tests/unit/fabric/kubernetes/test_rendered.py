@@ -44,7 +44,7 @@ def test_check_mode_reports_and_changes_nothing(tmp_path: Path) -> None:
     assert held(directory) == fewer
 
 
-def test_only_our_own_files_and_empty_folders_go(tmp_path: Path) -> None:
+def test_only_our_files_and_empty_directories_are_removed(tmp_path: Path) -> None:
     _rendered.write(str(tmp_path), FILES, check=False)
     (tmp_path / "a" / "theirs.yaml").write_bytes(b"theirs")
     done = _rendered.write(str(tmp_path), {}, check=False)
@@ -53,7 +53,7 @@ def test_only_our_own_files_and_empty_folders_go(tmp_path: Path) -> None:
     assert not (tmp_path / "a" / "b").exists()
 
 
-def test_a_file_of_another_is_not_written_over(tmp_path: Path) -> None:
+def test_a_file_of_others_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "three.yaml").write_bytes(b"the owner's own kustomization")
     for check in (True, False):
         with pytest.raises(Refused) as caught:
@@ -64,7 +64,7 @@ def test_a_file_of_another_is_not_written_over(tmp_path: Path) -> None:
     assert "three.yaml" not in _rendered.write(str(tmp_path), FILES, check=False)["written"]
 
 
-def test_a_run_that_is_cut_off_forgets_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_keeps_its_list_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _rendered.write(str(tmp_path), FILES, check=False)
     fewer = {"four.yaml": b"4\n"}
 
@@ -79,7 +79,7 @@ def test_a_run_that_is_cut_off_forgets_no_file(tmp_path: Path, monkeypatch: pyte
     assert held(tmp_path) == fewer
 
 
-def test_a_list_that_leads_outside_is_not_followed(tmp_path: Path) -> None:
+def test_a_list_with_a_path_outside_is_refused(tmp_path: Path) -> None:
     outside, directory = tmp_path / "outside.yaml", tmp_path / "out"
     outside.write_bytes(b"kept")
     directory.mkdir()
@@ -89,7 +89,7 @@ def test_a_list_that_leads_outside_is_not_followed(tmp_path: Path) -> None:
     assert outside.read_bytes() == b"kept"
 
 
-def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+def test_a_failed_write_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"a file where a folder should be")
     with pytest.raises(RailyardError) as caught:
         _rendered.write(str(tmp_path), FILES, check=False)

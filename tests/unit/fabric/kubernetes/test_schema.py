@@ -65,7 +65,7 @@ def test_schema_finds(thing: dict[str, t.Any], words: str) -> None:
     assert words in "; ".join(schema.problems(thing))
 
 
-def test_schema_takes_what_is_right() -> None:
+def test_schema_accepts_valid_objects() -> None:
     upstream.schemas()
     macvlan = {"master": ["a"], "rdmaResourceName": "a/b", "ippools": {"ipv4": ["p"]}}
     assert schema.problems(config(cniType="macvlan", macvlan=macvlan)) == []

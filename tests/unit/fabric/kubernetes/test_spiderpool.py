@@ -61,7 +61,7 @@ def test_a_network_names_its_nodes_pools_by_a_pattern_that_matches_no_other_rail
     assert configs[0]["spec"]["sriov"]["ippools"] == {"ipv4": ["ai-gpu01-*"], "ipv6": ["v6-ai-gpu01-*"]}
 
 
-def test_a_pattern_that_would_catch_another_pool_is_not_taken() -> None:
+def test_a_pattern_that_matches_another_pool_is_not_used() -> None:
     plan = document("spiderpool", attachment="sriov", mode="prefix")
     for node in plan["nodes"]:
         for port in node["ports"]:
@@ -111,7 +111,7 @@ def test_without_a_way_between_rails_pods_get_no_default_route() -> None:
         assert pool["spec"]["routes"] == [{"dst": "10.2.0.0/15", "gw": "10.2.0.1"}]
 
 
-def test_what_is_taken_is_reserved() -> None:
+def test_used_addresses_are_reserved() -> None:
     reserved = made("SpiderReservedIP", taken={"switches": "172.16.11.250-172.16.11.253"})
     assert names(reserved) == ["ai-gpu01-taken", "ai-gpu02-taken"]
     assert reserved[0]["spec"] == {"ipVersion": 4, "ips": ["172.16.11.250-172.16.11.253"]}
@@ -218,7 +218,7 @@ def test_a_netdev_that_is_two_rails_is_refused() -> None:
     ]
 
 
-def test_what_nodes_must_report() -> None:
+def test_the_resources_that_nodes_must_report() -> None:
     view = View(document("spiderpool", attachment="sriov", vfs=6))
     assert device_plugins.allocatable(view, Options())["hgx-0002"] == {
         "spidernet.io/gpu01_sriov": 6,

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What lint takes, renderers make and Spiderpool's webhooks take as it is; what they would not, lint reports."""
+"""Objects of valid files are accepted by Spiderpool's webhooks unchanged, and lint reports those that are not."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_many_taken_addresses_are_reported_with_spiderpool_alone() -> None:
     assert [each.code for each in errors(file(rails(SIX, POD6, few)))] == ["RY821"]
 
 
-def test_what_the_renderer_refuses_is_reported() -> None:
+def test_lint_reports_what_the_renderer_refuses() -> None:
     nodes = "nodes: {ai-1: {profile: hgx}, ai-2: {profile: dgx}}"
     both = [profile(), profile("dgx", attachment="ipvlan")]
     (found,) = errors(file(rails(FOUR), profiles=both, nodes=nodes))

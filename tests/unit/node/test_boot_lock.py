@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A module's run and the boot's own: one after the other, in processes of their own, by the kernel's own lock."""
+"""A module and the boot program never run at the same time: separate processes, with the lock of the kernel."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def holder(tmp_path: Path) -> t.Iterator[subprocess.Popen[str]]:
     process.wait()
 
 
-def test_where_no_one_is_at_work_nothing_is_written(tmp_path: Path) -> None:
+def test_without_contention_nothing_is_written(tmp_path: Path) -> None:
     boot_lock.wait(System(str(tmp_path)), 0)
     assert os.listdir(tmp_path) == []
     with boot_lock.turn(System(str(tmp_path)), "a test", 0):
@@ -73,7 +73,7 @@ def test_where_no_one_is_at_work_nothing_is_written(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "run/railyard") == []
 
 
-def test_who_is_at_work_is_named(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+def test_the_holder_of_the_lock_is_named(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     system = System(str(tmp_path))
     for act in (lambda: boot_lock.wait(system, 0.3), lambda: boot_lock.turn(system, "another", 0.3).__enter__()):
         with pytest.raises(boot_lock.Busy) as caught:
@@ -83,7 +83,7 @@ def test_who_is_at_work_is_named(tmp_path: Path, holder: subprocess.Popen[str]) 
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_its_end_is_waited_for_however_it_comes(tmp_path: Path, holder: subprocess.Popen[str], killed: bool) -> None:
+def test_the_end_of_the_holder_is_waited_for(tmp_path: Path, holder: subprocess.Popen[str], killed: bool) -> None:
     system = System(str(tmp_path))
     end = (lambda: holder.send_signal(signal.SIGKILL)) if killed else holder.stdin.close  # type: ignore[union-attr]
     threading.Timer(0.5, end).start()
@@ -94,7 +94,7 @@ def test_its_end_is_waited_for_however_it_comes(tmp_path: Path, holder: subproce
     assert not system.exists(boot_lock.FILE)
 
 
-def test_a_child_that_goes_on_alone_holds_no_one_up(tmp_path: Path) -> None:
+def test_a_surviving_child_does_not_hold_the_lock(tmp_path: Path) -> None:
     """As one of ``apart`` does, which the kernel holds up."""
     system = System(str(tmp_path))
     come, go = os.pipe()
@@ -111,7 +111,7 @@ def test_a_child_that_goes_on_alone_holds_no_one_up(tmp_path: Path) -> None:
     os.waitpid(child, 0)
 
 
-def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_runs_lose_no_change(tmp_path: Path) -> None:
     """The file comes and goes with each of them."""
     processes = [start(COUNTER, tmp_path) for _number in range(3)]
     for process in processes:
@@ -120,7 +120,7 @@ def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "number").read_text() == "300"
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_lock_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("")
     with pytest.raises(RailyardError, match="cannot be made: Not a directory") as caught:
         boot_lock.turn(System(str(tmp_path)), "a test", 0).__enter__()
@@ -167,7 +167,7 @@ def test_the_boot_program_waits_for_a_module(kept: System, holder: subprocess.Po
     assert kept.read("/value") == "5" and not kept.exists(boot_lock.FILE)
 
 
-def test_the_boot_program_reports_for_whom_it_waited_in_vain(
+def test_the_boot_program_names_the_holder_after_its_timeout(
     kept: System, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = [0.0]

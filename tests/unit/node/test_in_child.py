@@ -16,12 +16,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_c
 from tests.waiting import wait_for
 
 
-def test_done_in_a_child(tmp_path: Path) -> None:
+def test_a_call_runs_in_a_child(tmp_path: Path) -> None:
     assert apart(lambda: (tmp_path / "pid").write_text(str(os.getpid())) and None, 120) is True
     assert int((tmp_path / "pid").read_text()) != os.getpid()
 
 
-def test_the_childs_error_is_raised_here() -> None:
+def test_an_error_of_the_child_is_raised_in_the_parent() -> None:
     def act() -> None:
         raise NetlinkError(errno.EBUSY, "in use", "rxe_gpu01")
 
@@ -30,7 +30,7 @@ def test_the_childs_error_is_raised_here() -> None:
     assert caught.value.errno == errno.EBUSY
 
 
-def test_a_call_that_is_held_up_is_left_to_the_child(tmp_path: Path) -> None:
+def test_a_blocked_call_is_left_to_the_child(tmp_path: Path) -> None:
     gate, done = tmp_path / "gate", tmp_path / "done"
 
     def act() -> None:

@@ -86,7 +86,7 @@ OPERATOR = {"gpu_driver": "container"}
         ),
     ],
 )
-def test_values_follow_from_the_plan(
+def test_values_are_derived_from_the_plan(
     kinds: list[tuple[dict[str, t.Any] | None, dict[str, t.Any] | None]],
     options: dict[str, t.Any],
     expected: dict[str, t.Any],
@@ -94,7 +94,7 @@ def test_values_follow_from_the_plan(
     assert summary(planned(*kinds), **options) == expected
 
 
-def test_what_follows_never_disagrees_with_the_plan() -> None:
+def test_derived_values_always_agree_with_the_plan() -> None:
     paths = ("auto", "dmabuf", "peermem", "none")
     drivers = (None, {"kind": "inbox"}, DOCA, {"kind": "container"})
     for path, gpu_driver, copy, flavour, driver in itertools.product(

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a command line or a survey asks for is done or refused, and never passed over in silence."""
+"""A request of a command line or a survey is carried out or refused, and never ignored in silence."""
 
 from __future__ import annotations
 

@@ -173,5 +173,5 @@ def test_the_connection_is_found_through_the_ancestors_where_sudo_dropped_it(tre
         ("0000:0b:00", False),
     ],
 )
-def test_what_a_pci_address_looks_like(text: str, is_one: bool) -> None:
+def test_a_pci_address_has_domain_bus_device_and_function(text: str, is_one: bool) -> None:
     assert is_pci_address(text) is is_one

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A test's work in a child process of its own, so that what it enters (namespaces, a root) goes with it."""
+"""Run a part of a test in a child process, so that namespaces and roots that it enters end with it."""
 
 from __future__ import annotations
 

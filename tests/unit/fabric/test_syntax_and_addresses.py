@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The small pure rooms: addresses, names, pairings, positions; and that no file whatever ends in a traceback."""
+"""Addresses, names, ranges, YAML positions and pairs as text; and any bytes give findings, never a traceback."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_short_forms_replace_the_last_octets() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 255), st.integers(0, 8)), max_size=8))
-def test_overlaps_are_those_of_brute_force(pairs: list[tuple[int, int]]) -> None:
+def test_overlaps_match_a_brute_force_search(pairs: list[tuple[int, int]]) -> None:
     networks = [ip_integers.network(first << 24, 8 - size) for first, size in pairs]
     found = list(ip_integers.overlaps((net, at) for at, net in enumerate(networks)))
     for outer, one, inner, other in found:
@@ -91,7 +91,7 @@ def test_the_last_range_numbers_a_node() -> None:
 @pytest.mark.parametrize(
     "text", ["a[", "a]", "a[1]", "a[:2]", "a[1:]", "a[2:1]", "a[b:a]", "a[1:2:0]", "a[1:2][", "a[1:a]"]
 )
-def test_ranges_that_are_none(text: str) -> None:
+def test_invalid_ranges_are_refused(text: str) -> None:
     with pytest.raises(name_syntax.BadRange):
         name_syntax.HostRange(text)
 
@@ -157,7 +157,7 @@ def test_every_node_serves_and_probes() -> None:
         assert all(abs(servers.count(name) - (count - 1) / 2) <= 1 for name in _names(count))
 
 
-def test_rounds_that_are_none() -> None:
+def test_invalid_rounds_are_refused() -> None:
     with pytest.raises(ValueError, match="twice"):
         probe_pairs.rounds(["a", "b", "a"], 2)
     with pytest.raises(ValueError, match="at least one"):
@@ -237,7 +237,7 @@ yaml_values = st.recursive(
 
 
 @given(yaml_values)
-def test_no_data_whatever_ends_in_a_traceback(data: object) -> None:
+def test_any_data_gives_findings_and_no_traceback(data: object) -> None:
     _reported(yaml.safe_dump(data, allow_unicode=True).encode("utf-8"))
 
 
@@ -272,7 +272,7 @@ def test_no_change_of_a_good_file_ends_in_a_traceback(name: str, changes: list[t
 @example(b"%YAML 9.9\n---\na: b")
 @example(b"&a")
 @example(b"- - - -\n -")
-def test_no_bytes_whatever_end_in_a_traceback(raw: bytes) -> None:
+def test_any_bytes_give_findings_and_no_traceback(raw: bytes) -> None:
     _reported(raw)
 
 
