@@ -84,7 +84,7 @@ def planned_results(world: World, name: str) -> dict[str, Row]:
         }
         for place, port in enumerate(port_options(node["ports"], "rail_probe", node))
     ]
-    info = dict(world.infos[name], tools={"pyroute2": "0.7.2", "perftest": "6.06"}, branch="eno1 carries this")
+    info = dict(world.infos[name], tools={"pyroute2": "0.7.2", "perftest": "6.06"}, management_path="eno1 carries this")
     return {
         "rail_host": host_layers._whole(result),
         "rail_info": dict(info, changed=False),

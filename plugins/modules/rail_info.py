@@ -103,7 +103,7 @@ system:
     rdma_mode: shared
     lockdown: null
     boot_service: active
-branch:
+management_path:
   description:
     - What carries the connection and the default route. C(connection) is the netdev of this SSH session, or null.
     - C(netdevs) and C(functions) say of each that must not be touched, why.
@@ -127,7 +127,7 @@ nics:
     - C(pcie) has the link's C(speed) and C(max_speed) in GT/s, C(width) and C(max_width) in lanes.
     - C(gpus) are the nearest GPUs by their index in RV(gpus), C(gpu_proximity) is how near, in the terms of
       C(nvidia-smi topo).
-    - C(branch) is the reason why the card must not be touched, null where it may be.
+    - C(management_path) is the reason why the card must not be touched, null where it may be.
     - C(slot) is the label of the chassis' slot, C(serial) and C(part_number) are from the card's Vital Product Data,
       which only root may read; null where there is none, or the card does not answer in a second.
     - C(permanent_mac) is the hardware address that the port was made with, C(mac) the one that it has now.
@@ -164,7 +164,7 @@ nics:
       gpu_proximity: PIX
       vfs: 0
       max_vfs: 16
-      branch: null
+      management_path: null
       holders: []
 rdma:
   description:

@@ -36,8 +36,10 @@ def test_nics_are_what_ip_and_ethtool_say(first: Node) -> None:
         assert row["pci"] in reported["bus-info"] or row["driver"] == "virtio-pci"
         assert (row["firmware"] or "") == reported.get("firmware-version", "").replace("N/A", "").strip()
     assert rows[NETDEV]["pci"] == RAIL and rows[NETDEV]["driver"] == "igb" and rows[NETDEV]["max_vfs"] == 7
-    assert rows[NETDEV]["branch"] is None
-    assert [row["branch"] for row in rows.values() if row["branch"]] == ["enp0s30 carries this connection"]
+    assert rows[NETDEV]["management_path"] is None
+    assert [row["management_path"] for row in rows.values() if row["management_path"]] == [
+        "enp0s30 carries this connection"
+    ]
 
 
 def test_ports_are_found_by_what_the_node_reports(first: Node) -> None:
@@ -68,7 +70,9 @@ def test_the_system_and_nothing_is_changed(first: Node) -> None:
     assert not found["changed"]
     assert found["system"]["boot_id"] == first.boot_id()
     assert found["system"]["kernel"] == first.run("uname -r").strip()
-    assert found["branch"]["connection"] == "enp0s30" and found["branch"]["default_route"] == ["enp0s30"]
+    assert found["management_path"]["connection"] == "enp0s30" and found["management_path"]["default_route"] == [
+        "enp0s30"
+    ]
     assert found["tools"]["perftest"] == "/usr/bin/ib_write_bw" and "pyroute2" in found["tools"]
     assert "mlxconfig" not in found["tools"]
 

@@ -199,7 +199,7 @@ def test_another_mac_rebinds_that_vf_alone(guest: t.Any) -> None:
     assert_as_wanted(guest)
 
 
-def test_the_branch_is_never_touched(guest: t.Any) -> None:
+def test_the_management_path_is_never_touched(guest: t.Any) -> None:
     guest.run("ip route add default dev %s metric 9999" % NETDEVS[TWO])
     try:
         text = refusal(guest, ports=[{"pci": TWO, "count": 0}], allow_recreate=True)

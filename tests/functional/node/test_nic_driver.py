@@ -18,12 +18,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsyst
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_sources as sources
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.driver_packages import Apt
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_driver import UNFINISHED, NicDriver
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 from tests.functional.node import debian_root
 from tests.functional.node.debian_root import BUILT, DOCA, INBOX, MLNX, OTHER, RUNNING, DebianNode, on_debian, sh
 
 Options = t.Dict[str, t.Any]
-UNPROTECTED = Branch({}, {})
+UNPROTECTED = ManagementPath({}, {})
 DRIVER: Options = {"kind": "doca", "version": "2.9.3", "source": "file:" + DOCA, "unsigned": True}
 
 
@@ -38,31 +38,35 @@ def mlnx() -> None:
     debian_root.index(Path(MLNX, "DEBS"))
 
 
-def made(node: DebianNode, options: Options, branch: Branch = UNPROTECTED) -> NicDriver:
-    return NicDriver(options, node, architecture="x86_64", branch=branch)
+def made(node: DebianNode, options: Options, management: ManagementPath = UNPROTECTED) -> NicDriver:
+    return NicDriver(options, node, architecture="x86_64", management=management)
 
 
-def predicted(node: DebianNode, options: Options, branch: Branch = UNPROTECTED) -> tuple[list[Change], State]:
+def predicted(
+    node: DebianNode, options: Options, management: ManagementPath = UNPROTECTED
+) -> tuple[list[Change], State]:
     """What check mode reports; the node is as before."""
     before = (node.dpkg(), sorted(os.listdir("/etc/apt/sources.list.d")), node.modules(RUNNING), node.log())
-    driver = made(node, options, branch)
+    driver = made(node, options, management)
     state = driver.observe()
     changes = driver.changes(state)
     assert (node.dpkg(), sorted(os.listdir("/etc/apt/sources.list.d")), node.modules(RUNNING), node.log()) == before
     return changes, driver.outcome(state, changes)
 
 
-def apply(node: DebianNode, options: Options, branch: Branch = UNPROTECTED) -> tuple[list[dict[str, t.Any]], State]:
+def apply(
+    node: DebianNode, options: Options, management: ManagementPath = UNPROTECTED
+) -> tuple[list[dict[str, t.Any]], State]:
     """One run, compared with its check mode; and another one, which must do nothing."""
-    foreseen, expected = predicted(node, options, branch)
-    driver = made(node, options, branch)
+    foreseen, expected = predicted(node, options, management)
+    driver = made(node, options, management)
     done: list[Change] = []
     state = driver.observe()
     state = converge(driver, state, driver.changes(state), done)
     assert [each.as_dict() for each in done] == [each.as_dict() for each in foreseen]
     outcome = driver.outcome(state, [])
     assert outcome["reboot_required"] == expected["reboot_required"]
-    again = made(node, options, branch)
+    again = made(node, options, management)
     state = again.observe()
     assert again.changes(state) == []
     return [each.as_dict() for each in done], dict(outcome, gathered=state)
@@ -373,15 +377,15 @@ def test_packages_that_are_held_are_installed_ones(node: DebianNode) -> None:
 @on_debian
 def test_the_stack_is_not_restarted_under_the_connection(node: DebianNode) -> None:
     doca()
-    management = "0000:05:00.0"
-    os.makedirs("/sys/bus/pci/devices/%s" % management)
+    card = "0000:05:00.0"
+    os.makedirs("/sys/bus/pci/devices/%s" % card)
     os.makedirs("/sys/bus/pci/drivers/mlx5_core")
-    os.symlink("/sys/bus/pci/drivers/mlx5_core", "/sys/bus/pci/devices/%s/driver" % management)
-    branch = Branch({"eth0": "carries this connection"}, {management: "eth0 carries this connection"})
+    os.symlink("/sys/bus/pci/drivers/mlx5_core", "/sys/bus/pci/devices/%s/driver" % card)
+    management = ManagementPath({"eth0": "carries this connection"}, {card: "eth0 carries this connection"})
     options = dict(DRIVER, restart="allowed")
-    done, outcome = apply(node, options, branch)
+    done, outcome = apply(node, options, management)
     assert "openibd" not in dict(attributes(done)) and "RESTARTED" not in node.log() and outcome["reboot_required"]
-    driver = made(node, options, branch)
+    driver = made(node, options, management)
     driver.changes(driver.observe())
     assert driver.warnings == [
         "The driver stack is not restarted: 0000:05:00.0 uses this driver, and eth0 carries this connection. The driver"
@@ -394,8 +398,8 @@ def test_the_stack_is_not_restarted_under_the_connection(node: DebianNode) -> No
     assert "other modules use it: rdma_rxe (uses ib_core)" in driver.warnings[0]
     os.rmdir("/sys/module/ib_core/holders/rdma_rxe")
     for name, text in (("class", "0x020000"), ("vendor", "0x15b3")):
-        Path("/sys/bus/pci/devices", management, name).write_text(text)
-    os.symlink("/sys/bus/pci/devices/0000:05:00.2", "/sys/bus/pci/devices/%s/virtfn0" % management)
+        Path("/sys/bus/pci/devices", card, name).write_text(text)
+    os.symlink("/sys/bus/pci/devices/0000:05:00.2", "/sys/bus/pci/devices/%s/virtfn0" % card)
     driver = made(node, options)
     assert "openibd" not in [each.subject for each in driver.changes(driver.observe())]
     assert "0000:05:00.0 has VFs" in driver.warnings[0]

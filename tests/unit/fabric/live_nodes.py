@@ -42,7 +42,9 @@ def result(node: Row, layer: str) -> Row:
     gpus = _gpus(node)
     nics = [_nic(node, port, layer) for port in node["ports"]]
     nics += [_other(other) for other in node["other_ports"]]
-    nics.append(dict(_bare(MANAGEMENT, "eno1"), vendor="8086", device="1563", speed=10000, branch="eno1 carries this"))
+    nics.append(
+        dict(_bare(MANAGEMENT, "eno1"), vendor="8086", device="1563", speed=10000, management_path="eno1 carries this")
+    )
     return {
         "system": {"rdma_mode": node["rdma_mode"]},
         "nics": sorted(nics, key=lambda nic: nic["pci"]),
@@ -92,7 +94,7 @@ def _bare(pci: str, netdev: str | None) -> Row:
         "gpu_proximity": None,
         "vfs": 0,
         "max_vfs": 16,
-        "branch": None,
+        "management_path": None,
     }
 
 

@@ -232,7 +232,7 @@ def test_a_router_known_by_its_link_local_address_is_written_down(mode: str) -> 
     assert on_hosts(again, infos) == on_hosts(plan, infos), outcome.text
 
 
-NULLABLE = ("netdev", "mtu", "carrier", "link_layer", "speed", "slot", "serial", "branch", "pcie", "mac")
+NULLABLE = ("netdev", "mtu", "carrier", "link_layer", "speed", "slot", "serial", "management_path", "pcie", "mac")
 
 
 @pytest.mark.parametrize("name", ["macvlan-roce", "sriov-roce-prefix", "mixed-models", "lab-sriov", "dual-stack"])
@@ -472,7 +472,7 @@ def test_ports_with_leases_alone_have_no_addresses(infos: list[NodeInfo]) -> Non
 
 def test_a_node_that_could_not_be_reached_and_one_without_ports(infos: list[NodeInfo]) -> None:
     infos[2] = infos[2]._replace(result={})
-    infos[3].result["nics"] = [row for row in infos[3].result["nics"] if row["branch"]]
+    infos[3].result["nics"] = [row for row in infos[3].result["nics"] if row["management_path"]]
     outcome = look(infos)
     assert [finding.nodes for finding in of(outcome, "DS101") + of(outcome, "DS201")] == [
         ("ai-10-1-16-3",),

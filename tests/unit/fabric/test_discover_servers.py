@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.d
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import ARPHRD_INFINIBAND
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 from tests.unit.node import test_info as nodes
 from tests.unit.node.trees import INFINIBAND, NETWORK, Tree
 
@@ -118,8 +118,12 @@ class Server:
         self.names[number] = pci
 
     def look(self) -> Row:
-        branch = Branch({"eno1": "carries this connection"}, {"0000:fe:00.0": "eno1 carries this connection"})
-        found: Row = nodes.node(self.tree, self.links, branch_of=lambda system: branch).look(["nics", "gpus", "vfs"])
+        management = ManagementPath(
+            {"eno1": "carries this connection"}, {"0000:fe:00.0": "eno1 carries this connection"}
+        )
+        found: Row = nodes.node(self.tree, self.links, management_of=lambda system: management).look(
+            ["nics", "gpus", "vfs"]
+        )
         return found
 
 
@@ -260,9 +264,9 @@ def test_a_server_with_more_cards_than_gpus(tmp_path: Path) -> None:
     tree.write("/sys/class/net/%s/type" % route, "1")
     for name in infos["route"]["ovs"]:
         tree.link("/sys/class/net/ovs-system/lower_" + name, "/sys/class/net/" + name)
-    branch = Branch.observe(tree.system())
-    assert branch.why_card("0000:5f:00.0") == "ens39f1np1 is part of br-ex, which carries the default route"
-    result = nodes.node(tree, links, branch_of=lambda system: branch).look(["nics", "gpus", "vfs"])
+    management = ManagementPath.observe(tree.system())
+    assert management.why_card("0000:5f:00.0") == "ens39f1np1 is part of br-ex, which carries the default route"
+    result = nodes.node(tree, links, management_of=lambda system: management).look(["nics", "gpus", "vfs"])
     outcome = run([NodeInfo("ai-%d" % number, None, result) for number in (1, 2)], Options(name="ai", mtu=9000))
     ports = yaml.safe_load(outcome.text)["profiles"]["server"]["ports"]
     first = ["18", "3a", "4d", "5d", "9b", "ba", "ca", "db"]

@@ -374,7 +374,7 @@ def test_a_port_that_is_found_on_the_node_is_filled_in() -> None:
     node = document(file)["nodes"][0]
     nics = [
         {"pci": "0000:0%d:00.0" % n, "netdev": "eth%d" % n, "mac": "02:00:00:00:00:%02x" % n, "slot": None,
-         "serial": None, "rdma": [], "branch": None}
+         "serial": None, "rdma": [], "management_path": None}
         for n in range(1, 9)
     ]  # fmt: skip
     assert node["agent"]["rails"][2]["pci"] is None

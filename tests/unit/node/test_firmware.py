@@ -26,7 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_firmware import Firmware
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 from tests.unit.node.trees import INFINIBAND, Tree
 
 STANDIN = Path(__file__).parents[2] / "standins" / "mstconfig"
@@ -47,7 +47,7 @@ CARD: dict[str, t.Any] = {
     },
 }
 FIRST, SECOND, OTHER = "0000:0b:00.0", "0000:0b:00.1", "0000:0c:00.0"
-NONE = Branch({}, {})
+NONE = ManagementPath({}, {})
 CALM = {"reboot_required": False, "reboot_reasons": [], "firmware_differs": []}
 
 
@@ -119,8 +119,8 @@ class Lab:
     def asked(self, command: str) -> list[list[str]]:
         return [words for words in self.state().get("log", []) if command in words]
 
-    def firmware(self, *ports: dict[str, t.Any], branch: Branch = NONE, **options: t.Any) -> Firmware:
-        return Firmware(self.tree.system(answer), list(ports), tool=self.tool, branch=branch, **options)
+    def firmware(self, *ports: dict[str, t.Any], management: ManagementPath = NONE, **options: t.Any) -> Firmware:
+        return Firmware(self.tree.system(answer), list(ports), tool=self.tool, management=management, **options)
 
     def apply(self, *ports: dict[str, t.Any], **options: t.Any) -> tuple[list[Change], dict[str, t.Any]]:
         """One run; its changes and its outcome. They are compared with check mode first."""
@@ -253,7 +253,7 @@ def connectx3(lab: Lab, *types: str) -> dict[str, t.Any]:
         return CommandResult(3, "-E- invalid argument: %s\n" % wrong, "") if wrong else CommandResult(0, message, "")
 
     port = {"pci": CONNECTX3, "link_types": {"1": "ib", "2": "eth"}}
-    firmware = Firmware(lab.tree.system(recorded), [port], tool=lab.tool, branch=NONE)
+    firmware = Firmware(lab.tree.system(recorded), [port], tool=lab.tool, management=NONE)
     state = firmware.observe()
     assert firmware.changes(state) == []
     return firmware.outcome(state, [])
@@ -347,22 +347,24 @@ def test_an_interrupted_set_is_completed_by_the_next_run(lab: Lab) -> None:
 
 
 def test_the_card_of_the_connection_is_left_alone(lab: Lab) -> None:
-    branch = Branch({"eth0": "carries this connection"}, {SECOND: "eth0 carries this connection"})
+    management = ManagementPath({"eth0": "carries this connection"}, {SECOND: "eth0 carries this connection"})
     # nothing to change: nothing to refuse
-    assert lab.apply({"pci": FIRST, "link_type": "ib"}, branch=branch)[0] == []
+    assert lab.apply({"pci": FIRST, "link_type": "ib"}, management=management)[0] == []
     with pytest.raises(Refused, match="eth0 carries this connection"):
-        lab.predict({"pci": FIRST, "num_of_vfs": 4}, branch=branch)
+        lab.predict({"pci": FIRST, "num_of_vfs": 4}, management=management)
     lab.put("NUM_OF_VFS", next=4)
     with pytest.raises(Refused, match="eth0 carries this connection"):
-        lab.predict({"pci": FIRST, "num_of_vfs": 4}, branch=branch, reset="allowed")
+        lab.predict({"pci": FIRST, "num_of_vfs": 4}, management=management, reset="allowed")
 
 
-def test_a_card_in_two_slots_is_one_card_for_the_branch(lab: Lab) -> None:
+def test_a_card_in_two_slots_is_one_card_for_the_management_path(lab: Lab) -> None:
     lab.tree.function("pci0000:80/0000:80:01.0/0000:81:00.0", INFINIBAND)
     lab.tree.rdma("0000:81:00.0", "mlx5_8", image="aa")
-    branch = Branch({"eth0": "carries the default route"}, {"0000:81:00.0": "eth0 carries the default route"})
+    management = ManagementPath(
+        {"eth0": "carries the default route"}, {"0000:81:00.0": "eth0 carries the default route"}
+    )
     with pytest.raises(Refused, match="eth0 carries the default route"):
-        lab.predict({"pci": FIRST, "num_of_vfs": 4}, branch=branch)
+        lab.predict({"pci": FIRST, "num_of_vfs": 4}, management=management)
 
 
 def test_no_reset_without_consent(lab: Lab) -> None:

@@ -24,13 +24,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.infiniband_ports import IbPorts
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 from tests.unit.node.nic_kernel import Killed
 from tests.unit.node.stored_notes import stored
 from tests.unit.node.trees import INFINIBAND, Tree
 
 FIRST, SECOND = "0000:18:00.0", "0000:40:00.0"
-NO_HOLDERS = Branch({}, {})
+NO_HOLDERS = ManagementPath({}, {})
 SMINFO = (Path(__file__).parents[2] / "recordings/infiniband/sminfo-master.txt").read_text()
 Option = t.Dict[str, t.Any]
 
@@ -101,8 +101,8 @@ class IbKernel(System):
     def children(self) -> list[str]:
         return [name for name in self.listdir("/sys/class/net") if "." in name]
 
-    def ports(self, *ports: Option, branch: Branch = NO_HOLDERS, **options: t.Any) -> IbPorts:
-        return IbPorts(dict(options, ports=list(ports)), self, branch=branch, bring_up=self.up)
+    def ports(self, *ports: Option, management: ManagementPath = NO_HOLDERS, **options: t.Any) -> IbPorts:
+        return IbPorts(dict(options, ports=list(ports)), self, management=management, bring_up=self.up)
 
     def apply(self, *ports: Option, **options: t.Any) -> list[tuple[str, str, t.Any]]:
         foreseen = self.ports(*ports, **options)
@@ -187,9 +187,11 @@ def test_a_card_without_connected_mode(kernel: IbKernel) -> None:
 
 
 def test_the_interface_of_the_connection_is_left_alone(kernel: IbKernel) -> None:
-    branch = Branch({"ibs2": "carries this connection"}, {})
-    assert kernel.ports({"pci": SECOND, "mode": "datagram"}, branch=branch).changes
-    subsystem = kernel.ports({"pci": FIRST, "mode": "connected"}, {"pci": SECOND, "mode": "connected"}, branch=branch)
+    management = ManagementPath({"ibs2": "carries this connection"}, {})
+    assert kernel.ports({"pci": SECOND, "mode": "datagram"}, management=management).changes
+    subsystem = kernel.ports(
+        {"pci": FIRST, "mode": "connected"}, {"pci": SECOND, "mode": "connected"}, management=management
+    )
     with pytest.raises(Refused, match="ibs2 is left alone: carries this connection"):
         subsystem.changes(subsystem.observe())
     assert kernel.writes == []
@@ -304,19 +306,21 @@ WANTED = [
 ]
 
 
-def take_back(kernel: IbKernel, branch: Branch = NO_HOLDERS, **options: t.Any) -> tuple[list[t.Any], list[str]]:
+def take_back(
+    kernel: IbKernel, management: ManagementPath = NO_HOLDERS, **options: t.Any
+) -> tuple[list[t.Any], list[str]]:
     """The planned changes, applied; the second run changes nothing and reports the same."""
     options = dict({"state": "absent"}, **options)
-    foreseen = kernel.ports(branch=branch, **options)
+    foreseen = kernel.ports(management=management, **options)
     expected = foreseen.changes(foreseen.observe())
-    it = kernel.ports(branch=branch, **options)
+    it = kernel.ports(management=management, **options)
     done: list[Change] = []
     state = it.observe()
     converge(it, state, it.changes(state), done)
     assert [each.as_dict() for each in done] == [each.as_dict() for each in expected]
     reported = it.outcome({}, [])
     assert foreseen.outcome({}, expected) == reported
-    again = kernel.ports(branch=branch, **options)
+    again = kernel.ports(management=management, **options)
     assert again.changes(again.observe()) == [] and again.warnings == []
     assert again.outcome({}, []) == reported and reported["reboot_required"] == bool(reported["reboot_reasons"])
     return [(each.subject, each.attribute, each.after) for each in done], reported["reboot_reasons"]
@@ -358,19 +362,19 @@ def test_a_too_long_name_of_a_child_is_refused_before_any_change(kernel: IbKerne
 
 @pytest.mark.parametrize("key", ["0x8001", "0x8002"])
 def test_a_child_that_carries_the_connection_is_not_removed(kernel: IbKernel, key: str) -> None:
-    branch = Branch({"ibs1.8001": "carries this connection"}, {})
+    management = ManagementPath({"ibs1.8001": "carries this connection"}, {})
     kernel.apply(*WANTED)
-    it = kernel.ports(dict(WANTED[0], pkeys=["0x8002"]), WANTED[1], branch=branch)
+    it = kernel.ports(dict(WANTED[0], pkeys=["0x8002"]), WANTED[1], management=management)
     with pytest.raises(RailyardError, match="ibs1.8001 is left alone: carries this connection"):
         it.changes(it.observe())
     # of a port that is not a rail's any more it stays too, and is reported until the boot
     done: list[Change] = []
-    it = kernel.ports(WANTED[1], branch=branch)
+    it = kernel.ports(WANTED[1], management=management)
     state = it.observe()
     converge(it, state, it.changes(state), done)
     assert kernel.children() == ["ibs1.8001", "ibs2.8001"]
     stays = "ibs1.8001 stays until the next boot: carries this connection"
-    again = kernel.ports(WANTED[1], branch=branch)
+    again = kernel.ports(WANTED[1], management=management)
     assert again.changes(again.observe()) == []
     assert stored(kernel.read(NOTED)) == [MODE_STAYS, stays]
     # what is wanted again does not wait for a boot
@@ -432,10 +436,10 @@ def test_absent_killed_at_any_point_is_completed_by_the_next_run(tmp_path: Path)
     assert number > 11
 
 
-def test_absent_keeps_the_branch_until_the_boot(kernel: IbKernel) -> None:
+def test_absent_keeps_the_management_path_until_the_boot(kernel: IbKernel) -> None:
     kernel.apply(*WANTED)
-    branch = Branch({"ibs2": "carries this connection", "ibs1.8002": "carries the default route"}, {})
-    _done, reasons = take_back(kernel, branch)
+    management = ManagementPath({"ibs2": "carries this connection", "ibs1.8002": "carries the default route"}, {})
+    _done, reasons = take_back(kernel, management)
     assert reasons == [
         MODE_STAYS,
         "ibs1.8002 stays until the next boot: carries the default route",

@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.etht
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import ARPHRD_INFINIBAND, Link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import lldp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 from tests.unit.node.test_vpd import card
 from tests.unit.node.trees import Tree
 
@@ -39,7 +39,7 @@ def link(name: str, index: int = 1, altnames: t.Sequence[str] = (), **values: t.
 def node(tree: Tree, links: t.Sequence[Link] = (), **parts: t.Any) -> Info:
     parts.setdefault("drivers", lambda names: {})
     parts.setdefault("permanent", lambda names: {})
-    parts.setdefault("branch_of", lambda system: Branch({}, {}))
+    parts.setdefault("management_of", lambda system: ManagementPath({}, {}))
     runner = parts.pop("runner", lambda argv, timeout: CommandResult(127, "", ""))
     return Info(tree.system(runner), lambda: list(links), lambda system: None, **parts)
 
@@ -133,8 +133,8 @@ def test_a_card_with_two_ports(tmp_path: Path) -> None:
         link("ens1f1np1", mtu=4200),
     ]
     firmware = {"ens1f1np1": DriverInfo("mlx5_core", "6.1.0", "16.35.2000 (MT_0000000008)")}
-    branch = Branch({}, {"0000:0b:00.1": "ens1f1np1 carries the default route"})
-    found = node(tree, links, drivers=lambda names: firmware, branch_of=lambda system: branch).look(["nics"])
+    management = ManagementPath({}, {"0000:0b:00.1": "ens1f1np1 carries the default route"})
+    found = node(tree, links, drivers=lambda names: firmware, management_of=lambda system: management).look(["nics"])
     first, second = found["nics"]
     assert (first["netdev"], first["altnames"], first["speed"], first["operstate"], first["carrier"]) == (
         *("ens1f0np0", ["enp11s0f0np0"], None, "down", False),
@@ -143,7 +143,7 @@ def test_a_card_with_two_ports(tmp_path: Path) -> None:
         *(4200, 9216, 100000, "16.35.2000 (MT_0000000008)"),
     )
     assert second["rdma"] == ["mlx5_1"] and second["max_vfs"] == 16 and second["pcie"]["speed"] == 8.0
-    assert first["branch"] == second["branch"] == "ens1f1np1 carries the default route"
+    assert first["management_path"] == second["management_path"] == "ens1f1np1 carries the default route"
 
 
 def test_one_function_with_two_netdevs_and_one_with_none(tmp_path: Path) -> None:
@@ -231,16 +231,19 @@ def test_the_system(tmp_path: Path) -> None:
         asked.append(argv)
         return CommandResult(3, "failed\n", "")
 
-    branch = Branch({"eth0": "carries this connection"}, {"0000:00:02.0": "eth0 carries this connection"})
-    found = node(tree, runner=systemctl, branch_of=lambda system: branch).look(["system"])
+    management = ManagementPath({"eth0": "carries this connection"}, {"0000:00:02.0": "eth0 carries this connection"})
+    found = node(tree, runner=systemctl, management_of=lambda system: management).look(["system"])
     system = found["system"]
     assert (system["distribution"], system["distribution_version"]) == ("debian", "12")
     assert (system["kernel"], system["boot_id"], system["lockdown"]) == ("6.1.0-44-amd64", "0d3dd8dc", "integrity")
     assert system["boot_service"] == "failed" and system["rdma_mode"] is None
     assert asked == [["systemctl", "is-active", "railyard-boot.service"]]
-    assert found["branch"]["netdevs"] == branch.netdevs and found["branch"]["functions"] == branch.functions
+    assert (
+        found["management_path"]["netdevs"] == management.netdevs
+        and found["management_path"]["functions"] == management.functions
+    )
     assert "pyroute2" in found["tools"] and all(found["tools"].values())
-    assert set(found) == {"system", "branch", "tools"}
+    assert set(found) == {"system", "management_path", "tools"}
 
 
 def test_no_persistent_settings_are_reported_as_none(tmp_path: Path) -> None:
@@ -267,7 +270,9 @@ def test_named_ports_are_reported_and_the_connection_port_is_not(tmp_path: Path)
         tree.write("/sys/class/net/ens%d/statistics/rx_errors" % number, str(number))
     tree.write("/proc/sys/net/ipv4/conf/all/rp_filter", "1")
     links = [link("ens1", 4), link("ens2", 5, carrier=False)]
-    look = node(tree, links, branch_of=lambda system: Branch({"ens1": "carries this"}, {"0000:01:00.0": "it"})).look
+    look = node(
+        tree, links, management_of=lambda system: ManagementPath({"ens1": "carries this"}, {"0000:01:00.0": "it"})
+    ).look
     found = look(["sysctls", "counters", "lldp"])
     assert found["sysctls"]["ens2"]["rp_filter"] == 1
     assert found["counters"]["netdevs"] == {"ens1": {"rx_errors": 1}, "ens2": {"rx_errors": 2}}

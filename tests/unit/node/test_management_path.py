@@ -11,13 +11,13 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import is_pci_address
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 
 ROUTE = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
 
 
 class Tree:
-    """A node's /proc and /sys as far as the branch is read from them."""
+    """A node's /proc and /sys as far as the management path is read from them."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -57,7 +57,7 @@ def test_the_default_routes_card_is_protected_and_others_are_not(tree: Tree) -> 
     tree.nic("rail", "0000:01:00.1")
     tree.nic("far", "0000:02:00.0")
     tree.default_route("eth0")
-    found = Branch.observe(tree.system)
+    found = ManagementPath.observe(tree.system)
     assert found.why_netdev("eth0") == "carries the default route"
     assert found.why_function("0000:01:00.0") == "eth0 carries the default route"
     assert found.why_netdev("rail") is None
@@ -72,7 +72,7 @@ def test_all_below_a_bond_on_a_bridge_is_protected(tree: Tree) -> None:
     tree.virtual("bond0", "p0", "p1")
     tree.virtual("br0", "bond0")
     tree.default_route("br0")
-    found = Branch.observe(tree.system)
+    found = ManagementPath.observe(tree.system)
     assert set(found.netdevs) == {"br0", "bond0", "p0", "p1"}
     assert found.why_netdev("p1") == "is part of br0, which carries the default route"
     assert set(found.functions) == {"0000:01:00.0", "0000:02:00.0"}
@@ -87,15 +87,15 @@ def test_all_ports_of_open_vswitch_are_protected_below_a_bridge_of_it(tree: Tree
     tree.virtual("ovs-system", "p0", "rail")
     tree.virtual("br-ex")
     tree.default_route("br-ex")
-    found = Branch.observe(tree.system)
+    found = ManagementPath.observe(tree.system)
     assert set(found.netdevs) == {"br-ex", "p0"}
     assert found.why_netdev("p0") == "is part of br-ex, which carries the default route"
     assert found.why_card("0000:01:00.1") and not found.why_card("0000:02:00.0")
     # what is something else that is virtual has nothing to do with the switch
     (tree.root / "sys/class/net/br-ex/tun_flags").write_text("0x1001\n")
-    assert set(Branch.observe(tree.system).netdevs) == {"br-ex"}
+    assert set(ManagementPath.observe(tree.system).netdevs) == {"br-ex"}
     tree.default_route("far")
-    assert set(Branch.observe(tree.system).netdevs) == {"far"}
+    assert set(ManagementPath.observe(tree.system).netdevs) == {"far"}
 
 
 def test_a_vf_protects_its_pf(tree: Tree) -> None:
@@ -103,7 +103,7 @@ def test_a_vf_protects_its_pf(tree: Tree) -> None:
     tree.nic("vf", "0000:01:10.0")
     os.symlink("../0000:01:00.0", tree.root / "sys/devices/pci0000:00/0000:01:10.0/physfn")
     tree.default_route("vf")
-    found = Branch.observe(tree.system)
+    found = ManagementPath.observe(tree.system)
     assert set(found.functions) == {"0000:01:10.0", "0000:01:00.0"}
     assert found.why_netdev("pf") is None
 
@@ -111,7 +111,7 @@ def test_a_vf_protects_its_pf(tree: Tree) -> None:
 def test_a_virtio_nic_is_found_through_its_bus(tree: Tree) -> None:
     tree.nic("enp0s2", "0000:00:02.0", below="virtio0")
     tree.default_route("enp0s2")
-    assert Branch.observe(tree.system).why_function("0000:00:02.0")
+    assert ManagementPath.observe(tree.system).why_function("0000:00:02.0")
 
 
 def test_rejecting_default_routes_protect_nothing(tree: Tree) -> None:
@@ -121,7 +121,7 @@ def test_rejecting_default_routes_protect_nothing(tree: Tree) -> None:
         "%s 00 %s 00 %s ffffffff 00000001 00000000 00200200       lo\n" % (zero, zero, zero)
         + "%s 00 %s 00 %s 00000400 00000001 00000000 00000003     eth6\n" % (zero, zero, "fe8" + "0" * 28 + "1")
     )
-    assert Branch.observe(tree.system).netdevs == {"eth6": "carries the default route"}
+    assert ManagementPath.observe(tree.system).netdevs == {"eth6": "carries the default route"}
 
 
 def test_a_default_route_that_a_leaf_advertises_is_reported_with_what_ends_it(tree: Tree) -> None:
@@ -130,7 +130,7 @@ def test_a_default_route_that_a_leaf_advertises_is_reported_with_what_ends_it(tr
     tree.default_route("mgmt0")
     routes = [("00450003", "rail1"), ("00450003", "mgmt0"), ("00450003", "eth6"), ("00000003", "eth6")]
     (tree.root / "proc/net/ipv6_route").write_text("".join(line % each for each in routes))
-    found = Branch.observe(tree.system).netdevs
+    found = ManagementPath.observe(tree.system).netdevs
     assert found.pop("rail1") == (
         "carries the default route (IPv6, advertised by a router there; if that is not the node's way out, set"
         " net.ipv6.conf.rail1.accept_ra to 0 and delete the route)"

@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import d
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_packages as packages
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_sources as sources
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_driver import NicDriver
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 from tests.unit.node.trees import Tree
 
 JAMMY = match.Node("ubuntu22.04", "5.15.0-25-generic", "x86_64")
@@ -310,7 +310,7 @@ class Rocky:
     def driver(self, monkeypatch: pytest.MonkeyPatch, **options: t.Any) -> NicDriver:
         system = self.tree.system(self.answer)
         monkeypatch.setattr(system, "which", lambda name: name if name in ("dnf", "rpm") else None)
-        return NicDriver(options, system, architecture="x86_64", branch=Branch({}, {}))
+        return NicDriver(options, system, architecture="x86_64", management=ManagementPath({}, {}))
 
     def apply(self, monkeypatch: pytest.MonkeyPatch, **options: t.Any) -> list[Change]:
         driver = self.driver(monkeypatch, **options)

@@ -201,7 +201,7 @@ def test_a_device_that_ignores_the_write_is_reported(kernel: PciKernel) -> None:
 # -- refusals -------------------------------------------------------------------------------------------------------
 
 
-def test_the_branch_is_never_touched(kernel: PciKernel) -> None:
+def test_the_management_path_is_never_touched(kernel: PciKernel) -> None:
     (text,) = refused(kernel, options({"netdev": "eno1"}, acs="leave"))
     assert text == (
         "ports[0]: 0000:06:00.0 is not touched: eno1 carries the default route. Remedy: take it out of the ports."

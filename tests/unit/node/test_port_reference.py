@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.host.rail_li
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import read_ports
 from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.infiniband_ports import IbPorts
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.port_reference import PortReference
 from tests.unit.node.trees import INFINIBAND, Tree
 
@@ -138,7 +138,7 @@ def test_a_pair_that_does_not_agree_is_an_error(tree: Tree) -> None:
 
 
 def test_the_management_path_is_refused_by_either_name() -> None:
-    path = Branch({"ens1": "carries this connection"}, {NIC: "ens1 carries this connection"})
+    path = ManagementPath({"ens1": "carries this connection"}, {NIC: "ens1 carries this connection"})
     assert port_reference.refusal(path, "ports[0]", "ens2", "0000:0c:00.0") == []
     (by_netdev,) = port_reference.refusal(path, "ports[0]", "ens1", NIC)
     assert str(by_netdev).startswith("ports[0]: ens1 carries this connection, and is not changed. Remedy: leave")

@@ -368,7 +368,7 @@ def test_a_route_that_captures_the_connection_is_refused(node: Node, monkeypatch
         return [port(1, routes=[{"to": network, "via": via, "table": None}])]
 
     node.kernel.add_address(node.management, ipaddress.ip_interface("10.8.0.5/24"))
-    # the branch's own subnet is narrower, and so wins
+    # the management path's own subnet is narrower, and so wins
     assert changes(node, to("10.0.0.0/8"))
     assert "10.8.0.0/24 overlaps 10.8.0.5/24 of eth0, which carries the default" in errors(node, to("10.8.0.0/24"))
     assert "10.8.0.4/30 overlaps 10.8.0.5/24 of eth0" in errors(node, to("10.8.0.4/30"))
@@ -573,7 +573,7 @@ def test_settings_of_vfs_are_not_those_of_the_port(node: Node) -> None:
 @pytest.mark.parametrize(
     "option", [{"pci": "0000:01:00.0"}, {"pci": None, "netdev": "eth0"}, {"pci": "0000:01:00.0", "netdev": "gpu09"}]
 )
-def test_the_branch_is_refused_and_nothing_is_changed(node: Node, option: Option) -> None:
+def test_the_management_path_is_refused_and_nothing_is_changed(node: Node, option: Option) -> None:
     text = errors(node, [port(1), port(2, **option)])
     assert "eth0 carries the default route" in text
 
@@ -583,7 +583,7 @@ def test_a_port_of_the_management_path_is_refused(node: Node) -> None:
         changes(node, [port(2, pci="0000:01:00.0", netdev="eth0")])
 
 
-def test_the_branchs_function_is_refused_where_it_is_a_vfs_pf(node: Node) -> None:
+def test_the_management_paths_function_is_refused_where_it_is_a_vfs_pf(node: Node) -> None:
     vf = node.root / "sys/devices/pci0000:00/0000:01:00.0"
     (vf / "physfn").symlink_to(node.root / "sys/devices/pci0000:00/0000:0b:00.0")
     assert "eth0 carries the default route" in errors(node, [port(1)])

@@ -355,7 +355,7 @@ def test_networkmanager_as_back_end_does_not_ignore_rail_ports(node: Node) -> No
         run(node, ports=RAIL, network_manager="unmanaged")
 
 
-def test_the_branch_stays_with_its_manager(node: Node) -> None:
+def test_the_management_path_stays_with_its_manager(node: Node) -> None:
     (Path(node.root) / "etc/NetworkManager").mkdir(parents=True)
     node.tree.write("/proc/net/route", "Iface\tDestination\tGateway\neth0\t00000000\t0100000A\t0003\t0\t0\t0\t00000000")
     with pytest.raises(RailyardError, match="carries the default route"):

@@ -376,12 +376,12 @@ def test_an_open_device_may_be_renamed_but_not_removed(host: Host) -> None:
         {"name": "rxe0", "type": "rxe", "netdev": "mgmt0", "state": "absent"},
     ],
 )
-def test_the_branch_is_refused(host: Host, port: dict[str, t.Any]) -> None:
+def test_the_management_path_is_refused(host: Host, port: dict[str, t.Any]) -> None:
     host.device("rxe0", "hardware", 0x1E)
     assert "mgmt0 carries the default route" in refused(host.link(port))
 
 
-def test_a_name_that_the_branch_holds_is_refused(host: Host) -> None:
+def test_a_name_that_the_management_path_holds_is_refused(host: Host) -> None:
     host.device("rxe_gpu01", "rxe", 0x1E)
     assert "held by the link of mgmt0 carries the default route" in refused(host.link(rxe(1)))
 
@@ -666,7 +666,7 @@ def test_absent_killed_at_any_point_is_completed_by_the_next_run(tmp_path: Path)
     assert number > 9
 
 
-def test_absent_keeps_the_branch_until_the_boot(host: Host) -> None:
+def test_absent_keeps_the_management_path_until_the_boot(host: Host) -> None:
     made(host)
     host.put("proc/net/route", (host.system.read("/proc/net/route") or "").replace("mgmt0", "enp2s0"))
     why = "enp2s0 carries the default route"

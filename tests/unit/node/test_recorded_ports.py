@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_firmware import Firmware
 from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.infiniband_ports import IbPorts
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import gids
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 from tests.unit.node.trees import INFINIBAND, NETWORK, Tree
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
@@ -113,7 +113,9 @@ def test_a_card_with_a_port_of_each_type_shows_which_is_which(tmp_path: Path) ->
     with_netdev = re.findall(r"^link (\w+)/1 .* netdev (\w+)$", recording("infiniband/rdma-link-a100.txt"), re.M)
     assert with_netdev == [("mlx5_4", "enp97s0f0")]  # as the kernel shows the one that is Ethernet
     assert (ports["enp97s0f0"], ports["ibp97s0f1"]) == ("0000:61:00.0", "0000:61:00.1")
-    firmware = node.firmware({"pci": ports["enp97s0f0"], "link_types": {"1": "ib", "2": "eth"}}, branch=Branch({}, {}))
+    firmware = node.firmware(
+        {"pci": ports["enp97s0f0"], "link_types": {"1": "ib", "2": "eth"}}, management=ManagementPath({}, {})
+    )
     state = firmware.observe()
     assert firmware.changes(state) == []
     assert firmware.outcome(state, [])["reboot_reasons"] == [
@@ -135,7 +137,7 @@ def test_a_port_without_a_subnet_manager(
 ) -> None:
     node = Node(tmp_path)
     node.ibstat("infiniband/%s.txt" % name)
-    ports = IbPorts({"ports": [{"netdev": netdev}], "persist": False}, node, branch=Branch({}, {}))
+    ports = IbPorts({"ports": [{"netdev": netdev}], "persist": False}, node, management=ManagementPath({}, {}))
     state = ports.observe()
     (row,) = state["ports"]
     assert not row["subnet_manager"]["reachable"]

@@ -296,7 +296,7 @@ def test_a_vf_held_since_the_first_read_is_kept(kernel: NicKernel) -> None:
     assert len(kernel.settings[PF]) == 2
 
 
-def test_the_branch_is_never_touched(kernel: NicKernel) -> None:
+def test_the_management_path_is_never_touched(kernel: NicKernel) -> None:
     kernel.tree.write(
         "/proc/net/route",
         "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n"
@@ -710,7 +710,7 @@ def test_absent_keeps_vfs_of_others_after_an_interrupted_run(kernel: NicKernel, 
     assert PF + ": the attributes of its VFs stay as set until the next boot" in reasons
 
 
-def test_absent_keeps_the_branch_until_the_boot(two: NicKernel) -> None:
+def test_absent_keeps_the_management_path_until_the_boot(two: NicKernel) -> None:
     two.tree.write("/proc/net/route", DEFAULT_ROUTE % "enp6s0")
     reason = OTHER + ": its VFs stay until the next boot: enp6s0 carries the default route"
     it = subsystem(two, state="absent", persist=True, ports=[{"pci": OTHER}])

@@ -147,7 +147,7 @@ def _nic(row: Row, near: dict[int, str], ports: t.Mapping[tuple[str | None, str 
         speed=int(speed) // 1000 if speed and speed >= 1000 else int(rate) if rate else None,
         mtu=row.get("mtu"),
         carrier=row.get("carrier"),
-        carries=row.get("branch"),
+        carries=row.get("management_path"),
         rdma=own[0] if own else port.get("device"),
         soft=None if own else soft,
         pcie=_pcie(pcie),

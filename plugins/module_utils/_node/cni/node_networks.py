@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.cni_plug
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 
 CONF_DIR = "/etc/cni/multus/net.d"
 PLUGIN_DIR = "/opt/cni/bin"
@@ -123,7 +123,7 @@ class CniNetworks(Subsystem):
     def _check(self) -> None:
         errors: list[RailyardError] = []
         others = self._others()
-        branch = Branch.observe(self._system)
+        management = ManagementPath.observe(self._system)
         seen: dict[str, int] = {}
         for number, conf in enumerate(self._networks):
             place = "networks[%d]" % number
@@ -139,11 +139,11 @@ class CniNetworks(Subsystem):
             if name in others:
                 text = "network %s is in %s too, and Multus uses the first that it finds" % (name, others[name])
                 errors.append(RailyardError(text, place, "remove that file, or rename the plan's networks"))
-            errors += self._check_first(chain[0], place, branch)
+            errors += self._check_first(chain[0], place, management)
         errors += self._plugins.errors(needed(self._networks), {str(x.get("cniVersion")) for x in self._networks})
         raise_all(errors)
 
-    def _check_first(self, plugin: Document, place: str, branch: Branch) -> t.Iterator[RailyardError]:
+    def _check_first(self, plugin: Document, place: str, management: ManagementPath) -> t.Iterator[RailyardError]:
         """Check what the chain's first plugin creates the pod's interface from."""
         master, function = plugin.get("master"), plugin.get("pciBusID")
         if master:
@@ -159,7 +159,7 @@ class CniNetworks(Subsystem):
         elif function and not self._system.exists("/sys/bus/pci/devices/" + function):
             yield port_reference.missing_function(function, place)
         device = plugin.get("device")
-        why = branch.why_netdev(device) if device else branch.why_function(function) if function else None
+        why = management.why_netdev(device) if device else management.why_function(function) if function else None
         if why and not master:
             yield Refused(
                 "%s would be moved into a pod, but %s" % (device or function, why),

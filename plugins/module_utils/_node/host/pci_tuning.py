@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.host.pci_tun
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions as pci
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_config import ACS_IN_THE_WAY, Config
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import is_pci_address
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 
 MODULE = "pci_tuning"
 # After the VFs and before the RDMA links: nothing here makes or takes a device.
@@ -178,19 +178,21 @@ class PciTuning(Kept):
         if self._absent:
             return self._all_taken_back(self._left_live())
         seen = t.cast(Seen, state)
-        branch = Branch.observe(self._system)
+        management = ManagementPath.observe(self._system)
         errors: list[RailyardError] = []
         changes: list[Change] = []
         for port in seen.spec.ports:
-            changes += self._request_changes(port, seen.configs[port.pci], branch, errors)
+            changes += self._request_changes(port, seen.configs[port.pci], management, errors)
         if seen.spec.acs == DISABLED:
-            changes += self._acs_changes(seen, branch, errors)
+            changes += self._acs_changes(seen, management, errors)
         if changes and not errors:
             errors += self._locked(changes[0])
         raise_all(errors)
-        return changes + (self._boot_changes(seen, branch) if self._persist else [])
+        return changes + (self._boot_changes(seen, management) if self._persist else [])
 
-    def _request_changes(self, port: Port, config: Config, branch: Branch, errors: list[RailyardError]) -> list[Change]:
+    def _request_changes(
+        self, port: Port, config: Config, management: ManagementPath, errors: list[RailyardError]
+    ) -> list[Change]:
         size = port.max_read_request
         held = config.max_read_request
         if size is None or size == held:
@@ -199,14 +201,14 @@ class PciTuning(Kept):
             text = "%s is not a PCI Express function, and has no read request size" % port.pci
             errors.append(RailyardError(text, port.place, "leave max_read_request out for it"))
             return []
-        why = branch.why_card(port.pci)
+        why = management.why_card(port.pci)
         if why:
             errors.append(Refused("%s is not touched: %s" % (port.pci, why), port.place, "take it out of the ports"))
             return []
         wanted = size
         return [Change(port.pci, "MaxReadReq", held, wanted, lambda: config.set_max_read_request(wanted))]
 
-    def _acs_changes(self, seen: Seen, branch: Branch, errors: list[RailyardError]) -> list[Change]:
+    def _acs_changes(self, seen: Seen, management: ManagementPath, errors: list[RailyardError]) -> list[Change]:
         bridges = [bridge for bridge in seen.bridges if bridge.in_the_way()]
         if not bridges:
             return []
@@ -216,7 +218,7 @@ class PciTuning(Kept):
         for bridge in bridges:
             place = bridge.ports[0].place
             below = [each for each, way in paths.items() if bridge.pci in way[:-1]]
-            why = [branch.why_function(each) for each in below if branch.why_function(each)]
+            why = [management.why_function(each) for each in below if management.why_function(each)]
             if why:
                 text = "the bridge %s is not touched: below it, %s" % (bridge.pci, why[0])
                 errors.append(Refused(text, place, "set acs: leave, or leave the gpus of that port out"))
@@ -285,7 +287,7 @@ class PciTuning(Kept):
         opened = [str(port["pci"]) for port in kept if port.get("gpus")]
         return [Staying(name, tuple(ports)) for name, ports in (("read-request", sized), ("acs", opened)) if ports]
 
-    def _boot_changes(self, seen: Seen, branch: Branch) -> list[Change]:
+    def _boot_changes(self, seen: Seen, management: ManagementPath) -> list[Change]:
         ports: list[Row] = []
         gpus: dict[str, str] = {}
         devices: list[str] = []
@@ -293,7 +295,7 @@ class PciTuning(Kept):
         before = [each.get("pci") for each in self._boot().ports()]
         for port in seen.spec.ports:
             open_ = bool(port.gpus) and seen.spec.acs == DISABLED
-            if (port.pci not in before and branch.why_card(port.pci)) or not (open_ or port.max_read_request):
+            if (port.pci not in before and management.why_card(port.pci)) or not (open_ or port.max_read_request):
                 continue
             kept: Row = {"pci": port.pci}
             if port.max_read_request:

@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.host import 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.host.memlock import Memlock
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import sysctl
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference, vf_holders
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 
 HUGEPAGES = "/sys/kernel/mm/hugepages"
 HUGEPAGES_FILE = "/etc/tmpfiles.d/railyard-hugepages.conf"
@@ -394,8 +394,8 @@ class RailLimits(Subsystem):
             wanted = [port.netdev for port in self._ports if port.netdev]
             if not wanted:
                 raise RailyardError("no rail ports are given", "ports", "give the rail ports")
-            branch = Branch.observe(system)
-            why = [branch.why_netdev(each) for each in self._netdevs if branch.why_netdev(each)]
+            management = ManagementPath.observe(system)
+            why = [management.why_netdev(each) for each in self._netdevs if management.why_netdev(each)]
             if why:
                 raise Refused("one of the ports %s" % why[0], "ports", "take it out of the ports")
             names = ",".join("interface-name:%s" % each for each in wanted)

@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import installed_tools, pci_functions, vpd
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path, port_reference
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 
 if t.TYPE_CHECKING:
     from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.ethtool import DriverInfo
@@ -57,7 +57,7 @@ class Info:
         rdma_socket: t.Callable[[System], NetlinkSocket | None] = rdma_netlink.connect,
         drivers: t.Callable[[t.Iterable[str]], dict[str, DriverInfo]] | None = None,
         verbs: t.Callable[[t.Mapping[str, int]], dict[str, DeviceReport]] | None = None,
-        branch_of: t.Callable[[System], Branch] = Branch.observe,
+        management_of: t.Callable[[System], ManagementPath] = ManagementPath.observe,
         permanent: t.Callable[[t.Iterable[str]], dict[str, bytes]] | None = None,
         table: t.Callable[[], Rtnetlink] | None = None,
     ) -> None:
@@ -66,7 +66,7 @@ class Info:
         self._connect = rdma_socket
         self._drivers = drivers
         self._verbs = verbs
-        self._branch_of = branch_of
+        self._management_of = management_of
         self._permanent = permanent
         self._table = table
 
@@ -117,7 +117,7 @@ class Info:
         found: Row = {}
         netdevs = [row["netdev"] for row in nics if row["netdev"] in self.links]
         # over InfiniBand there is no LLDP, and ARP has other addresses
-        ethernet = [row for row in nics if not row["branch"] and row["link_layer"] == "ethernet"]
+        ethernet = [row for row in nics if not row["management_path"] and row["link_layer"] == "ethernet"]
         if "sysctls" in subset:
             found["sysctls"] = {name: {key: sysctl.effective(system, name, key) for key in SYSCTLS} for name in netdevs}
         if "duplicates" in subset:
@@ -165,11 +165,11 @@ class Info:
                 "lockdown": lockdown.group(1) if lockdown and lockdown.group(1) != "none" else None,
                 "boot_service": self._boot_service(),
             },
-            "branch": {
+            "management_path": {
                 "connection": management_path.connection_netdev(system),
                 "default_route": list(dict.fromkeys(management_path.default_route_netdevs(system))),
-                "netdevs": self.branch.netdevs,
-                "functions": self.branch.functions,
+                "netdevs": self.management.netdevs,
+                "functions": self.management.functions,
             },
             "tools": installed_tools.look(system),
         }
@@ -182,8 +182,8 @@ class Info:
         return self._system.run(["systemctl", "is-active", "railyard-boot.service"]).out.strip() or None
 
     @functools.cached_property
-    def branch(self) -> Branch:
-        return self._branch_of(self._system)
+    def management(self) -> ManagementPath:
+        return self._management_of(self._system)
 
     # -- ports --------------------------------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class Info:
                 "gpu_proximity": best,
                 "vfs": pci_functions.number(system, function, "sriov_numvfs"),
                 "max_vfs": pci_functions.number(system, function, "sriov_totalvfs"),
-                "branch": self.branch.why_card(function),
+                "management_path": self.management.why_card(function),
             }
             here: list[str | None] = [*self.netdevs.get(function, [])]
             # who has taken its netdev into another network namespace

@@ -31,7 +31,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import d
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import kernel_modules, pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.initramfs import Initramfs
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.kernel_modules import KernelModules
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 
 INBOX = "inbox"
 CONTAINER = "container"
@@ -68,7 +68,7 @@ class _Images(Initramfs):
 class NicDriver(Subsystem):
     """See the module's documentation for the options.
 
-    :param architecture: for tests, as is ``branch``, the management path, observed if needed.
+    :param architecture: for tests, as is ``management``, the management path, observed if needed.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class NicDriver(Subsystem):
         options: t.Mapping[str, t.Any],
         system: System,
         architecture: str | None = None,
-        branch: Branch | None = None,
+        management: ManagementPath | None = None,
     ) -> None:
         super().__init__()
         self._system = system
         self._architecture = architecture or os.uname().machine
-        self._branch = branch
+        self._management = management
         self._kind: str = options.get("kind") or INBOX
         self._version: str = options.get("version") or ""
         self._source_text: str = options.get("source") or ""
@@ -411,8 +411,8 @@ class NicDriver(Subsystem):
         """Why the driver stack must not be restarted; None if it may be."""
         if self._kind not in INSTALLED and not self._system.exists("/etc/init.d/openibd"):
             return "openibd is removed with the driver, and it is the only safe way to restart the stack"
-        branch = self._branch = self._branch or Branch.observe(self._system)
-        for function, why in branch.functions.items():
+        management = self._management = self._management or ManagementPath.observe(self._system)
+        for function, why in management.functions.items():
             if self._system.link_name(pci_functions.attribute(function, "driver")) in DRIVERS:
                 return "%s uses this driver, and %s" % (function, why)
         if state["blocking"]:

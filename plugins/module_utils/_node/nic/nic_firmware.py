@@ -52,7 +52,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_tool import Parameter, Tool
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 
 # Lost at boot, which makes a reset unnecessary.
 RESET_DIR = "/run/railyard/firmware"
@@ -72,7 +72,7 @@ class Firmware(Subsystem):
     :param reset: ``never`` or ``allowed``.
     :param timeout: seconds that a card may take to return after a reset.
     :param never_reset: PCI addresses whose cards are never reset.
-    :param branch: the management path, observed if needed. For tests, as are ``holders`` of VFs and ``drivers``.
+    :param management: the management path, observed if needed. For tests, as are ``holders`` of VFs and ``drivers``.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Firmware(Subsystem):
         tool: str = "auto",
         reset: str = "never",
         timeout: float = 120.0,
-        branch: Branch | None = None,
+        management: ManagementPath | None = None,
         holders: t.Callable[[System, t.Sequence[str]], dict[str, list[str]]] = vf_holders_of,
         never_reset: t.Sequence[str] = (),
         drivers: Drivers = firmware_of_netdevs,
@@ -92,7 +92,7 @@ class Firmware(Subsystem):
         self._reset = reset == "allowed"
         self._never_reset = frozenset(each.lower() for each in never_reset)
         self._timeout = timeout
-        self._branch = branch
+        self._management = management
         self._holders = holders
         self._every = ports is None
         self._staged: set[tuple[str, str]] = set()
@@ -289,11 +289,11 @@ class Firmware(Subsystem):
         return "%s/%s.json" % (RESET_DIR, card.device)
 
     def _refusals(self, card: Card, resets: bool) -> list[RailyardError]:
-        branch = self._branch = self._branch or Branch.observe(self._system)
+        management = self._management = self._management or ManagementPath.observe(self._system)
         functions = pci_functions.card_functions(self._system, card.device)
         place = self._place(card)
         for function in functions:
-            why = branch.why_card(function)
+            why = management.why_card(function)
             if why:
                 message = "the card %s is not changed: %s" % (card.device, why)
                 return [Refused(message, place, "set this card by hand, or connect and route over another card")]

@@ -50,7 +50,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_o
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import MTU_LEAST_6, Port, Side
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import sysctl
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import (
-    Branch,
+    ManagementPath,
     connection_peer,
 )
 
@@ -183,20 +183,20 @@ class Plan:
         self._downed.add(link.ifindex)
         self._change(before, "name", before, after, act)
 
-    def guard(self, branch: Branch, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
+    def guard(self, management: ManagementPath, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
         """Refuse changes of the management path, and routes that would cut off the connection."""
         for target in targets:
-            why = branch.why_netdev(target.link.name)
+            why = management.why_netdev(target.link.name)
             if why:
                 self._refuse(target.port, "%s %s" % (target.link.name, why))
-            elif target.port.pci and branch.why_function(target.port.pci):
-                self._refuse(target.port, str(branch.why_function(target.port.pci)))
+            elif target.port.pci and management.why_function(target.port.pci):
+                self._refuse(target.port, str(management.why_function(target.port.pci)))
             else:
-                self._guard_way_back(branch, target.port)
+                self._guard_way_back(management, target.port)
         mine = {target.link.ifindex for target in targets}
         for port in former:
             link, _problem = find(self._system, port, self._seen)
-            why = branch.why_netdev(link.name) if link and link.ifindex not in mine else None
+            why = management.why_netdev(link.name) if link and link.ifindex not in mine else None
             if link and why:
                 self._refuse(port, "%s %s, and was set up as a rail port before" % (link.name, why))
 
@@ -204,19 +204,21 @@ class Plan:
         remedy = "leave it out: a rail port must not be an interface that the node is reached by"
         self.errors.append(Refused(message, at(port, "pci" if port.pci else "netdev"), remedy))
 
-    def _guard_way_back(self, branch: Branch, port: Port) -> None:
+    def _guard_way_back(self, management: ManagementPath, port: Port) -> None:
         peer = connection_peer(self._system)
         for side in port.sides:
-            self._guard_network(branch, port, side.key, side.address.network, peer)
+            self._guard_network(management, port, side.key, side.address.network, peer)
         for number, route in enumerate(port.routes):
             if route.table is None:
-                self._guard_network(branch, port, "routes[%d].to" % number, route.to, peer)
+                self._guard_network(management, port, "routes[%d].to" % number, route.to, peer)
 
-    def _guard_network(self, branch: Branch, port: Port, key: str, network: Network, peer: str | None) -> None:
+    def _guard_network(
+        self, management: ManagementPath, port: Port, key: str, network: Network, peer: str | None
+    ) -> None:
         """Refuse a route of the main table that would move traffic from the management path to a rail."""
         remedy = "plan another subnet for the rail: its route would cut off this connection"
         safe = False
-        for netdev, why in branch.netdevs.items():
+        for netdev, why in management.netdevs.items():
             link = self._seen.named(netdev)
             for other in self._seen.of(link) if link else []:
                 theirs = other.interface.network

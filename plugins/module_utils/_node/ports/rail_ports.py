@@ -42,7 +42,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_s
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions, sysctl
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch, netdev_pci
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import (
+    ManagementPath,
+    netdev_pci,
+)
 
 ARPHRD_INFINIBAND = 32
 # What is gathered where a port does not say which settings it is about.
@@ -186,7 +189,7 @@ class RailPorts(Subsystem):
         former = [port for port in former if port.rail not in held]
         here = [port for port in wanted if port.rail not in held]
         targets = plan.staying(wanted) if absent else plan.targets(here)
-        plan.guard(Branch.observe(self._system), [] if absent else targets, former)
+        plan.guard(ManagementPath.observe(self._system), [] if absent else targets, former)
         if not absent:
             plan.check(targets, former)
         if absent and not (record.ports or record.former):

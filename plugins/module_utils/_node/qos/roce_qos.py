@@ -28,7 +28,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import (
 from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.port_qos import LivePort, Tools
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference, vf_holders
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch, netdev_pci
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import (
+    ManagementPath,
+    netdev_pci,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.port_reference import PortReference
 
 MODULE = "roce_qos"
@@ -122,11 +125,11 @@ class RoceQos(Kept):
             return self._all_taken_back([Staying("qos", tuple(names))] if names else [])
         seen = t.cast(Seen, state)
         self.warnings = list(self._alone)
-        branch = Branch.observe(self._system)
+        management = ManagementPath.observe(self._system)
         others = dcb_managers.others(self._system)
         errors: list[RailyardError] = []
         for live in seen.live:
-            why = branch.why_netdev(live.netdev)
+            why = management.why_netdev(live.netdev)
             if why:
                 remedy = "leave the management network's ports out"
                 errors.append(Refused("%s %s" % (live.netdev, why), live.place, remedy))

@@ -30,7 +30,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import ARPHRD_INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions as pci
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference, vf_holders
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch, netdev_pci
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import (
+    ManagementPath,
+    netdev_pci,
+)
 
 MODULE = "ib_ports"
 RANK = 15
@@ -70,7 +73,7 @@ class Seen(t.NamedTuple):
 class IbPorts(Kept):
     """See the module's documentation for the options.
 
-    :param branch: what must not be touched; observed when it is needed. For tests, as is ``bring_up``: sets an
+    :param management: what must not be touched; observed when it is needed. For tests, as is ``bring_up``: sets an
         interface up.
     """
 
@@ -78,12 +81,12 @@ class IbPorts(Kept):
         self,
         options: t.Mapping[str, t.Any],
         system: System,
-        branch: Branch | None = None,
+        management: ManagementPath | None = None,
         bring_up: t.Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(system, RANK, MODULE, options.get("state") == "absent", bool(options.get("persist", True)))
         self._refuse_ports(options)
-        self._branch = branch
+        self._management = management
         self._bring_up = bring_up or _bring_up
         self._manager = options.get("subnet_manager") or "reported"
         self._gather = options.get("state") == "gathered"
@@ -244,28 +247,28 @@ class IbPorts(Kept):
 
     def changes(self, state: State) -> list[Change]:
         self.warnings = list(self._alone)
-        branch = self._branch = self._branch or Branch.observe(self._system)
+        management = self._management = self._management or ManagementPath.observe(self._system)
         if self._absent:
-            return self._taken_back(branch)
+            return self._taken_back(management)
         errors: list[RailyardError] = []
         changes: list[Change] = []
         kept = self._boot().ports() if self._persist else []
         former = {self._which(each.get("pci"), each.get("netdev")): each for each in kept}
         for port, seen in zip(self._here, t.cast(_State, state).seen):
             own = self._of_port(port, seen, former.get(self._which(port.pci, port.netdev)) or {})
-            why = branch.why_netdev(seen.netdev)
+            why = management.why_netdev(seen.netdev)
             if own and why:
                 remedy = "leave it out of the ports"
                 errors.append(Refused("%s is left alone: %s" % (seen.netdev, why), port.place, remedy))
             for each in own:
-                why = branch.why_netdev(each.subject) if each.subject != seen.netdev else None
+                why = management.why_netdev(each.subject) if each.subject != seen.netdev else None
                 if why:
                     remedy = "keep its partition in pkeys, or connect and route over another interface"
                     errors.append(Refused("%s is left alone: %s" % (each.subject, why), port.place + ".pkeys", remedy))
             changes += own
             errors += self._too_long(port, seen) + self._missing(port, seen)
         named = {self._which(port.pci, port.netdev) for port in self._ports}
-        gone, modes, staying = self._without([each for which, each in former.items() if which not in named], branch)
+        gone, modes, staying = self._without([each for which, each in former.items() if which not in named], management)
         self.warnings += [each.text for each in staying]
         raise_all(errors)
         changes += gone
@@ -289,15 +292,15 @@ class IbPorts(Kept):
             if len(name) > NAME_MAX
         ]
 
-    def _taken_back(self, branch: Branch) -> list[Change]:
+    def _taken_back(self, management: ManagementPath) -> list[Change]:
         """Remove the children that earlier runs made; the former value of a mode is unknown."""
         if self._going is None:
             self._going = self._boot().ports()
-        changes, modes, staying = self._without(self._going, branch)
+        changes, modes, staying = self._without(self._going, management)
         return changes + self._all_taken_back(modes + staying)
 
     def _without(
-        self, former: t.Sequence[t.Mapping[str, t.Any]], branch: Branch
+        self, former: t.Sequence[t.Mapping[str, t.Any]], management: ManagementPath
     ) -> tuple[list[Change], list[Staying], list[Staying]]:
         """Changes that remove the children of former ports, and what stays: modes, children."""
         moved = vf_holders.moved(self._system, [_address(each.get("pci")) for each in former])
@@ -319,7 +322,7 @@ class IbPorts(Kept):
             children = self._children(netdev or port.netdev or "")
             seen = Seen(netdev or "", None, 1, None, children, (), _no_manager())
             for each in self._of_port(port, seen, option):
-                left = why or branch.why_netdev(each.subject) or branch.why_netdev(seen.netdev)
+                left = why or management.why_netdev(each.subject) or management.why_netdev(seen.netdev)
                 if left:
                     staying.append(Staying("ipoib-child", (each.subject,), left))
                 else:

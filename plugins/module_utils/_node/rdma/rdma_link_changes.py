@@ -21,7 +21,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink impo
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkSocket
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference, vf_holders
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch, netdev_pci
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import (
+    ManagementPath,
+    netdev_pci,
+)
 
 HARDWARE = "hardware"
 MODULES = {"rxe": "rdma_rxe", "siw": "siw"}
@@ -74,7 +77,7 @@ class LinkPlan:
         self._devices = list(devices)
         self._by_name = {row["name"]: row for row in devices}
         self._places: dict[str, str] = {}
-        self._branch = Branch.observe(system)
+        self._management = ManagementPath.observe(system)
 
     def kept_devices(self) -> list[Row]:
         return [row for row in self._devices if row not in self.deletes]
@@ -112,7 +115,7 @@ class LinkPlan:
                 continue
             why = None
             if row is not None and row["type"] == port.type:
-                why = None if named else self._why_branch(row["netdev"], row["pci"])
+                why = None if named else self._why_management(row["netdev"], row["pci"])
                 why = why or (None if row["netdev"] else "its netdev is in another network namespace")
             if why:
                 staying.append(Staying("rdma-link", (port.name,), why))
@@ -164,13 +167,13 @@ class LinkPlan:
             raise RailyardError("names no netdev", port.place, "give netdev")
         port_reference.check_pair(self._system, port)
         function = port.pci or netdev_pci(self._system, port.netdev or "")
-        raise_all(port_reference.refusal(self._branch, port.place, port.netdev, function))
+        raise_all(port_reference.refusal(self._management, port.place, port.netdev, function))
 
-    def _why_branch(self, netdev: str | None, pci: str | None) -> str | None:
-        why = self._branch.why_netdev(netdev) if netdev else None
+    def _why_management(self, netdev: str | None, pci: str | None) -> str | None:
+        why = self._management.why_netdev(netdev) if netdev else None
         if why:
             return "%s %s" % (netdev, why)
-        return self._branch.why_function(pci) if pci else None
+        return self._management.why_function(pci) if pci else None
 
     def _absent(self, port: Port) -> None:
         row = self._by_name.get(port.name)
@@ -180,7 +183,7 @@ class LinkPlan:
             )
         if row is None or row["type"] != port.type or (port.netdev and row["netdev"] != port.netdev):
             return
-        raise_all(port_reference.refusal(self._branch, port.place, row["netdev"], row["pci"]))
+        raise_all(port_reference.refusal(self._management, port.place, row["netdev"], row["pci"]))
         self._delete(row, port)
 
     def _hardware(self, port: Port) -> None:
@@ -269,7 +272,7 @@ class LinkPlan:
                 )
             )
             return
-        why = self._why_branch(row["netdev"], row["pci"])
+        why = self._why_management(row["netdev"], row["pci"])
         if why:
             self.errors.append(
                 Refused("the name %s is held by the link of %s" % (port.name, why), port.place, "choose another name")

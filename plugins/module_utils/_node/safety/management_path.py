@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The branch that we sit on: interfaces, cards and PCI functions that carry the connection or the default route.
+"""The management path: interfaces, cards and PCI functions that carry the connection or the default route.
 
 Read from procfs and sysfs alone, so that no module pays for a netlink library to be safe. Sources: the kernel's
 ``/proc/net/route``, ``/proc/net/ipv6_route``, ``/proc/net/if_inet6``, SIOCGIFCONF (netdevice(7)), and the
@@ -39,7 +39,7 @@ ADVERTISED = (
 OVS = "ovs-system"
 
 
-class Branch:
+class ManagementPath:
     """``netdevs``: name -> why; ``functions``: PCI address -> why. Cards are functions without the last digit."""
 
     def __init__(self, netdevs: t.Mapping[str, str], functions: t.Mapping[str, str]) -> None:
@@ -47,8 +47,8 @@ class Branch:
         self.functions = dict(functions)
 
     @classmethod
-    def observe(cls, system: System) -> Branch:
-        """Find the branch. An interface above others (bond, bridge, VLAN) protects all below it, a VF its PF."""
+    def observe(cls, system: System) -> ManagementPath:
+        """Find it. An interface above others (bond, bridge, VLAN) protects all below it, a VF its PF."""
         reasons: dict[str, str] = {}
         for name in default_route_netdevs(system):
             reasons.setdefault(name, DEFAULT)

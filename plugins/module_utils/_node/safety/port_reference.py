@@ -16,7 +16,10 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch, netdev_pci
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import (
+    ManagementPath,
+    netdev_pci,
+)
 
 NETDEV = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}\Z")
 
@@ -166,7 +169,7 @@ def netdev_of(system: System, port: Port) -> str:
     return netdev
 
 
-def refusal(path: Branch, place: str, netdev: str | None, function: str | None = None) -> list[Refused]:
+def refusal(path: ManagementPath, place: str, netdev: str | None, function: str | None = None) -> list[Refused]:
     """The error for a port on the management path; empty for another port."""
     why = path.why_netdev(netdev) if netdev else None
     text = "%s %s, and is not changed" % (netdev, why)

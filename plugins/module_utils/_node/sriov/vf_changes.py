@@ -13,7 +13,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import STEP, Act, Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Row
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_actions import Pf, is_neutral
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_state import MARK, is_passed_on
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_spec import IDENTITY, Port, Vf
@@ -104,10 +104,10 @@ class PfChanges:
             )
         return found
 
-    def refusals(self, branch: Branch, held: t.Mapping[str, t.Sequence[str]]) -> list[RailyardError]:
+    def refusals(self, management: ManagementPath, held: t.Mapping[str, t.Sequence[str]]) -> list[RailyardError]:
         """Why the changes are refused: not supported, management path, VFs in use."""
         pf, place = self.pf, self.port.place
-        why = branch.why_function(pf.pci) if self.changes or self.errors else None
+        why = management.why_function(pf.pci) if self.changes or self.errors else None
         if why:
             return [*self.errors, Refused("%s is not touched: %s" % (pf.name, why), place, "leave this port out")]
         if not self.changes:

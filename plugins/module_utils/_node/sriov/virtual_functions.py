@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference, vf_holders
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import Branch
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov import vf_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_actions import Pf
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_state import MARK
@@ -150,19 +150,19 @@ class SriovVfs(Kept):
 
     def changes(self, state: State) -> list[Change]:
         seen = t.cast(Seen, state)
-        branch = Branch.observe(self._system)
+        management = ManagementPath.observe(self._system)
         if self._absent:
-            return self._reverted(seen, branch)
-        changes = self._live([PfChanges(self._settings, port, pf) for port, pf in seen.pfs], branch)
+            return self._reverted(seen, management)
+        changes = self._live([PfChanges(self._settings, port, pf) for port, pf in seen.pfs], management)
         if self._persist:
-            changes += self._boot_changes(seen, branch)
+            changes += self._boot_changes(seen, management)
         return changes
 
-    def _live(self, plans: t.Sequence[PfChanges], branch: Branch) -> list[Change]:
+    def _live(self, plans: t.Sequence[PfChanges], management: ManagementPath) -> list[Change]:
         held = self._held(plans)
         errors: list[RailyardError] = []
         for plan in plans:
-            errors.extend(plan.refusals(branch, held))
+            errors.extend(plan.refusals(management, held))
         raise_all(errors)
         changes = [change for plan in plans for change in plan.changes]
         linked = [plan.pf for plan in plans if plan.recount and plan.pf.carrier]
@@ -181,13 +181,13 @@ class SriovVfs(Kept):
 
     # -- reverting -------------------------------------------------------------------------------------------------
 
-    def _reverted(self, seen: Seen, branch: Branch) -> list[Change]:
+    def _reverted(self, seen: Seen, management: ManagementPath) -> list[Change]:
         staying: list[Staying] = []
         plans = []
         moved = vf_holders.moved(self._system, [pf.pci for _port, pf in seen.pfs if pf.count])
         kept = self._persistent or {}
         for port, pf in seen.pfs:
-            why = moved[pf.pci].why if pf.pci in moved else branch.why_function(pf.pci)
+            why = moved[pf.pci].why if pf.pci in moved else management.why_function(pf.pci)
             autoprobe = pf.autoprobe
             left = bool(pf.count and why and (pf.pci in moved or not self._named))
             if left:
@@ -203,7 +203,7 @@ class SriovVfs(Kept):
                 autoprobe = plan.autoprobe
             if autoprobe is False and kept.get("autoprobe") is False:
                 staying.append(Staying("autoprobe", (pf.pci,)))
-        changes = self._live(plans, branch)
+        changes = self._live(plans, management)
         boot = self._boot()
         # a later run may be able to remove VFs that were in use before
         self._staying = without(boot.staying(staying), "vfs", {plan.pf.pci for plan in plans if not plan.count})
@@ -215,14 +215,14 @@ class SriovVfs(Kept):
 
     # -- boot ------------------------------------------------------------------------------------------------------
 
-    def _boot_changes(self, seen: Seen, branch: Branch) -> list[Change]:
+    def _boot_changes(self, seen: Seen, management: ManagementPath) -> list[Change]:
         boot, kept = self._boot(), []
         before = [self._address(each) for each in boot.ports()]
         for port, pf in seen.pfs:
             if not (port.vf_count or port.vfs):
                 continue
             # What is persistent already stays: its VFs exist at each boot, and a default route may be temporary.
-            why = None if pf.pci in before else branch.why_function(pf.pci)
+            why = None if pf.pci in before else management.why_function(pf.pci)
             if why:
                 self.warnings.append("%s: %s is not made persistent: %s" % (port.place, pf.name, why))
             else:
