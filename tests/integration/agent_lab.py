@@ -13,13 +13,20 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from tests.integration import lab_pods
 from tests.integration.conftest import ROOT, Node
-from tests.integration.lab_pods import NAMES, RAILS, SECONDS, Kube, Manifest, addresses
+from tests.integration.lab_pods import NAMES, RAILS, SECONDS, Kube, Manifest, addresses, check_interfaces
 from tests.playbook import Played, play
 
 INVENTORY = ROOT / "inventories/lab-agent"
 SERVICE = "railyard-agent"
 ALL_RAILS = "railyard.fabric/rails"
 RECORD = "/var/lib/railyard/agent/slots.json"
+# The pod that a fault happens to, and its node.
+POD, NODE = "victim", "node-1"
+# Runs a script in the network namespace of the only pod of the node, by the process that the agent recorded. kubectl
+# may wait for ever while kubelet or containerd restarts.
+IN_POD = "pid=$(grep -om1 '\"pid\": [0-9]*' " + RECORD + " | cut -d' ' -f2); nsenter -t $pid -n sh -c %s"
+# Runs a command on the node as soon as an attach has begun. An attach of eight rails takes seconds there.
+IN_ATTACH = "until grep -q '\"attaching\"' %s 2>/dev/null; do sleep 0.1; done; %s"
 GetNode = t.Callable[[str], Node]
 
 # All of a node that pods may change. The agent writes its record with the first pod.
@@ -124,6 +131,89 @@ def interfaces(kube: Kube, pod: str) -> dict[str, tuple[int, str, str]]:
     found = {each["ifname"]: each for each in json.loads(kube.inside(pod, "ip -j link show"))}
     pairs = zip(("net%d" % rail for rail in RAILS), addresses(kube, pod))
     return {name: (found[name]["ifindex"], found[name]["address"], address) for name, address in pairs}
+
+
+class Victim:
+    """:data:`POD` on :data:`NODE`, which a fault happens to."""
+
+    def __init__(self, kube: Kube, node: Node) -> None:
+        self.kube, self.node = kube, node
+
+    def leaves_nothing(self, fault: t.Callable[[Victim], None]) -> None:
+        """After a fault, the pod runs on a slot of the plan, which no other pod has, and all of it leaves the node."""
+        before = whole(self.node)
+        try:
+            fault(self)
+            self.running()
+            assert check_interfaces(self.kube, POD) in slot_addresses(NODE, "rails")
+            wait_for(lambda: list(held(self.node).values()) == ["default/" + POD], lambda: str(held(self.node)))
+        finally:
+            self.delete("--wait")
+        wait_until_whole(self.node, before)
+
+    def start(self) -> None:
+        apply(self.kube, manifest(POD, NODE, ALL_RAILS))
+
+    def started(self) -> None:
+        self.start()
+        self.running()
+
+    def running(self) -> None:
+        """Wait for the pod as its controller does: one that the kubelet refuses, because the agent has not registered
+        with it again yet, is replaced.
+        """
+
+        def ended() -> t.Any:
+            status = self.kube.get("pod", POD)["status"]
+            return status["phase"] == "Failed" and status or self.kube.ready(POD)
+
+        while True:
+            found = wait_for(ended, lambda: self.kube("describe", "pod", POD))
+            if found is True:
+                return
+            assert found["reason"] == "UnexpectedAdmissionError", found
+            assert held(self.node) == {}
+            self.delete("--wait")
+            wait_for_slots(self.kube, NODE, ALL_RAILS)
+            self.start()
+
+    def in_attach(self, command: str) -> None:
+        """Start the pod, and run a command in mid-attach."""
+        waiting = self.node.process("sh -c %s" % json.dumps(IN_ATTACH % (RECORD, command)))
+        try:
+            self.start()
+            assert waiting.wait(SECONDS) == 0
+        finally:
+            waiting.kill()
+
+    def kill(self) -> None:
+        old = agent_pid(self.node)
+        self.node.run("systemctl kill -s KILL %s" % SERVICE)
+        wait_for_agent(self.node, old)
+
+    def delete(self, *words: str) -> None:
+        self.kube("delete", "pod", POD, "--ignore-not-found", *words)
+
+    def unchanged(self, act: t.Callable[[], t.Any]) -> None:
+        """What does not touch a pod that runs."""
+        self.started()
+        before = self.interfaces()
+        act()
+        assert self.interfaces() == before
+
+    def interfaces(self) -> t.Any:
+        """What identifies the pod's interfaces on rails: name, index, MAC and addresses."""
+        return [
+            (each["ifname"], each["ifindex"], each["address"], [row["local"] for row in each["addr_info"]])
+            for each in self.node.json(IN_POD % "'ip -j address show'")
+            if each["ifname"].startswith("net")
+        ]
+
+
+def remove_test_pods(kube: Kube) -> None:
+    """Remove the pods of ``kubernetes.yml``."""
+    kube("delete", "daemonset", "--all")
+    wait_for(lambda: not kube.get("pods")["items"], lambda: kube("describe", "pods"))
 
 
 def prepare(*words: str, check: bool = True) -> Played:

@@ -82,20 +82,20 @@ class Kube:
         pipe = subprocess.PIPE
         return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
 
-    def __call__(self, *words: str, text: str | None = None) -> str:
+    def __call__(self, *words: str, text: str | None = None, seconds: float = SECONDS) -> str:
         done = subprocess.run(
             [self.program, "--kubeconfig", str(self.kubeconfig), *words],
             **({"stdin": subprocess.DEVNULL} if text is None else {"input": text}),
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=seconds,
         )
         assert done.returncode == 0, "kubectl %s: %s%s" % (" ".join(words), done.stdout, done.stderr)
         return done.stdout
 
-    def inside(self, pod: str, script: str) -> str:
-        """Run a shell script in a pod; its standard output."""
-        return self("exec", pod, "--", "sh", "-c", script)
+    def inside(self, pod: str, script: str, seconds: float = 120) -> str:
+        """Run a shell script in a pod; its standard output. An exec whose node restarts containerd may never end."""
+        return self("exec", pod, "--", "sh", "-c", script, seconds=seconds)
 
     def get(self, *words: str) -> t.Any:
         return json.loads(self("get", *words, "-o", "json"))
@@ -153,7 +153,7 @@ def check_ping(kube: Kube, source: str, targets: list[str]) -> None:
         % (MTU - 28, rail, targets[rail - 1], rail)
         for rail in RAILS
     ]
-    assert kube.inside(source, "\n".join(tests)) == ""
+    assert kube.inside(source, "\n".join(tests), SECONDS) == ""
 
 
 def check_rdma(kube: Kube, server: tuple[str, list[str]], client: tuple[str, list[str]]) -> list[float]:
@@ -172,7 +172,7 @@ def check_rdma(kube: Kube, server: tuple[str, list[str]], client: tuple[str, lis
         )
     process = kube.start("exec", server[0], "--", "sh", "-c", "\n".join([*listen, "wait"]))
     try:
-        printed = kube.inside(client[0], "\n".join(write))
+        printed = kube.inside(client[0], "\n".join(write), SECONDS)
         passed = {int(rail): float(speed) for rail, speed in (line.split() for line in printed.splitlines())}
         ends = kube.inside(client[0], "tail -n 3 /tmp/rail*")
         assert sorted(passed) == list(RAILS), ends

@@ -109,3 +109,37 @@ def test_only_modules_that_need_a_package_wait_for_it(node: System) -> None:
 def test_every_module_is_known(node: System) -> None:
     for path in Path(host_layers.__file__).parent.glob("*_options.py"):
         assert host_layers._layer(path.name[: -len("_options.py")]).spec["state"]["default"] == "present"
+
+
+@pytest.mark.parametrize(
+    ("missing", "now", "stops"),
+    [
+        (["nic1"], "other", False),
+        (["nic1", "nic2"], "other", True),
+        (["nic1"], "nic1", True),
+    ],
+)
+def test_a_layer_that_does_not_find_a_port_by_its_name_of_the_next_boot_waits_for_the_reboot(
+    node: System, monkeypatch: pytest.MonkeyPatch, missing: list[str], now: str, stops: bool
+) -> None:
+    reason = "gpu01: other becomes nic1 at the next boot"
+    errors = [{"place": "ports", "message": "there is no netdev %s" % name, "port": name} for name in missing]
+    shared: Row = {"changed": False, "changes": [], "diff": []}
+    parts: dict[str, Row] = {
+        "rail_ports": dict(
+            shared, gathered={"ports": [{"netdev": now}]}, reboot_required=True, reboot_reasons=[reason]
+        ),
+        "rdma_link": dict(shared, failed=True, msg="there is no netdev", errors=errors),
+    }
+    monkeypatch.setattr(host_layers.layers, "run", lambda name, *_rest: dict(parts[name]))
+    named = {"rail_ports": {"rail": "gpu01"}, "rdma_link": {"name": "rxe_gpu01", "type": "rxe"}}
+    rows = [
+        dict(kernel(), module=name, layer=name, options={"ports": [dict(each, netdev="nic1")]})
+        for name, each in named.items()
+    ]
+    warnings: list[str] = []
+    given = {"keep_going": False, "states": False, "packages": None, "control_boot_id": None, "modules": rows}
+    result = host_layers.run(given, node, False, warnings)
+    assert bool(result.get("failed")) == stops, result
+    assert result["reboot_reasons"] == [reason]
+    assert warnings == ([] if stops else ["rdma_link waits for the reboot: there is no netdev"])

@@ -42,17 +42,31 @@ def run(options: Row, system: System, check: bool, warnings: list[str]) -> Resul
         chosen = [(each, *_checked(each["module"], each["options"] or {})) for each in options["modules"] or ()]
     except RailyardError as error:
         return _failed(result, layers.failure(error, {}))
+    at_boot: set[str] = set()
     for each, layer, given in chosen:
         name = each["module"]
         if each["skip_missing"] and _unmet(name, layer, given, system):
             needs[each["layer"]] = True
             continue
         parts[name] = layers.run(name, layer.build, given, system, check, warnings)
+        if name == "rail_ports":
+            at_boot = _names_at_boot(given, parts[name])
         if not options["states"]:
             parts[name].pop("gathered", None)
         if parts[name].get("failed") and not options["keep_going"]:
-            return _failed(result, parts[name], layer=each["layer"])
+            if not all(error.get("port") in at_boot for error in parts[name]["errors"]):
+                return _failed(result, parts[name], layer=each["layer"])
+            # after the reboot, all layers run again
+            warnings.append("%s waits for the reboot: %s" % (each["layer"], parts[name]["msg"]))
     return _whole(result)
+
+
+def _names_at_boot(options: Row, part: Row) -> set[str]:
+    """The names that rail ports get at the next boot and not now. Until then, other layers do not find these ports."""
+    if not part.get(_REASONS) or "gathered" not in part:
+        return set()
+    names = {port["netdev"] for port in options.get("ports") or () if port["netdev"]}
+    return names - {port["netdev"] for port in part["gathered"]["ports"]}
 
 
 def _missing(packages: t.Mapping[str, str], system: System) -> list[str]:
