@@ -23,8 +23,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.unix
 
 REGISTRY = "/var/lib/kubelet/plugins_registry"
 PLUGINS = "/var/lib/kubelet/plugins"
-# Kubelet prepares the claims of several pods at the same time.
-THREADS_MAX = 16
 Claims = t.Sequence[messages.ClaimReference]
 Prepare = t.Callable[[Claims], t.Mapping[str, t.Union[str, t.Sequence[messages.PreparedDevice]]]]
 Unprepare = t.Callable[[Claims], t.Mapping[str, str]]
@@ -69,9 +67,9 @@ class DraServer:
             }
         )
         services = {name: driver_methods for name in messages.SERVICES.values()}
-        self._server = UnixServer(system, self._endpoint, services, THREADS_MAX)
+        self._server = UnixServer(system, self._endpoint, services)
         path = "%s/%s-reg.sock" % (REGISTRY, driver)
-        self._registrar = UnixServer(system, path, {messages.REGISTRATION: registration}, 2)
+        self._registrar = UnixServer(system, path, {messages.REGISTRATION: registration})
 
     def keep(self) -> None:
         """Serve on both sockets; the driver's comes first. Raises :class:`RailyardError` to be called again."""
