@@ -306,9 +306,11 @@ class Service:
         self._health = found
 
     def _device(self, device: Device) -> DeviceState:
-        healthy = all(rail in self._health and self._health[rail].healthy for rail in device.slots)
+        unknown = rail_health.Health(False, "its link was not read yet")
+        health = {rail: self._health.get(rail, unknown) for rail in device.slots}
+        reason = "; ".join("rail %s: %s" % (rail, each.reason) for rail, each in health.items() if not each.healthy)
         nodes = {self._numa[rail] for rail in device.slots}
-        return DeviceState(device.id, healthy, tuple(sorted(node for node in nodes if node is not None)))
+        return DeviceState(device.id, not reason, tuple(sorted(node for node in nodes if node is not None)), reason)
 
     def status(self) -> Document:
         """What the commands of people show."""

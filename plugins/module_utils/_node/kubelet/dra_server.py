@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet import dra_messages as messages
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.unix_sockets import (
     Log,
+    Stream,
     UnixServer,
     answered,
 )
@@ -29,7 +30,8 @@ Unprepare = t.Callable[[Claims], t.Mapping[str, str]]
 
 
 class DraServer:
-    """A driver on its sockets. ``registrations``: how many times kubelet has registered it.
+    """A driver on its sockets. ``registrations``: how many times kubelet has registered it. ``health``: what kubelet
+    follows of the devices' health, a NodeWatchResourcesResponse.
 
     :param registered: called after each registration.
     """
@@ -66,7 +68,10 @@ class DraServer:
                 "NotifyRegistrationStatus": self._notified,
             }
         )
+        self.health = Stream()
+        health_methods = {"NodeWatchResources": self.health.handler()}
         services = {name: driver_methods for name in messages.SERVICES.values()}
+        services.update((name, health_methods) for name in messages.HEALTH_SERVICES)
         self._server = UnixServer(system, self._endpoint, services)
         path = "%s/%s-reg.sock" % (REGISTRY, driver)
         self._registrar = UnixServer(system, path, {messages.REGISTRATION: registration})
