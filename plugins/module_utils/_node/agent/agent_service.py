@@ -237,6 +237,8 @@ class Service:
             self._pods = PodAttach(self._system, self._spec, self._state)
             # before the first attach, which it would take for one of an agent that was killed
             self._pods.recover()
+            for problem in self._pods.unrecorded:
+                log(problem)
             path = self._system.path(agent_socket.SOCKET)
             self._socket = LoggingSocket(self._pods, self.status, self._attach_ended, path)
             self._socket.attaches = self._attaches
