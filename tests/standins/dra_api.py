@@ -20,6 +20,8 @@ import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import yaml
+
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import in_namespace
 from lab.cluster import pki
 from tests.waiting import retried
@@ -48,6 +50,9 @@ users:
 %s
 """
 BY_CERTIFICATE = "    client-certificate: pki/%s.crt\n    client-key: pki/%s.key" % (NODE, NODE)
+RIGHTS = Path(__file__).resolve().parents[2] / "docs" / "agent-rights.yml"
+# group, namespace, resource, name, subresource
+_PATH = re.compile(r"/(?:api|apis/([^/]+))/v1(/namespaces/[^/]+)?/([a-z]+)(?:/([^/]+)(/[a-z]+)?)?")
 BY_TOKEN = "    token: " + TOKEN
 Row = t.Dict[str, t.Any]
 
@@ -187,6 +192,8 @@ class DraApi:
         kubelet = user == "system:node:" + NODE
         if not kubelet and not user.startswith("system:serviceaccount:"):
             return _status(403, "user %s is not of this node" % user)
+        if not kubelet and not allowed(method, path):
+            return _status(403, "user %s may not %s %s" % (user, method, path))
         claim = _CLAIM.fullmatch(path)
         if claim:
             return self._on_claim(method, (claim[1], claim[2]), bool(claim[3]), body, kubelet)
@@ -249,6 +256,15 @@ class DraApi:
         new["metadata"].update(resourceVersion=str(self._version), uid="uid-of-" + name)
         self.slices[name] = new
         return 201 if have is None else 200, new
+
+
+def allowed(method: str, path: str) -> bool:
+    """Whether the file of rights in the documentation has this request."""
+    roles = [each for each in yaml.safe_load_all(RIGHTS.read_text()) if each["kind"] == "ClusterRole"]
+    group, _namespace, resource, name, below = _PATH.fullmatch(path).groups()  # type: ignore[union-attr]
+    verbs = {"GET": "get" if name else "list", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+    asked = ("apiGroups", group or ""), ("resources", resource + (below or "")), ("verbs", verbs[method])
+    return any(all(value in rule[key] for key, value in asked) for role in roles for rule in role["rules"])
 
 
 def _wrong(body: Row, have: Row | None) -> t.Iterator[str]:

@@ -28,6 +28,14 @@ class Prepared(t.NamedTuple):
     cdi: list[str]
 
 
+class Health(t.NamedTuple):
+    pool: str
+    health: int
+    updated: int
+    limit: int
+    message: str
+
+
 class DraKubelet:
     """A kubelet that found the driver ``name`` in its directory, and registered it."""
 
@@ -79,6 +87,20 @@ class DraKubelet:
         """uid -> error 1, empty for none."""
         answers = self._claims("NodeUnprepareResources", claims)
         return {uid: "".join(texts(answer, 1)) for uid, answer in answers.items()}
+
+    def health(self, version: str) -> t.Iterator[dict[str, Health]]:
+        """Each NodeWatchResourcesResponse, by device: devices 1 (device 1 (pool_name 1, device_name 2), health 2,
+        last_updated_time 3, health_check_timeout_seconds 4, message 5).
+        """
+        call = self._driver.unary_stream("/%s.DRAResourceHealth/NodeWatchResources" % version)
+        for answer in call(b"", timeout=120):
+            found = {}
+            for _one, device in decode(answer):
+                held = dict(decode(device))
+                identity = held[1]
+                message = held.get(5, b"").decode()
+                found[texts(identity, 2)[0]] = Health(texts(identity, 1)[0], held[2], held[3], held[4], message)
+            yield found
 
     def close(self) -> None:
         self._driver.close()

@@ -38,16 +38,20 @@ def encode(tree: Tree) -> bytes:
 
 def decode(data: bytes) -> list[tuple[int, t.Any]]:
     found: list[tuple[int, t.Any]] = []
-    while data:
-        number, wire = data[0] >> 3, data[0] & 7
-        size, rest = (data[1], data[2:]) if data[1] < 128 else (data[1] % 128 + data[2] * 128, data[3:])
+    left = list(reversed(data))
+
+    def varint() -> int:
+        byte = left.pop()
+        return byte if byte < 128 else byte - 128 + 128 * varint()
+
+    while left:
+        tag = varint()
+        number, wire, value = tag >> 3, tag & 7, varint()
         if wire == 0:
-            found.append((number, size))
-            data = rest
+            found.append((number, value))
         else:
             assert wire == 2, data
-            found.append((number, rest[:size]))
-            data = rest[size:]
+            found.append((number, bytes(left.pop() for _byte in range(value))))
     return found
 
 

@@ -18,7 +18,7 @@ from tests.functional.node.agent_pods import Pod
 from tests.functional.node.agent_program import Node, node_file
 from tests.functional.node.fake_dra_kubelet import DraKubelet, Prepared
 from tests.functional.node.fake_kubelet import Kubelet, encode
-from tests.standins.dra_api import BY_TOKEN, DraApi
+from tests.standins.dra_api import BY_TOKEN, TOKEN, DraApi
 from tests.waiting import wait_for
 
 KUBECONFIG = "etc/kubernetes/kubelet.conf"
@@ -101,7 +101,12 @@ def test_kubelet_finds_the_driver(dra: DraNode) -> None:
     kubelet = dra.start()
     assert (kubelet.type, kubelet.name) == ("DRAPlugin", "railyard.fabric")
     assert kubelet.endpoint == "/var/lib/kubelet/plugins/railyard.fabric/dra.sock"
-    assert kubelet.versions == ["v1.DRAPlugin", "v1beta1.DRAPlugin"]
+    assert kubelet.versions == [
+        "v1.DRAPlugin",
+        "v1beta1.DRAPlugin",
+        "v1.DRAResourceHealth",
+        "v1alpha1.DRAResourceHealth",
+    ]
     assert (plugins / "dra.sock").stat().st_mode & 0o777 == 0o600
     status = wait_for(lambda: [row for row in dra.node.run("status").stdout.splitlines() if " registered" in row])
     assert [row.split() for row in status] == [
@@ -304,6 +309,57 @@ def test_a_slot_serves_one_claim(dra: DraNode) -> None:
     assert kubelet.prepare(second) == {"uid-of-second": [RAILS_0]}
 
 
+@pytest.mark.parametrize("version", ["v1", "v1alpha1"])
+def test_kubelet_follows_the_health_of_devices(dra: DraNode, version: str) -> None:
+    kubelet = dra.start()
+    health = kubelet.health(version)
+    first = wait_for(lambda: next(health, None))
+    assert set(first) == {"gpu01-2", "gpu01-3", "gpu01-4", "gpu02-2", "gpu02-3", "gpu02-4", "rails-0", "rails-1"}
+    assert {(each.pool, each.health, each.message) for each in first.values()} == {("node-1", 1, "")}
+    dra.node.inside("ip", "link", "set", "leaf1", "down")
+    down = next(each for each in health if each["gpu01-2"].health != 1)
+    assert down["gpu01-2"].health == down["rails-0"].health == 2
+    assert down["rails-0"].message == "rail gpu01: rail1 has no carrier"
+    assert (down["gpu02-2"].health, down["gpu02-2"].message) == (1, "")
+    # kubelet takes what is older than the limit for unknown
+    assert down["gpu01-2"].updated >= first["gpu01-2"].updated > 0
+    assert down["gpu01-2"].limit == 120
+    dra.node.inside("ip", "link", "set", "leaf1", "up")
+    assert next(each for each in health if each["gpu01-2"].health == 1)["rails-0"].message == ""
+    assert dra.node.stop() == 0
+
+
+def test_a_token_is_renewed(dra: DraNode) -> None:
+    """An expired token stops nothing but requests, and a new one is used without a restart."""
+    token = dra.node.root / "etc/kubernetes/token"
+    token.write_text("expired")
+    kubelet = dra.start("    tokenFile: token")
+    expired = "the API server answers 401: Unauthorized. Remedy: renew the token or the certificate of /%s" % KUBECONFIG
+    wait_for(lambda: dra.node.logged(expired))
+    first, second = dra.api.claim("first", "rails-0"), dra.api.claim("second", "rails-1", pod="b")
+    with futures.ThreadPoolExecutor(1) as waiting:
+        answer = waiting.submit(kubelet.prepare, first)
+        wait_for(lambda: dra.api.counted("GET", "resourceclaims"))
+        token.write_text(TOKEN + "\n")
+        assert answer.result() == {"uid-of-first": [RAILS_0]}
+    assert len(dra.published()) == 8
+    wait_for(lambda: dra.node.logged("DRA driver: the problem is over"))
+    # it expires again, before the claim's status is written
+    token.write_text("expired again")
+    pod = Pod("p")
+    try:
+        assert dra.node.attach("rails-0", pod) == {"ok": True}
+        wait_for(lambda: dra.node.logged("the status of claim default/first is not written"))
+        assert kubelet.prepare(first) == {"uid-of-first": [RAILS_0]}, "from the record"
+        token.write_text(TOKEN)
+        wait_for(lambda: dra.api.claims["default", "first"]["status"].get("devices"))
+    finally:
+        pod.end()
+    found = kubelet.prepare(second)["uid-of-second"]
+    assert isinstance(found, list) and found[0].device == "rails-1"
+    assert dra.node.agent and dra.node.agent.poll() is None
+
+
 def test_claims_are_answered_while_the_api_server_is_gone(dra: DraNode) -> None:
     kubelet = dra.start()
     known, unknown = dra.api.claim("known", "rails-0"), dra.api.claim("unknown", "rails-1", pod="b")
@@ -407,7 +463,7 @@ def test_kubeconfigs(dra: DraNode, text: str) -> None:
         (None, "there is no kubeconfig. Remedy: set slots.kubeconfig"),
         ("    exec:\n      command: aws", "has a credential plugin"),
         ("    client-certificate: none.crt\n    client-key: none.key", "its certificates cannot be used"),
-        ("    token: wrong", "the API server answers 401: Unauthorized. Remedy: give the user of"),
+        ("    token: wrong", "the API server answers 401: Unauthorized. Remedy: renew the token"),
         ("    tokenFile: token", "cannot be read"),
         ("    token: a\n- user:\n    token: b", "token occurs several times"),
     ],

@@ -358,3 +358,29 @@ def test_explain_names_what_kubelet_gave_and_what_is_attached(node: Node) -> Non
 
 def test_the_version_is_the_collections() -> None:
     assert yaml.safe_load((CHECKOUT / "galaxy.yml").read_text())["version"] == VERSION
+
+
+def test_pods_are_named_after_the_record_was_deleted(node: Node, kubelet: Kubelet) -> None:
+    node.start_with_rails()
+    kubelet.devices("railyard.fabric/rails")
+    pod, other = Pod("kept"), Pod("new")
+    try:
+        assert node.attach("rails-0", pod) == {"ok": True}
+        # a restart with the record finds nothing to report
+        assert node.stop() == 0
+        node.start(*node._there())
+        kubelet.wait(lambda: node.logged("serves node node-1") == 2)
+        assert not node.logged("is not in the record of slots")
+        assert node.stop() == 0
+        (node.root / "var/lib/railyard/agent/slots.json").unlink()
+        node.start(*node._there())
+        kubelet.wait(lambda: node.logged("serves node node-1") == 3)
+        expected = "in a pod that is not in the record of slots. Remedy: restart the pod that crictl inspectp %s"
+        assert node.logged("device rails-0: its interface net1 is " + expected % pod.sandbox_id) == 1
+        assert node.logged("device rails-0: its interface net2 is " + expected % pod.sandbox_id) == 1
+        # the slot is not given twice: the kernel refuses a second interface with its MAC address
+        assert node.attach("rails-0", other)["ok"] is False
+        assert "net1" in pod.run("ip", "-brief", "link")
+    finally:
+        pod.end()
+        other.end()

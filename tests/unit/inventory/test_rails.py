@@ -28,6 +28,7 @@ INVENTORIES = sorted(path.parent.name for path in (ROOT / "inventories").glob("*
 NODES = {
     "dual-stack": 4,
     "agent": 8,
+    "agent-dra": 8,
     "four-gpu-two-nic": 6,
     "host-device": 4,
     "infiniband-sriov": 32,

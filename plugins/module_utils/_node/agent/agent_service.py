@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
@@ -31,10 +32,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_
     read_spec,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.dra_front import DraFront
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.node_events import NodeEvents
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.device_plugin import (
+    DIRECTORY,
     PluginServer,
     Resource,
     kubelet_identity,
@@ -47,10 +50,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_
 
 # The version of the collection, as in galaxy.yml.
 VERSION = "0.1.0"
-# Seconds between looks at kubelet's socket and at the node file.
-TICK = 2.0
-# Ticks between looks at links and CDI files, and between sweeps of devices whose pods have ended.
-LOOK_TICKS, SWEEP_TICKS = 5, 15
+# Seconds until a step that failed is tried again, or until all is looked at again, if no event comes before.
+TICK, IDLE_TICK = 2.0, 10.0
+# Seconds between looks at links and CDI files without an event, and between sweeps of devices whose pods have ended.
+LOOK_SECONDS = 30.0
 Document = t.Dict[str, t.Any]
 
 
@@ -125,6 +128,7 @@ class Service:
         self._wake = threading.Event()
         self._ending = False
         self._reload = False
+        self._look_due = False
         self._file_time = system.modified(FILE)
         self._spec = read_spec(system)
         self._state = SlotState(system)
@@ -147,21 +151,39 @@ class Service:
             self._apply()
             notify("READY=1")
             log("railyard-agent %s serves node %s" % (VERSION, self._spec.node))
-            tick = 0
-            while not self._ending:
-                self._follow_file()
-                if tick % LOOK_TICKS == 0:
-                    self._look()
-                if tick % SWEEP_TICKS == 0 and self._pods:
-                    self._attempt("sweep", self._pods.sweep)
-                self._attempt("kubelet", self._follow_kubelet)
-                tick += 1
-                self._wake.wait(TICK)
-                self._wake.clear()
+            self._serve(NodeEvents(self._node_changed))
         finally:
             notify("STOPPING=1")
             self._close()
         return 0
+
+    def _serve(self, events: NodeEvents) -> None:
+        looked = float("-inf")
+        while not self._ending:
+            self._follow_file()
+            due = time.monotonic() - looked > LOOK_SECONDS
+            if due or self._look_due:
+                self._look_due = False
+                self._look()
+            if due:
+                looked = time.monotonic()
+                if self._pods:
+                    self._attempt("sweep", self._pods.sweep)
+            self._attempt("kubelet", self._follow_kubelet)
+            # each time, as a directory may have been removed and made again
+            followed = [events.watch(self._system.path(each)) for each in self._directories()]
+            listening = all(server.resource.stream.watched for server in self._servers.values())
+            settled = all(followed) and listening and not self._problems
+            self._wake.wait(IDLE_TICK if settled else TICK)
+            self._wake.clear()
+
+    def _directories(self) -> list[str]:
+        """Those whose changes concern the agent."""
+        return [os.path.dirname(FILE), cdi_files.DIRECTORY, *([] if self._dra else [DIRECTORY])]
+
+    def _node_changed(self) -> None:
+        self._look_due = True
+        self._wake.set()
 
     def _signalled(self, number: int, _frame: t.Any) -> None:
         if number == signal.SIGHUP:
@@ -215,6 +237,8 @@ class Service:
             self._pods = PodAttach(self._system, self._spec, self._state)
             # before the first attach, which it would take for one of an agent that was killed
             self._pods.recover()
+            for problem in self._pods.unrecorded:
+                log(problem)
             path = self._system.path(agent_socket.SOCKET)
             self._socket = LoggingSocket(self._pods, self.status, self._attach_ended, path)
             self._socket.attaches = self._attaches
@@ -284,9 +308,11 @@ class Service:
         self._health = found
 
     def _device(self, device: Device) -> DeviceState:
-        healthy = all(rail in self._health and self._health[rail].healthy for rail in device.slots)
+        unknown = rail_health.Health(False, "its link was not read yet")
+        health = {rail: self._health.get(rail, unknown) for rail in device.slots}
+        reason = "; ".join("rail %s: %s" % (rail, each.reason) for rail, each in health.items() if not each.healthy)
         nodes = {self._numa[rail] for rail in device.slots}
-        return DeviceState(device.id, healthy, tuple(sorted(node for node in nodes if node is not None)))
+        return DeviceState(device.id, not reason, tuple(sorted(node for node in nodes if node is not None)), reason)
 
     def status(self) -> Document:
         """What the commands of people show."""

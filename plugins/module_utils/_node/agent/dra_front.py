@@ -10,6 +10,8 @@ A device of a claim gets to a pod by its CDI device and the hook, as a device of
 from __future__ import annotations
 
 import re
+import threading
+import time
 import typing as t
 from concurrent import futures
 
@@ -42,12 +44,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.slice_pu
     PublishThread,
     SlicePublisher,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet import dra_messages as messages
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.dra_server import DraServer
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import DeviceState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import numa_node, path
 
 MANAGER = "railyard-agent"
 STANDARD = "resource.kubernetes.io/"
+# Seconds between tries to write the status of claims.
+REPORT_SECONDS = 10.0
 
 
 class DraFront:
@@ -63,6 +68,10 @@ class DraFront:
         self._log = log
         self._reporter = futures.ThreadPoolExecutor(1, "claim-status")
         self._reports = True
+        # claims whose status must be written again, and when
+        self._unreported: dict[str, Claim] = {}
+        self._unreported_lock = threading.Lock()
+        self._retry_at = 0.0
         self.state = ClaimState(system)
         self.claims = PreparedClaims(self.state, self._api, self._offer, self._held_by, self._release, log)
         publisher = SlicePublisher(self._api, spec.resource_prefix, spec.node)
@@ -83,11 +92,13 @@ class DraFront:
     def keep(self) -> None:
         """Be served to kubelet. Raises :class:`RailyardError` if this, or a write of slices, must be tried again."""
         self._server.keep()
+        self._retry_reports()
         if self.slices.error:
             raise self.slices.error
 
     def update(self, states: t.Mapping[str, DeviceState]) -> None:
-        """Publish the devices. ``states``: by device."""
+        """Publish the devices. ``states``: by device. Kubelet gets their health each time."""
+        self._server.health.publish(messages.health_response(self.spec.node, states.values(), int(time.time())))
         self.slices.update(slice_devices(self._system, self.spec, states))
 
     def attached(self, device: str) -> None:
@@ -95,6 +106,16 @@ class DraFront:
         claim = self.state.of_device(device)
         if claim and self._reports:
             self._reporter.submit(self._report, claim)
+
+    def _retry_reports(self) -> None:
+        if not self._unreported or time.monotonic() < self._retry_at:
+            return
+        self._retry_at = time.monotonic() + REPORT_SECONDS
+        with self._unreported_lock:
+            claims, self._unreported = list(self._unreported.values()), {}
+        for claim in claims:
+            if claim.uid in self.state.claims():
+                self._reporter.submit(self._report, claim)
 
     def stop(self) -> None:
         self._server.stop()
@@ -138,8 +159,13 @@ class DraFront:
         try:
             self._api().request("PATCH", place, body, APPLY)
         except RailyardError as error:
+            status = error.status if isinstance(error, ApiError) else None
             # kubelet's own credentials do not have this right
-            self._reports = not (isinstance(error, ApiError) and error.status in (401, 403))
+            self._reports = status != 403
+            # credentials may be renewed, and the API server may come back; a claim that has changed does not
+            if status is None or status == 401 or status >= 500:
+                with self._unreported_lock:
+                    self._unreported[claim.uid] = claim
             claim_name = "%s/%s" % (claim.namespace, claim.name)
             later = "" if self._reports else ". The status of other claims is not written either"
             self._log("the status of claim %s is not written: %s%s" % (claim_name, error, later))

@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
     AgentSpec,
     RailSpec,
@@ -17,7 +19,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_desired import place
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder, Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import in_namespace
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
 
 PCI = "/sys/bus/pci/devices/%s"
 
@@ -106,3 +111,27 @@ def restore(system: System, kernel: Rtnetlink, holder: Holder) -> bool:
         kernel.set_link(link.ifindex, name=host["name"], mtu=host["mtu"], alias="")
         kernel.set_link(link.ifindex, up=host["up"])
     return returned
+
+
+def unrecorded(system: System, holders: t.Iterable[Holder]) -> list[str]:
+    """The agent's interfaces in pods that no holder has, as after the record was deleted, with a remedy each."""
+    known = {alias for holder in holders for alias in holder.aliases}
+
+    def links() -> list[Link]:
+        with Rtnetlink() as kernel:
+            return kernel.links()
+
+    found = []
+    for namespace in network_namespaces.others(system):
+        # namespaces and processes end meanwhile
+        with contextlib.suppress(OSError, RailyardError):
+            with open("/proc/%d/ns/net" % min(namespace.processes, default=0), "rb") as stream:
+                inside = in_namespace(stream.fileno(), links)
+            for link in inside:
+                words = (link.alias or "").split(" ")
+                if len(words) == 4 and words[0] == "railyard" and link.alias not in known:
+                    found.append(
+                        "device %s: its interface %s is in a pod that is not in the record of slots. Remedy: restart"
+                        " the pod that crictl inspectp %s shows." % (words[1], link.name, words[2])
+                    )
+    return sorted(found)

@@ -49,12 +49,14 @@ class PodAttach:
     """The devices of one node. Safe for several threads; :meth:`recover` comes before all else.
 
     ``spec`` may be replaced after the node file has changed. ``problems``: device -> why the last sweep left it.
+    ``unrecorded``: pods found at the start that have interfaces of the agent, and are not in the record.
     """
 
     def __init__(self, system: System, spec: AgentSpec, state: SlotState, patience: float = PATIENCE) -> None:
         self._system = system
         self.spec = spec
         self.problems: dict[str, str] = {}
+        self.unrecorded: list[str] = []
         self._state = state
         self._patience = patience
         self._turns: dict[str, threading.Lock] = {}
@@ -115,6 +117,7 @@ class PodAttach:
                     with contextlib.suppress(RailyardError):
                         self._undo(host, holder)
         self.sweep()
+        self.unrecorded = host_links.unrecorded(self._system, self._state.holders().values())
 
     def sweep(self) -> list[str]:
         """Free the devices whose pods have ended; their ids. What cannot be freed now is left for the next sweep."""

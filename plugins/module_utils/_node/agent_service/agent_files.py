@@ -44,6 +44,7 @@ AGENT_PACKED = (
     "_node.agent.dra_front",
     "_node.agent.hook",
     "_node.agent.host_links",
+    "_node.agent.node_events",
     "_node.agent.pod_attach",
     "_node.agent.pod_desired",
     "_node.agent.pod_links",

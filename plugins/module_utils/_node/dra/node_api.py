@@ -145,7 +145,11 @@ def _document(status: int, text: bytes, place: str, file: str) -> Document:
     if 200 <= status < 300 and document:
         return document
     message = document.get("message") or text[:200].decode("utf-8", "replace") or "no text"
-    remedy = "see that the server answers" if status >= 500 else "give the user of %s the right" % file
-    if status not in (401, 403) and status < 500:
-        remedy = "see docs/agent.md for the versions of Kubernetes that the agent supports"
+    remedy = "see docs/agent.md for the versions of Kubernetes that the agent supports"
+    if status >= 500:
+        remedy = "see that the server answers"
+    elif status == 401:
+        remedy = "renew the token or the certificate of %s, which has expired or is wrong; no restart is needed" % file
+    elif status == 403:
+        remedy = "give the user of %s the right" % file
     raise ApiError("the API server answers %d: %s" % (status, message), place, remedy, status)

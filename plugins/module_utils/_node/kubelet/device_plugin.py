@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 import typing as t
 
@@ -18,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.unix
     SECONDS,
     Identity,
     Log,
+    Stream,
     UnixServer,
     answered,
     channel,
@@ -28,8 +28,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.unix
 
 DIRECTORY = "/var/lib/kubelet/device-plugins"
 KUBELET_SOCKET = DIRECTORY + "/kubelet.sock"
-# Threads of a server: one for each ListAndWatch, of which a kubelet that restarts may have two; the others for calls.
-THREADS_MAX = 4
 # How long a registered plugin is without a ListAndWatch before it registers again.
 UNWATCHED_SECONDS = 10.0
 
@@ -56,9 +54,9 @@ class Resource:
         self.prefix = prefix
         self.name = name
         self._held = held
-        self._changed = threading.Condition()
         self._devices: tuple[messages.DeviceState, ...] = ()
-        self._watchers = 0
+        # ListAndWatch: all devices, and all again when one of them changes
+        self.stream = Stream()
 
     @property
     def full_name(self) -> str:
@@ -69,38 +67,10 @@ class Resource:
     def devices(self) -> tuple[messages.DeviceState, ...]:
         return self._devices
 
-    @property
-    def watched(self) -> bool:
-        """Whether kubelet listens."""
-        return self._watchers > 0
-
     def update(self, devices: t.Iterable[messages.DeviceState]) -> None:
         """Replace the devices; kubelet gets the new list if it differs."""
-        with self._changed:
-            self._devices = tuple(devices)
-            self._changed.notify_all()
-
-    def wake(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
-
-    def watch(self, active: t.Callable[[], bool]) -> t.Iterator[bytes]:
-        """ListAndWatch: all devices, and all again when one of them changes."""
-        sent: tuple[messages.DeviceState, ...] | None = None
-        with self._changed:
-            self._watchers += 1
-        try:
-            while True:
-                with self._changed:
-                    while active() and self._devices == sent:
-                        self._changed.wait()
-                    sent = self._devices
-                if not active():
-                    return
-                yield messages.device_list(sent)
-        finally:
-            with self._changed:
-                self._watchers -= 1
+        self._devices = tuple(devices)
+        self.stream.publish(messages.device_list(self._devices))
 
     def allocate(self, request: bytes) -> bytes:
         """Allocate: each container gets its device by CDI, as an annotation and as a field: runtimes read one of both,
@@ -172,7 +142,7 @@ class PluginServer:
             self.stop()
             self._start()
         now = time.monotonic()
-        if self.resource.watched:
+        if self.resource.stream.watched:
             self._watched = now
         elif self.registered and now - self._watched > UNWATCHED_SECONDS:
             # kubelet takes devices for unhealthy then, until the plugin registers again
@@ -192,7 +162,7 @@ class PluginServer:
 
     def _start(self) -> None:
         services = {"v1beta1.DevicePlugin": self._handlers()}
-        server = UnixServer(self._system, "%s/%s" % (DIRECTORY, self.endpoint), services, THREADS_MAX)
+        server = UnixServer(self._system, "%s/%s" % (DIRECTORY, self.endpoint), services)
         server.start()
         self._server = server
 
@@ -210,15 +180,10 @@ class PluginServer:
                 ) from None
 
     def _handlers(self) -> dict[str, t.Any]:
-        def watch(_request: bytes, context: t.Any) -> t.Iterator[bytes]:
-            # False: the call is over already
-            context.add_callback(self.resource.wake)
-            return self.resource.watch(context.is_active)
-
         answers: dict[str, t.Callable[[bytes], bytes]] = {
             "GetDevicePluginOptions": lambda _request: messages.plugin_options(),
             "Allocate": self.resource.allocate,
             "GetPreferredAllocation": self.resource.prefer,
         }
         handlers = {name: answered(act, self.endpoint, self._log) for name, act in answers.items()}
-        return dict(handlers, ListAndWatch=import_grpc().unary_stream_rpc_method_handler(watch))
+        return dict(handlers, ListAndWatch=self.resource.stream.handler())

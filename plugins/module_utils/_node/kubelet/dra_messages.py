@@ -5,7 +5,8 @@
 """Messages between kubelet and a DRA driver, in the protobuf encoding.
 
 Sources: ``api.proto`` of ``k8s.io/kubelet/pkg/apis/pluginregistration/v1`` and of ``k8s.io/kubelet/pkg/apis/dra/v1``;
-``dra/v1beta1`` has the same fields.
+``dra/v1beta1`` has the same fields. Health: ``api.proto`` of ``k8s.io/kubelet/pkg/apis/dra-health/v1alpha1``, whose
+package is ``v1alpha1`` alone, and of ``v1``, which has the field ``message`` too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import (
+    DeviceState,
     WrongMessage,
     field,
     fields,
@@ -27,6 +29,13 @@ SERVICES = {
     "v1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin",
     "v1beta1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin",
 }
+
+# As a driver lists them for kubelet, and as gRPC services.
+HEALTH_SERVICES = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
+HEALTHY, UNHEALTHY = 1, 2
+# Seconds after which kubelet takes the health of a device that is not sent again for unknown.
+HEALTH_SECONDS = 120
+MESSAGE_MAX = 1024
 
 
 class ClaimReference(t.NamedTuple):
@@ -51,7 +60,7 @@ class PreparedDevice(t.NamedTuple):
 
 def plugin_info(driver: str, endpoint: str) -> bytes:
     """PluginInfo, the answer to GetInfo. ``endpoint``: the absolute path of the driver's socket."""
-    versions = b"".join(field(4, version) for version in SERVICES)
+    versions = b"".join(field(4, version) for version in (*SERVICES, *HEALTH_SERVICES))
     return field(1, PLUGIN_TYPE) + field(2, driver) + field(3, endpoint) + versions
 
 
@@ -91,3 +100,14 @@ def _device(device: PreparedDevice) -> bytes:
     named = b"".join(field(1, request) for request in device.requests)
     cdi = b"".join(field(4, each) for each in device.cdi_devices)
     return named + field(2, device.pool) + field(3, device.device) + cdi
+
+
+def health_response(pool: str, devices: t.Iterable[DeviceState], now: int) -> bytes:
+    """NodeWatchResourcesResponse: all devices of a pool. ``now``: seconds since 1970."""
+    return b"".join(field(1, _health(pool, each, now)) for each in devices)
+
+
+def _health(pool: str, device: DeviceState, now: int) -> bytes:
+    identity = field(1, field(1, pool) + field(2, device.id))
+    state = field(2, HEALTHY if device.healthy else UNHEALTHY) + field(3, now) + field(4, HEALTH_SECONDS)
+    return identity + state + (field(5, device.reason[:MESSAGE_MAX]) if device.reason else b"")

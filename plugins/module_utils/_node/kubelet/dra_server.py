@@ -17,21 +17,21 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet import dra_messages as messages
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.unix_sockets import (
     Log,
+    Stream,
     UnixServer,
     answered,
 )
 
 REGISTRY = "/var/lib/kubelet/plugins_registry"
 PLUGINS = "/var/lib/kubelet/plugins"
-# Kubelet prepares the claims of several pods at the same time.
-THREADS_MAX = 16
 Claims = t.Sequence[messages.ClaimReference]
 Prepare = t.Callable[[Claims], t.Mapping[str, t.Union[str, t.Sequence[messages.PreparedDevice]]]]
 Unprepare = t.Callable[[Claims], t.Mapping[str, str]]
 
 
 class DraServer:
-    """A driver on its sockets. ``registrations``: how many times kubelet has registered it.
+    """A driver on its sockets. ``registrations``: how many times kubelet has registered it. ``health``: what kubelet
+    follows of the devices' health, a NodeWatchResourcesResponse.
 
     :param registered: called after each registration.
     """
@@ -68,10 +68,13 @@ class DraServer:
                 "NotifyRegistrationStatus": self._notified,
             }
         )
+        self.health = Stream()
+        health_methods = {"NodeWatchResources": self.health.handler()}
         services = {name: driver_methods for name in messages.SERVICES.values()}
-        self._server = UnixServer(system, self._endpoint, services, THREADS_MAX)
+        services.update((name, health_methods) for name in messages.HEALTH_SERVICES)
+        self._server = UnixServer(system, self._endpoint, services)
         path = "%s/%s-reg.sock" % (REGISTRY, driver)
-        self._registrar = UnixServer(system, path, {messages.REGISTRATION: registration}, 2)
+        self._registrar = UnixServer(system, path, {messages.REGISTRATION: registration})
 
     def keep(self) -> None:
         """Serve on both sockets; the driver's comes first. Raises :class:`RailyardError` to be called again."""

@@ -25,11 +25,14 @@ class WrongMessage(ValueError):
 
 
 class DeviceState(t.NamedTuple):
-    """A device as kubelet is to know it. ``numa``: the NUMA nodes that are near; empty: no preference."""
+    """A device as kubelet is to know it. ``numa``: the NUMA nodes that are near; empty: no preference. ``reason``:
+    why it is not healthy; for DRA.
+    """
 
     id: str
     healthy: bool
     numa: tuple[int, ...]
+    reason: str = ""
 
 
 class Preference(t.NamedTuple):

@@ -6,12 +6,19 @@
 
 gRPC comes from the distribution (python3-grpcio, 1.30 or later) and is imported when the first server starts. Handlers
 are generic, so there is no generated code and no need of a protobuf library.
+
+All servers share one asyncio loop in one thread, which waits for events. The servers of gRPC's other interface have a
+thread each, which wakes five times a second.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import importlib
 import os
 import sys
+import threading
 import typing as t
 from concurrent import futures
 
@@ -23,8 +30,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kube
 SECONDS = 5.0
 # Bytes. gRPC's own limit of 4 MiB is not enough for the list of pod resources of a large node.
 MESSAGE_MAX = 16 << 20
+# Calls of all servers that are served at a time; streams do not count.
+CALLS_MAX = 32
 Identity = t.Tuple[int, int]
 Log = t.Callable[[str], None]
+Found = t.TypeVar("Found")
 
 
 def import_grpc() -> t.Any:
@@ -59,34 +69,85 @@ def socket_identity(system: System, path: str) -> Identity | None:
     return found.st_ino, found.st_ctime_ns
 
 
+@functools.lru_cache(maxsize=None)
+def _loop() -> asyncio.AbstractEventLoop:
+    """The loop of all servers, in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    loop.set_default_executor(futures.ThreadPoolExecutor(CALLS_MAX, "kubelet"))
+    threading.Thread(target=loop.run_forever, name="grpc", daemon=True).start()
+    return loop
+
+
+def _in_loop(work: t.Coroutine[t.Any, t.Any, Found]) -> Found:
+    return asyncio.run_coroutine_threadsafe(work, _loop()).result()
+
+
 def answered(act: t.Callable[[bytes], bytes], endpoint: str, log: Log) -> t.Any:
     """A handler of calls with one request and one answer. What ``act`` refuses is logged, and an error of the call."""
     grpc = import_grpc()
 
-    def handle(request: bytes, context: t.Any) -> bytes:
+    async def handle(request: bytes, context: t.Any) -> bytes:
         try:
-            return act(request)
+            return await asyncio.get_running_loop().run_in_executor(None, act, request)
         except (RailyardError, WrongMessage) as error:
             log("kubelet's call for %s is refused: %s" % (endpoint, error))
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
             raise
 
     return grpc.unary_unary_rpc_method_handler(handle)
 
 
+class Stream:
+    """A message that kubelet follows: each call gets the last one at once, and each later one that differs."""
+
+    def __init__(self) -> None:
+        self._message: bytes | None = None
+        self._calls: set[asyncio.Event] = set()
+
+    @property
+    def watched(self) -> bool:
+        """Whether kubelet listens."""
+        return bool(self._calls)
+
+    def publish(self, message: bytes) -> None:
+        """Safe for several threads. ``message``: may be empty."""
+        if message != self._message:
+            self._message = message
+            _loop().call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        for changed in self._calls:
+            changed.set()
+
+    def handler(self) -> t.Any:
+        """A handler of calls with one request and a stream of answers."""
+        return import_grpc().unary_stream_rpc_method_handler(self._follow)
+
+    async def _follow(self, _request: bytes, _context: t.Any) -> t.AsyncIterator[bytes]:
+        changed, sent = asyncio.Event(), None
+        self._calls.add(changed)
+        try:
+            while True:
+                changed.clear()
+                if self._message != sent:
+                    sent = self._message
+                    yield sent or b""
+                await changed.wait()
+        finally:
+            # also when kubelet ends the call, or the server ends
+            self._calls.discard(changed)
+
+
 class UnixServer:
     """A gRPC server on a unix socket that root alone may use.
 
-    :param services: service -> method -> handler. :param threads: how many calls it serves at a time.
+    :param services: service -> method -> handler.
     """
 
-    def __init__(
-        self, system: System, path: str, services: t.Mapping[str, t.Mapping[str, t.Any]], threads: int
-    ) -> None:
+    def __init__(self, system: System, path: str, services: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
         self._system = system
         self._path = path
         self._services = services
-        self._threads = threads
         self._server: t.Any = None
         self._bound: Identity | None = None
 
@@ -97,35 +158,42 @@ class UnixServer:
 
     def start(self) -> None:
         """Raises :class:`RailyardError` if the socket cannot be made. A socket that is there is replaced."""
-        grpc = import_grpc()
-        server = grpc.server(
-            futures.ThreadPoolExecutor(self._threads, os.path.basename(self._path)),
-            handlers=[
-                grpc.method_handlers_generic_handler(name, dict(handlers)) for name, handlers in self._services.items()
-            ],
-        )
         directory, name = os.path.split(self._path)
         # A server removes the path that it bound when it is gone, which may be after the next server bound it: so it
         # binds another name. Kubelet ignores names that begin with a dot.
         temporary = "%s/.%s" % (directory, name)
+        server = None
         try:
             self._system.remove_file(temporary)
-            if not server.add_insecure_port("unix:" + self._system.path(temporary)):
-                raise OSError("gRPC cannot bind it")
-            server.start()
+            server = _in_loop(self._serve("unix:" + self._system.path(temporary)))
             os.chmod(self._system.path(temporary), 0o600)
             os.rename(self._system.path(temporary), self._system.path(self._path))
         except (OSError, RuntimeError) as error:
-            server.stop(0)
+            if server is not None:
+                _in_loop(server.stop(0))
             remedy = "see why with ls -ld %s" % directory
             raise RailyardError("cannot be served: %s" % error, self._path, remedy) from None
         self._server = server
         self._bound = socket_identity(self._system, self._path)
 
+    async def _serve(self, address: str) -> t.Any:
+        grpc = import_grpc()
+        # gRPC before 1.32 has it in another place
+        aio = grpc.aio if hasattr(grpc, "aio") else importlib.import_module("grpc.experimental.aio")
+        server = aio.server(
+            handlers=[
+                grpc.method_handlers_generic_handler(name, dict(handlers)) for name, handlers in self._services.items()
+            ]
+        )
+        if not server.add_insecure_port(address):
+            raise OSError("gRPC cannot bind it")
+        await server.start()
+        return server
+
     def stop(self) -> None:
         if self._server is None:
             return
-        self._server.stop(0).wait(SECONDS)
+        _in_loop(self._server.stop(0))
         self._server = None
         if socket_identity(self._system, self._path) == self._bound:
             self._system.remove_file(self._path)

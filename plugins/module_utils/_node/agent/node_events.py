@@ -1,0 +1,65 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""What happens on the node while the agent waits: changes of links, and of files in directories.
+
+Sources: rtnetlink(7), group RTMGRP_LINK; inotify(7).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import socket
+import threading
+import time
+import typing as t
+
+RTMGRP_LINK = 1
+# IN_MOVED_TO, IN_CREATE, IN_DELETE, IN_DELETE_SELF and IN_ONLYDIR
+DIRECTORY_CHANGES = 0x80 | 0x100 | 0x200 | 0x400 | 0x01000000
+# A node whose links change all the time is reported once in this many seconds.
+PAUSE = 1.0
+_READ_MAX = 1 << 16
+
+
+class NodeEvents:
+    """Reports changes from a thread of its own, until the process ends.
+
+    What the kernel does not report, as without inotify, is found by the next regular look.
+
+    :param changed: called after a change of links, or of a name in one of the directories.
+    """
+
+    def __init__(self, changed: t.Callable[[], None]) -> None:
+        self._changed = changed
+        self._fds: list[int] = []
+        with contextlib.suppress(OSError):
+            sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+            sock.bind((0, RTMGRP_LINK))
+            self._fds.append(sock.detach())
+        self._libc = ctypes.CDLL(None)
+        self._inotify = self._libc.inotify_init1(os.O_CLOEXEC)
+        if self._inotify >= 0:
+            self._fds.append(self._inotify)
+        threading.Thread(target=self._run, name="events", daemon=True).start()
+
+    def watch(self, directory: str) -> bool:
+        """Follow a directory; again is harmless. False if it cannot be followed, as while it does not exist."""
+        added = self._libc.inotify_add_watch(self._inotify, os.fsencode(directory), DIRECTORY_CHANGES)
+        return bool(added >= 0)
+
+    def _run(self) -> None:
+        poll = select.poll()
+        for fd in self._fds:
+            poll.register(fd, select.POLLIN)
+        while self._fds:
+            for fd, _event in poll.poll():
+                # what was lost in an overrun (ENOBUFS) is a change too
+                with contextlib.suppress(OSError):
+                    os.read(fd, _READ_MAX)
+            self._changed()
+            time.sleep(PAUSE)

@@ -1,0 +1,57 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The events that wake the rail agent, from the kernel of this machine."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.node_events import NodeEvents
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import in_namespace
+from tests.functional.node.agent_pods import Pod
+from tests.functional.node.own_namespace import why_not
+
+PATIENCE = 60
+
+
+def test_a_changed_directory_is_an_event(tmp_path: Path) -> None:
+    changed = threading.Event()
+    events = NodeEvents(changed.set)
+    directory = tmp_path / "plugins"
+    assert not events.watch(str(directory)), "a directory that does not exist"
+    directory.mkdir()
+    assert events.watch(str(directory)) and events.watch(str(directory))
+    for act in ((directory / "a").touch, lambda: (directory / "a").rename(directory / "b"), (directory / "b").unlink):
+        changed.clear()
+        act()
+        assert changed.wait(PATIENCE)
+    # as a kubelet that is installed again
+    changed.clear()
+    directory.rmdir()
+    assert changed.wait(PATIENCE)
+    directory.mkdir()
+    assert events.watch(str(directory))
+    changed.clear()
+    (directory / "c").touch()
+    assert changed.wait(PATIENCE)
+
+
+@pytest.mark.skipif(bool(why_not()), reason="no namespaces here: %s" % why_not())
+def test_a_changed_link_is_an_event() -> None:
+    pod, changed = Pod("events"), threading.Event()
+    try:
+        with open(pod.net(pod.pid), "rb") as namespace:
+            in_namespace(namespace.fileno(), lambda: NodeEvents(changed.set))
+        for words in (
+            ["add", "port0", "type", "veth", "peer", "name", "leaf0"],
+            ["set", "port0", "up"],
+            ["del", "port0"],
+        ):
+            changed.clear()
+            pod.run("ip", "link", *words)
+            assert changed.wait(PATIENCE)
+    finally:
+        pod.end()
