@@ -212,13 +212,11 @@ class Plan:
             if route.table is None:
                 self._guard_network(management, port, "routes[%d].to" % number, route.to, peer)
 
-    def _guard_network(
-        self, management: ManagementPath, port: Port, key: str, network: Network, peer: str | None
-    ) -> None:
+    def _guard_network(self, path: ManagementPath, port: Port, key: str, network: Network, peer: str | None) -> None:
         """Refuse a route of the main table that would move traffic from the management path to a rail."""
         remedy = "plan another subnet for the rail: its route would cut off this connection"
         safe = False
-        for netdev, why in management.netdevs.items():
+        for netdev, why in path.netdevs.items():
             link = self._seen.named(netdev)
             for other in self._seen.of(link) if link else []:
                 theirs = other.interface.network
