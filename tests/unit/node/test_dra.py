@@ -50,6 +50,7 @@ def test_plugin_info() -> None:
         b"\x12\x03a.b"  # name = 2
         b"\x1a\x02/s"  # endpoint = 3
         b"\x22\x0cv1.DRAPlugin\x22\x11v1beta1.DRAPlugin"  # supported_versions = 4
+        b"\x22\x14v1.DRAResourceHealth\x22\x1av1alpha1.DRAResourceHealth"
     )
 
 

@@ -18,7 +18,7 @@ import yaml
 from tests import upstream
 
 # Kinds of the server itself, which no CustomResourceDefinition describes.
-BUILT_IN = {"ConfigMap", "DaemonSet", "Secret", "Deployment"}
+BUILT_IN = {"ConfigMap", "DaemonSet", "Secret", "Deployment", "DeviceClass", "ResourceClaimTemplate"}
 _FORMATS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 _TYPES = {"string": str, "boolean": bool, "object": dict, "array": list}
 
