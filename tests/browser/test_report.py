@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser.conftest import OUTPUT, Pages, report
 from tests.browser.samples import Sample
+from tests.waiting import wait_for
 
 ALL = ("2", "64", "1024", "ok", "crowd")
 WIDE, PHONE = 1280, 360
@@ -148,7 +149,7 @@ def test_a_failed_cell_leads_to_what_to_do(browser: Browser, pages: Pages) -> No
         assert cell.get_attribute("aria-label") == "ai-10-1-16-2 gpu02 failed: why"
         cell.focus()
         page.keyboard.press("Enter")
-        page.wait_for_function("location.hash === '#step-1'")
+        wait_for(lambda: page.evaluate("location.hash") == "#step-1")
         assert page.locator("#step-1").evaluate("each => each.getBoundingClientRect().top") < 800
 
 
@@ -165,7 +166,7 @@ def test_a_picture_that_is_too_wide_scrolls_by_key(browser: Browser, pages: Page
         picture.focus()
         for _press in range(3):
             page.keyboard.press("ArrowRight")
-        page.wait_for_function("document.querySelector('.picture').scrollLeft > 0")
+        wait_for(lambda: picture.evaluate("each => each.scrollLeft") > 0)
 
 
 # -- on paper
