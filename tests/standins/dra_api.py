@@ -260,7 +260,7 @@ class DraApi:
 
 def allowed(method: str, path: str) -> bool:
     """Whether the file of rights in the documentation has this request."""
-    roles = [each for each in yaml.safe_load_all(RIGHTS.read_text()) if each["kind"] == "ClusterRole"]
+    roles = [each for each in yaml.safe_load(RIGHTS.read_text())["items"] if each["kind"] == "ClusterRole"]
     group, _namespace, resource, name, below = _PATH.fullmatch(path).groups()  # type: ignore[union-attr]
     verbs = {"GET": "get" if name else "list", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
     asked = ("apiGroups", group or ""), ("resources", resource + (below or "")), ("verbs", verbs[method])
