@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Which objects need which software, and when it may be installed or removed."""
+"""Which software objects need, and when it may be installed or removed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.software_versions import PINS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import playbook
 
-# The variable of the playbooks that allows to take over fields.
+# The variable of playbooks that allows a run to take over fields.
 FORCE = "cluster_force"
 # The first network of all pods, whose removal needs consent by its name.
 _CONSENT = ("calico", "flannel")
@@ -29,7 +29,7 @@ _SERVES = {
 }
 # Operator -> the kind of our object by which it defines more kinds, and their group and version.
 _STARTS = {"network-operator": ("NicClusterPolicy", "nv-ipam.nvidia.com/v1alpha1")}
-# Definitions that several releases contain and users have objects of: they stay while such objects exist.
+# Definitions that several releases contain. They stay while users have objects of them.
 SHARED = ("network-attachment-definitions.k8s.cni.cncf.io", "nodefeaturerules.nfd.k8s-sigs.io")
 Object = t.Dict[str, t.Any]
 
@@ -40,7 +40,7 @@ def served_kinds(name: str) -> list[tuple[str, str]]:
 
 
 def fabric_kinds(name: str) -> list[tuple[str, str]]:
-    """The served kinds that show which fabrics use the software: without pools, which can be thousands."""
+    """Return the served kinds that show which fabrics use the software, without pools: there may be thousands."""
     return [kind for kind in served_kinds(name) if not kind[1].endswith("Pool")]
 
 
@@ -64,7 +64,7 @@ def namespace(name: str, given: str, view: View, options: Options) -> str:
 def values(
     name: str, chart: chart_values.Chart, planned: Object, given: Object, view: View, options: Options
 ) -> tuple[Object, list[str]]:
-    """The values of a release and warnings: those of the registry, overridden by the plan's, then by the user's.
+    """Return the values of a release and warnings. The plan's values override the registry's, the user's override both.
 
     :raises RailyardError: for values that cannot work.
     """
