@@ -129,7 +129,11 @@ class SoftwareObjects:
         self._apply([], kinds).absent(self.timeout)
 
     def delete_definitions(self, shared: t.Container[str], before: Labels) -> None:
-        """:param shared: definitions that stay while they have objects. :param before: see :class:`Definitions`."""
+        """Delete the software's definitions.
+
+        :param shared: definitions that stay while they have objects.
+        :param before: see :class:`Definitions`.
+        """
         self._definitions().absent(self.timeout, shared, before if self.check else None)
 
     def count(self, kinds: t.Iterable[Kind], selector: str, before: Labels) -> tuple[dict[str, int], dict[str, int]]:

@@ -35,7 +35,7 @@ Object = t.Dict[str, t.Any]
 
 
 def served_kinds(name: str) -> list[tuple[str, str]]:
-    """The kinds of our objects that the software serves."""
+    """Return the kinds of our objects that the software serves."""
     return [kind for kind in KINDS if kind[0].partition("/")[0] in _SERVES.get(name, ())]
 
 
@@ -45,7 +45,7 @@ def fabric_kinds(name: str) -> list[tuple[str, str]]:
 
 
 def started_by(name: str, objects: t.Iterable[Object]) -> tuple[list[Object], str]:
-    """The objects by which an operator defines more kinds, and the group and version of these if they are planned."""
+    """Return the objects by which an operator defines more kinds, and these kinds' group and version if planned."""
     kind, creates = _STARTS.get(name, ("", ""))
     made = list(objects)
     needed = creates and any(each["apiVersion"] == creates for each in made)
@@ -53,7 +53,7 @@ def started_by(name: str, objects: t.Iterable[Object]) -> tuple[list[Object], st
 
 
 def namespace(name: str, given: str, view: View, options: Options) -> str:
-    """The namespace of a release."""
+    """Return the namespace of a release."""
     if given:
         return given
     if name == "sriov-operator":
@@ -76,14 +76,20 @@ def values(
 
 
 def check_chart(name: str, chart: chart_values.Chart, file: str, path: str) -> None:
-    """:raises RailyardError: if the archive contains another chart."""
+    """Check that the archive contains this chart.
+
+    :raises RailyardError: if it contains another one.
+    """
     expected = file.rpartition("-")[0]
     if chart.name not in (PINS[name].chart, expected):
         raise RailyardError("it is the chart %s" % chart.name, path, "name the chart %s" % expected)
 
 
 def check_server(chart: chart_values.Chart, file: str, version: tuple[int, int], url: str) -> None:
-    """:raises RailyardError: if the server is too old for the chart."""
+    """Check that the server supports the chart.
+
+    :raises RailyardError: if the server is too old.
+    """
     oldest = chart.too_old(version)
     if oldest:
         raise RailyardError(
@@ -94,7 +100,7 @@ def check_server(chart: chart_values.Chart, file: str, version: tuple[int, int],
 
 
 def other_fabrics(name: str, names: t.Collection[str], view: View, url: str) -> list[str]:
-    """Warnings about other fabrics that the release serves: it has the values of one plan.
+    """Return warnings about other fabrics that the release serves, because it has the values of one plan.
 
     :raises Refused: if the operator itself serves only one fabric.
     """
@@ -116,9 +122,9 @@ def other_fabrics(name: str, names: t.Collection[str], view: View, url: str) -> 
 def unused(
     name: str, existing: t.Mapping[str, int], deleted: t.Mapping[str, int], view: View, url: str
 ) -> t.Sequence[str]:
-    """Warnings of check mode about objects that are deleted before.
+    """Check that no object needs the software. Return warnings of check mode about objects deleted first.
 
-    :raises Refused: while objects need the software: without it their finalizers would never be removed.
+    :raises Refused: while objects need it: without the software, their finalizers would never be removed.
     """
     if existing:
         raise Refused(
@@ -132,7 +138,10 @@ def unused(
 
 
 def check_consent(name: str, consent: str) -> None:
-    """:raises Refused: for the pods' first network without consent."""
+    """Check the consent to remove the pods' first network.
+
+    :raises Refused: without consent.
+    """
     if name in _CONSENT and consent != name:
         raise Refused(
             "removing the network of all pods needs consent",
