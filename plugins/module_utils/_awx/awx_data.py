@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The data file for AWX as values (docs/awx.md). ``reader`` makes them from a file, ``objects`` makes AWX's objects."""
+"""The data file for AWX as values (docs/awx.md). ``awx_reader`` reads a file, ``awx_objects`` converts the values."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import datetime
 import typing as t
 from dataclasses import dataclass, field, replace
 
-# Team -> what it may do; None where the file does not have the key, so that AWX's own is left as it is.
+# Team -> its rights; None if the file does not have the key: then AWX's settings are not changed.
 Access = t.Optional[t.Mapping[str, t.Tuple[str, ...]]]
-# A list that is complete; None where the file does not have the key.
+# A complete list; None if the file does not have the key.
 Names = t.Optional[t.Tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class Project:
-    """``update_cache``: seconds for which an update counts as new; ``sync_timeout``: seconds to wait for an update."""
+    """``update_cache``: seconds for which an update is current; ``sync_timeout``: seconds to wait for an update."""
 
     url: str
     branch: str
@@ -31,7 +31,7 @@ class Project:
 
 @dataclass(frozen=True)
 class Environment:
-    """``existing``: the name of one that AWX has, which is used and not changed."""
+    """``existing``: the name of an environment in AWX that is used and not changed."""
 
     image: str
     pull: str
@@ -41,7 +41,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class Credential:
-    """``existing``: the name of one that AWX has and that is left as it is; ``type`` is then its type, or None."""
+    """``existing``: the name of a credential in AWX that is not changed; then ``type`` is its type, or None."""
 
     type: str | None
     inputs: t.Mapping[str, t.Any]
@@ -50,7 +50,7 @@ class Credential:
 
 @dataclass(frozen=True)
 class Schedule:
-    """``template``: the key of a job template, or ``site`` for the workflow. ``days`` empty: every day."""
+    """``template``: the key of a job template, or ``site`` for the workflow. ``days``: empty for every day."""
 
     template: str
     at: str
@@ -74,7 +74,7 @@ class Webhook:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a template gets beside what it has; None: not set here."""
+    """Settings of a template in the data file. None: not set there."""
 
     enabled: bool | None = None
     forks: int | None = None
@@ -89,16 +89,17 @@ class Settings:
     extra_vars: t.Mapping[str, t.Any] = field(default_factory=dict)
 
     def over(self, base: Settings) -> Settings:
-        """These settings, and those of ``base`` where these have none; extra variables are merged."""
+        """Return these settings, with those of ``base`` for what is not set. Extra variables are merged."""
         given = {key: value for key, value in vars(self).items() if value is not None and key != "extra_vars"}
         return replace(base, extra_vars={**base.extra_vars, **self.extra_vars}, **given)
 
 
 @dataclass(frozen=True)
 class Fabric:
-    """``credentials`` go to every template that logs in to nodes, ``cluster`` to those that reach the cluster.
+    """A fabric in the data file.
 
-    ``reports`` and ``manifests``: directories that outlast jobs, because AWX mounts the same ones in all of them.
+    ``credentials``: for every template that logs in to nodes; ``cluster``: for those that use the cluster. ``reports``
+    and ``manifests``: directories that persist after jobs, because AWX mounts the same ones in all of them.
     """
 
     file: str
@@ -139,13 +140,13 @@ class Data:
     access: Access = None
 
     def settings(self, fabric: str, template: str) -> Settings:
-        """What the file sets for a template of a fabric: the fabric's own settings over those of all fabrics."""
+        """Return the settings of a template for a fabric: the fabric's own override those for all fabrics."""
         own = self.fabrics[fabric].templates.get(template, Settings())
         return own.over(self.templates.get(template, Settings()))
 
 
 def rrule(schedule: Schedule) -> str:
-    """The schedule as AWX keeps it. It begins on a day that is past, so that a second run finds it unchanged."""
+    """Return the schedule in AWX's format. It starts on a past day, so that a second run finds it unchanged."""
     at = datetime.datetime.strptime(schedule.at, "%H:%M")
     start = "DTSTART;TZID=%s:20260101T%s" % (schedule.timezone, at.strftime("%H%M%S"))
     if not schedule.days:

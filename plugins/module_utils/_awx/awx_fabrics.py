@@ -36,14 +36,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 DAY = 24 * 60 * 60
 _WEEK = ("mo", "tu", "we", "th", "fr", "sa", "su")
 _RIGHTS = ("read", "launch", "approve", "use", "admin")
-# Rights that a template can give by itself.
+# Rights that a template can set.
 _OF_TEMPLATES = ("read", "launch", "admin")
 _WEBHOOKS = ("github", "gitlab", "bitbucket_dc")
 _PLACES = ("reports", "manifests")
 
 
 class FabricReader:
-    """``refer`` checks the name of a credential, ``named`` the length of a name; both report what is wrong."""
+    """``refer`` checks the name of a credential, ``named`` the length of a name. Both report errors."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class FabricReader:
         )
 
     def _logins(self, part: Section) -> list[str]:
-        """The credentials for nodes. AWX takes one of type machine for a job, and one vault for each vault_id."""
+        """Return the credentials for nodes. AWX allows one of type machine per job, and one vault per vault_id."""
         names = part.texts("credentials")
         taken: dict[tuple[str, str], str] = {}
         for index, each in enumerate(names):
@@ -187,7 +187,7 @@ class FabricReader:
         return Schedule(template, at, timezone, tuple(day for day in _WEEK if day in days), enabled, answers)
 
     def _answers(self, section: Section, template: str) -> dict[str, t.Any]:
-        """Answers to the survey. AWX takes no other variables from a schedule."""
+        """Return the answers to the survey. AWX accepts no other variables in a schedule."""
         values, asked = self._values(section, "answers"), {each.variable: each for each in questions(template)}
         found = {}
         for key, value in values.items():
@@ -262,7 +262,7 @@ class FabricReader:
                 self._answer(asked[key], value, path)
             elif self._variables and key not in self._variables and not key.startswith("ansible_"):
                 near = next(iter(difflib.get_close_matches(key, list(self._variables), n=1, cutoff=0.85)), None)
-                if near:  # others may be variables of the user's own playbooks and group_vars
+                if near:  # other variables may be for playbooks and group_vars of users
                     message = "no playbook knows the variable %s%s" % (shown(key), did_you_mean(near))
                     self._report.add(rules.UNKNOWN, path, message, "write %s" % near)
         return values
@@ -270,7 +270,7 @@ class FabricReader:
     # -- lists and teams
 
     def names(self, part: Section, key: str) -> Names:
-        """A list that is complete; None where the key is not there, which leaves AWX's own."""
+        """Return a complete list; None if the key is missing, which leaves AWX's list unchanged."""
         return tuple(dict.fromkeys(part.texts(key))) if part.value(key) is not None else None
 
     def access(self, part: Section, rights: t.Sequence[str] = _RIGHTS) -> Access:

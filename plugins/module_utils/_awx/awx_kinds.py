@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What AWX knows of credentials and notifications: which fields each type has, and which of them are secrets.
+"""Fields of AWX's types of credentials and notifications, and which of them are secrets.
 
-Sources: AWX 24.6.1, the credential types that it brings (``awx_plugins.credentials``) and ``init_parameters`` of
+Sources: AWX 24.6.1, its credential types (``awx_plugins.credentials``) and ``init_parameters`` of
 ``awx/main/notifications/*_backend.py``.
 """
 
@@ -20,14 +20,16 @@ PAIRS = "pairs"
 
 
 class Field(t.NamedTuple):
-    """``default`` None: it must be given; AWX fills the others in, and so must we, or a second run would differ."""
+    """``default`` None: required. AWX sets the other defaults; they are sent too, because a second run would report a
+    difference otherwise."""
 
     kind: str
     default: t.Any = None
 
 
 class CredentialType(t.NamedTuple):
-    """``name`` is AWX's own, None for the type that we make. ``inputs``: field -> kind; ``required``: those of them."""
+    """``name``: AWX's name; None for the type that Railyard creates. ``inputs``: field -> kind; ``required``: required
+    fields."""
 
     name: str | None
     inputs: t.Mapping[str, str]
@@ -57,10 +59,10 @@ CREDENTIALS: t.Mapping[str, CredentialType] = {
     ),
     KUBECONFIG: CredentialType(None, {}, (KUBECONFIG,)),
 }
-# The types by which a job reaches a cluster.
+# Types of credentials for a cluster.
 CLUSTER = (KUBECONFIG, "bearer-token")
 
-# A file of its own, so that any kubeconfig does, whatever way of signing in it names.
+# The kubeconfig is a file, so that every authentication method works.
 KUBECONFIG_TYPE: t.Mapping[str, t.Any] = {
     "kind": "cloud",
     "inputs": {
@@ -69,7 +71,7 @@ KUBECONFIG_TYPE: t.Mapping[str, t.Any] = {
     },
     "injectors": {
         "file": {"template": "{{ kubeconfig }}"},
-        # the one for whatever else reads it, the other to say that this job is about that cluster
+        # KUBECONFIG is for other programs, the variable selects this cluster for the job
         "env": {"KUBECONFIG": "{{ tower.filename }}", "K8S_AUTH_KUBECONFIG": "{{ tower.filename }}"},
     },
 }
@@ -77,7 +79,7 @@ KUBECONFIG_TYPE: t.Mapping[str, t.Any] = {
 
 class NotificationType(t.NamedTuple):
     fields: t.Mapping[str, Field]
-    # secret -> its default; None: it must be given
+    # secret -> its default; None: required
     secrets: t.Mapping[str, str | None]
 
 
@@ -112,7 +114,7 @@ NOTIFICATIONS: t.Mapping[str, NotificationType] = {
     ),
     "rocketchat": NotificationType({"rocketchat_url": Field(TEXT), "rocketchat_no_verify_ssl": Field(FLAG, False)}, {}),
 }
-# Settings that may come with the secrets: anyone with such a URL can write to the channel.
+# Settings that can be secrets: anyone with such a URL can write to the channel.
 URLS = ("url", "mattermost_url", "rocketchat_url")
-# What a notification is sent on; approvals are those of workflows.
+# Events of notifications; approvals are those of workflows.
 EVENTS = ("started", "success", "error", "approval")

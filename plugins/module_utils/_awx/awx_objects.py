@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""From the data file to the objects that AWX is to have, in the order in which they can be created."""
+"""Convert the data file to AWX objects, in the order in which they can be created."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_templates
     Step,
 )
 
-# The inventory of the control node, after the prefix.
+# Suffix of the name of the control node's inventory.
 CONTROL = "control node"
 _OUTCOMES = ("started", "success", "error")
-# What AWX can do with a job and what makes it another job than the file describes: always sent.
+# Fields that would change a job from what the file describes. They are always sent.
 _FIXED: t.Mapping[str, t.Any] = {
     "job_type": "run",
     "job_slice_count": 1,
@@ -40,7 +40,8 @@ _FIXED: t.Mapping[str, t.Any] = {
 
 
 class Ref(t.NamedTuple):
-    """Another object, whose id AWX wants. ``parent``: the workflow of a step. An ``existing`` one is not ours."""
+    """A reference to another object, in place of its id. ``parent``: the workflow of a step. ``existing``: Railyard did
+    not create it."""
 
     kind: str
     name: str
@@ -50,14 +51,14 @@ class Ref(t.NamedTuple):
 
 @dataclass(frozen=True)
 class Object:
-    """One object of AWX. ``kind`` is its endpoint; ``fields`` may hold a :class:`Ref` in place of an id.
+    """One object of AWX. ``kind`` is its endpoint; ``fields`` may contain a :class:`Ref` in place of an id.
 
-    :param owner: the field, and what it refers to, within which the name is unique; None: in all of AWX.
-    :param links: association -> what is to be in it; a list that is None is left as it is.
+    :param owner: the field and object within which the name is unique; None: in all of AWX.
+    :param links: association -> its objects; None: it is not changed.
     :param survey: the survey; empty: none; None: the kind has no surveys.
-    :param secrets: the key of the secrets that belong to it.
-    :param access: role of the object -> teams that have it; None: left as it is.
-    :param approval: what a user approves, for a step of a workflow.
+    :param secrets: the key of the object's secrets.
+    :param access: role of the object -> its teams; None: it is not changed.
+    :param approval: for a step of a workflow, what a user approves.
     """
 
     kind: str
@@ -81,7 +82,7 @@ class Object:
 
 @dataclass(frozen=True)
 class Wanted:
-    """``objects`` in the order of their creation; ``absent``: those that are to be deleted."""
+    """``objects`` in the order of creation; ``absent``: objects to delete."""
 
     data: Data
     objects: tuple[Object, ...]
@@ -92,11 +93,11 @@ class Wanted:
 
 
 def objects(data: Data) -> Wanted:
-    """All objects that the file describes, and those that must not be there."""
-    return _Maker(data).wanted()
+    """Return all objects that the file describes, and those that must not exist."""
+    return _Converter(data).wanted()
 
 
-class _Maker:
+class _Converter:
     def __init__(self, data: Data) -> None:
         self._data = data
         self._organization = ("organization", Ref("organizations", data.organization))
@@ -105,10 +106,11 @@ class _Maker:
         self._environment = Ref("execution_environments", existing or data.prefix, existing=bool(existing))
 
     def wanted(self) -> Wanted:
+        """Return all objects, and those to delete."""
         data = self._data
         keys = {name: self._keys(name) for name in data.fabrics}
         steps = {name: _steps(keys[name]) for name in keys}
-        made = [
+        present = [
             *self._credential_type(),
             *(self._credential(key) for key, each in data.credentials.items() if not each.existing),
             *self._execution_environment(),
@@ -116,25 +118,25 @@ class _Maker:
             *(self._notification(key) for key in data.notifications),
             *self._control(),
         ]
-        gone = []
+        absent = []
         for name, fabric in data.fabrics.items():
-            made += [self._inventory(name), self._source(name)]
-            made += [self._template(name, key) for key in keys[name]]
-            gone += [
+            present += [self._inventory(name), self._source(name)]
+            present += [self._template(name, key) for key in keys[name]]
+            absent += [
                 self._object("job_templates", self._named(name, key)) for key in TEMPLATES if key not in keys[name]
             ]
-            made += self._workflow(name, steps[name])
-            gone += [
+            present += self._workflow(name, steps[name])
+            absent += [
                 Object("workflow_job_template_nodes", key, owner=("workflow_job_template", self._site(name)))
                 for key in WORKFLOW
                 if steps[name] and key not in steps[name]
             ]
-            made += [
+            present += [
                 self._schedule(name, key, each)
                 for key, each in fabric.schedules.items()
                 if each.template in keys[name] or (each.template == SITE and steps[name])
             ]
-        return Wanted(data, tuple(made), tuple(gone))
+        return Wanted(data, tuple(present), tuple(absent))
 
     # -- names
 
@@ -154,9 +156,9 @@ class _Maker:
         return Ref("credentials", existing or self._prefixed(key), existing=bool(existing))
 
     def _object(self, kind: str, name: str, about: str = "", **fields: t.Any) -> Object:
-        """An object of the organization."""
-        given = {"description": about, **fields}
-        return Object(kind, name, {key: given[key] for key in given}, self._organization)
+        """Return an object of the organization."""
+        all_fields = {"description": about, **fields}
+        return Object(kind, name, {key: all_fields[key] for key in all_fields}, self._organization)
 
     # -- what all fabrics share
 
@@ -219,7 +221,8 @@ class _Maker:
         return tuple(Ref("notification_templates", name) for name in names)
 
     def _control(self) -> list[Object]:
-        """An inventory of the control node alone, so that no update of a fabric's inventory comes before the job."""
+        """Return an inventory with only the control node, so that a job does not wait for the update of a fabric's
+        inventory."""
         about = "For jobs that read the fabric file alone"
         access = awx_rights.of("inventories", self._data.access)
         name = self._prefixed(CONTROL)
@@ -231,6 +234,7 @@ class _Maker:
     # -- what each fabric has
 
     def _keys(self, name: str) -> list[str]:
+        """Return the keys of a fabric's job templates."""
         fabric = self._data.fabrics[name]
         return [
             key
@@ -241,11 +245,11 @@ class _Maker:
         ]
 
     def _labels(self, fabric: str) -> tuple[Ref, ...] | None:
-        own = self._data.fabrics[fabric].labels
-        return _refs("labels", self._data.labels if own is None else own)
+        of_fabric = self._data.fabrics[fabric].labels
+        return _refs("labels", self._data.labels if of_fabric is None else of_fabric)
 
-    def _groups(self, fabric: str, own: Names = None) -> tuple[Ref, ...] | None:
-        for each in (own, self._data.fabrics[fabric].instance_groups, self._data.instance_groups):
+    def _groups(self, fabric: str, of_template: Names = None) -> tuple[Ref, ...] | None:
+        for each in (of_template, self._data.fabrics[fabric].instance_groups, self._data.instance_groups):
             if each is not None:
                 return _refs("instance_groups", each)
         return None
@@ -326,8 +330,11 @@ class _Maker:
         return Object("job_templates", self._named(name, key), fields, self._organization, links, survey, access=access)
 
     def _notifies(self, name: str, key: str) -> bool:
-        """The workflow reports for its steps: a failed step would be reported twice, and hosts that waits for consent
-        as an error."""
+        """Return whether a template sends notifications.
+
+        Steps of the workflow do not: a failed step would be reported twice, and a step that waits for consent as an
+        error.
+        """
         scheduled = any(each.template == key for each in self._data.fabrics[name].schedules.values())
         return scheduled or key not in {step.template for step in WORKFLOW.values()}
 
@@ -404,7 +411,7 @@ def _refs(kind: str, names: Names) -> tuple[Ref, ...] | None:
 
 
 def _survey(questions: t.Iterable[Question], name: str, about: str, answers: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """``answers`` are the defaults of questions: AWX puts those over an extra variable of the template."""
+    """Return the survey. ``answers``: defaults of questions, because AWX gives these priority over extra variables."""
     asked = [
         each.answered(answers[each.variable]) if answers.get(each.variable) is not None else each for each in questions
     ]
@@ -412,7 +419,7 @@ def _survey(questions: t.Iterable[Question], name: str, about: str, answers: t.M
 
 
 def _steps(wanted: t.Collection[str]) -> dict[str, Step]:
-    """The workflow's steps for the templates that there are; what followed a missing one follows those before it."""
+    """Return the workflow's steps for the existing templates. A step after a missing one follows its predecessors."""
     there = {key: step for key, step in WORKFLOW.items() if step.template is None or step.template in wanted}
     if "hosts" not in wanted or "reboots" not in wanted:
         there = {key: step for key, step in there.items() if key not in ("reboots", "approval", "hosts-with-reboots")}

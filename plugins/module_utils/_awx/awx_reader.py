@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Read and check the data file for AWX key by key (docs/awx.md); all that is wrong is reported at once."""
+"""Read and check the data file for AWX (docs/awx.md). All errors are reported at once."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text impor
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 
-# AWX takes names of 512 characters; this leaves room for what is put before and after.
+# AWX allows names of 512 characters; this leaves room for prefix and suffix.
 _MAX_NAME = 400
 _PULL = ("always", "missing", "never")
 
 
 def read(raw: bytes, name: str, secrets: t.Mapping[str, t.Collection[str]], variables: t.Collection[str] = ()) -> Data:
-    """Read and check the file ``name``.
+    """Read and check the data file ``name``.
 
-    :param secrets: name of a credential or notification -> the names of the secret fields that are given for it.
-    :param variables: the variables that the playbooks know; none: names of extra variables are not checked.
-    :raises RailyardError: all that is wrong, each with its line and its remedy.
+    :param secrets: name of a credential or notification -> names of the secret fields that are given for it.
+    :param variables: variables that the playbooks know; empty: names of extra variables are not checked.
+    :raises RailyardError: for all errors, each with its line and its remedy.
     """
     report = Report()
     document = yaml_source.parse(raw, report)
@@ -52,7 +52,7 @@ def read(raw: bytes, name: str, secrets: t.Mapping[str, t.Collection[str]], vari
 
 def _error(finding: t.Any, name: str) -> RailyardError:
     where = "%s:%d" % (name, finding.line)
-    if not finding.place:  # findings about a whole file, from the reader of fabric files, are about fabric files
+    if not finding.place:  # messages of findings about a whole file are written for fabric files
         remedy = finding.remedy if finding.code in (rules.SYNTAX.code, rules.TEXT.code) else "see docs/awx.md"
         return RailyardError(finding.message, where, remedy)
     return RailyardError("%s: %s" % (finding.place, finding.message), where, finding.remedy)
@@ -72,7 +72,7 @@ class _Reader:
         self._top = Section(document.root, (), report)
 
     def data(self) -> Data | None:
-        """The data, or None, reported, where something that everything else needs is wrong."""
+        """Return the data; None if a value is wrong on which others depend, which is reported."""
         top = self._top
         organization = top.text("organization", "write organization: NAME, an organization that AWX has")
         create = top.flag("create_organization") is True
@@ -85,7 +85,7 @@ class _Reader:
         fabrics = FabricReader(top, self._report, credentials, self._refer, self._name, self._variables)
         found = fabrics.fabrics()
         templates = fabrics.templates(top)
-        self._need_a_cluster(found, templates)
+        self._check_clusters(found, templates)
         labels, groups, access = (
             fabrics.names(top, "labels"),
             fabrics.names(top, "instance_groups"),
@@ -112,8 +112,8 @@ class _Reader:
             access,
         )
 
-    def _need_a_cluster(self, fabrics: t.Mapping[str, Fabric], templates: t.Mapping[str, Settings]) -> None:
-        """Jobs that drain or cordon nodes stop where no cluster is named."""
+    def _check_clusters(self, fabrics: t.Mapping[str, Fabric], templates: t.Mapping[str, Settings]) -> None:
+        """Report jobs that drain or cordon nodes of a fabric without a cluster."""
         for name, fabric in fabrics.items():
             for key, variable in (("hosts", "reboot_drain"), ("verify", "verify_cordon")):
                 settings = fabric.templates.get(key, Settings()).over(templates.get(key, Settings()))
@@ -162,7 +162,7 @@ class _Reader:
             return Credential(chosen, {}, existing)
         known = awx_kinds.CREDENTIALS[chosen] if chosen else None
         inputs = self._inputs(part, known) if known else {}
-        part.value("inputs")  # where the type is wrong, its inputs are not judged
+        part.value("inputs")  # inputs of an invalid type are not checked
         part.done()
         if known and not set(self._secrets.get(name, ())) & set(known.secrets):
             self._report.add(
@@ -179,7 +179,7 @@ class _Reader:
         inputs = part.section("inputs", missing)
         if not inputs:
             return {}
-        self._no_secrets(inputs, known.secrets)
+        self._refuse_secrets(inputs, known.secrets)
         found = {}
         for key, kind in known.inputs.items():
             needed = "write %s" % key if key in known.required else ""
@@ -189,7 +189,7 @@ class _Reader:
         inputs.done()
         return found
 
-    def _no_secrets(self, section: Section, secrets: t.Iterable[str]) -> None:
+    def _refuse_secrets(self, section: Section, secrets: t.Iterable[str]) -> None:
         for key in secrets:
             if section.value(key) is not None:
                 self._report.add(
@@ -281,11 +281,11 @@ class _Reader:
         section = part.section("settings", "write %s" % ", ".join("%s: ..." % key for key in needed) if needed else "")
         if not section:
             return {key: default for key, (_kind, default) in known.fields.items() if default is not None}
-        self._no_secrets(section, known.secrets)
+        self._refuse_secrets(section, known.secrets)
         found: dict[str, t.Any] = {}
         for key, (kind, default) in known.fields.items():
             if key in given and key in awx_kinds.URLS:
-                section.value(key)  # a URL with a token in it, which comes with the secrets
+                section.value(key)  # a URL that contains a token is one of the secrets
                 continue
             remedy = "write %s: ..." % key if default is None else ""
             value: t.Any
@@ -313,7 +313,7 @@ class _Reader:
     def _unknown_secrets(
         self, credentials: t.Mapping[str, Credential], notifications: t.Mapping[str, Notification]
     ) -> None:
-        """Secrets that nothing uses: a misspelt name would leave a credential without its secret."""
+        """Report unused secrets: a misspelt name would leave a credential without its secret."""
         for name, fields in self._secrets.items():
             place: Path = ("awx_secrets", name)
             known: t.Collection[str] = ()

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What a right of the data file's ``access`` is in AWX: which roles of which objects a team gets."""
+"""Convert rights in ``access`` of the data file to roles of AWX objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_data import Access
 from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_templates import GUARDED
 
-# kind of object -> right -> AWX's role
+# kind of object -> right -> role in AWX
 ROLES: t.Mapping[str, t.Mapping[str, str]] = {
     "job_templates": {"read": "read_role", "launch": "execute_role", "admin": "admin_role"},
     "workflow_job_templates": {
@@ -27,10 +27,10 @@ ROLES: t.Mapping[str, t.Mapping[str, str]] = {
 
 
 def of(kind: str, access: Access, template: str = "", own: Access = None) -> t.Mapping[str, frozenset[str]] | None:
-    """The roles of an object and the teams that have them, complete; None where no access is described.
+    """Return all roles of an object with their teams; None if no access is set.
 
-    :param template: the key of the job template, where it is one.
-    :param own: the template's own access, in place of ``access``.
+    :param template: the key of the job template, if it is one.
+    :param own: the template's own access, which replaces ``access``.
     """
     granted = access if own is None else own
     if granted is None:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The job templates and the workflow of every fabric: which playbook each runs, what it asks, what follows what."""
+"""The job templates and the workflow of every fabric: their playbooks, surveys and dependencies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import typing as t
 
 
 class Question(t.NamedTuple):
-    """A question of a survey, for a text; for one of ``choices``, or ``several``; a number where ``default`` is one."""
+    """A question of a survey.
+
+    The answer is text; one of ``choices``; with ``several``, some of them; or a number if ``default`` is one.
+    """
 
     variable: str
     name: str
@@ -23,7 +26,7 @@ class Question(t.NamedTuple):
     high: int | None = None
 
     def spec(self) -> dict[str, t.Any]:
-        """The question as AWX keeps it."""
+        """Return the question in AWX's format."""
         kind = "text"
         if self.choices:
             kind = "multiselect" if self.several else "multiplechoice"
@@ -39,15 +42,15 @@ class Question(t.NamedTuple):
             "min": self.low,
             "max": self.high,
         }
-        # AWX hands every default to the job: a question without one leaves the playbook its own
+        # AWX passes every default to the job; without one, the playbook's default applies
         if self.default is not None:
             spec["default"] = self.default
         return spec
 
     def answered(self, value: t.Any) -> Question:
-        """The question with ``value`` for its default, in the form that AWX keeps.
+        """Return the question with ``value`` as its default, in AWX's format.
 
-        :raises ValueError: what an answer would be, where ``value`` can be none.
+        :raises ValueError: for a value that cannot be an answer; the message describes valid ones.
         """
         if isinstance(self.default, int):
             low, high = self.low, self.high
@@ -72,13 +75,14 @@ TAKES = "takes"
 
 
 class Template(t.NamedTuple):
-    """``nodes``: it logs in to nodes, and a launch may limit it to some; ``file``: it gets the path of the fabric file.
+    """A job template.
 
-    ``cluster``: whether it ``needs`` the Kubernetes cluster, or ``takes`` it where there is one. ``check``: a launch
-    may ask for check mode; ``tags``: for tags, which are layers. ``directory``: the fabric's key that names a directory
-    which outlasts jobs, and the variable for it; ``required``: without that directory there is no such template.
-    ``hosts``: whether it reads the fabric's inventory; the others do not wait until AWX has updated it, so that they
-    can report what is wrong with the fabric file.
+    ``nodes``: it logs in to nodes, and a launch may limit it to some; ``file``: it gets the path of the fabric file.
+    ``cluster``: it ``needs`` the Kubernetes cluster, or ``takes`` it if there is one. ``check``: a launch may ask for
+    check mode; ``tags``: a launch may ask for tags, which are layers. ``directory``: the fabric's key of a directory
+    that persists after jobs, and the variable for it; ``required``: without that directory, the template does not
+    exist. ``hosts``: it reads the fabric's inventory. Other templates do not wait until AWX has updated it, so that
+    they can report errors in the fabric file.
     """
 
     playbook: str
@@ -234,23 +238,23 @@ TEMPLATES: t.Mapping[str, Template] = {
     ),
 }
 
-# The template that the nightly schedule runs.
+# The template of the nightly schedule.
 NIGHTLY = "drift"
-# The key of the workflow, where a template may be named.
+# The key of the workflow, used like that of a template.
 SITE = "site"
-# What a launch of the workflow asks. Never reboot_allowed: an answer goes to every job, and so to the first of hosts.
+# The survey of the workflow. It must not contain reboot_allowed: answers go to every job, also to the first hosts job.
 WORKFLOW_QUESTIONS = _REBOOT
-# What a grant of launch leaves out, unless the template's own access has it.
+# Templates that the right launch does not include, unless the template's own access has it.
 GUARDED = ("teardown",)
 
 
 def questions(key: str) -> tuple[Question, ...]:
-    """The survey of a template, or of the workflow."""
+    """Return the survey of a template, or of the workflow."""
     return WORKFLOW_QUESTIONS if key == SITE else TEMPLATES[key].questions
 
 
 class Step(t.NamedTuple):
-    """A node of the workflow. ``template`` None: an approval. Steps that are not there are passed over."""
+    """A node of the workflow. ``template`` None: an approval. Steps without a template in AWX are skipped."""
 
     template: str | None
     success: tuple[str, ...] = ()
@@ -258,8 +262,8 @@ class Step(t.NamedTuple):
     answers: t.Mapping[str, str] = {}
 
 
-# AWX branches on success and failure alone. So hosts fails without consent to reboots, and reboots, which reads what
-# hosts left behind, distinguishes that failure from any other.
+# AWX branches only on success and failure. So hosts fails without consent to reboots, and the step reboots, which
+# reads the state that hosts left, distinguishes that failure from others.
 WORKFLOW: t.Mapping[str, Step] = {
     "validate": Step("validate", success=("hosts",)),
     "hosts": Step("hosts", success=("kubernetes",), failure=("reboots",)),

@@ -85,7 +85,7 @@ def test_workloads_of_users_stay_until_everything_is_removed() -> None:
     # it may be desired too
     assert actions(decided(desired(test), RESOURCES, live(), prune=True)[0]) == [("create", "test")]
     assert actions(decided(desired(), RESOURCES, there, prune=True)[0]) == [("delete", "n1")]
-    assert actions(going(desired(), RESOURCES, there, all_of=True)) == [("delete", "test"), ("delete", "n1")]
+    assert actions(going(desired(), RESOURCES, there, by_users_too=True)) == [("delete", "test"), ("delete", "n1")]
 
 
 def test_another_fabrics_object_is_an_error_and_never_pruned() -> None:

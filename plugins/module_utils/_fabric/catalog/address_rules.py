@@ -20,8 +20,8 @@ def _rails(first: str) -> str:
     return "rails:\n  gpu01: {%s}\n%s" % (first, _SECOND)
 
 
-def _cut(supernet: str, prefix: int) -> str:
-    """Rails that are cut from a supernet, with a /27 for each node."""
+def _from_supernet(supernet: str, prefix: int) -> str:
+    """Return rails that are divided from a supernet, with a /27 for each node."""
     return "addresses: {mode: prefix, node_prefix: 27, supernet: %s, rail_prefix: %d}\n" % (supernet, prefix) + (
         "rails: {gpu01: {}, gpu02: {}}\n"
     )
@@ -31,7 +31,7 @@ _UNITS = 'units:\n  su[1:2]: {nodes: 32}\nnodes:\n  ai-su[1:2]-[01:02]: {profile
 
 
 def _own(more: str, fabric: str = "") -> str:
-    """Rails with a prefix for each node and rail."""
+    """Return rails with a prefix for each node and rail."""
     return (
         _fabric(fabric)
         + "\naddresses: {mode: prefix, supernet: 172.16.0.0/12, rail_prefix: 16, %s}\n" % more
@@ -158,14 +158,14 @@ GROWTH = rule(
 
 UNITS_FULL = rule(
     "RY326 no-room-for-units: Rail subnet without room for all units",
-    _cut("172.16.0.0/16", 22) + _UNITS,
-    _cut("172.16.0.0/16", 21) + _UNITS,
+    _from_supernet("172.16.0.0/16", 22) + _UNITS,
+    _from_supernet("172.16.0.0/16", 21) + _UNITS,
 )
 
 SUPERNET = rule(
     "RY327 supernet-too-small: Supernet without room for all rails",
-    _cut("172.16.0.0/16", 16),
-    _cut("172.16.0.0/15", 16),
+    _from_supernet("172.16.0.0/16", 16),
+    _from_supernet("172.16.0.0/15", 16),
 )
 
 GATEWAY_CHOICE = rule(

@@ -14,7 +14,7 @@ def _fabric(more: str, mtu: int = 4200) -> str:
 
 
 def _own(more: str, fabric: str = "") -> str:
-    """Rails with a prefix for each node and rail."""
+    """Return rails with a prefix for each node and rail."""
     addresses = "addresses: {mode: prefix, supernet: 172.16.0.0/12, rail_prefix: 16, %s}" % more
     return "%s\n%s\nrails: {gpu01: {}, gpu02: {}}" % (_fabric(fabric), addresses)
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY95x to RY99x: what grows with the number of nodes and rails."""
+"""RY95x to RY99x: limits of the number of nodes and rails."""
 
 from __future__ import annotations
 

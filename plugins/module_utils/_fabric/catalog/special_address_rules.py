@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY35x: addresses and names that mean the control node, or no host at all."""
+"""RY35x: addresses and names that refer to the control node, or to no host."""
 
 from __future__ import annotations
 

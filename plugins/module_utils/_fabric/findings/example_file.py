@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The small fabric file that the examples of all rules are part of."""
+"""The small fabric file into which the examples of all rules are merged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SECTIONS = "^(fabric|addresses|units|rails|profiles|groups|nodes|names|qos|lint
 
 
 def whole(example: str) -> str:
-    """A whole file: the sections of the example replace those of :data:`BASE`, unless it has ``plugin:``."""
+    """Return a complete file: the sections of the example replace those of :data:`BASE`, unless it has ``plugin:``."""
     if re.search("^plugin:", example, re.MULTILINE) or not re.search(_SECTIONS, example, re.MULTILINE):
         return example
     ours = _sections(example)
@@ -39,7 +39,7 @@ def whole(example: str) -> str:
 
 
 def _sections(text: str) -> dict[str, str]:
-    """Top-level key -> its lines. Lines before the first key belong to that key."""
+    """Return top-level key -> its lines. Lines before the first key belong to that key."""
     found: dict[str, str] = {}
     name = ""
     for line in text.splitlines(True):

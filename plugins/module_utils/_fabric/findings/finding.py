@@ -28,7 +28,7 @@ class Rule:
 
     ``bad`` and ``good`` are parts of a fabric file: their sections replace those of ``example_file.BASE``. The
     documentation and the tests use them. ``why``: the reason, where it is not evident. ``suppressible``: whether the
-    file can suppress such a finding: all warnings, and the errors that do not make a plan impossible.
+    fabric file can suppress its findings: true for all warnings, and for errors that do not make a plan impossible.
     """
 
     code: str
@@ -49,7 +49,7 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(header: str, bad: str, good: str, severity: str = ERROR, why: str = "", suppressible: bool = False) -> Rule:
-    """Register a rule of a fabric file. The code of a removed rule stays unused."""
+    """Register a lint rule and return it. The code of a removed rule is never used again."""
     return register(RULES, header, bad, good, severity, why, suppressible or severity == WARNING)
 
 
@@ -62,9 +62,13 @@ def register(
     why: str = "",
     suppressible: bool = False,
 ) -> Rule:
-    """Add a rule. ``header``: ``CODE NAME: TITLE``. Codes and names are permanent and unique."""
-    known, _colon, title = header.partition(": ")
-    code, _space, name = known.partition(" ")
+    """Add a rule to ``rules`` and return it.
+
+    :param header: ``CODE NAME: TITLE``. Codes and names are permanent and unique.
+    :raises ValueError: if the header has no name, or its code or name is registered already.
+    """
+    identity, _colon, title = header.partition(": ")
+    code, _space, name = identity.partition(" ")
     if not name or code in rules or rule_of(rules, name):
         raise ValueError("%s has no name, or its code or name is registered already" % header)
     bad, good = (text.strip("\n") + "\n" for text in (bad, good))
@@ -73,12 +77,12 @@ def register(
 
 
 def rule_of(rules: t.Mapping[str, Rule], text: str) -> Rule | None:
-    """The rule with this code or name."""
+    """Return the rule with this code or name; None if there is none."""
     return rules.get(text) or next((each for each in rules.values() if each.name == text), None)
 
 
 def label(name: str, code: str) -> str:
-    """How a finding is shown: ``rail-subnet-overlap (RY311)``."""
+    """Return the label of a finding, such as ``rail-subnet-overlap (RY311)``."""
     return "%s (%s)" % (name, code) if name else code
 
 
@@ -86,7 +90,8 @@ def label(name: str, code: str) -> str:
 class Finding:
     """``place`` is the dotted path of the value; ``line`` and ``column`` count from 1, and are 0 if unknown.
 
-    ``message`` and ``remedy`` end without a full stop. ``reason``: why the file suppresses it, for a note.
+    ``message`` and ``remedy`` have no full stop at the end. ``reason``: why the fabric file suppresses the finding;
+    empty if it is not suppressed.
     """
 
     code: str
@@ -105,18 +110,18 @@ class Finding:
 
     @property
     def advice(self) -> str:
-        """The remedy, or the reason why it is suppressed, as a sentence."""
+        """The remedy, or the reason for the suppression, as a sentence."""
         return "Suppressed: %s." % self.reason if self.reason else "Remedy: %s." % self.remedy
 
     def text(self, file: str = "") -> str:
-        """The finding as one line."""
-        where = ("%s:%d: " % (file, self.line) if self.line else "%s: " % file) if file else ""
+        """Return the finding as one line."""
+        position = ("%s:%d: " % (file, self.line) if self.line else "%s: " % file) if file else ""
         place = "%s: " % self.place if self.place else ""
-        return "%s%s %s%s. %s" % (where, self.label, place, self.message, self.advice)
+        return "%s%s %s%s. %s" % (position, self.label, place, self.message, self.advice)
 
 
 class Suppression(t.NamedTuple):
-    """The file suppresses findings of the rule ``code`` at ``place`` (dotted) or below it."""
+    """An entry of the section ``lint``: findings of the rule ``code`` at ``place`` (dotted) or below are suppressed."""
 
     code: str
     place: str
@@ -124,61 +129,64 @@ class Suppression(t.NamedTuple):
     path: Path
 
     def covers(self, code: str, place: str) -> bool:
+        """Return whether a finding of this rule at this place is suppressed."""
         below = place.startswith(self.place) and place[len(self.place) : len(self.place) + 1] in ("", ".", "[")
         return code == self.code and below
 
 
 class Report:
-    """Collects findings until the lines of their places are known.
+    """Collects findings until the line numbers of their places are known.
 
-    One mistake is one finding: a second finding of the same rule at the same place is dropped, so a mistake in a
+    One mistake is one finding: a second finding of the same rule at the same place is dropped. So a mistake in a
     pattern for many rails or nodes is reported once.
     """
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, Path], tuple[Rule, str, str, tuple[int, int] | None]] = {}
-        # Every place with a finding at it or below it; the places of findings; rules with the places above theirs.
+        # Places with a finding at or below them; places of findings; (code, parent place) of each finding.
         self._above: set[Path] = set()
         self._paths: set[Path] = set()
         self._below: set[tuple[str, Path]] = set()
         self._suppressions: list[Suppression] = []
 
     def add(self, broken: Rule, path: Path, message: str, remedy: str, position: tuple[int, int] | None = None) -> None:
-        """``position`` (line, column) is for what has no path, such as a syntax error."""
+        """Add a finding. ``position`` (line, column) is for findings without a path, such as syntax errors."""
         self._found.setdefault((broken.code, path), (broken, message, remedy, position))
         self._paths.add(path)
         self._above.update(path[:size] for size in range(len(path) + 1))
         self._below.add((broken.code, path[:-1]))
 
     def suppress(self, suppression: Suppression) -> None:
-        """Report findings of a suppressible rule at a place as notes."""
+        """Report the findings that the suppression covers as notes, if their rule is suppressible."""
         self._suppressions.append(suppression)
 
     @property
     def failed(self) -> bool:
+        """Whether there is an error that is not suppressed."""
         return any(
             broken.severity == ERROR and not self._reason(broken, path)
             for (_code, path), (broken, _message, _remedy, _position) in self._found.items()
         )
 
     def unused_suppressions(self) -> list[Suppression]:
+        """Return the suppressions that cover no finding."""
         places = [(code, dotted(path)) for code, path in self._found]
         return [each for each in self._suppressions if not any(each.covers(code, place) for code, place in places)]
 
     def has(self, path: Path) -> bool:
-        """Whether there is a finding at exactly this place."""
+        """Return whether there is a finding at exactly this place."""
         return path in self._paths
 
     def within(self, path: Path) -> bool:
-        """Whether there is a finding at this place or below it."""
+        """Return whether there is a finding at this place or below it."""
         return path in self._above
 
     def within_by(self, broken: Rule, path: Path) -> bool:
-        """Whether this rule has a finding directly below this place."""
+        """Return whether this rule has a finding directly below this place."""
         return (broken.code, path) in self._below
 
     def findings(self, position: t.Callable[[Path], tuple[int, int]]) -> list[Finding]:
-        """All findings, in the order of their places in the file."""
+        """Return all findings, in the order of their places in the file. ``position``: path -> (line, column)."""
         found = []
         for (code, path), (broken, message, remedy, known) in self._found.items():
             line, column = known or position(path)
@@ -196,7 +204,7 @@ class Report:
 
 
 def dotted(path: Path) -> str:
-    """``("nodes", "ai-1", "gpus", 0)`` as ``nodes.ai-1.gpus[0]``."""
+    """Return a path as text: ``("nodes", "ai-1", "gpus", 0)`` is ``nodes.ai-1.gpus[0]``."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -207,7 +215,7 @@ def dotted(path: Path) -> str:
 
 
 def shown(text: str, limit: int = 60) -> str:
-    """A user's text for one line of a message: control characters escaped, and at most ``limit`` characters of it."""
+    """Return a user's text for a message: one line, control characters escaped, at most ``limit`` characters."""
     clean = "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text[:limit]
     )

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The layers of a node in their order: the modules of each, and the options that a module gets from the plan."""
+"""The layers of a node in their order: the modules of each, and the module options that the plan determines."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ Values = t.Mapping[str, t.Any]
 Options = t.Dict[str, t.Any]
 PRESENT, ABSENT = "present", "absent"
 PREFLIGHT = "preflight"
-# What the modules need on a node, each with the name of its package; the default of preflight_packages.
+# Python module or program that the modules need on a node -> its package; the default of preflight_packages.
 PACKAGES = {"pyroute2": "python3-pyroute2", "perftest": "perftest"}
 # Files that are reverted even if the plan does not have them.
 _NCCL_FILE, _UCX_FILE = "/etc/nccl.conf", "/etc/ucx/ucx.conf"
 
 
 class Variable(t.NamedTuple):
-    """A variable of a role, which becomes an option of its module; ``default`` where the role's is not the module's."""
+    """A variable of a role that sets an option of a module.
+
+    ``default``: the role's default, where it differs from the module's.
+    """
 
     name: str
     option: str
@@ -33,10 +36,11 @@ class Variable(t.NamedTuple):
 
 
 class LayerModule(t.NamedTuple):
-    """A module of a layer. ``options`` are those that follow from the plan; None if the layer has nothing to do.
+    """A module of a layer.
 
-    ``planned``: variables of the role that have no effect here, because the plan decides them -> the key of the
-    fabric file. ``ROLE_ports`` is one of each layer whose role has it.
+    ``options`` returns the options that the plan determines; None if the layer has nothing to do. ``planned``: variable
+    of the role -> key of the fabric file that determines it; the variable has no effect here. ``ROLE_ports`` is such a
+    variable of each layer whose role has it.
     """
 
     layer: str
@@ -48,7 +52,10 @@ class LayerModule(t.NamedTuple):
 
 
 def _ports(module: str, required: bool = True) -> t.Callable[[Values, Values, Values], Options | None]:
-    """The options of a module that only takes ports; with ``required`` it is left out if there are none."""
+    """Return the ``options`` function of a module whose only option is ``ports``.
+
+    :param required: skip the module if there are no ports.
+    """
 
     def options(node: Values, _fabric: Values, _given: Values) -> Options | None:
         ports = port_options(node["ports"], module)
@@ -107,7 +114,7 @@ def _limits(node: Values, _fabric: Values, _given: Values) -> Options | None:
 
 def _gpudirect(node: Values, _fabric: Values, _given: Values) -> Options | None:
     gpudirect = node["gpudirect"]
-    # a GPU driver from a container comes with Kubernetes, and so do its modules
+    # With a GPU driver from a container, the GPU Operator loads its modules.
     if not gpudirect or gpudirect["gpu_driver"] != "host":
         return None
     return {key: gpudirect[key] for key in ("path", "gdrcopy", "flavour")}
@@ -126,15 +133,15 @@ def _nccl(node: Values, fabric: Values, given: Values) -> Options | None:
         "ucx_file": (nccl_objects.host_ucx, "nccl_ucx_settings"),
     }
     files = [
-        {"path": node["nccl"][key], "settings": dict(of_plan(fabric, node), **(given.get(own) or {}))}
-        for key, (of_plan, own) in settings.items()
+        {"path": node["nccl"][key], "settings": dict(planned_settings(fabric, node), **(given.get(variable) or {}))}
+        for key, (planned_settings, variable) in settings.items()
         if node["nccl"].get(key)
     ]
     return {"files": files} if files else None
 
 
-# The order is that of preparation. QoS is late: buffers are for the MTU that the ports have by now, and marks go onto
-# RDMA devices with their names.
+# In the order of preparation. QoS comes late: buffer sizes depend on the MTU of the ports, and DSCP values are set on
+# RDMA devices, by their planned names.
 MODULES = (
     LayerModule(
         "ofed",
@@ -241,8 +248,8 @@ MODULES = (
 )
 LAYERS = (PREFLIGHT, *dict.fromkeys(each.layer for each in MODULES))
 REMOVABLE = tuple(dict.fromkeys(each.layer for each in MODULES if each.removable))
-# Variables that do not become options as they are.
-_OWN = (
+# Variables that do not map to one option.
+_OTHER_VARIABLES = (
     "agent_install",
     "cni_archive",
     "cni_install",
@@ -251,15 +258,15 @@ _OWN = (
     "nccl_ucx_settings",
     "preflight_packages",
 )
-VARIABLES = (*(variable.name for each in MODULES for variable in each.variables if variable.name), *_OWN)
+VARIABLES = (*(variable.name for each in MODULES for variable in each.variables if variable.name), *_OTHER_VARIABLES)
 
 
 def without_effect(defined: Values, layers: t.Collection[str]) -> list[RailyardError]:
-    """Errors for variables of the roles of these layers that are defined, and that the plan decides."""
+    """Return an error for each defined variable of these layers' roles that the plan overrides."""
     errors = []
-    for each in MODULES:
-        ports = {each.layer + "_ports": "ports"}
-        for name, key in {**ports, **each.planned}.items() if each.layer in layers else ():
+    for row in MODULES:
+        ports = {row.layer + "_ports": "ports"}
+        for name, key in {**ports, **row.planned}.items() if row.layer in layers else ():
             if defined.get(name) is not None:
                 remedy = "set %s in the fabric file, and remove the variable %s" % (key, name)
                 errors.append(RailyardError("the plan decides it, and the variable has no effect here", name, remedy))
@@ -273,13 +280,15 @@ def without_effect(defined: Values, layers: t.Collection[str]) -> list[RailyardE
             errors.append(
                 RailyardError("this run prepares the layer, and the variable has no effect here", name, remedy)
             )
-    return list({each.place: each for each in errors}.values())
+    return list({error.place: error for error in errors}.values())
 
 
 def chosen_layers(task: t.Collection[str], run: t.Collection[str], skip: t.Collection[str]) -> list[str]:
-    """The layers that ``--tags`` and ``--skip-tags`` choose; the preflight comes with each.
+    """Return the layers that ``--tags`` and ``--skip-tags`` select. The preflight is selected with any other layer.
 
-    :param task: the tags of the task, which has those of all layers and those of its play.
+    :param task: the tags of the task: those of all layers and of its play.
+    :param run: the values of ``--tags``.
+    :param skip: the values of ``--skip-tags``.
     """
     others = {"all", "tagged", *task}.difference(LAYERS)
     everything = bool(others.intersection(run))
@@ -290,10 +299,12 @@ def chosen_layers(task: t.Collection[str], run: t.Collection[str], skip: t.Colle
 def layer_modules(
     node: Values, fabric: Values, given: Values, layers: t.Collection[str], state: str = PRESENT
 ) -> list[dict[str, t.Any]]:
-    """The option ``modules`` of ``rail_host``.
+    """Return the option ``modules`` of ``rail_host``.
 
-    :param node: ``railyard_node``; ``fabric``: ``railyard_fabric``; ``given``: the defined ones of :data:`VARIABLES`.
-    :raises RailyardError: for a plan that a layer cannot describe, such as of CNI networks.
+    :param node: ``railyard_node``.
+    :param fabric: ``railyard_fabric``.
+    :param given: the variables of :data:`VARIABLES` that are defined.
+    :raises RailyardError: for a plan that a layer cannot implement, such as some CNI networks.
     """
     rows = []
     for each in MODULES[::-1] if state == ABSENT else MODULES:
@@ -312,11 +323,11 @@ def layer_modules(
     return rows
 
 
-def _absent(each: LayerModule, node: Values) -> Options:
-    """What is found on a node decides what is reverted, and not the plan."""
+def _absent(row: LayerModule, node: Values) -> Options:
+    """Return the options that revert a layer. The module reverts what it finds on the node, whatever is planned."""
     options: Options = {"state": ABSENT}
-    if each.module == "nccl_files":
-        held = node.get("nccl") or {}
-        paths = [held.get("file") or _NCCL_FILE, held.get("ucx_file") or _UCX_FILE]
+    if row.module == "nccl_files":
+        nccl = node.get("nccl") or {}
+        paths = [nccl.get("file") or _NCCL_FILE, nccl.get("ucx_file") or _UCX_FILE]
         options["files"] = [{"path": path} for path in paths]
     return options

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""From the bytes of a fabric file to its plan and all findings about it."""
+"""Read, check and plan a fabric file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.vari
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
 
-# Each family checks the values that could be read. Others are None and were reported before.
+# Each family checks only values that could be read. Unreadable values are None and reported already.
 FAMILIES = (
     check_names.check,
     check_units.check,
@@ -62,12 +62,12 @@ FAMILIES = (
     check_host.check,
     check_scale.check,
 )
-# These check the plan, which a fabric with errors does not have.
+# Checks of the plan, which exists only without errors.
 PLAN_CHECKS = (check_sriov.check_plan, check_rendered.check_plan)
 
 
 class Outcome(t.NamedTuple):
-    """``plan`` is None when a finding is an error."""
+    """``plan`` is None if a finding is an error."""
 
     plan: Plan | None
     findings: list[Finding]
@@ -78,15 +78,15 @@ class Outcome(t.NamedTuple):
 
 
 def lint(raw: bytes) -> Outcome:
-    """Read, check and plan a fabric file. Never raises, whatever the bytes contain."""
-    with _growing():
+    """Read, check and plan a fabric file. Any bytes give an outcome; it raises no errors."""
+    with _without_garbage_collection():
         return _lint(raw)
 
 
 @contextlib.contextmanager
-def _growing() -> t.Iterator[None]:
-    """Without searches for cycles: what is made here stays, and looking it over again and again took half of the time
-    at 32,768 ports."""
+def _without_garbage_collection() -> t.Iterator[None]:
+    """Disable the garbage collector: objects made here stay alive, and collections took half of the time at 32,768
+    ports."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What the agent of a node reads: ``/etc/railyard/agent.json``, with the slots of each rail port.
+"""The spec of a node's agent, ``/etc/railyard/agent.json``, with the slots of each rail port.
 
-A slot's interface, MAC address and addresses follow from its number, so that who holds the slot holds the address.
+A slot's interface, MAC address and addresses follow from its number, so the holder of a slot holds its address.
 """
 
 from __future__ import annotations
@@ -29,69 +29,72 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV6, show
 
-# The shape of the file; it changes when an agent of the old shape would go wrong.
+# Version of the file's format. It changes when an older agent would misread the file.
 FORMAT = 1
 
 Variables = t.Mapping[str, t.Any]
 
 
 class AgentFiles:
-    """The files of a fabric's nodes.
+    """The agent specs of a fabric's nodes.
 
-    :param given: ``railyard_fabric``. :param planners: rail -> family -> what plans its addresses.
+    :param fabric_vars: ``railyard_fabric``.
+    :param planners: rail -> family (32 or 128 bits) -> the planner of its addresses.
     """
 
     def __init__(
         self,
         fabric: Fabric,
-        given: Variables,
+        fabric_vars: Variables,
         variants: Variants,
         planners: t.Mapping[str, t.Mapping[int, Planner]],
     ) -> None:
         self._fabric = fabric
-        self._given = given
+        self._fabric_vars = fabric_vars
         self._planners = planners
         self._slots = {id(variant): slots_of(fabric, variant) for variant in variants}
-        self._step = most_slots(fabric, variants)
-        routing = given["routing"]
-        self._default = routing["mode"] == "source" and routing["cross_rail"]
+        self._most_slots = most_slots(fabric, variants)
+        routing = fabric_vars["routing"]
+        self._default_route = routing["mode"] == "source" and routing["cross_rail"]
 
     def file(
-        self, node: Node, variant: Variant, found: Variables, identities: t.Mapping[str, t.Sequence[str]]
+        self, node: Node, variant: Variant, node_vars: Variables, identities: t.Mapping[str, t.Sequence[str]]
     ) -> dict[str, t.Any]:
-        """The whole file of a node.
+        """Return the agent spec of a node.
 
-        :param found: ``railyard_node``. :param identities: rail -> a MAC address for each slot; none where the
-            interface keeps its own.
+        :param node_vars: ``railyard_node``.
+        :param identities: rail -> a MAC address for each slot; empty if interfaces keep their own.
+        :raises ValueError: if the number of slots is unknown.
         """
-        given, slots = self._given, self._slots[id(variant)]
+        fabric_vars, slots = self._fabric_vars, self._slots[id(variant)]
         if slots is None:
             raise ValueError("%s has no number of slots, which lint reports" % node.name)
         agent = self._fabric.agent
         host = METRICS_HOSTS[agent.metrics]
         return {
             "format": FORMAT,
-            "fabric": given["name"],
+            "fabric": fabric_vars["name"],
             "node": node.name,
-            "resource_prefix": given["resource_prefix"],
+            "resource_prefix": fabric_vars["resource_prefix"],
             "attachment": variant.attachment,
             "rdma_mode": variant.rdma_mode,
-            # it asks with ARP and neighbour solicitations
-            "conflict_check": given["link_layer"] == ETHERNET,
+            # The check uses ARP and neighbour solicitations, which InfiniBand does not have.
+            "conflict_check": fabric_vars["link_layer"] == ETHERNET,
             "gateway_check": agent.gateway_check,
             "metrics": "%s:%d" % (host, agent.metrics_port) if host else None,
             "kubelet_plugin": kubelet_plugin(variant),
             "kubeconfig": kubeconfig(variant),
-            "env": dict(nccl_settings.nccl(given, found, ()), **nccl_settings.ucx(given, ())),
+            "env": dict(nccl_settings.nccl(fabric_vars, node_vars, ()), **nccl_settings.ucx(fabric_vars, ())),
             "rails": [
                 self._rail(port, self._slots_of(node, port["rail"], slots, identities.get(port["rail"], ()), variant))
-                for port in found["ports"]
+                for port in node_vars["ports"]
             ],
         }
 
     def _rail(self, port: Variables, slots: list[dict[str, t.Any]]) -> dict[str, t.Any]:
-        pods, whole = port["pods"] or {}, self._given["subnets"][port["rail"]]
-        gateways = {six: pods.get("gateway" + six) for six in ("", "6")}
+        """Return one rail port of the spec. ``port``: an entry of ``railyard_node.ports``."""
+        pods, subnets = port["pods"] or {}, self._fabric_vars["subnets"][port["rail"]]
+        gateways = {suffix: pods.get("gateway" + suffix) for suffix in ("", "6")}
         return {
             "rail": port["rail"],
             "number": port["number"],
@@ -103,13 +106,13 @@ class AgentFiles:
             "mtu": port["mtu"],
             "table": port["table"],
             "rule_priority": port["rule_priority"],
-            "gateway": gateways[""] if self._default else None,
-            "gateway6": gateways["6"] if self._default else None,
-            # Without a default route, pods reach the rail's other networks through the leaf.
+            "gateway": gateways[""] if self._default_route else None,
+            "gateway6": gateways["6"] if self._default_route else None,
+            # Without a default route, pods need a route through the leaf to the rail's other networks.
             "routes": [
-                {"to": whole["subnet" + six], "via": gateway, "table": port["table"]}
-                for six, gateway in gateways.items()
-                if gateway and not self._default and whole["subnet" + six] != pods["subnet" + six]
+                {"to": subnets["subnet" + suffix], "via": gateway, "table": port["table"]}
+                for suffix, gateway in gateways.items()
+                if gateway and not self._default_route and subnets["subnet" + suffix] != pods["subnet" + suffix]
             ],
             "sysctl": {key: str(value) for key, value in port["sysctl"].items()} if pods.get("first") else {},
             "plane": port["plane"],
@@ -121,8 +124,8 @@ class AgentFiles:
     def _slots_of(
         self, node: Node, rail: str, slots: Slots, identities: t.Sequence[str], variant: Variant
     ) -> list[dict[str, t.Any]]:
-        """The slots of a rail port, in the order of their numbers."""
-        found: list[dict[str, t.Any]] = [
+        """Return the slots of a rail port, ordered by number."""
+        rows: list[dict[str, t.Any]] = [
             {
                 "number": number,
                 "resource": slots.resource(rail, number),
@@ -136,8 +139,8 @@ class AgentFiles:
         unit, index = self._fabric.units.get(node.unit or ""), node.index or 0
         for bits, planner in self._planners[rail].items():
             share = planner.share(unit.number if unit else 0, node.place or 0, index)
-            for slot, address in zip(found, planner.slots(share, index, slots.total, self._step)):
+            for slot, address in zip(rows, planner.slots(share, index, slots.total, self._most_slots)):
                 if address is not None:
                     key = "address6" if bits == IPV6 else "address"
                     slot[key] = "%s/%d" % (show(address, bits), share.prefix)
-        return found
+        return rows

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The plan: a fabric without errors, with every node's ports resolved. Its hand-over is in ``handout``."""
+"""The plan: a fabric without errors, with every node's ports resolved. ``host_variables`` converts it to plain data."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Port, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot_model import slots_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants, ports_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.host_variables import Handout
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.host_variables import PlanOutput
 
-_NONE: dict[str, tuple[str, ...]] = {}
+_NO_IDENTITIES: dict[str, tuple[str, ...]] = {}
 
 
 @dataclass(frozen=True)
 class PlannedNode:
-    """A node with its ports, in rail order. ``identities``: rail -> a MAC address or GUID for each of its VFs, or a MAC
-    address for each interface that the agent makes on it."""
+    """A node with its ports, in rail order.
+
+    ``identities``: rail -> a MAC address or GUID for each of its VFs, or a MAC address for each interface that the
+    agent makes on it.
+    """
 
     node: Node
     variant: Variant
@@ -36,25 +39,28 @@ class Plan:
     def __init__(self, fabric: Fabric, variants: Variants | None = None) -> None:
         self.fabric = fabric
         self.variants = variants or Variants(fabric)
-        self._ports = {id(variant): self._in_order(variant.ports) for variant in self.variants}
+        self._ports = {id(variant): self._in_rail_order(variant.ports) for variant in self.variants}
         self.nodes = [self._node(node) for node in fabric.nodes]
-        self._handout: Handout | None = None
+        self._cached_output: PlanOutput | None = None
 
     def fabric_vars(self) -> dict[str, t.Any]:
-        """``railyard_fabric``, as ``docs/architecture.md`` lays it down."""
-        return self._out.fabric_vars()
+        """Return ``railyard_fabric``, as ``docs/architecture.md`` specifies it."""
+        return self._output.fabric_vars()
 
     def node_vars(self, planned: PlannedNode) -> dict[str, t.Any]:
-        """``railyard_node``, as ``docs/architecture.md`` lays it down."""
-        return self._out.node_vars(planned.node, planned.variant, planned.ports, planned.identities)
+        """Return ``railyard_node``, as ``docs/architecture.md`` specifies it."""
+        return self._output.node_vars(planned.node, planned.variant, planned.ports, planned.identities)
 
     def document(self) -> dict[str, t.Any]:
-        """The whole plan as plain data, in one order: what tables, files and comparisons are made of."""
+        """Return the whole plan as plain data in a stable order: the input of tables, files and comparisons."""
         return self._document(self.nodes)
 
     def sample(self) -> dict[str, t.Any]:
-        """The document with as few nodes as show every kind of them: of those that only differ in name, index and
-        place the first and the one with the longest name, and all that have ports of their own."""
+        """Return the document with the fewest nodes that represent every kind of node.
+
+        Of nodes that differ only in name, index and place, it contains the first and the one with the longest name; of
+        nodes with their own ports, all.
+        """
         first: dict[tuple[int, tuple[str, ...]], PlannedNode] = {}
         longest: dict[tuple[int, tuple[str, ...]], PlannedNode] = {}
         for planned in (each for each in self.nodes if not each.node.ports):
@@ -62,40 +68,41 @@ class Plan:
             first.setdefault(key, planned)
             if len(planned.node.name) > len(longest.setdefault(key, planned).node.name):
                 longest[key] = planned
-        kept = {id(planned) for chosen in (first, longest) for planned in chosen.values()}
-        return self._document([each for each in self.nodes if each.node.ports or id(each) in kept])
+        chosen_ids = {id(planned) for chosen in (first, longest) for planned in chosen.values()}
+        return self._document([each for each in self.nodes if each.node.ports or id(each) in chosen_ids])
 
     def _document(self, nodes: t.Iterable[PlannedNode]) -> dict[str, t.Any]:
-        return self._out.document([self.node_vars(planned) for planned in nodes])
+        return self._output.document([self.node_vars(planned) for planned in nodes])
 
     @property
-    def _out(self) -> Handout:
-        if self._handout is None:
-            self._handout = Handout(self.fabric, self.variants)
-        return self._handout
+    def _output(self) -> PlanOutput:
+        if self._cached_output is None:
+            self._cached_output = PlanOutput(self.fabric, self.variants)
+        return self._cached_output
 
-    def _in_order(self, ports: t.Mapping[str, Port]) -> tuple[tuple[Rail, Port], ...]:
+    def _in_rail_order(self, ports: t.Mapping[str, Port]) -> tuple[tuple[Rail, Port], ...]:
         return tuple((rail, ports[rail.name]) for rail in self.fabric.rails if rail.name in ports)
 
     def _node(self, node: Node) -> PlannedNode:
         variant = self.variants.of(node)
         if variant is None:
             raise ValueError("%s has no profile, which lint reports" % node.name)
-        ports = self._in_order(ports_of(node, variant)) if node.ports else self._ports[id(variant)]
+        ports = self._in_rail_order(ports_of(node, variant)) if node.ports else self._ports[id(variant)]
         return PlannedNode(node, variant, ports, self._identities(node, variant, ports))
 
     def _identities(
         self, node: Node, variant: Variant, ports: t.Iterable[tuple[Rail, Port]]
     ) -> dict[str, tuple[str, ...]]:
+        """Return rail -> the MAC addresses or GUIDs of its VFs or slots; empty if the plan assigns none."""
         fabric = self.fabric
         slots = None if variant.has_vfs or variant.attachment != "macvlan" else slots_of(fabric, variant)
         if not variant.has_vfs and not slots:
-            return _NONE
-        make = vf_identity.guid if fabric.link_layer == INFINIBAND else vf_identity.mac
+            return _NO_IDENTITIES
+        derive = vf_identity.guid if fabric.link_layer == INFINIBAND else vf_identity.mac
         seed = fabric.mac_seed or fabric.name or ""
         return {
             rail.name: tuple(
-                make(seed, node.name, rail.name, number)
+                derive(seed, node.name, rail.name, number)
                 for number in range(slots.total if slots else variant.vfs_on(fabric, rail)["count"].value)
             )
             for rail, _port in ports

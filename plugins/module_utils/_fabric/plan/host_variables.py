@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The plan's hand-over: host variables, and the whole plan as plain data.
+"""Host variables, and the whole plan as plain data.
 
-What is the same for all nodes of a variant is made once a rail; a node adds what follows from its own place. Parts
-that nodes share are shared in memory too: callers must not change them.
+Values that all nodes of a variant share are computed once per rail; a node adds what depends on its place. Shared parts
+are the same objects in memory: callers must not change them.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.agent
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, show
 
-# With several NICs in one host, ARP must answer and ask for the netdev's own address only, and packets may come in by a
-# rail whose route back is in the rail's own table (loose reverse path).
+# A host with several NICs must use only the netdev's own address in ARP requests and replies. Loose reverse path
+# filtering accepts packets whose return route is in the rail's own table.
 SYSCTL = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2}
-# Attributes of a VF that the file may say; what it does not say is null, and left as the driver has it.
+# Attributes of a VF that the fabric file can set. Others are null: the driver's value stays.
 VF_ATTRIBUTES = ("vlan", "qos", "trust", "spoofchk", "link_state", "min_tx_rate", "max_tx_rate")
-# The shape of a plan's document; it changes when a reader of the old shape would go wrong.
+# Version of the document's format. It changes when an older reader would misread the document.
 FORMAT = 1
 
 _FAMILIES = ((IPV4, ""), (IPV6, "6"))
@@ -60,16 +60,16 @@ _MATCH = ("slot", "serial", "mac")
 
 
 class _Side(t.NamedTuple):
-    """One family on one rail."""
+    """One address family on one rail. ``bits``: 32 or 128; ``six``: the suffix of its keys."""
 
     bits: int
     six: str
     planner: Planner
-    own: bool  # each node has a network of its own
+    per_node: bool  # whether each node has its own network
 
 
-class Handout:
-    """Host variables and the document of a fabric without errors."""
+class PlanOutput:
+    """Host variables and the plan document of a fabric without errors."""
 
     def __init__(self, fabric: Fabric, variants: Variants) -> None:
         self.fabric = fabric
@@ -88,10 +88,10 @@ class Handout:
         self._source = fabric.routing.mode == "source"
         facts = facts_of(fabric.provider)
         self._kubernetes, self._networked = facts.kubernetes, facts.networks
-        # (variant, rail) -> the parts of a port that all of its nodes have.
+        # (variant, rail) -> the values of a port that all nodes of the variant share.
         self._parts: dict[tuple[int, str], dict[str, t.Any]] = {}
         self._values: dict[tuple[int, str], dict[str, t.Any]] = {}
-        # Rail -> the kinds of pools that each node has for itself.
+        # Rail -> the kinds of pools of which each node has its own.
         self._own_pools: dict[str, list[str]] = {}
         self._leaf_parts: dict[tuple[str | None, str], dict[str, t.Any]] = {}
         self._heads: dict[int, dict[str, t.Any]] = {}
@@ -101,6 +101,7 @@ class Handout:
     # -- the fabric --------------------------------------------------------------------------------------------------
 
     def fabric_vars(self) -> dict[str, t.Any]:
+        """Return ``railyard_fabric``."""
         fabric = self.fabric
         mode = fabric.rdma_mode or rdma_mode_of(fabric.attachment)
         used = [variant.attachment for variant in self.variants if variant.attachment]
@@ -124,10 +125,10 @@ class Handout:
         }
 
     def _subnets(self, rail: Rail) -> dict[str, t.Any]:
-        """A rail's whole network, of which nodes have shares."""
-        found: dict[str, t.Any] = {"mode": rail.mode, "subnet": None, "subnet6": None}
-        found.update({"subnet" + side.six: str(side.planner.scheme.network) for side in self._sides[rail.name]})
-        return found
+        """Return the whole networks of a rail, of which nodes get shares."""
+        networks: dict[str, t.Any] = {"mode": rail.mode, "subnet": None, "subnet6": None}
+        networks.update({"subnet" + side.six: str(side.planner.scheme.network) for side in self._sides[rail.name]})
+        return networks
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
@@ -138,6 +139,7 @@ class Handout:
         ports: t.Iterable[tuple[Rail, Port]],
         identities: t.Mapping[str, t.Sequence[str]],
     ) -> dict[str, t.Any]:
+        """Return ``railyard_node`` of a node. ``identities``: as in ``PlannedNode``."""
         unit = self.fabric.units.get(node.unit or "")
         found: dict[str, t.Any] = {
             "name": node.name,
@@ -157,6 +159,7 @@ class Handout:
         return found
 
     def _head(self, variant: Variant) -> dict[str, t.Any]:
+        """Return the part of ``railyard_node`` that all nodes of a variant share."""
         head = self._heads.get(id(variant))
         if head is None:
             profile = variant.profile
@@ -176,7 +179,7 @@ class Handout:
 
     @staticmethod
     def _gpus(variant: Variant) -> dict[int, str | None]:
-        """The model's GPUs; those that its ports name where it does not say."""
+        """Return GPU number -> PCI address: the GPUs of the profile, or without these the GPUs of its ports."""
         if variant.profile.gpus is not None:
             return variant.profile.gpus
         return {gpu: None for port in variant.ports.values() for gpu in port.gpus}
@@ -190,13 +193,14 @@ class Handout:
         port: Port,
         identities: t.Sequence[str] | None,
     ) -> dict[str, t.Any]:
+        """Return an entry of ``railyard_node.ports``."""
         key = (id(variant), rail.name)
         part = self._parts.get(key)
         if part is None:
             part = self._parts[key] = self._part(variant, rail, variant.ports.get(rail.name) or port)
         found = dict(part)
         if variant.ports.get(rail.name) is not port:
-            found.update(self._own(variant, rail, port), ipoib=self._ipoib(variant, port))
+            found.update(self._overridable(variant, rail, port), ipoib=self._ipoib(variant, port))
         self._address(found, node, unit, rail)
         if identities is not None and variant.has_vfs:
             found["vfs"] = self._vfs(variant, rail, identities)
@@ -218,14 +222,14 @@ class Handout:
         return found
 
     def _part(self, variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
-        """All of a port but what follows from the node's place, in the order in which readers have it."""
+        """Return the values of a port that do not depend on the node's place, in the documented order of keys."""
         fabric, numbered = self.fabric, self._source
         return {
             "rail": rail.name,
             "number": rail.number,
             "base": rail.base,
             "plane": rail.plane,
-            **self._own(variant, rail, port),
+            **self._overridable(variant, rail, port),
             "mtu": rail.mtu or fabric.mtu,
             "address": None,
             "address6": None,
@@ -244,18 +248,19 @@ class Handout:
         }
 
     @staticmethod
-    def _own(variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
-        """What a node may say otherwise than its variant: how the port is known, its names, GPUs and expectations."""
-        profile, soft = variant.profile, variant.profile.soft_rdma
+    def _overridable(variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
+        """Return the values that a node may override: how its port is identified, names, GPUs and expectations."""
+        profile, soft_rdma = variant.profile, variant.profile.soft_rdma
         match = {key: getattr(port, key) for key in _MATCH}
-        known = any(match.values())
-        by_rdma = not known and port.pci is None and port.netdev is None and port.rdma is not None
-        rdma = port.rdma or ("%s_%s" % (soft, rail.name) if soft else None)
+        by_identity = any(match.values())
+        only_rdma = not by_identity and port.pci is None and port.netdev is None and port.rdma is not None
+        needs_match = by_identity or only_rdma
+        rdma = port.rdma or ("%s_%s" % (soft_rdma, rail.name) if soft_rdma else None)
         return {
             "pci": port.pci,
             "netdev": port.netdev,
-            "match": dict(match, rdma=port.rdma if by_rdma else None, port=port.port) if known or by_rdma else None,
-            "rdma": {"name": rdma, "type": soft or "hardware"},
+            "match": dict(match, rdma=port.rdma if only_rdma else None, port=port.port) if needs_match else None,
+            "rdma": {"name": rdma, "type": soft_rdma or "hardware"},
             "gpus": list(port.gpus),
             "expect": dict(
                 {key: getattr(port, key) or profile.expected.get(key) for key in EXPECTED},
@@ -264,7 +269,7 @@ class Handout:
         }
 
     def _names(self, variant: Variant, rail: Rail) -> dict[str, t.Any]:
-        """A port's objects; a pool whose name has the node in it is None here."""
+        """Return the names of a port's objects. A pool whose name contains the node is None here."""
         if not self._kubernetes:
             return dict.fromkeys(("resource", "network", "pool", "pool6", "policy", "interface"))
         values = self.naming.values(rail, variant.attachment or "", variant.name)
@@ -284,36 +289,37 @@ class Handout:
         }
 
     def _rail_pool(self, kind: str, rail: Rail, values: t.Mapping[str, t.Any]) -> str | None:
-        """The one pool of a rail; None where each node has its own, or the rail has none of the kind."""
+        """Return the name of a rail's pool; None if each node has its own pool, or the rail has none of this kind."""
         if not self._networked or rail.mode in (None, NONE) or kind not in self.naming.pools(rail.schemes):
             return None
         return None if self.naming.own_pools(kind, rail.mode) else self.naming.name(kind, values, rail.mode)
 
-    def _address(self, found: dict[str, t.Any], node: Node, unit: Unit | None, rail: Rail) -> None:
-        """The node's own addresses, routes, leaf and share of the pods' addresses on a rail."""
+    def _address(self, values: dict[str, t.Any], node: Node, unit: Unit | None, rail: Rail) -> None:
+        """Add the node's addresses, routes, leaf and share of the pod addresses on a rail to its port."""
         leaf = self._leaf(unit, rail, node)
         pods: dict[str, t.Any] | None = None
         routes: list[dict[str, t.Any]] = []
         number, place, index = unit.number if unit else 0, node.place or 0, node.index or 0
-        for bits, six, planner, own in self._sides[rail.name]:
+        for bits, six, planner, per_node in self._sides[rail.name]:
             share = planner.share(number, place, index)
             gateway = None if share.gateway is None else show(share.gateway, bits)
             if share.address is not None:
-                found["address" + six] = "%s/%d" % (show(share.address, bits), share.prefix)
+                values["address" + six] = "%s/%d" % (show(share.address, bits), share.prefix)
                 if gateway and self._source and self.fabric.routing.cross_rail:
-                    found["gateway" + six] = gateway
-                elif gateway and own:
-                    # Its own network comes with the address; the rail's others are behind the leaf.
-                    routes.append({"to": str(planner.network), "via": gateway, "table": found["table"]})
+                    values["gateway" + six] = gateway
+                elif gateway and per_node:
+                    # The address has a route to the node's own network; other networks of the rail are behind the leaf.
+                    routes.append({"to": str(planner.network), "via": gateway, "table": values["table"]})
             if leaf is not None:
                 leaf["address" + six] = gateway
             pods = _pods(pods, share, bits, six, gateway)
         if routes:
-            found["routes"] = routes
-        found["leaf"] = leaf
-        found["pods"] = pods if self._kubernetes else None
+            values["routes"] = routes
+        values["leaf"] = leaf
+        values["pods"] = pods if self._kubernetes else None
 
     def _leaf(self, unit: Unit | None, rail: Rail, node: Node) -> dict[str, t.Any] | None:
+        """Return the leaf of a rail port; None without a unit on a rail without addresses."""
         key = (unit.name if unit else None, rail.name)
         part = self._leaf_parts.get(key)
         if part is None:
@@ -335,6 +341,7 @@ class Handout:
         return leaf
 
     def _vfs(self, variant: Variant, rail: Rail, identities: t.Sequence[str]) -> dict[str, t.Any]:
+        """Return the VFs of a port. ``identities``: a MAC address or GUID for each."""
         settings = variant.vfs_on(self.fabric, rail)
         given = {key: settings[key].value if key in settings else None for key in VF_ATTRIBUTES}
         guids = self.fabric.link_layer == INFINIBAND
@@ -363,18 +370,19 @@ class Handout:
         }
 
     def _ipoib(self, variant: Variant, port: Port) -> dict[str, t.Any] | None:
-        """A port's IPoIB mode, partition keys and the child interfaces that they get; null if none is set."""
-        given, own = self.fabric.infiniband, variant.partitions
-        if given is None and own is None:
+        """Return a port's IPoIB mode, partition keys and their child interfaces; None if none is set."""
+        of_fabric, of_variant = self.fabric.infiniband, variant.partitions
+        if of_fabric is None and of_variant is None:
             return None
-        pkeys = own.pkeys if own else given.pkeys if given else ()
+        pkeys = of_variant.pkeys if of_variant else of_fabric.pkeys if of_fabric else ()
         children = [child(port.netdev, key) for key in pkeys] if port.netdev else []
-        mode = given.ipoib_mode if given else None
+        mode = of_fabric.ipoib_mode if of_fabric else None
         return {"mode": mode, "pkeys": ["0x%04x" % key for key in pkeys], "children": children}
 
     # -- the whole plan ----------------------------------------------------------------------------------------------
 
     def document(self, nodes: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+        """Return the plan document. ``nodes``: ``railyard_node`` of each node."""
         fabric = self.fabric
         demands = demands_of(fabric, self.variants)
         return {
@@ -389,6 +397,7 @@ class Handout:
         }
 
     def _rail(self, rail: Rail, demand: t.Any) -> dict[str, t.Any]:
+        """Return a rail of the document."""
         found: dict[str, t.Any] = {
             "name": rail.name,
             "number": rail.number,
@@ -417,6 +426,7 @@ class Handout:
         return found
 
     def _networks(self, rail: Rail) -> list[dict[str, t.Any]]:
+        """Return the Kubernetes networks of a rail, each once."""
         found: dict[str, dict[str, t.Any]] = {}
         for variant in self.variants:
             if self._kubernetes and rail.name in self._served[id(variant)]:
@@ -433,6 +443,7 @@ class Handout:
         return list(found.values())
 
     def _unit(self, unit: Unit) -> dict[str, t.Any]:
+        """Return a unit of the document, with its leaves."""
         leaves = []
         for rail in self.fabric.rails:
             leaf: dict[str, t.Any] = {
@@ -454,18 +465,18 @@ class Handout:
 
 
 def _taken(rail: Rail) -> dict[str, str]:
-    """Name -> what is taken, several ranges as in the rail's ``pods``."""
-    found: dict[str, list[str]] = {}
+    """Return name -> taken addresses of a rail, as text; ranges are joined by a comma."""
+    ranges: dict[str, list[str]] = {}
     for scheme in rail.schemes.values():
-        for name, held in scheme.taken:
-            found.setdefault(name, []).append(str(held))
-    return {name: ", ".join(texts) for name, texts in found.items()}
+        for name, addresses in scheme.taken:
+            ranges.setdefault(name, []).append(str(addresses))
+    return {name: ", ".join(texts) for name, texts in ranges.items()}
 
 
 def _pods(
     pods: dict[str, t.Any] | None, share: Share, bits: int, six: str, gateway: str | None
 ) -> dict[str, t.Any] | None:
-    """A share's addresses for pods, beside those of the other family."""
+    """Add the pod addresses of one family to those of the other family. Return None if there are none."""
     if share.pods_first is None or share.pods_last is None:
         return pods
     if pods is None:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The leaf switches: one per rail and unit, and the leaf port of each node."""
+"""The leaf switches, one per rail and unit, and the leaf port of each node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 
 
 class Leaves:
-    """Names of leaves and of their ports. What does not change from node to node is worked out once."""
+    """Names of leaves and of their ports. Names that do not depend on the node are computed once."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._names = {
@@ -20,16 +20,18 @@ class Leaves:
         }
 
     def name(self, unit: Unit, rail: Rail) -> str:
+        """Return the name of the unit's leaf on a rail."""
         return self._names[unit.name, rail.name]
 
     def port(self, unit: Unit, rail: Rail, place: int) -> str | None:
-        """The leaf's port of the node at a place of the unit; None where the file does not say."""
+        """Return the leaf port of the node at this place of the unit; None if the file does not set ``leaf_port``."""
         if unit.leaf_port is None:
             return None
         return unit.leaf_port.fill(dict(_values(unit, rail), i=place))
 
 
 def _values(unit: Unit, rail: Rail) -> dict[str, t.Any]:
+    """Return the values of the fields in the templates ``leaf`` and ``leaf_port``."""
     return {
         "n": rail.base_number,
         "k": rail.number,

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""From a node's planned ports (``railyard_node.ports``) to the ``ports`` option of each module: a choice of keys."""
+"""Convert a node's planned ports (``railyard_node.ports``) to the ``ports`` option of each module."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ Port = t.Mapping[str, t.Any]
 
 
 def _pick(port: Port, *keys: str) -> dict[str, t.Any]:
+    """Return only these keys of a port."""
     return {key: port.get(key) for key in keys}
 
 
 def _stated(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return the mapping without the keys whose value is None."""
     return {key: value for key, value in values.items() if value is not None}
 
 
@@ -41,7 +43,7 @@ def _rdma(port: Port) -> dict[str, t.Any] | None:
     return dict(_pick(port, "pci", "netdev"), name=rdma["name"], type=rdma["type"]) if rdma["name"] else None
 
 
-def _address(port: Port) -> dict[str, t.Any]:
+def _rail_ports(port: Port) -> dict[str, t.Any]:
     keys = ("address", "gateway", "address6", "gateway6", "table", "rule_priority", "routes", "sysctl")
     return _pick(port, "rail", "pci", "netdev", "mtu", *keys)
 
@@ -49,7 +51,7 @@ def _address(port: Port) -> dict[str, t.Any]:
 def _probe(port: Port) -> dict[str, t.Any]:
     address = port.get("address") or port.get("address6")
     row = {"rail": port["rail"], "device": port["rdma"]["name"], "address": bare(address) if address else None}
-    # InfiniBand's GIDs hold no address by which a device without a planned name could be found
+    # A GID of InfiniBand contains no address, so a device without a planned name is found by its port.
     return row if address and row["device"] else dict(row, **_pick(port, "pci", "netdev"))
 
 
@@ -58,7 +60,7 @@ def _pci(port: Port) -> dict[str, t.Any]:
 
 
 def _qos(port: Port) -> dict[str, t.Any] | None:
-    # a soft device is neither marked nor slowed down by the NIC below it
+    # The NIC below a soft RDMA device applies no QoS to it.
     return _pick(port, "pci", "netdev") if port["rdma"]["type"] == "hardware" else None
 
 
@@ -66,12 +68,12 @@ def _names(port: Port) -> dict[str, t.Any]:
     return _pick(port, "pci", "netdev")
 
 
-CHOICES: dict[str, t.Callable[[Port], dict[str, t.Any] | None]] = {
+OPTIONS_OF_PORT: dict[str, t.Callable[[Port], dict[str, t.Any] | None]] = {
     "ib_ports": _ipoib,
     "mlx_linktype": _firmware,
     "pci_tuning": _pci,
     "rail_limits": _names,
-    "rail_ports": _address,
+    "rail_ports": _rail_ports,
     "rail_probe": _probe,
     "rdma_link": _rdma,
     "roce_qos": _qos,
@@ -80,37 +82,42 @@ CHOICES: dict[str, t.Callable[[Port], dict[str, t.Any] | None]] = {
 
 
 def bare(address: str) -> str:
-    """An address without its prefix length."""
+    """Return an address without its prefix length."""
     return address.partition("/")[0]
 
 
 def gpu_of(node: t.Mapping[str, t.Any], port: Port) -> str | None:
-    """PCI address of the GPU whose memory a port's traffic is to reach; None where the plan has no way for that."""
+    """Return the PCI address of the first GPU of a port; None if the plan has no GPUDirect path or no address of it."""
     if (node.get("gpudirect") or {}).get("path", "none") == "none":
         return None
-    known = (node["gpus"].get(str(number)) for number in port.get("gpus") or ())
-    return next((address for address in known if address), None)
+    addresses = (node["gpus"].get(str(number)) for number in port.get("gpus") or ())
+    return next((address for address in addresses if address), None)
 
 
 def provable(port: Port, link_layer: str) -> bool:
-    """Whether RDMA can go from and to a node's port: Ethernet's GIDs come from addresses, InfiniBand's LIDs do not."""
-    bare_card = link_layer == "infiniband" and port["rdma"]["type"] == "hardware"
-    return bool(port.get("address") or port.get("address6") or bare_card)
+    """Return whether RDMA traffic from and to this port can be tested.
+
+    On Ethernet it needs an address, because GIDs are derived from addresses. LIDs of InfiniBand are not.
+    """
+    has_lid = link_layer == "infiniband" and port["rdma"]["type"] == "hardware"
+    return bool(port.get("address") or port.get("address6") or has_lid)
 
 
 def port_options(
     ports: t.Sequence[Port], module: str, node: t.Mapping[str, t.Any] | None = None, link_layer: str = "ethernet"
 ) -> list[dict[str, t.Any]]:
-    """The ``ports`` option of ``module`` for a node's planned ports.
+    """Return the ``ports`` option of ``module`` for a node's planned ports.
 
-    Ports that the plan does not give to it are left out; so are keys without a value: the module's defaults hold.
-    :param node: ``railyard_node``, from which ``rail_probe`` gets the GPUs beside the ports.
-    :param link_layer: of the fabric, by which ``rail_probe`` is given ports without addresses.
-    :raises ValueError: for a module that takes no ports.
+    Ports that the module does not manage are left out. Keys without a value are left out too, so that the module's
+    defaults apply.
+
+    :param node: ``railyard_node``, from which ``rail_probe`` gets the GPUs of the ports.
+    :param link_layer: of the fabric. On InfiniBand, ``rail_probe`` also gets ports without addresses.
+    :raises ValueError: for a module without the option ``ports``.
     """
-    if module not in CHOICES:
-        raise ValueError("%r takes no ports; these do: %s" % (module, ", ".join(sorted(CHOICES))))
-    chosen = [(port, CHOICES[module](port)) for port in ports]
+    if module not in OPTIONS_OF_PORT:
+        raise ValueError("%r takes no ports; these do: %s" % (module, ", ".join(sorted(OPTIONS_OF_PORT))))
+    chosen = [(port, OPTIONS_OF_PORT[module](port)) for port in ports]
     if module == "rail_probe":
         served = [(port, each) for port, each in chosen if each and provable(port, link_layer)]
         return [_stated(dict(each, gpu=gpu_of(node, port) if node else None)) for port, each in served]

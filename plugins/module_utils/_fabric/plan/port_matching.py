@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Which PCI function of a live node is which rail port, if the plan identifies it by slot, serial, MAC or RDMA device.
+"""Find the PCI function of each rail port of a live node that the plan identifies by slot, serial, MAC or RDMA device.
 
-Everything that the plan contains about a port must match; nothing is guessed. Values are compared, and mistakes are
-reported, in this order: PCI address, serial number and slot of the card, port number on the card, permanent hardware
-address, name of the RDMA device.
+All planned values of a port must match; nothing is guessed. Values are compared, and mismatches reported, in this
+order: PCI address, serial number and slot of the card, port number on the card, permanent hardware address, name of the
+RDMA device.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 
 Row = t.Dict[str, t.Any]
 Port = t.Mapping[str, t.Any]
-# What may say which card or function it is, in the order of resolution.
+# Keys that identify a card or function, in the order of resolution.
 KEYS = ("pci", "serial", "slot", "mac", "rdma")
-# Of these a card's functions are all the same.
+# Keys whose value all functions of a card share.
 CARD = ("serial", "slot")
-WORDS = {"pci": "PCI address", "serial": "serial number", "slot": "slot", "mac": "MAC", "rdma": "RDMA device"}
-WHERE = "compare the plan with the nics that railyard.fabric.rail_info reports for the node"
+LABELS = {"pci": "PCI address", "serial": "serial number", "slot": "slot", "mac": "MAC", "rdma": "RDMA device"}
+COMPARE = "compare the plan with the nics that railyard.fabric.rail_info reports for the node"
 UNREPORTED = "no NIC of the node reports its %s: use another identity (mac, slot, pci), or run with become"
 
 
 def identify(node: t.Mapping[str, t.Any], nics: t.Sequence[t.Mapping[str, t.Any]]) -> Row:
-    """The node with ``pci`` and ``netdev`` of the ports that have ``match`` filled in.
+    """Return the node with ``pci`` and ``netdev`` filled in for ports that have ``match``.
 
-    The plan's own values are kept under ``identified``, so that ports can be identified again after a reboot.
+    The planned values are kept under ``identified``, so that ports can be identified again after a reboot.
 
     :param node: a node's plan, ``railyard_node``.
     :param nics: ``nics`` of ``rail_info``.
-    :raises RailyardError: all that does not fit, each with place and remedy.
+    :raises RailyardError: for all mismatches, each with place and remedy.
     """
     functions: dict[str, list[Row]] = {}
     for nic in nics:
         functions.setdefault(nic["pci"], []).append(dict(nic))
     errors: list[RailyardError] = []
     ports = [_planned(port) for port in node["ports"]]
-    found = [_function(port, _place(node, port), functions, errors) for port in ports]
-    _check_shared(node, ports, found, functions, errors)
+    addresses = [_function(port, _place(node, port), functions, errors) for port in ports]
+    _check_shared(node, ports, addresses, functions, errors)
     raise_all(errors)
-    done = [
-        _filled(port, pci, functions[pci]) if port.get("match") and pci else port for port, pci in zip(ports, found)
+    filled = [
+        _filled(port, pci, functions[pci]) if port.get("match") and pci else port for port, pci in zip(ports, addresses)
     ]
-    identified = dict(node, ports=done)
+    identified = dict(node, ports=filled)
     if node.get("agent"):
         agent: Row = node["agent"]
-        rails = [dict(rail, pci=port["pci"], netdev=port["netdev"]) for rail, port in zip(agent["rails"], done)]
+        rails = [dict(rail, pci=port["pci"], netdev=port["netdev"]) for rail, port in zip(agent["rails"], filled)]
         identified["agent"] = dict(agent, rails=rails)
     return identified
 
@@ -59,53 +59,57 @@ def _place(node: t.Mapping[str, t.Any], port: Port) -> str:
 
 
 def _planned(port: Port) -> Row:
-    """The port as the plan has it, without what an earlier identification filled in."""
+    """Return the port as planned, without values that an earlier identification filled in."""
     planned = dict(port)
     planned.update(planned.pop("identified", None) or {})
     return planned
 
 
 def _function(port: Port, place: str, functions: t.Mapping[str, list[Row]], errors: list[RailyardError]) -> str | None:
-    """The function of the port; None if it was not found, which is reported, or is not visible here."""
+    """Return the PCI address of the port's function.
+
+    None if no function matches, which is added to ``errors``, or if a port without ``match`` has no visible function.
+    """
     match = {key: value for key, value in (port.get("match") or {}).items() if value is not None}
     if not match:
-        return _by_itself(port, functions)
+        return _by_pci_or_netdev(port, functions)
     spec = dict({"pci": port["pci"]} if port.get("pci") else {}, **match)
     number = spec.pop("port", None)
-    known = len(errors)
-    left = set(functions)
-    stated: list[str] = []
+    errors_before = len(errors)
+    candidates = set(functions)
+    matched: list[str] = []
     for key in KEYS:
         if key not in spec:
             continue
-        fits = {pci for pci, rows in functions.items() if any(_fits(key, spec[key], row) for row in rows)}
-        if not fits:
-            untold = key in ("serial", "slot") and not any(row.get(key) for rows in functions.values() for row in rows)
-            message = "no NIC has the %s %s" % (WORDS[key], spec[key])
-            errors.append(RailyardError(message, "%s.%s" % (place, key), UNREPORTED % WORDS[key] if untold else WHERE))
-            continue
-        if key in CARD and number is not None:
-            fits = _numbered(sorted(left & fits or fits), number, "%s.port" % place, errors)
-        found_by = "%s %s is %s" % (WORDS[key], spec[key], " or ".join(sorted(fits)))
-        if fits and not left & fits:
-            message = "%s, but %s" % (found_by, " and ".join(stated))
-            remedy = "correct one of them: two cards, or two cables, may have changed places; " + WHERE
+        matching = {pci for pci, rows in functions.items() if any(_matches(key, spec[key], nic) for nic in rows)}
+        if not matching:
+            unreported = key in CARD and not any(nic.get(key) for rows in functions.values() for nic in rows)
+            message = "no NIC has the %s %s" % (LABELS[key], spec[key])
+            remedy = UNREPORTED % LABELS[key] if unreported else COMPARE
             errors.append(RailyardError(message, "%s.%s" % (place, key), remedy))
             continue
-        left &= fits
-        stated.append(found_by)
-    if len(errors) > known:
+        if key in CARD and number is not None:
+            matching = _numbered(sorted(candidates & matching or matching), number, "%s.port" % place, errors)
+        found_by = "%s %s is %s" % (LABELS[key], spec[key], " or ".join(sorted(matching)))
+        if matching and not candidates & matching:
+            message = "%s, but %s" % (found_by, " and ".join(matched))
+            remedy = "correct one of them: two cards, or two cables, may have changed places; " + COMPARE
+            errors.append(RailyardError(message, "%s.%s" % (place, key), remedy))
+            continue
+        candidates &= matching
+        matched.append(found_by)
+    if len(errors) > errors_before:
         return None
-    if len(left) > 1:
-        message = "several functions match: %s" % ", ".join(sorted(left))
-        remedy = "set the port's number on the card (port: 1 is %s), or its mac" % min(left)
+    if len(candidates) > 1:
+        message = "several functions match: %s" % ", ".join(sorted(candidates))
+        remedy = "set the port's number on the card (port: 1 is %s), or its mac" % min(candidates)
         errors.append(RailyardError(message, place, remedy))
         return None
-    return left.pop()
+    return candidates.pop()
 
 
 def _numbered(card: t.Sequence[str], number: int, place: str, errors: list[RailyardError]) -> set[str]:
-    """The function of a card's port; ports count from 1 in the order of their functions' addresses."""
+    """Return the function of port ``number`` of a card. Ports count from 1 in the order of their PCI addresses."""
     if 1 <= number <= len(card):
         return {card[number - 1]}
     message = "the card has %d port%s (%s), but no port %d"
@@ -119,22 +123,24 @@ def _numbered(card: t.Sequence[str], number: int, place: str, errors: list[Raily
     return set()
 
 
-def _fits(key: str, value: t.Any, row: Row) -> bool:
+def _matches(key: str, value: t.Any, row: Row) -> bool:
+    """Return whether a NIC of ``rail_info`` has this value."""
     if key == "mac":
-        # a bond or an administrator may have given the netdev another one
-        return _bare(str(value)) == _bare(row.get("permanent_mac") or row.get("mac") or "")
+        # The current MAC may be that of a bond, or set by an administrator.
+        return _normalized(str(value)) == _normalized(row.get("permanent_mac") or row.get("mac") or "")
     if key == "rdma":
         return value in (row.get("rdma") or ())
-    held = row.get(key)
-    return held is not None and str(held).lower() == str(value).lower()
+    observed = row.get(key)
+    return observed is not None and str(observed).lower() == str(value).lower()
 
 
-def _bare(mac: str) -> str:
+def _normalized(mac: str) -> str:
+    """Return a MAC address without separators, in lower case."""
     return "".join(char for char in mac.lower() if char.isalnum())
 
 
-def _by_itself(port: Port, functions: t.Mapping[str, list[Row]]) -> str | None:
-    """The function of a port that the plan identifies by PCI address or netdev; None where it is not to be seen."""
+def _by_pci_or_netdev(port: Port, functions: t.Mapping[str, list[Row]]) -> str | None:
+    """Return the function of a port that the plan identifies by PCI address or netdev; None if no NIC has it."""
     if port.get("pci"):
         return str(port["pci"])
     for pci, rows in functions.items():
@@ -147,31 +153,35 @@ def _by_itself(port: Port, functions: t.Mapping[str, list[Row]]) -> str | None:
 def _check_shared(
     node: t.Mapping[str, t.Any],
     ports: t.Sequence[Port],
-    found: t.Sequence[str | None],
+    addresses: t.Sequence[str | None],
     functions: t.Mapping[str, list[Row]],
     errors: list[RailyardError],
 ) -> None:
-    """No function may be two ports, or both a rail port and another port."""
-    first: dict[str, str] = {}
+    """Add an error for each function that is two ports, or both a rail port and another port."""
+    owners: dict[str, str] = {}
     for other in node.get("other_ports") or ():
-        pci = _by_itself(other, functions)
+        pci = _by_pci_or_netdev(other, functions)
         if pci:
-            first[pci] = "the port %s, which is not on a rail" % other["name"]
-    for port, pci in zip(ports, found):
+            owners[pci] = "the port %s, which is not on a rail" % other["name"]
+    for port, pci in zip(ports, addresses):
         if pci is None:
             continue
-        if pci in first:
-            message = "%s is also %s" % (pci, first[pci])
+        if pci in owners:
+            message = "%s is also %s" % (pci, owners[pci])
             remedy = "give each port its own address: correct the port whose card or cable is elsewhere"
             errors.append(RailyardError(message, _place(node, port), remedy))
-        first.setdefault(pci, "the port of %s" % port["rail"])
+        owners.setdefault(pci, "the port of %s" % port["rail"])
 
 
 def _filled(port: Row, pci: str, rows: t.Sequence[Row]) -> Row:
+    """Return the port with the address of its function and the name of its netdev.
+
+    :param rows: the function's NICs in ``rail_info``.
+    """
     mac = (port["match"] or {}).get("mac")
-    mine = [row for row in rows if mac is None or _fits("mac", mac, row)]
-    names = [row["netdev"] for row in mine if row.get("netdev")]
-    # a function with several netdevs: by the function alone it is not known which one is meant
+    matching = [row for row in rows if mac is None or _matches("mac", mac, row)]
+    names = [row["netdev"] for row in matching if row.get("netdev")]
+    # The function alone does not identify one of its several netdevs.
     netdev = port.get("netdev") or (names[0] if len(names) == 1 else None)
     planned = {"pci": port.get("pci"), "netdev": port.get("netdev")}
     return dict(port, pci=pci, netdev=netdev, identified=planned)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Lint findings: as a table for people, and as JSON, SARIF 2.1.0 and JUnit XML for programs.
+"""Lint findings as a table, and as JSON, SARIF 2.1.0 and JUnit XML for programs.
 
-Everywhere ``checked`` is a list of files, each with its findings in the order of their places.
+``checked`` is a list of files, each with its findings in the order of their places.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PAGE = "https://github.com/railyard/railyard.fabric/blob/main/docs/findings.md"
 
 
 def counts(checked: Checked) -> dict[str, int]:
-    """How many findings of each severity."""
+    """Return severity -> number of findings."""
     return {
         severity: sum(finding.severity == severity for _file, findings in checked for finding in findings)
         for severity in SEVERITIES
@@ -40,12 +40,12 @@ def counts(checked: Checked) -> dict[str, int]:
 
 
 def worst(checked: Checked) -> str | None:
-    """The worst severity, None for no findings."""
+    """Return the worst severity; None without findings."""
     return next((severity for severity, number in counts(checked).items() if number), None)
 
 
 def summary(checked: Checked) -> str:
-    """One line: how many findings in how many files."""
+    """Return one line: the number of findings and files."""
     numbers = counts(checked)
     shown = [count(number, severity) for severity, number in numbers.items() if number]
     files = checked[0][0] if len(checked) == 1 else count(len(checked), "file")
@@ -53,7 +53,7 @@ def summary(checked: Checked) -> str:
 
 
 def as_table(checked: Checked) -> str:
-    """A table a file, and the summary."""
+    """Return a table for each file, and the summary."""
     lines: list[str] = []
     for file, findings in checked:
         if not findings:
@@ -85,7 +85,7 @@ def _data(finding: Finding) -> dict[str, t.Any]:
 
 
 def as_data(checked: Checked) -> dict[str, t.Any]:
-    """The findings as plain data, in the shape of the JSON file."""
+    """Return the findings as plain data, in the structure of the JSON file."""
     return {
         "format": 1,
         "worst": worst(checked),
@@ -103,9 +103,10 @@ def _json(data: t.Any) -> bytes:
 
 
 def as_sarif(checked: Checked, version: str) -> bytes:
-    """SARIF 2.1.0 with every rule there is, so that a result's rule can be looked up. ``version``: the collection's.
+    """Return the findings as SARIF 2.1.0, with all rules of lint, so that the rule of each result is described.
 
-    A file beneath the working directory is named relative to ``%SRCROOT%``, as code hosts expect it.
+    A file in the working directory is named relative to ``%SRCROOT%``, as code hosts expect. ``version``: the
+    collection's.
     """
     codes = sorted(RULES)
     at = {code: index for index, code in enumerate(codes)}
@@ -157,7 +158,7 @@ def _sarif_result(file: str, finding: Finding, at: t.Mapping[str, int]) -> dict[
     location: dict[str, t.Any] = {"physicalLocation": physical}
     if finding.place:
         location["logicalLocations"] = [{"fullyQualifiedName": finding.place, "kind": "member"}]
-    # The place, not the line: the finding is the same one after lines were added above it.
+    # By place and not by line: new lines above a finding must not make it a new finding.
     place = "%s\n%s\n%s" % (file, finding.code, finding.place)
     print_of = hashlib.sha256(place.encode("utf-8")).hexdigest()[:32]
     result: dict[str, t.Any] = {
@@ -175,9 +176,9 @@ def _sarif_result(file: str, finding: Finding, at: t.Mapping[str, int]) -> dict[
 
 
 def as_junit(checked: Checked, strict: bool = False) -> bytes:
-    """JUnit XML with a suite per file and a case per rule, so that a CI server can compare runs.
+    """Return JUnit XML with a suite per file and a case per rule, so that a CI server can compare runs.
 
-    Errors are failures; with ``strict`` warnings are, too. Other findings are in the output of the case.
+    Errors are failures; with ``strict``, warnings are failures too. Other findings are in the output of the case.
     """
     failing = (ERROR, WARNING) if strict else (ERROR,)
     suites = []
@@ -202,7 +203,7 @@ def _junit_case(file: str, code: str, found: t.Sequence[Finding], failing: t.Seq
 
 
 def files(checked: Checked, version: str, strict: bool = False) -> dict[str, bytes]:
-    """The files of a report by their names."""
+    """Return file name -> contents of the report's files."""
     return {
         "findings.json": as_json(checked),
         "findings.sarif": as_sarif(checked, version),

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The GUIDs of a plan's VFs for those who run the subnet manager: a table, and partitions for opensm and for UFM.
+"""The GUIDs of a plan's VFs for the subnet manager: a table, and partitions for opensm and UFM.
 
-The plan knows VFs' GUIDs, which it gives itself. Ports' own are their cards'.
+The plan assigns the GUIDs of VFs. It does not know the GUIDs of ports, which the cards have.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_
 
 Document = t.Mapping[str, t.Any]
 COLUMNS = ("node", "rail", "netdev", "pci", "vf", "node_guid", "port_guid")
-# Members on a line of opensm's file, which has a limit for the length of a line's parts but none for lines.
+# Members per line: opensm limits the length of a line, but not the number of lines.
 _A_LINE = 4
 
 
 def rows(document: Document) -> list[tuple[t.Any, ...]]:
-    """A row a VF that has GUIDs."""
+    """Return a row for each VF with GUIDs."""
     found: list[tuple[t.Any, ...]] = []
     for node in document["nodes"]:
         for port in node["ports"]:
@@ -33,7 +33,7 @@ def rows(document: Document) -> list[tuple[t.Any, ...]]:
 
 
 def files(document: Document) -> dict[str, bytes]:
-    """Name -> bytes; none where the plan gives no GUIDs. The same plan gives the same bytes."""
+    """Return file name -> contents; empty if the plan assigns no GUIDs. The same plan gives the same bytes."""
     found = rows(document)
     if not found:
         return {}
@@ -46,7 +46,7 @@ def files(document: Document) -> dict[str, bytes]:
 
 
 def _partitions(document: Document) -> dict[str, list[str]]:
-    """Partition key -> the GUIDs of the VFs in it, of nodes that have the key."""
+    """Return partition key -> the GUIDs of the VFs of nodes that have the key."""
     found: dict[str, list[str]] = {}
     for node in document["nodes"]:
         for port in node["ports"]:
@@ -78,7 +78,7 @@ def _opensm(name: str, partitions: t.Mapping[str, t.Sequence[str]]) -> str:
 
 
 def _ufm(partitions: t.Mapping[str, t.Sequence[str]]) -> str:
-    """One body a partition, for UFM's resource ``pkeys``."""
+    """Return a request body for each partition, for UFM's resource ``pkeys``."""
     bodies = [
         {"pkey": key, "ip_over_ib": True, "index0": False, "membership": "full", "guids": list(guids)}
         for key, guids in partitions.items()

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What differs between two plans' documents: what would be renumbered, renamed, changed, added and removed.
+"""Compare two plan documents: values that are renumbered, renamed, changed, added and removed.
 
-Every difference is one :class:`Change`. What comes or goes as a whole (a node, a rail, a port of a node that stays) is
-one, whatever it holds. A node that has another name at the same place, and a rail or unit of another name with the same
-number, are renamed, and their parts are compared.
+Every difference is one :class:`Change`. A node, rail or port that is added or removed as a whole is one change,
+whatever it contains. A node with a new name at the same place, and a rail or unit with a new name and the same number,
+are renamed, and their contents are compared.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_
 Document = t.Mapping[str, t.Any]
 
 RENUMBERED, REMOVED, RENAMED, CHANGED, ADDED = "renumbered", "removed", "renamed", "changed", "added"
-# The worst first: what running pods and switches have been given, and lose.
+# The worst first: values that running pods and switches use, and lose.
 KINDS = (RENUMBERED, REMOVED, RENAMED, CHANGED, ADDED)
 FORMAT = 1
 
-# Attributes (by their last word) whose change is a renumbering: addresses, and numbers that are handed to hosts.
+# Attributes (by their last word) whose change is a renumbering: addresses, and numbers that hosts use.
 _NUMBERS = frozenset(
     (
         "address",
@@ -53,8 +53,8 @@ _NUMBERS = frozenset(
 _NAMES = frozenset(
     ("name", "netdev", "resource", "network", "pool", "policy", "interface", "base", "unit", "namespace", "fabric")
 )
-# What a list's items are known by, tried in this order; and what the items are called.
-_KEYS = {
+# List -> what an item is called, and the key that identifies it.
+_LISTS = {
     "rails": ("rail", "name"),
     "networks": ("network", "attachment"),
     "units": ("unit", "name"),
@@ -66,15 +66,18 @@ _KEYS = {
     "routes": ("route", "to"),
     "slots": ("slot", "number"),
 }
-# Which numbers say that an item of another name is the same one.
-_SAME = {"rails": ("number",), "units": ("number",), "nodes": ("index", "unit_number", "place")}
+# List -> keys whose values identify an item that has a new name.
+_NUMBER_KEYS = {"rails": ("number",), "units": ("number",), "nodes": ("index", "unit_number", "place")}
 # Examples that the table shows of each group.
 _EXAMPLES = 3
 
 
 class Change(t.NamedTuple):
-    """One difference. ``what``: fabric, rail, unit, leaf, node, port, ...; ``subject``: its names, such as
-    ``ai-1 gpu01``; ``attribute`` is empty where it comes, goes or is renamed as a whole."""
+    """One difference.
+
+    ``what``: fabric, rail, unit, leaf, node, port, ...; ``subject``: its names, such as ``ai-1 gpu01``. ``attribute``
+    is empty if the subject is added, removed or renamed as a whole.
+    """
 
     kind: str
     what: str
@@ -88,7 +91,10 @@ class Change(t.NamedTuple):
 
 
 def load(raw: bytes, file: str) -> dict[str, t.Any]:
-    """The plan's document in the bytes of an earlier ``plan.json``."""
+    """Return the plan document in the bytes of an earlier ``plan.json``.
+
+    :raises RailyardError: if the bytes are not a plan of this format.
+    """
     remedy = "name the plan.json that %s wrote with -e report_dir=DIR" % playbook("plan")
     try:
         document = json.loads(raw.decode("utf-8"))
@@ -108,15 +114,16 @@ def load(raw: bytes, file: str) -> dict[str, t.Any]:
 
 
 def diff(old: Document, new: Document) -> list[Change]:
-    """All differences, the worst kinds first, each kind in the order of the plan."""
-    walk = _Walk(_renames(old, new, "rails"), _renames(old, new, "units"))
-    walk.mapping("fabric", "", "", _plain(old), _plain(new))
+    """Return all differences: the worst kinds first, each kind in the order of the plan."""
+    walk = _Comparison(_renames(old, new, "rails"), _renames(old, new, "units"))
+    walk.mapping("fabric", "", "", _comparable(old), _comparable(new))
     order = {kind: at for at, kind in enumerate(KINDS)}
     return sorted(walk.changes, key=lambda change: order[change.kind])
 
 
-def _plain(document: Document) -> dict[str, t.Any]:
-    """The document with its fabric's own keys on top, less what only repeats the rails' names and networks."""
+def _comparable(document: Document) -> dict[str, t.Any]:
+    """Return the document with the keys of its fabric as ``fabric.KEY``, without values that repeat names and networks
+    of rails."""
     fabric = dict(document["fabric"])
     fabric.pop("subnets", None)
     if fabric.get("rails") == [_name(rail) for rail in document["rails"]]:
@@ -127,7 +134,8 @@ def _plain(document: Document) -> dict[str, t.Any]:
 
 
 def _with_slots(node: Document) -> Document:
-    """The node with the slots of its ports, without its agent's file, which repeats the rest of the ports."""
+    """Return the node with the slots at its ports, and without the agent's spec, which repeats other values of the
+    ports."""
     rest = {key: value for key, value in node.items() if key != "agent"}
     agent = node.get("agent")
     if isinstance(agent, dict) and _listed(agent.get("rails")) and _listed(node.get("ports")):
@@ -145,11 +153,11 @@ def _name(item: t.Any) -> t.Any:
 
 
 def _renames(old: Document, new: Document, key: str) -> dict[t.Any, t.Any]:
-    """Old name -> new name of what has kept its numbers."""
+    """Return old name -> new name of items whose numbers are the same."""
     before, after = _by_name(old.get(key)), _by_name(new.get(key))
-    gone = _by_number(before, after, key)
-    come = _by_number(after, before, key)
-    return {gone[number]: come[number] for number in gone if number in come}
+    removed = _by_number(before, after, key)
+    added = _by_number(after, before, key)
+    return {removed[number]: added[number] for number in removed if number in added}
 
 
 def _by_name(items: t.Any) -> dict[t.Any, Document]:
@@ -157,16 +165,18 @@ def _by_name(items: t.Any) -> dict[t.Any, Document]:
 
 
 def _by_number(items: t.Mapping[t.Any, Document], others: t.Mapping[t.Any, Document], key: str) -> dict[str, t.Any]:
+    """Return numbers (as JSON) -> name of the items that ``others`` does not have. Numbers of several items are left
+    out."""
     found: dict[str, list[t.Any]] = {}
     for name, item in items.items():
-        numbers = [item.get(each) for each in _SAME[key]]
+        numbers = [item.get(each) for each in _NUMBER_KEYS[key]]
         if name not in others and any(number is not None for number in numbers):
             found.setdefault(json.dumps(numbers, sort_keys=True), []).append(name)
     return {numbers: names[0] for numbers, names in found.items() if len(names) == 1}
 
 
-class _Walk:
-    """Goes through two documents side by side."""
+class _Comparison:
+    """Compares two documents recursively and collects the changes."""
 
     def __init__(self, rails: t.Mapping[t.Any, t.Any], units: t.Mapping[t.Any, t.Any]) -> None:
         self.changes: list[Change] = []
@@ -174,31 +184,32 @@ class _Walk:
         self._units = units
 
     def mapping(self, what: str, subject: str, prefix: str, old: Document, new: Document) -> None:
+        """Compare two mappings. ``prefix``: the path of their keys in ``attribute``."""
         for six in ("", "6"):
             if "ranges" + six in old or "ranges" + six in new:
-                # A pool of one range has first and last alone: both are compared as lists.
+                # A pool with one range has only first and last, so both pools are compared as lists of ranges.
                 old, new = _with_ranges(old, six), _with_ranges(new, six)
-        wider = {end + six for six in ("", "6") if _widened(old, new, six) for end in ("first", "last")}
+        widened = {end + six for six in ("", "6") if _widened(old, new, six) for end in ("first", "last")}
         for key in [*new, *(key for key in old if key not in new)]:
             before, after = old.get(key), new.get(key)
             if before == after:
                 continue
             name = prefix + key
-            if key in _KEYS and _listed(before) and _listed(after):
+            if key in _LISTS and _listed(before) and _listed(after):
                 self._items(key, subject, before or [], after or [])
             elif isinstance(before, dict) and isinstance(after, dict):
                 self.mapping(what, subject, name + ".", before, after)
-            elif not self._follows(key, before, after):
-                self._add(what, subject, name, before, after, CHANGED if key in wider else "")
+            elif not self._only_renamed(key, before, after):
+                self._add(what, subject, name, before, after, CHANGED if key in widened else "")
 
-    def _follows(self, key: str, before: t.Any, after: t.Any) -> bool:
-        """Whether a value only repeats the new name of a rail or unit that is renamed."""
+    def _only_renamed(self, key: str, before: t.Any, after: t.Any) -> bool:
+        """Return whether a value changed only because a rail or unit was renamed."""
         renames = self._rails if key == "rail" else self._units if key == "unit" else {}
         return _hashable(before) and before in renames and renames[before] == after
 
     def _add(self, what: str, subject: str, attribute: str, before: t.Any, after: t.Any, kind: str) -> None:
         if before in (None, [], {}) and after in (None, [], {}):
-            return  # a plan of an earlier version may not have keys that are empty in this one
+            return  # plans of an earlier version may not have keys that are empty here
         if before in (None, [], {}):
             kind = ADDED
         elif after in (None, [], {}):
@@ -209,26 +220,28 @@ class _Walk:
         self.changes.append(Change(kind, what, subject, attribute, before, after))
 
     def _items(self, key: str, subject: str, before: t.Sequence[t.Any], after: t.Sequence[t.Any]) -> None:
-        what, known_by = _KEYS[key]
-        old, new = _index(before, known_by), _index(after, known_by)
+        """Compare two lists whose items have an identifying key."""
+        what, id_key = _LISTS[key]
+        old, new = _index(before, id_key), _index(after, id_key)
         renames = self._renamed(key, before, after)
-        back = {name: was for was, name in renames.items()}
+        old_names = {name: old_name for old_name, name in renames.items()}
         for name, item in new.items():
-            whole = ("%s %s" % (subject, name)).strip()
-            was = back.get(name, name)
-            if was not in old:
-                self.changes.append(Change(ADDED, what, whole, "", None, _place(item)))
-            elif isinstance(item, dict) and isinstance(old[was], dict):
-                if was != name and known_by == "name":
-                    self.changes.append(Change(RENAMED, what, whole, "", was, name))
-                self.mapping(what, whole, "", {**old[was], known_by: None}, {**item, known_by: None})
-            elif item != old[was]:
-                self.changes.append(Change(CHANGED, what, whole, "", old[was], item))
+            full_subject = ("%s %s" % (subject, name)).strip()
+            old_name = old_names.get(name, name)
+            if old_name not in old:
+                self.changes.append(Change(ADDED, what, full_subject, "", None, _place(item)))
+            elif isinstance(item, dict) and isinstance(old[old_name], dict):
+                if old_name != name and id_key == "name":
+                    self.changes.append(Change(RENAMED, what, full_subject, "", old_name, name))
+                self.mapping(what, full_subject, "", {**old[old_name], id_key: None}, {**item, id_key: None})
+            elif item != old[old_name]:
+                self.changes.append(Change(CHANGED, what, full_subject, "", old[old_name], item))
         for name, item in old.items():
             if renames.get(name, name) not in new:
                 self.changes.append(Change(REMOVED, what, ("%s %s" % (subject, name)).strip(), "", _place(item), None))
 
     def _renamed(self, key: str, before: t.Sequence[t.Any], after: t.Sequence[t.Any]) -> t.Mapping[t.Any, t.Any]:
+        """Return old name -> new name of the renamed items of a list."""
         if key == "rails":
             return self._rails
         if key == "units":
@@ -236,8 +249,8 @@ class _Walk:
         if key == "nodes":
             return _renames({key: before}, {key: after}, key)
         if key in ("ports", "leaves"):
-            have = {item.get("rail") for item in before if isinstance(item, dict) and _hashable(item.get("rail"))}
-            return {was: name for was, name in self._rails.items() if was in have}
+            old_rails = {item.get("rail") for item in before if isinstance(item, dict) and _hashable(item.get("rail"))}
+            return {old_name: name for old_name, name in self._rails.items() if old_name in old_rails}
         return {}
 
 
@@ -249,17 +262,17 @@ def _listed(value: t.Any) -> bool:
     return value is None or isinstance(value, list)
 
 
-def _index(items: t.Sequence[t.Any], known_by: str) -> dict[t.Any, t.Any]:
-    """Items by what they are known by; one that has no such thing, or another's, by its position."""
+def _index(items: t.Sequence[t.Any], id_key: str) -> dict[t.Any, t.Any]:
+    """Return identity -> item. Items without an identity, or with one that is in use, are identified by position."""
     found: dict[t.Any, t.Any] = {}
-    for at, item in enumerate(items):
-        key = item.get(known_by) if isinstance(item, dict) else None
-        found[key if key is not None and _hashable(key) and key not in found else "#%d" % at] = item
+    for position, item in enumerate(items):
+        key = item.get(id_key) if isinstance(item, dict) else None
+        found[key if key is not None and _hashable(key) and key not in found else "#%d" % position] = item
     return found
 
 
 def _place(item: t.Any) -> t.Any:
-    """The part of a whole item that the table and the JSON show: where it was or is."""
+    """Return the part of an added or removed item that reports show: its place and addresses."""
     if not isinstance(item, dict):
         return item
     keys = ("index", "unit", "place", "number", "subnet", "address", "address6", "aggregate", "network", "via")
@@ -267,45 +280,49 @@ def _place(item: t.Any) -> t.Any:
 
 
 def _kind(attribute: str, before: t.Any, after: t.Any) -> str:
+    """Return the kind of a change of an attribute that both plans have."""
     parts = [part.rstrip("6") for part in attribute.split(".")]
     if parts[-1] in _NUMBERS and not {"capacity", "reserved"}.intersection(parts):
-        return CHANGED if _keeps(before, after) else RENUMBERED
+        return CHANGED if _stays_valid(before, after) else RENUMBERED
     return RENAMED if parts[-1] in _NAMES else CHANGED
 
 
-def _keeps(before: t.Any, after: t.Any) -> bool:
-    """Whether what had an address still has it: only its prefix has another length, or the new range holds the old."""
+def _stays_valid(before: t.Any, after: t.Any) -> bool:
+    """Return whether addresses in use stay valid: only the prefix length changed, or the new ranges contain the old."""
     if not isinstance(before, str) or not isinstance(after, str):
         return False
     if "/" in before and before.partition("/")[0] == after.partition("/")[0]:
         return True
     several = ", " in before + after
     old, new = _ranges(before, several), _ranges(after, several)
-    return bool(old and new) and all(any(_holds(mine, each) for mine in new) for each in old)
+    return bool(old and new) and all(any(_contains(new_range, old_range) for new_range in new) for old_range in old)
 
 
 def _with_ranges(pods: Document, six: str) -> Document:
-    """A pool with its ranges as one text, also where it is one range."""
+    """Return a pool with all of its ranges as one text under ``ranges``, even if it has only one range."""
     first, last = pods.get("first" + six), pods.get("last" + six)
     ranges = pods.get("ranges" + six) or (["%s-%s" % (first, last)] if first else [])
     return dict(pods, **{"ranges" + six: ", ".join(ranges) or None})
 
 
 def _widened(old: Document, new: Document, six: str) -> bool:
-    """Whether the range ``first`` to ``last`` of the one holds that of the other."""
+    """Return whether the new range ``first`` to ``last`` contains the old one."""
     texts = ["%s-%s" % (each.get("first" + six), each.get("last" + six)) for each in (old, new)]
-    return _keeps(*texts)
+    return _stays_valid(*texts)
 
 
 def _ranges(text: str, several: bool) -> list[tuple[int, int, int]]:
-    """Each range of a text; empty if one of them is invalid. ``several``: a single address is a range as well."""
+    """Return the ranges of a text as (family, first, last); empty if one is invalid.
+
+    :param several: accept single addresses as ranges.
+    """
     texts = text.split(", ")
     found = [_range("%s-%s" % (each, each) if several and "-" not in each else each) for each in texts]
     return [each for each in found if each] if all(found) else []
 
 
 def _range(text: str) -> tuple[int, int, int] | None:
-    """Family, first and last of a range or of a network; None for anything else, an address alone among it."""
+    """Return (family, first, last) of a range or network; None for other texts, such as a single address."""
     bits = bits_of(text)
     found = parse_range(text, bits=bits) if "-" in text else None
     if found is None and "/" in text:
@@ -315,16 +332,18 @@ def _range(text: str) -> tuple[int, int, int] | None:
     return (bits, *found) if found else None
 
 
-def _holds(new: t.Any, old: t.Any) -> bool:
+def _contains(new: t.Any, old: t.Any) -> bool:
+    """Return whether the new range contains the old one."""
     return new[0] == old[0] and new[1] <= old[1] and old[2] <= new[2]
 
 
 def counts(changes: t.Sequence[Change]) -> dict[str, int]:
+    """Return kind -> number of changes."""
     return {kind: sum(change.kind == kind for change in changes) for kind in KINDS}
 
 
 def as_data(changes: t.Sequence[Change], against: str) -> dict[str, t.Any]:
-    """The shape of ``diff.json``."""
+    """Return the contents of ``diff.json``. ``against``: the name of the older plan."""
     return {
         "format": FORMAT,
         "against": against,
@@ -334,7 +353,7 @@ def as_data(changes: t.Sequence[Change], against: str) -> dict[str, t.Any]:
 
 
 def as_json(changes: t.Sequence[Change], against: str) -> bytes:
-    """A change to a line."""
+    """Return ``diff.json``, with one line per change."""
     data = as_data(changes, against)
     listed = ",\n  ".join(json.dumps(change, ensure_ascii=False) for change in data.pop("changes"))
     text = ",\n ".join("%s: %s" % (json.dumps(key), json.dumps(value)) for key, value in data.items())
@@ -342,12 +361,14 @@ def as_json(changes: t.Sequence[Change], against: str) -> bytes:
 
 
 def summary(changes: t.Sequence[Change], against: str) -> str:
+    """Return one line: the number of changes of each kind."""
     numbers = [count(number, kind, kind) for kind, number in counts(changes).items() if number]
     return "against %s: %s" % (against, ", ".join(numbers) if numbers else "the plans are the same")
 
 
 def as_table(changes: t.Sequence[Change], against: str) -> str:
-    """Groups of like changes, counted, each with its first few; what is renumbered comes first, and loud."""
+    """Return groups of similar changes with their number and the first few examples. Renumbered values come first,
+    after a warning."""
     lines = []
     renumbered = [change for change in changes if change.kind == RENUMBERED]
     if renumbered:

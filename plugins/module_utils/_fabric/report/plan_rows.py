@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""From the plan's document to rows: of ports, of the objects in Kubernetes, of the ports of each leaf."""
+"""Convert the plan document to rows: of ports, slots, Kubernetes objects and leaf ports."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ LEAVES = (
     *("mtu", "qos_class", "aggregate", "aggregate6"),
 )
 SLOTS = ("node", "rail", "slot", "device", "resource", "address", "address6", "mac", "vf")
-# The kinds of objects in the order in which they need each other.
+# Kinds of objects, ordered by dependency.
 KINDS = ("policy", "resource", "pool", "network")
 
 
 class Leaf(t.NamedTuple):
-    """A leaf, or a rail whose leaves have no names (``name`` empty), and the rows of its ports as in ``LEAVES``."""
+    """A leaf and the rows of its ports (columns: ``LEAVES``); with an empty ``name``, a rail whose leaves have no
+    names."""
 
     name: str
     unit: str
@@ -51,30 +52,31 @@ class Leaf(t.NamedTuple):
     rows: list[tuple[t.Any, ...]]
 
 
-def _part(port: Document, key: str) -> Document:
+def _section(port: Document, key: str) -> Document:
+    """Return a mapping of the port; empty if it is null or absent."""
     return port.get(key) or {}
 
 
 def vlans(port: Document) -> list[int]:
-    """The VLANs of a port's VFs; without any, its frames are untagged."""
-    tags = {vf.get("vlan") for vf in _part(port, "vfs").get("attributes") or ()}
+    """Return the VLANs of a port's VFs; empty if its frames are untagged."""
+    tags = {vf.get("vlan") for vf in _section(port, "vfs").get("attributes") or ()}
     return sorted(vlan for vlan in tags if vlan)
 
 
 def match(port: Document) -> str | None:
-    """How the port is found if neither its PCI address nor its netdev is planned."""
-    keys = _part(port, "match")
+    """Return how the port is identified if neither its PCI address nor its netdev is planned; None otherwise."""
+    keys = _section(port, "match")
     return " ".join("%s %s" % (key, value) for key, value in keys.items() if value is not None) or None
 
 
 def ports(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
-    """A row a rail port, in the plan's order; the columns are ``PORTS``."""
+    """Yield a row for each rail port, in the order of the plan; the columns are ``PORTS``."""
     fabric = document["fabric"]
     for node in document["nodes"]:
         place = (node["name"], *(node.get(key) for key in _NODE))
         for port in node["ports"]:
-            rdma, pods, names, leaf = (_part(port, key) for key in ("rdma", "pods", "names", "leaf"))
-            # without addresses the table has no routes
+            rdma, pods, names, leaf = (_section(port, key) for key in ("rdma", "pods", "names", "leaf"))
+            # without addresses, the routing table stays empty
             routed = port.get("address") or port.get("address6") or pods
             yield (
                 *place,
@@ -86,10 +88,10 @@ def ports(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
                 *(port.get(key) for key in ("mtu", "address", "gateway", "address6", "gateway6")),
                 *(port.get(key) if routed else None for key in ("table", "rule_priority")),
                 " ".join(_route(route) for route in port.get("routes") or ()),
-                _part(port, "vfs").get("count"),
+                _section(port, "vfs").get("count"),
                 vlans(port),
                 *(pods.get(key) for key in ("first", "last", "subnet", "first6", "last6", "subnet6")),
-                *(_full(names, fabric).get(key) for key in _NAMES),
+                *(_with_prefix(names, fabric).get(key) for key in _NAMES),
                 leaf.get("name"),
                 leaf.get("port"),
                 pods.get("ranges"),
@@ -105,9 +107,9 @@ def _route(route: Document) -> str:
 
 
 def slots(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
-    """A row a slot of the nodes' agents, in the plan's order; the columns are ``SLOTS``."""
+    """Yield a row for each slot of the nodes' agents, in the order of the plan; the columns are ``SLOTS``."""
     for node in document["nodes"]:
-        agent = _part(node, "agent")
+        agent = _section(node, "agent")
         for rail in agent.get("rails") or ():
             for slot in rail["slots"]:
                 device = "%s-%d" % (slot["resource"], slot["number"])
@@ -117,27 +119,27 @@ def slots(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
 
 
 def objects(document: Document) -> list[tuple[t.Any, ...]]:
-    """A row an object in Kubernetes, sorted by kind, rail and name; the columns are ``OBJECTS``.
+    """Return a row for each Kubernetes object, sorted by kind, rail and name; the columns are ``OBJECTS``.
 
-    ``nodes`` counts the nodes that an object serves; ``node`` and ``profile`` name the one where it is but one.
+    ``nodes`` is the number of nodes that an object serves; ``node`` and ``profile`` are set if it is only one.
     """
     found: dict[tuple[str, str], dict[str, t.Any]] = {}
     fabric = document["fabric"]
     for node in document["nodes"]:
-        slots = {rail["rail"]: rail["slots"] for rail in _part(node, "agent").get("rails") or ()}
+        slots = {rail["rail"]: rail["slots"] for rail in _section(node, "agent").get("rails") or ()}
         for port in node["ports"]:
-            names = _full(_part(port, "names"), fabric)
+            names = _with_prefix(_section(port, "names"), fabric)
             for kind in KINDS:
                 if kind == "resource" and port["rail"] in slots:
                     _resources(found, slots[port["rail"]], names, node, port, fabric)
                 elif names.get(kind):
                     if kind == "pool" and not port.get("pods"):
-                        continue  # a name for a pool is there, and nothing to be in it
+                        continue  # the pool has a name, but no addresses
                     row = found.get((kind, names[kind]))
                     if row is None:
                         row = found[kind, names[kind]] = _object(kind, names, node, port, len(found))
                         row["namespace"] = fabric.get("namespace") if kind == "network" else None
-                    _serve(row, node)
+                    _add_node(row, node)
     order = {kind: at for at, kind in enumerate(KINDS)}
     rows = sorted(found.items(), key=lambda item: (order[item[0][0]], item[1]["number"], item[1]["at"]))
     return [tuple(row.get(column) for column in OBJECTS) for _key, row in rows]
@@ -151,27 +153,28 @@ def _resources(
     port: Document,
     fabric: Document,
 ) -> None:
-    """The resources of which the slots of a port are units; one of them may be that of all rails."""
+    """Add the resources of a port's slots to ``found``. The resource of all rails has no rail."""
     for resource in dict.fromkeys(slot["resource"] for slot in slots):
-        own = _full(dict(names, resource=resource), fabric)
-        key = ("resource", own["resource"])
+        own_names = _with_prefix(dict(names, resource=resource), fabric)
+        key = ("resource", own_names["resource"])
         row = found.get(key)
         if row is None:
-            row = found[key] = _object("resource", own, node, port, len(found))
+            row = found[key] = _object("resource", own_names, node, port, len(found))
             if resource != port["rail"]:
                 row.update(rail=None, number=0)
         elif row["rail"] is None and port["rail"] != node["ports"][0]["rail"]:
-            continue  # the node is counted
-        _serve(row, node)
+            continue  # the node is already counted
+        _add_node(row, node)
 
 
-def _full(names: Document, fabric: Document) -> Document:
-    """The names with that of the resource as pods ask for it, behind its prefix."""
+def _with_prefix(names: Document, fabric: Document) -> Document:
+    """Return the names with the prefix added to the resource, as pods request it."""
     prefixed = fabric.get("resource_prefix") and names.get("resource") and "/" not in names["resource"]
     return dict(names, resource="%s/%s" % (fabric["resource_prefix"], names["resource"])) if prefixed else names
 
 
 def _object(kind: str, names: Document, node: Document, port: Document, at: int) -> dict[str, t.Any]:
+    """Return a new row of an object. ``at``: its position in the order of the plan."""
     row = {"kind": kind, "name": names[kind], "rail": port["rail"], "number": port["number"], "at": at, "nodes": 0}
     row.update(node=node["name"], profile=node.get("profile"), attachment=node.get("attachment"))
     if kind in ("policy", "network"):
@@ -179,13 +182,13 @@ def _object(kind: str, names: Document, node: Document, port: Document, at: int)
     if kind == "network":
         row["interface"] = names.get("interface")
     if kind == "pool":
-        pods = _part(port, "pods")
+        pods = _section(port, "pods")
         row.update((key, pods.get(key)) for key in _RANGE)
     return row
 
 
-def _serve(row: dict[str, t.Any], node: Document) -> None:
-    """Count a node, and forget what is not the same for all of them."""
+def _add_node(row: dict[str, t.Any], node: Document) -> None:
+    """Add a node to a row: count it, and clear columns whose values differ between nodes."""
     row["nodes"] += 1
     for key, value in (
         ("node", node["name"]),
@@ -197,37 +200,40 @@ def _serve(row: dict[str, t.Any], node: Document) -> None:
 
 
 def prefix(port: Document, rail: Document, six: str = "") -> str | None:
-    """The network on the wire between a port and its leaf: the port's own, else its pods', else the rail's."""
+    """Return the network between a port and its leaf: that of the port, else of its pods, else of the rail; None
+    without any."""
     address = port.get("address" + six) or ""
     bits = bits_of(address)
     known = parse_network(address, bits)
     if known and (":" in address) == bool(six):
         return str(network(*known, bits))
-    return _part(port, "pods").get("subnet" + six) or rail.get("subnet" + six)
+    return _section(port, "pods").get("subnet" + six) or rail.get("subnet" + six)
 
 
 def leaves(document: Document) -> list[Leaf]:
-    """Every leaf with the rows of its ports, by unit and rail; for a rail without leaves, the rail itself."""
+    """Return each leaf with the rows of its ports, ordered by unit and rail; for a rail without leaves, the rail
+    itself."""
     rails = {rail["name"]: rail for rail in document["rails"]}
-    quality = qos_class(document)
+    qos = qos_class(document)
     untagged = None if document["fabric"].get("link_layer") == INFINIBAND else "untagged"
     found: dict[tuple[str, str, str], Leaf] = {}
     order: dict[tuple[str, str, str], tuple[int, int, int]] = {}
     for node in document["nodes"]:
         for port in node["ports"]:
-            leaf, rail = _part(port, "leaf"), rails.get(port["rail"]) or {}
+            leaf, rail = _section(port, "leaf"), rails.get(port["rail"]) or {}
             key = (leaf.get("name") or "", node.get("unit") or "", port["rail"])
             if key not in found:
                 aggregates = (leaf.get("aggregate") or "", leaf.get("aggregate6") or "")
                 found[key] = Leaf(*key, *aggregates, [])
                 order[key] = (node.get("unit_number") or 0, port["number"], len(order))
-            found[key].rows.append(_leaf_row(node, port, rail, leaf, quality, untagged))
+            found[key].rows.append(_leaf_row(node, port, rail, leaf, qos, untagged))
     return [found[key] for key in sorted(found, key=lambda key: order[key])]
 
 
 def _leaf_row(
-    node: Document, port: Document, rail: Document, leaf: Document, quality: str, untagged: str | None
+    node: Document, port: Document, rail: Document, leaf: Document, qos: str, untagged: str | None
 ) -> tuple[t.Any, ...]:
+    """Return the row of a leaf port; the columns are ``LEAVES``."""
     return (
         leaf.get("name"),
         node.get("unit"),
@@ -241,20 +247,20 @@ def _leaf_row(
         prefix(port, rail, "6"),
         _gateway(port, rail, leaf, "6"),
         port.get("mtu"),
-        quality,
+        qos,
         leaf.get("aggregate"),
         leaf.get("aggregate6"),
     )
 
 
 def _gateway(port: Document, rail: Document, leaf: Document, six: str) -> str | None:
-    """The leaf's own address on this port, without a prefix length."""
-    gateway = leaf.get("address" + six) or port.get("gateway" + six) or _part(port, "pods").get("gateway" + six)
+    """Return the leaf's address on this port, without a prefix length; None without one."""
+    gateway = leaf.get("address" + six) or port.get("gateway" + six) or _section(port, "pods").get("gateway" + six)
     return str(gateway).partition("/")[0] if gateway else None
 
 
 def qos_class(document: Document) -> str:
-    """How RoCE packets are marked on the wire, in one word a switch's configuration can be found by."""
+    """Return the marking of RoCE packets as one searchable word, such as ``roce-p3-dscp26``; empty without QoS."""
     qos = document["fabric"].get("qos") or {}
     if qos.get("priority") is None:
         return ""

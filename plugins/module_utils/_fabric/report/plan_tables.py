@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The plan's document for people: tables for a terminal, and the files that a report is made of."""
+"""The plan document as tables for a terminal, and the files of a report."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_
 
 Document = t.Mapping[str, t.Any]
 
-# Columns of a terminal's tables: those that 120 characters have room for. The CSV files have all.
+# Columns that fit a terminal of 120 characters. The CSV files have all columns.
 _RAILS = ("rail", "mode", "subnet", "gateway", "pods", "mtu", "table", "networks")
 _CAPACITY = ("rail", "addresses", "pods", "pods a node", "needed", "room for nodes", "addresses that pods cannot have")
 _PORTS = ("rail", "netdev", "pci", "match", "rdma", "gpus", "address", "gateway", "mtu", "table")
 _OBJECTS = ("name", "rail", "nodes", "node", "resource", "interface", "first", "last", "ranges")
 _SLOTS = ("node", "rail", "slot", "device", "resource", "address", "mac", "vf")
 _LEAVES = ("leaf_port", "node", "vlan", "prefix", "gateway", "mtu", "qos_class")
-# Of these a terminal's table has both families in one column, IPv4 first.
+# Columns in which the terminal shows both families, IPv4 first.
 _BOTH = ("subnet", "gateway", "pods", "address", "prefix", "first", "last", "ranges")
-# Ranges of a pool that a terminal's table shows.
+# Number of ranges of a pool that the terminal shows.
 _RANGES = 4
 _PAGE = ("leaf_port", "node", "rail", "vlan", "prefix", "gateway", "prefix6", "gateway6", "mtu", "qos_class")
-# What the objects of a kind are called over their table.
+# Kind -> title of its table.
 _TITLES = {"policy": "POLICIES", "resource": "RESOURCES", "pool": "POOLS", "network": "NETWORKS"}
 
 
 def as_json(document: Document) -> bytes:
-    """The document as JSON, a rail, a unit and a node to a line: small, quick to write, and good to compare."""
+    """Return the document as JSON, with one line per rail, unit and node, so that it is small and easy to compare."""
     parts = []
     for key, value in document.items():
         if isinstance(value, list) and value:
@@ -50,12 +50,12 @@ def as_json(document: Document) -> bytes:
 
 
 def digest(document: Document) -> str:
-    """SHA-256 of the bytes of ``plan.json``, by which results identify their plan."""
+    """Return the SHA-256 of ``plan.json``, by which results refer to their plan."""
     return hashlib.sha256(as_json(document)).hexdigest()
 
 
 def counts(document: Document) -> dict[str, int]:
-    """How many nodes, rails, ports and units there are."""
+    """Return the numbers of nodes, rails, ports and units."""
     return {
         "nodes": len(document["nodes"]),
         "rails": len(document["rails"]),
@@ -65,7 +65,7 @@ def counts(document: Document) -> dict[str, int]:
 
 
 def rails_of(document: Document) -> str:
-    """``8 rails``, or ``8 rails x 2 planes``."""
+    """Return the number of rails as text: ``8 rails``, or ``8 rails x 2 planes``."""
     bases = {rail.get("base") or rail["name"] for rail in document["rails"]}
     planes, rest = divmod(len(document["rails"]), max(1, len(bases)))
     words = count(len(bases), "rail") if planes > 1 and not rest else count(len(document["rails"]), "rail")
@@ -73,7 +73,7 @@ def rails_of(document: Document) -> str:
 
 
 def head(document: Document) -> list[str]:
-    """What the fabric is, in a few lines."""
+    """Return a summary of the fabric, as a few lines."""
     fabric = document["fabric"]
     kinds = ", ".join(fabric.get("attachments") or [fabric.get("attachment") or ""])
     numbers = [
@@ -98,7 +98,7 @@ def _rail_rows(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
     for rail in document["rails"]:
         networks = [network.get("network") for network in rail.get("networks") or ()]
         both = [_both(rail.get(key), rail.get(key + "6")) for key in ("subnet", "gateway", "pods")]
-        # without addresses the table has no routes
+        # without addresses, the routing table stays empty
         routed = rail.get("table") if rail.get("subnet") or rail.get("subnet6") else None
         yield (rail["name"], rail.get("mode"), *both, rail.get("mtu"), routed, networks)
 
@@ -108,14 +108,14 @@ def _both(four: t.Any, six: t.Any) -> str:
 
 
 def _few(value: t.Any) -> str:
-    """The first of several ranges, and how many more there are."""
+    """Return the first of several ranges, and how many more there are."""
     ranges = value if isinstance(value, list) else str(value).split(", ")
     more = ["and %d more" % (len(ranges) - _RANGES)] if len(ranges) > _RANGES else []
     return ", ".join([*ranges[:_RANGES], *more])
 
 
 def _capacity_rows(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
-    """Rails of the same numbers in one row per family: their addresses, and how many are left for pods."""
+    """Yield a row per family for rails with the same numbers: their addresses, and how many are available for pods."""
     found: dict[tuple[t.Any, ...], list[str]] = {}
     for rail in document["rails"]:
         for six in ("", "6"):
@@ -131,13 +131,13 @@ def _capacity_rows(document: Document) -> t.Iterator[tuple[t.Any, ...]]:
 
 
 def _span(names: t.Sequence[str], order: t.Mapping[str, int]) -> str:
-    """``gpu01-gpu08`` of rails that follow one another, else all of their names."""
+    """Return ``gpu01-gpu08`` for consecutive rails, else all names."""
     follow = order[names[-1]] - order[names[0]] == len(names) - 1
     return "%s-%s" % (names[0], names[-1]) if len(names) > 2 and follow else ", ".join(names)
 
 
 def _number(value: int | None) -> str | None:
-    """A count; of more than a person can read, the power of two below it."""
+    """Return a number as text; for a large one, the power of two below it; None for None."""
     if value is None or value < 1 << 32:
         return None if value is None else "{:,}".format(value)
     power = value.bit_length() - 1
@@ -145,14 +145,15 @@ def _number(value: int | None) -> str | None:
 
 
 def as_table(document: Document, most: int, directory: str = "") -> str:
-    """Rails, ports and objects: the first ``most`` ports, and of each kind of object. What is left out is counted.
+    """Return tables of rails, ports and objects, with at most ``most`` ports and objects of each kind.
 
-    ``directory``: where the files with all of them are, if they are written.
+    The number of rows that are left out is shown. ``directory``: where the files with all rows are; empty if they are
+    not written.
     """
     lines = [*head(document), "", "RAILS", *table(_RAILS, _rail_rows(document), indent="  ")]
     capacity = table(_CAPACITY, _capacity_rows(document), indent="  ")
     if not facts_of(document["fabric"].get("provider")).kubernetes:
-        capacity = []  # it counts the addresses of pods
+        capacity = []  # capacity counts pod addresses
     lines.extend(["", "CAPACITY", *capacity] if capacity else [])
     lines.extend(["", "PORTS"])
     left = most
@@ -182,7 +183,7 @@ def as_table(document: Document, most: int, directory: str = "") -> str:
 
 
 def _node_line(node: Document, mixed: bool) -> str:
-    """``mixed``: the nodes have different attachments."""
+    """Return a line for a node. ``mixed``: whether nodes have different attachments."""
     keys = ("unit", "place", "rack", "profile")
     words = ["index %s" % node.get("index")]
     words.extend("%s %s" % (key, node[key]) for key in keys if node.get(key) is not None)
@@ -212,7 +213,7 @@ def _choose(
 
 
 def leaf_table(document: Document, most: int, directory: str = "") -> str:
-    """The ports of each leaf, for a terminal; at most ``most`` of them. ``directory``: as in :func:`as_table`."""
+    """Return the ports of each leaf, at most ``most``, for a terminal. ``directory``: as in :func:`as_table`."""
     lines: list[str] = []
     left = most
     leaves = plan_rows.leaves(document)
@@ -228,14 +229,14 @@ def leaf_table(document: Document, most: int, directory: str = "") -> str:
 
 
 def _leaf_port(leaves: t.Iterable[plan_rows.Leaf]) -> str:
-    """What a row is: without names of leaves, whatever the cable leads to."""
+    """Return the title of the rows: a leaf port, or without names of leaves the other end of a cable."""
     return "leaf port" if any(leaf.name for leaf in leaves) else "port"
 
 
 def _leaf_line(leaf: plan_rows.Leaf) -> str:
     line = "leaf %s, rail %s" % (leaf.name, leaf.rail) if leaf.name else "rail %s" % leaf.rail
     unit = ", unit %s" % leaf.unit if leaf.unit else ""
-    # nothing is known of what is at the other end of the cables: another node's port, or leaves without names
+    # The plan does not describe the other ends of the cables: ports of another node, or leaves without names.
     advertised = [each for each in (leaf.aggregate, leaf.aggregate6) if each and leaf.name]
     return "%s%s: %s%s" % (
         line,
@@ -246,7 +247,7 @@ def _leaf_line(leaf: plan_rows.Leaf) -> str:
 
 
 def leaf_page(document: Document) -> bytes:
-    """A Markdown page for the network team: QoS, then one table for each leaf."""
+    """Return a Markdown page for the network team: QoS, then a table for each leaf."""
     fabric = document["fabric"]
     leaves = plan_rows.leaves(document)
     ports = "Leaf ports" if _leaf_port(leaves) == "leaf port" else "Ports by rail"
@@ -264,7 +265,7 @@ def leaf_page(document: Document) -> bytes:
 
 
 def _qos_lines(document: Document) -> list[str]:
-    """What the leaves' QoS must agree with."""
+    """Return the QoS settings that the leaves must have."""
     qos = document["fabric"].get("qos")
     if not qos:
         return []
@@ -281,7 +282,7 @@ def _qos_lines(document: Document) -> list[str]:
 
 
 def files(document: Document) -> dict[str, bytes]:
-    """The files of a report by their names, except the picture and the comparison."""
+    """Return file name -> contents of a report's files, except the picture and the comparison."""
     leaf_rows = (row for leaf in plan_rows.leaves(document) for row in leaf.rows)
     slots = list(plan_rows.slots(document))
     return {

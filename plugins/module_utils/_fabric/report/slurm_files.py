@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The plan as Slurm's configuration: ``gres.conf``, a line for each GPU, and ``topology.conf`` of the tree plugin."""
+"""The plan as Slurm configuration: ``gres.conf`` with a line per GPU, and ``topology.conf`` for the tree plugin."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ Document = t.Mapping[str, t.Any]
 Node = t.Mapping[str, t.Any]
 
 _HEAD = "# %s of the fabric %s, written from its plan. Changes here are lost.\n"
-# Slurm takes a range of numbers at the end of a name; a name without a number is listed.
+# Slurm supports a range of numbers at the end of a name. Names without a number are listed.
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})\Z")
 
 
 def files(document: Document) -> dict[str, str]:
-    """Path -> text."""
+    """Return file name -> text."""
     return {"slurm/gres.conf": gres(document), "slurm/topology.conf": topology(document)}
 
 
 def gres(document: Document) -> str:
-    """A line for each GPU, by the nodes that have it and its nearest rail port alike. The comment names that port."""
+    """Return a line for each GPU, grouped by nodes with the same GPU and nearest rail port. The comment names that
+    port."""
     lines: dict[tuple[str, int, str], list[str]] = {}
     for node in document["nodes"]:
         ports = {gpu: port for port in node["ports"] for gpu in port["gpus"]}
@@ -39,35 +40,36 @@ def gres(document: Document) -> str:
 
 
 def _port(port: t.Mapping[str, t.Any]) -> str:
-    words = [port["rail"], port["rdma"]["name"], port["netdev"], port["pci"]]
-    return " ".join(dict.fromkeys(word for word in words if word))
+    names = [port["rail"], port["rdma"]["name"], port["netdev"], port["pci"]]
+    return " ".join(dict.fromkeys(name for name in names if name))
 
 
 def topology(document: Document) -> str:
-    """A switch for each unit, because Slurm's tree has each node below one leaf and a unit's nodes share all of theirs;
-    above it one for each site, and one for the fabric.
+    """Return a switch for each unit, and switches above them for sites and the fabric where there are several.
+
+    In Slurm's tree, each node is below one leaf, and the nodes of a unit share all of theirs.
     """
     fabric = document["fabric"]["name"]
     text = _HEAD % ("topology.conf", fabric)
-    below: dict[str, list[str]] = {}
+    children: dict[str, list[str]] = {}
     for unit in document["units"]:
         nodes = [node["name"] for node in document["nodes"] if node["unit"] == unit["name"]]
         if nodes:
             text += "# leaves of %s: %s\n" % (unit["name"], ", ".join(leaf["name"] for leaf in unit["leaves"]))
             text += "SwitchName=%s Nodes=%s\n" % (unit["name"], hostlist(nodes))
-            below.setdefault(unit["site"] or fabric, []).append(unit["name"])
-    if not below:
+            children.setdefault(unit["site"] or fabric, []).append(unit["name"])
+    if not children:
         return text + "SwitchName=%s Nodes=%s\n" % (fabric, hostlist([node["name"] for node in document["nodes"]]))
-    sites = [site for site in below if site != fabric]
-    if below.get(fabric) or len(sites) > 1:
-        below[fabric] = below.pop(fabric, []) + sites
-    for above, names in below.items():
-        text += "SwitchName=%s Switches=%s\n" % (above, hostlist(names))
+    sites = [site for site in children if site != fabric]
+    if children.get(fabric) or len(sites) > 1:
+        children[fabric] = children.pop(fabric, []) + sites
+    for parent, names in children.items():
+        text += "SwitchName=%s Switches=%s\n" % (parent, hostlist(names))
     return text
 
 
 def hostlist(names: t.Sequence[str]) -> str:
-    """Names as Slurm's hostlist: runs of numbers at the ends of names as ranges."""
+    """Return names in Slurm's hostlist format: consecutive numbers at the ends of names become ranges."""
     runs: list[tuple[str, str, str]] = []
     for name in names:
         found = _NUMBERED.match(name)
@@ -87,6 +89,6 @@ def hostlist(names: t.Sequence[str]) -> str:
 
 
 def _next(before: str, after: str) -> bool:
-    """Whether a number follows another one, in a form that a range keeps: as wide, or without zeros before both."""
+    """Return whether a number follows another one and has the same width, or neither has leading zeros."""
     alike = len(before) == len(after) or not (before.startswith("0") or after.startswith("0"))
     return int(after) == int(before) + 1 and alike

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""A drawing as SVG, self-contained: no script, font or picture from elsewhere. The same calls give the same bytes.
+"""A drawing as self-contained SVG, without scripts, fonts or external pictures. The same calls give the same bytes.
 
-Lengths are in CSS pixels. Colours follow the reader's light or dark scheme, by class; an SVG viewer that knows no such
-scheme shows the light one.
+Lengths are in CSS pixels. Colours are classes that follow the light or dark scheme of the reader; viewers without such
+a scheme show the light one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from xml.etree import ElementTree as xml
 
 NAMESPACE = "http://www.w3.org/2000/svg"
 
-# Colours of rails that stay apart for every kind of colour blindness (after Okabe and Ito, darker where white paper
-# needs it), for light and for dark; names are always beside them, so that nothing depends on colour alone.
+# Colours of rails that remain distinguishable with colour blindness (after Okabe and Ito, some darker for white paper),
+# for the light and the dark scheme. Names are always beside them, so no information depends on colour alone.
 RAIL_COLOURS = (
     ("#0072b2", "#4db2f0"),
     ("#d55e00", "#ff8f4a"),
@@ -55,14 +55,14 @@ text { fill: #e8eaed }
 .cell { fill: #14171a }
 """
 
-# Widths of a character by its font size: that of a fixed-width font, and a wide mean of the others.
+# Width of a character as a multiple of the font size: of the fixed-width font, and a high average of others.
 _MONO_WIDTH = 0.61
 _SANS_WIDTH = 0.58
 
 
 class Drawing:
-    """``title`` and ``text`` are for readers of screens. ``name``: that of the drawing within a page, where its style
-    and ids must be its own."""
+    """``title`` and ``text`` are for screen readers. ``name`` is unique within a page: the style and ids of the drawing
+    use it."""
 
     def __init__(self, title: str, text: str, name: str = "") -> None:
         ids = ["%s-%s" % (name, each) if name else each for each in ("title", "text")]
@@ -83,7 +83,7 @@ class Drawing:
         self._into = self.root
 
     def group(self, tip: str = "") -> xml.Element:
-        """What is drawn from now on belongs together, and has a tip."""
+        """Start a group with a tooltip. Elements drawn from now on belong to it."""
         self._into = xml.SubElement(self.root, "g")
         if tip:
             xml.SubElement(self._into, "title").text = tip
@@ -108,7 +108,7 @@ class Drawing:
             xml.SubElement(made, "title").text = tip
 
     def line(self, x: float, y: float, to_y: float, kind: str, dash: str = "", to_x: float | None = None) -> None:
-        """Straight down, and from there to ``to_x``."""
+        """Draw a vertical line, and from its end a horizontal one to ``to_x``."""
         turn = "" if to_x is None else "H%s" % _number(to_x)
         keys = {"d": "M%s %sV%s%s" % (_number(x), _number(y), _number(to_y), turn), "class": kind}
         if dash:
@@ -116,7 +116,8 @@ class Drawing:
         xml.SubElement(self._into, "path", keys)
 
     def text(self, x: float, y: float, content: str, size: float = 12, kind: str = "", room: float = 0) -> None:
-        """``y`` is the baseline. What is longer than ``room`` is cut, and the whole becomes its tip."""
+        """Draw text; ``y`` is the baseline. Text wider than ``room`` is shortened, and the full text becomes its
+        tooltip."""
         keys = {"x": _number(x), "y": _number(y), "font-size": _number(size)}
         if kind:
             keys["class"] = kind
@@ -127,7 +128,7 @@ class Drawing:
             whole.text, whole.tail = content, cut(content, size, room, "mono" in kind)
 
     def done(self, width: float, height: float) -> bytes:
-        """The file."""
+        """Return the bytes of the file."""
         size = {"width": _number(width), "height": _number(height)}
         self._paper.attrib.update(size)
         self.root.attrib.update(dict(size, viewBox="0 0 %s %s" % (size["width"], size["height"])))
@@ -144,12 +145,12 @@ def _number(value: float) -> str:
 
 
 def length(text: str, size: float, mono: bool = False) -> float:
-    """About how long a text is, a little more rather than less."""
+    """Return the approximate width of a text, rounded up."""
     return len(text) * size * (_MONO_WIDTH if mono else _SANS_WIDTH)
 
 
 def cut(text: str, size: float, room: float, mono: bool = False) -> str:
-    """A text that fits. If it is too long, its middle is cut, because names differ most at their ends."""
+    """Return the text shortened to ``room``. The middle is cut, because names differ most at their ends."""
     most = max(1, int(room / (size * (_MONO_WIDTH if mono else _SANS_WIDTH))))
     if len(text) <= most:
         return text

@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""A picture of the topology from the plan's document: units, leaves, rails, nodes and GPUs, as SVG.
+"""A picture of the topology from the plan document as SVG: units, leaves, rails, nodes and GPUs.
 
-A rail is a column in its colour: its leaf at the top, and a line from there to the port of every node. Few nodes are
-drawn with the names and addresses of their ports, more with their GPUs alone, and many as one block per unit with
-counts.
-Two nodes whose ports are cabled to each other have a line from port to port.
+A rail is a column in its colour: its leaf at the top, and a line from there to the port of every node. A few nodes are
+drawn with names and addresses of their ports, more nodes with their GPUs only, and many nodes as one block per unit
+with counts. If the ports of two nodes are cabled to each other, a line connects these ports.
 """
 
 from __future__ import annotations
@@ -26,25 +25,25 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_
 
 Document = t.Mapping[str, t.Any]
 
-# Up to so many nodes (and ports) a node has its own row; up to the first number with its ports' names.
+# Up to so many nodes (and ports), each node has a row; up to the first number, with the names of its ports.
 _NAMED_NODES = 8
 _NODES = 128
 _PORTS = 2048
-# Rows of a block, blocks of a picture, and rails side by side, at the most.
+# Maximum numbers of rows in a block, blocks in a picture, and rails side by side.
 _ROWS = 32
 _BLOCKS = 255
 _BAND = 12
-# Up to so many nodes of a block each have a line of their own from the leaf; more share one that branches.
+# Up to so many nodes of a block have separate lines from the leaf; more nodes share one line with branches.
 _LINES = 8
 _LINE_GAP = 3.5
 _MARGIN = 24
 _GAP = 20
-# Width over height that a picture of many blocks comes close to.
+# Target ratio of width to height of a picture with many blocks.
 _SHAPE = 1.5
 
 
 class _Rail(t.NamedTuple):
-    """A rail's column: ``paint`` is the number of its colour."""
+    """The column of a rail. ``paint``: the number of its colour."""
 
     name: str
     paint: int
@@ -53,7 +52,7 @@ class _Rail(t.NamedTuple):
 
 
 class _Block(t.NamedTuple):
-    """Nodes that are drawn together: a unit, a part of a large one, or a profile's. ``leaves`` by rail; ``rails``:
+    """Nodes that are drawn together: a unit, a part of a large unit, or a profile. ``leaves``: by rail; ``rails``:
     those that are drawn."""
 
     title: str
@@ -64,7 +63,7 @@ class _Block(t.NamedTuple):
 
 
 def topology(document: Document, name: str = "") -> bytes:
-    """The SVG file. ``name``: that of the drawing within a page."""
+    """Return the SVG file. ``name``: the drawing's unique name within a page."""
     nodes = document["nodes"]
     rails = _rails(document)
     ports = sum(len(node["ports"]) for node in nodes)
@@ -91,7 +90,8 @@ def _rails(document: Document) -> list[_Rail]:
 
 
 def _units(document: Document) -> list[_Block]:
-    """A block a unit, and one for the nodes of none; without units, a block a profile."""
+    """Return a block for each unit, and one for nodes without a unit; in a fabric without units, a block for each
+    profile."""
     units = {unit["name"]: unit for unit in document.get("units") or ()}
     key = "unit" if units else "profile"
     groups: dict[str, list[Document]] = {name: [] for name in units}
@@ -101,7 +101,7 @@ def _units(document: Document) -> list[_Block]:
     for name, nodes in groups.items():
         unit = units.get(name) or {}
         leaves = {leaf["rail"]: leaf for leaf in unit.get("leaves") or () if leaf.get("name")}
-        words = _amount(nodes, unit.get("nodes") or 0)
+        words = _counts_text(nodes, unit.get("nodes") or 0)
         if unit.get("site"):
             words += ", site %s" % unit["site"]
         title = "unit %s" % name if unit else "profile %s" % name if name and not units else "nodes of no unit"
@@ -109,14 +109,14 @@ def _units(document: Document) -> list[_Block]:
     return blocks
 
 
-def _amount(nodes: t.Sequence[Document], places: int = 0) -> str:
-    """How many nodes and GPUs there are, and of how many ``places``."""
-    words = "{:,} of {:,} nodes".format(len(nodes), places) if places > len(nodes) else count(len(nodes), "node")
-    return "%s, %s" % (words, count(sum(map(_gpus, nodes)), "GPU"))
+def _counts_text(nodes: t.Sequence[Document], places: int = 0) -> str:
+    """Return the number of nodes, of all ``places``, and of GPUs, as text."""
+    total = "{:,} of {:,} nodes".format(len(nodes), places) if places > len(nodes) else count(len(nodes), "node")
+    return "%s, %s" % (total, count(sum(map(_gpus, nodes)), "GPU"))
 
 
 def _models(nodes: t.Iterable[Document]) -> str:
-    """``24 hgx-h100, 8 dgx-b200``: how many nodes there are of each profile, the most first."""
+    """Return the number of nodes of each profile, the most first: ``24 hgx-h100, 8 dgx-b200``."""
     numbers: dict[str, int] = {}
     for node in nodes:
         name = node.get("profile") or "no profile"
@@ -125,7 +125,7 @@ def _models(nodes: t.Iterable[Document]) -> str:
 
 
 def _back_to_back(document: Document) -> bool:
-    """Whether the ports of two nodes are cabled to each other: the plan has nothing between them."""
+    """Return whether the ports of two nodes are cabled to each other: the plan has no leaves between them."""
     ports = [port for node in document["nodes"] for port in node["ports"]]
     between = any(port.get(key) for port in ports for key in ("gateway", "gateway6"))
     return (
@@ -134,11 +134,12 @@ def _back_to_back(document: Document) -> bool:
 
 
 def _gpus(node: Document) -> int:
+    """Return the number of a node's GPUs."""
     return len(node.get("gpus") or {gpu for port in node["ports"] for gpu in port.get("gpus") or ()})
 
 
 def _parts(blocks: t.Sequence[_Block]) -> list[_Block]:
-    """Blocks of at most so many rows as a page is high, a large one in equal parts."""
+    """Divide large blocks into equal parts that fit the height of a page."""
     parts = []
     for block in blocks:
         pieces = max(1, -(-len(block.nodes) // _ROWS))
@@ -149,13 +150,12 @@ def _parts(blocks: t.Sequence[_Block]) -> list[_Block]:
                 continue
             nodes = block.nodes[piece * size : (piece + 1) * size]
             title = "%s (%d of %d)" % (block.title, piece + 1, pieces)
-            parts.append(block._replace(title=title, note=_amount(nodes), nodes=nodes))
+            parts.append(block._replace(title=title, note=_counts_text(nodes), nodes=nodes))
     return parts
 
 
 def _bands(blocks: t.Sequence[_Block], rails: t.Sequence[_Rail]) -> list[_Block]:
-    """A block for each few rails, so that no picture is wider than its texts can be read; within a block no two rails
-    look alike."""
+    """Divide blocks by rails, so that texts stay readable and no two rails of a block have the same colour."""
     if len(rails) <= _BAND:
         return [block._replace(rails=rails) for block in blocks]
     size = len(RAIL_COLOURS)
@@ -168,15 +168,15 @@ def _bands(blocks: t.Sequence[_Block], rails: t.Sequence[_Rail]) -> list[_Block]
 
 
 def _few(blocks: list[_Block]) -> list[_Block]:
-    """So many blocks as a picture holds; the rest become one."""
+    """Return at most as many blocks as a picture holds; the last one contains the remaining nodes."""
     if len(blocks) <= _BLOCKS:
         return blocks
     rest = [node for block in blocks[_BLOCKS - 1 :] for node in block.nodes]
-    return [*blocks[: _BLOCKS - 1], _Block("%d more units" % (len(blocks) - _BLOCKS + 1), _amount(rest), rest, {})]
+    return [*blocks[: _BLOCKS - 1], _Block("%d more units" % (len(blocks) - _BLOCKS + 1), _counts_text(rest), rest, {})]
 
 
 class _Sketch:
-    """How blocks are drawn; all of a picture have the same width."""
+    """How blocks are drawn. All blocks of a picture have the same width."""
 
     width: float
 
@@ -188,7 +188,7 @@ class _Sketch:
 
 
 class _Rows(_Sketch):
-    """A row a node. ``named``: with the names and addresses of its ports."""
+    """A row for each node. ``named``: whether ports have their names and addresses."""
 
     _HEAD = 44
     _LEAF = 34
@@ -200,7 +200,7 @@ class _Rows(_Sketch):
         head = min(100.0, max(length(name, 10, mono=True) for name in heads) + 12) if heads else 0.0
         self._named = named
         self._paired = _back_to_back(document)
-        # the lines run beside the cells, and each turns off into its own
+        # lines run beside the cells, with a branch into each cell
         most = max([len(block.nodes) for block in blocks] or [0])
         self._wires = 0.0 if self._paired else 5 + _LINE_GAP * (most if most <= _LINES else 1)
         texts = [text for node in nodes for port in node["ports"] for text in _port_lines(port)] if named else []
@@ -219,7 +219,7 @@ class _Rows(_Sketch):
 
     @property
     def _pitch(self) -> float:
-        """From one row to the next."""
+        """Return the distance between rows."""
         return self._row + (22 if self._paired else 0)
 
     def draw(self, drawing: Drawing, block: _Block, x: float, y: float) -> None:
@@ -247,7 +247,7 @@ class _Rows(_Sketch):
     def _lines_of(
         self, drawing: Drawing, rail: _Rail, rows: t.Sequence[int], left: float, top: float, first: float
     ) -> None:
-        """From the leaf to each node's port, or from one port to the other."""
+        """Draw the lines from the leaf to each node's port, or from one port to the other."""
         kind = "wire s%d" % rail.paint
         if self._paired:
             if len(rows) == 2:
@@ -255,7 +255,7 @@ class _Rows(_Sketch):
             return
         middle = (self._row - 3) / 2
         for at, row in enumerate(rows):
-            # the lowest node's line is the outermost, so that no line crosses another
+            # The line of the lowest node is the outermost, so that lines do not cross.
             beside = (len(rows) - 1 - at) * _LINE_GAP if len(rows) <= _LINES else 0
             turn = first + row * self._row + middle
             drawing.line(left + 5 + beside, top, turn, kind, rail.dash, left + self._wires + 4)
@@ -322,7 +322,7 @@ def _where(node: Document) -> str:
 
 
 def _port_lines(port: Document) -> list[str]:
-    """What a port is known by, and its address."""
+    """Return the names and address of a port."""
     match = port.get("match") or {}
     known = port.get("netdev") or port.get("pci") or (port.get("rdma") or {}).get("name")
     if not known:
@@ -332,7 +332,7 @@ def _port_lines(port: Document) -> list[str]:
 
 
 def _gpu_text(port: Document) -> str:
-    """``GPU 0``, ``GPU 0-3,5`` or ``no GPU``."""
+    """Return ``GPU 0``, ``GPU 0-3,5`` or ``no GPU``."""
     gpus = sorted(port.get("gpus") or ())
     if not gpus:
         return "no GPU"
@@ -347,7 +347,7 @@ def _gpu_text(port: Document) -> str:
 
 
 class _Sums(_Sketch):
-    """A block with its counts and models, and a column per rail with the number of its ports."""
+    """A block with counts and profiles, and a column per rail with the number of its ports."""
 
     _COLUMN = 34
     _LABEL = 50
@@ -387,7 +387,7 @@ class _Sums(_Sketch):
 
 
 def _short(name: str) -> str:
-    """The part of a rail's name that distinguishes it from the others: what follows the letters, such as ``01p2``."""
+    """Return the part of a rail's name that distinguishes it: what follows the letters, such as ``01p2``."""
     rest = name.lstrip("abcdefghijklmnopqrstuvwxyz-_")
     return rest or name
 
@@ -395,18 +395,19 @@ def _short(name: str) -> str:
 def _draw(
     document: Document, rails: t.Sequence[_Rail], blocks: t.Sequence[_Block], sketch: _Sketch, name: str
 ) -> bytes:
+    """Return the SVG file: head, legend and blocks."""
     fabric = document["fabric"]
     nodes = document["nodes"]
     numbers = [count(len(nodes), "node"), rails_of(document), count(sum(map(_gpus, nodes)), "GPU")]
     if document.get("units"):
         numbers.insert(0, count(len(document["units"]), "unit"))
     attachments = ", ".join(fabric.get("attachments") or [fabric.get("attachment") or ""])
-    words = [attachments, fabric.get("provider"), fabric.get("link_layer"), "MTU %s" % fabric.get("mtu")]
+    facts = [attachments, fabric.get("provider"), fabric.get("link_layer"), "MTU %s" % fabric.get("mtu")]
     summed = "; ".join("%s: %s" % (block.title, block.note) for block in blocks[:16])
     more = "; and %d more" % (len(blocks) - 16) if len(blocks) > 16 else ""
     drawing = Drawing("Rails of fabric %s" % fabric["name"], "%s. %s%s." % (", ".join(numbers), summed, more), name)
     columns = _columns(blocks, sketch, len(rails) // max(1, len(blocks[0].rails)) if blocks else 1)
-    line = "%s  ·  %s" % (", ".join(numbers), ", ".join(filter(None, words)))
+    line = "%s  ·  %s" % (", ".join(numbers), ", ".join(filter(None, facts)))
     width = max(columns * sketch.width + (columns - 1) * _GAP, length(line, 12))
     drawing.group()
     drawing.text(_MARGIN, 44, "fabric %s" % fabric["name"], 20, "strong", width)
@@ -421,26 +422,29 @@ def _draw(
 
 
 def _legend(drawing: Drawing, rails: t.Sequence[_Rail], width: float) -> float:
-    """The rails with their colours and subnets; gives the y below them."""
+    """Draw the rails with their colours and subnets. Return the y coordinate below them."""
     size = 34 + max([length("%s  %s" % (rail.name, rail.subnet), 11, mono=True) for rail in rails] or [0])
-    a_line = max(1, int(width // size))
-    a_line = -(-len(rails) // -(-len(rails) // a_line)) or 1  # lines of about the same length
+    per_line = max(1, int(width // size))
+    per_line = -(-len(rails) // -(-len(rails) // per_line)) or 1  # balance the lengths of the lines
     for at, rail in enumerate(rails):
-        x, y = _MARGIN + at % a_line * size, 86 + at // a_line * 18
-        look = "cell s%d" if rail.dash else "f%d"
-        drawing.box(x, y - 9, 12, 11, look % rail.paint, 3, "rail %s" % rail.name, rail.dash)
+        x, y = _MARGIN + at % per_line * size, 86 + at // per_line * 18
+        style = "cell s%d" if rail.dash else "f%d"
+        drawing.box(x, y - 9, 12, 11, style % rail.paint, 3, "rail %s" % rail.name, rail.dash)
         drawing.text(x + 18, y, ("%s  %s" % (rail.name, rail.subnet)).strip(), 11, "mono", size - 18)
-    return 86.0 + (max(len(rails), 1) - 1) // a_line * 18
+    return 86.0 + (max(len(rails), 1) - 1) // per_line * 18
 
 
 def _columns(blocks: t.Sequence[_Block], sketch: _Sketch, together: int) -> int:
-    """How many blocks are side by side for a picture of a good shape. ``together``: the bands of the same nodes."""
+    """Return the number of blocks side by side with which the picture comes closest to its aspect ratio.
+
+    :param together: the number of consecutive blocks with the same nodes.
+    """
 
     def off(columns: int) -> float:
         rows = [blocks[at : at + columns] for at in range(0, len(blocks), columns)]
-        high = sum(max(map(sketch.height, row)) + _GAP for row in rows)
+        height = sum(max(map(sketch.height, row)) + _GAP for row in rows)
         empty = (len(rows) * columns - len(blocks)) / columns
-        return abs(math.log(columns * (sketch.width + _GAP) / high / _SHAPE)) + empty / 4
+        return abs(math.log(columns * (sketch.width + _GAP) / height / _SHAPE)) + empty / 4
 
     most = max(1, min(len(blocks), 24))
     return min([columns for columns in range(1, most + 1) if columns == 1 or columns % together == 0], key=off)

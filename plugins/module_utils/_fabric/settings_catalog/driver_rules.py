@@ -26,8 +26,8 @@ rails:
 _ISO = "/srv/MLNX_OFED_LINUX-24.10-1.1.4.0-ubuntu22.04-x86_64.iso"
 
 
-def _profile(words: str) -> str:
-    return "profiles:\n  hgx:\n    %s%s" % (words, _PORTS)
+def _profile(settings: str) -> str:
+    return "profiles:\n  hgx:\n    %s%s" % (settings, _PORTS)
 
 
 _IPOIB = "provider: spiderpool, attachment: ipoib"
@@ -35,11 +35,11 @@ _IPOIB = "provider: spiderpool, attachment: ipoib"
 _WHOLE = "provider: network-operator, attachment: host-device, link_layer: infiniband"
 
 
-def _ipoib(words: str, netdev: str = "ibs1", kind: str = _IPOIB) -> str:
+def _ipoib(settings: str, netdev: str = "ibs1", kind: str = _IPOIB) -> str:
     return (
         "fabric: {name: ai, %s, mtu: 4092, infiniband: {%s}}\n"
         'profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: %s, pci: "0000:0b:00.0"}\n'
-        '      gpu02: {netdev: ibs2, pci: "0000:0c:00.0"}\n' % (kind, words, netdev)
+        '      gpu02: {netdev: ibs2, pci: "0000:0c:00.0"}\n' % (kind, settings, netdev)
     )
 
 

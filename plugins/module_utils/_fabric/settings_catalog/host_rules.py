@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY96x and RY97x: what nodes are given beside their rail ports: the PCI bus, limits, GPUDirect."""
+"""RY96x and RY97x: settings of nodes beside their rail ports: PCI, limits, GPUDirect."""
 
 from __future__ import annotations
 

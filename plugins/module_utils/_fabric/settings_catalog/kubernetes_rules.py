@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY8xx: Kubernetes: what each provider serves, and what its objects can say. Their names are in ``objects``."""
+"""RY8xx: Kubernetes: attachments and modes that a provider supports, and limits of its objects. See ``objects`` for
+names."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY7xx: QoS: the same traffic must be marked, separated and slowed down everywhere."""
+"""RY7xx: QoS: marking, separation and rate control of RoCE traffic must agree."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY5xx: attachment, rdma mode, link layer, soft RDMA and firmware."""
+"""RY5xx: attachment, RDMA mode, link layer, soft RDMA and firmware."""
 
 from __future__ import annotations
 

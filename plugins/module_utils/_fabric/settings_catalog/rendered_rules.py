@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY820 to RY829: what only shows in the rendered objects: whether they can be made, and what others make of them."""
+"""RY820 to RY829: problems that only rendered objects show: objects that cannot be rendered, and derived names."""
 
 from __future__ import annotations
 

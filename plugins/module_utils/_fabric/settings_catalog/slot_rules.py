@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY83x: the slots that the agent gives to pods."""
+"""RY83x: slots of the rail agent."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Errors of an API server as one line with a remedy."""
+"""Errors of an API server, each as one line with a remedy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import first_of
 
-# Worth another try after a while: too many requests, and a proxy without a server behind it.
+# Statuses for which the request is sent again later: too many requests, and a proxy without a server.
 PASSING = (429, 502, 503, 504)
 _DENIED = re.compile(r'admission webhook "([^"]+)" denied the request(?: without explanation)?:?\s*(.*)', re.DOTALL)
 _DOWN = re.compile(r'failed calling webhook "([^"]+)":\s*(.*)', re.DOTALL)
@@ -26,10 +26,8 @@ _SHOWN = 6
 
 
 class Refusal(RailyardError):
-    """The server refused a request.
-
-    ``general``: it would refuse the next object for the same reason, so nothing more is sent.
-    """
+    """The server refused a request. ``general``: it would refuse every other object for the same reason, so nothing
+    more is sent."""
 
     general = False
 
@@ -59,7 +57,7 @@ class Exists(Refusal):
 
 
 class Conflict(Refusal):
-    """Fields that other managers own. ``owners`` are (manager, field); ``force_variable`` allows to take them over."""
+    """Other managers own fields. ``owners`` are (manager, field); ``force_variable`` allows a run to take them over."""
 
     def __init__(
         self, place: str, owners: t.Sequence[tuple[str, str]], force_variable: str = "kubernetes_force"
@@ -76,10 +74,12 @@ class Conflict(Refusal):
 
 
 def refusal(status: int, answer: t.Mapping[str, t.Any], verb: str, resource: str, place: str) -> Refusal:
-    """The error for an answer of 400 and above.
+    """Return the error for an answer with a status of 400 or above.
 
-    :param answer: the server's Status object. :param verb: the verb of RBAC that was tried.
-    :param resource: the plural with its group. :param place: the object, or the server.
+    :param answer: the server's Status object.
+    :param verb: the RBAC verb of the request.
+    :param resource: the plural with its group.
+    :param place: the object, or the server.
     """
     message = " ".join(str(answer.get("message") or "HTTP status %d" % status).split())
     if status == 401:
@@ -149,14 +149,14 @@ def _denied(webhook: str, why: str, place: str, resource: str) -> Refusal:
 
 
 def _deleted_first(place: str, resource: str) -> str:
-    """The remedy for an immutable field. ``place`` is ``KIND [NAMESPACE/]NAME``."""
+    """Return the remedy for an immutable field. ``place``: ``KIND [NAMESPACE/]NAME``."""
     space, _slash, name = place.partition(" ")[2].rpartition("/")
     command = "kubectl delete %s %s%s" % (resource, "-n %s " % space if space else "", name)
     return "delete it when nothing uses it any more (%s), then run again, which creates it" % command
 
 
 def untrusted(reason: str, url: str) -> Unreachable:
-    """The error for a server certificate that is not accepted. ``reason``: the message of the TLS library."""
+    """Return the error for a server certificate that is not trusted. ``reason``: the message of the TLS library."""
     text = reason.lower()
     if "expired" in text or "not yet valid" in text:
         remedy = "renew the server's certificate, or set the clocks of both right"

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""One API server: JSON over the connection that the ``kubernetes`` Python client makes (:mod:`connect`); objects are
-sent unchanged.
-"""
+"""One API server: JSON over the connection of the ``kubernetes`` Python client (:mod:`connect`). Objects are sent
+unchanged."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
 CREATED = 201
-# Only names and labels: a whole Node is a hundred times as large.
+# Only metadata: a whole Node is a hundred times as large.
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 # Server-side apply is on by default from 1.16; 1.20 is the oldest release that is tested.
 OLDEST = (1, 20)
@@ -40,8 +39,8 @@ STRICT = (1, 25)
 _PAGE = 2000
 # Tries of a list whose continue token expired.
 _LISTS = 3
-# Seconds between tries of one request before the server has answered at all, so that a wrong address is reported soon;
-# and seconds for which a server that answered before may be away, such as a control plane during an upgrade.
+# Seconds between tries of one request before the first answer, short so that a wrong address is reported soon; and
+# seconds for which a server that has answered may be unreachable, such as a control plane during an upgrade.
 _AGAIN = (0.5, 1.0)
 _AWAY = 60.0
 _LONGEST = 4.0
@@ -57,11 +56,12 @@ class Resource(t.NamedTuple):
 
     @property
     def name(self) -> str:
-        """With its group, as CRDs and roles call it."""
+        """The plural with its group, as CRDs and roles have it."""
         parts = self.path.split("/")
         return "%s.%s" % (self.plural, parts[2]) if parts[1] == "apis" else self.plural
 
     def of(self, namespace: str = "", name: str = "") -> str:
+        """Return the path of an object."""
         place = "/namespaces/%s" % namespace if self.namespaced and namespace else ""
         return "%s%s/%s%s" % (self.path, place, self.plural, "/" + name if name else "")
 
@@ -73,11 +73,12 @@ Send = t.Callable[[str, str, t.Dict[str, str], t.Optional[bytes]], t.Tuple[int, 
 
 
 class Server:
-    """Requests may come from several threads. ``sent`` counts them by verb.
+    """One API server. Several threads may send requests. ``sent``: verb -> number of requests.
 
-    :param url: without a slash at its end. :param send: method, URL, headers and body -> status and body.
-    :param headers: the credentials, called for each request, since tokens expire. :param say: called while the
-        server is away.
+    :param url: without a slash at its end.
+    :param send: method, URL, headers and body -> status and body.
+    :param headers: returns the credentials; called for each request, since tokens expire.
+    :param say: called with a message while the server is unreachable.
     """
 
     def __init__(
@@ -97,7 +98,10 @@ class Server:
 
     @property
     def version(self) -> tuple[int, int]:
-        """:raises RailyardError: for a server that is too old."""
+        """Return (major, minor) of the server.
+
+        :raises RailyardError: for a server that is too old.
+        """
         if self._version is None:
             answer = self.get("/version")
             self._version = int(answer["major"]), int(str(answer["minor"]).rstrip("+"))
@@ -111,10 +115,11 @@ class Server:
 
     @property
     def strict(self) -> bool:
+        """Whether the server refuses unknown fields if asked to."""
         return self.version >= STRICT
 
     def resources(self, kinds: t.Iterable[Kind]) -> dict[Kind, Resource]:
-        """Those of the kinds that the server has."""
+        """Return the kinds that the server has."""
         found = {}
         for api, kind in kinds:
             resource = (self._served(api) or {}).get(kind)
@@ -152,7 +157,7 @@ class Server:
         keep: t.Callable[[Object], Object] = lambda item: item,
         fields: str = "",
     ) -> list[Object]:
-        """All objects of a kind as they are at one moment, not earlier than this call.
+        """Return all objects of a kind at one moment, not earlier than this call.
 
         :param selector: of labels; ``fields``: of fields.
         :param keep: reduces an object to what is needed; the rest is freed before the next page is read.
@@ -193,7 +198,7 @@ class Server:
     def apply(
         self, resource: Resource, key: Key, wanted: t.Mapping[str, t.Any], manager: str, force: bool, dry: bool
     ) -> tuple[bool, Object]:
-        """Server-side apply. Returns whether it created the object, and the object after it.
+        """Send a server-side apply. Return whether it created the object, and the object after it.
 
         :raises Refusal: see :mod:`api_errors`.
         """
@@ -209,7 +214,7 @@ class Server:
         return status == CREATED, answer
 
     def merge(self, resource: Resource, key: Key, patch: t.Mapping[str, t.Any], manager: str, dry: bool) -> None:
-        """A merge patch, for objects that belong to others."""
+        """Send a merge patch, for objects that others own."""
         query = {"fieldManager": manager}
         if dry:
             query["dryRun"] = "All"
@@ -219,9 +224,9 @@ class Server:
             raise refusal(status, answer, "patch", resource.name, str(key))
 
     def delete(self, resource: Resource, key: Key, uid: str, dry: bool, version: str = "") -> bool:
-        """Delete the object with this uid. It is not an error if the object is gone already.
+        """Delete the object with this uid. It is not an error if the object does not exist any more.
 
-        :param version: delete it only if it still has this resourceVersion; returns False if it has another.
+        :param version: delete it only if it still has this resourceVersion; return False if it has another.
         """
         options: Object = {"propagationPolicy": "Background", "preconditions": {"uid": uid}}
         if version:
@@ -234,10 +239,11 @@ class Server:
         return status != 409 or not version
 
     def evict(self, pod: Key, uid: str, grace: int | None, dry: bool) -> str:
-        """Evict the pod with this uid, as its disruption budgets allow. It is not an error if the pod is gone already.
+        """Evict the pod with this uid, as its disruption budgets allow. It is not an error if the pod is gone.
 
         :param grace: seconds until the pod is killed; None: the pod's own.
-        :return: the server's reason why not now; empty if it is done (with ``dry``, would be).
+        :return: the server's reason why it cannot be evicted now; empty after an eviction (with ``dry``: if it is
+            possible).
         :raises Refusal: if another try would fail too.
         """
         options: Object = {"preconditions": {"uid": uid}}
@@ -249,7 +255,7 @@ class Server:
         body = {"apiVersion": version, "kind": "Eviction", "deleteOptions": options}
         body["metadata"] = {"name": pod.name, "namespace": pod.namespace}
         path = "%s/eviction" % PODS.of(pod.namespace, pod.name)
-        # a disruption budget refuses with the status of too many requests, and the caller has other pods meanwhile
+        # A disruption budget refuses with the status of too many requests. The caller goes on with other pods.
         status, answer = self.ask("POST", path, body, again=[each for each in PASSING if each != 429])
         if status == 429:
             causes = (answer.get("details") or {}).get("causes") or [{}]
@@ -260,7 +266,7 @@ class Server:
         return ""
 
     def may(self, verb: str, resource: Resource) -> bool:
-        """Whether the user may do this in all namespaces."""
+        """Return whether the user has this permission in all namespaces."""
         attributes = {"verb": verb, "group": group(resource.path[6:]), "resource": resource.plural}
         review = {
             "apiVersion": "authorization.k8s.io/v1",
@@ -281,9 +287,11 @@ class Server:
         accept: str = JSON,
         again: t.Sequence[int] = PASSING,
     ) -> tuple[int, Object]:
-        """Status and answer. Every request here is idempotent, so one without an answer is sent again.
+        """Send a request and return status and answer.
 
-        :param again: statuses that are worth another try after a while.
+        Every request here is idempotent, so a request without an answer is sent again.
+
+        :param again: statuses for which the request is sent again later.
         :raises RailyardError: if the server does not answer.
         """
         pauses = self._pauses()
@@ -291,7 +299,7 @@ class Server:
             passing: tuple[int, Object] | None = None
             try:
                 if self._away:
-                    # a server that just started refuses what it has not read yet: kinds, roles, webhooks
+                    # a server that just started refuses requests until it has read kinds, roles and webhooks
                     self._check_ready()
                 passing = status, answer = self._send(method, path, body, content, accept)
                 if status not in again:
@@ -300,7 +308,7 @@ class Server:
                 reason = str(answer.get("message") or "HTTP status %d" % status)
             except RailyardError:
                 raise
-            except Exception as error:  # urllib3's tree, which is imported with the client alone
+            except Exception as error:  # exceptions of urllib3, which is imported only with the client
                 reason = why(error)
                 if "certificate" in reason.lower():
                     raise untrusted(reason, self.url) from error
@@ -313,7 +321,7 @@ class Server:
             time.sleep(pause)
 
     def _pauses(self) -> t.Iterator[float]:
-        """Seconds between tries of one request."""
+        """Yield the seconds between tries of one request."""
         begun = time.monotonic()
         if not self._answered:
             yield from _AGAIN
@@ -330,7 +338,10 @@ class Server:
             self._say("%s does not answer (%s); waiting for it for %g s" % (self.url, reason, _AWAY))
 
     def _check_ready(self) -> None:
-        """:raises _NotReady: while the server is not ready. A user who may not read /readyz goes on."""
+        """Check that the server is ready. The check passes for users who may not read /readyz.
+
+        :raises _NotReady: while the server is not ready.
+        """
         status, _answer = self._send("GET", "/readyz", None, JSON, "*/*")
         if status in _STARTING:
             raise _NotReady("it is starting, /readyz answers %d" % status)
@@ -360,15 +371,15 @@ class Server:
 
 
 class _Expired(RailyardError):
-    """The continue token of a list expired."""
+    """The continue token of a list has expired."""
 
 
 class _NotReady(Exception):
-    """A server that answers and is not ready yet."""
+    """The server answers but is not ready."""
 
 
 def why(error: BaseException) -> str:
-    """The innermost reason, without the objects that urllib3 puts before it."""
+    """Return the innermost reason, without the objects that urllib3 prepends."""
     reason = getattr(error, "reason", None)
     text = str(reason if reason is not None and not isinstance(reason, str) else error)
     return " ".join(text.rpartition(">: ")[2].split()).rstrip(".")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Runs many requests concurrently, with a limit."""
+"""Run many requests concurrently, with a limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.pace imp
 
 T = t.TypeVar("T")
 Say = t.Callable[[str], None]
-# Errors that one report lists; seconds between two lines of progress.
+# Maximum number of errors in a report; seconds between two lines of progress.
 SHOWN = 20
 EVERY = 10.0
 
@@ -28,9 +28,9 @@ def each(
 ) -> None:
     """Call ``do`` with every item.
 
-    :param say: receives a line like "DOING: 1200 of 32768" every ten seconds.
-    :param pace: how many of the workers are used, by what has been measured; without it, all of them.
-    :raises RailyardError: with all that was refused. An error that every item would meet stops the work at once.
+    :param say: called with a line such as "DOING: 1200 of 32768" every ten seconds.
+    :param pace: limits the workers according to measurements; without it, all workers are used.
+    :raises RailyardError: for all refusals. An error that affects every item stops the work at once.
     """
     stop = threading.Event()
     errors: list[tuple[int, RailyardError]] = []
@@ -75,7 +75,7 @@ def each(
 
 
 def raise_refused(errors: list[tuple[int, RailyardError]]) -> None:
-    """Raise all that was refused, in the order of the items' numbers, or the one error that every item would meet."""
+    """Raise all refusals, ordered by the number of their items, or the one error that affects every item."""
     errors.sort(key=lambda item: item[0])
     general = [error for _number, error in errors if isinstance(error, Refusal) and error.general]
     if general:

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Connects to a cluster: with a kubeconfig, with the environment variables of AWX and of the modules of
-``kubernetes.core``, or with the service account of the pod in which this runs.
+"""Connect to a cluster: with a kubeconfig, with the environment variables of AWX and ``kubernetes.core``, or with the
+service account of the pod in which this runs.
 
-Of the ``kubernetes`` Python client only the reading of kubeconfigs (certificates, tokens, programs that give tokens,
-proxies) and its connections are used. Secrets stay in the client: nothing here puts one into a message.
+Of the ``kubernetes`` Python client, only its connections and its reader of kubeconfigs (certificates, tokens, exec
+plugins, proxies) are used. Secrets stay in the client: no message contains one.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Server
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.concurrency import Say
 
-# Seconds until a connection is accepted, so that a firewall that drops it is reported soon; and for the answer.
+# Timeout in seconds of the connection, short so that a firewall that drops packets is reported soon; and of the answer.
 _CONNECT = 10.0
 _ANSWER = 120.0
-# The environment variables of kubernetes.core's modules, which AWX's credential for Kubernetes sets too.
+# The environment variables of kubernetes.core's modules; AWX's credential for Kubernetes sets them too.
 _HOST = "K8S_AUTH_HOST"
 _CONTEXT = "K8S_AUTH_CONTEXT"
 # ... and the values that disable each of them.
@@ -42,10 +42,11 @@ _NAME_ONE = (
 
 
 def connect(kubeconfig: str | None, context: str | None, connections: int, say: Say = lambda _text: None) -> Server:
-    """The server of a context.
+    """Return the server of a context.
 
-    :param kubeconfig: a file; else ``K8S_AUTH_HOST`` and the variables beside it (unless a context is named), else the
-        file of ``K8S_AUTH_KUBECONFIG``, ``KUBECONFIG`` or ``~/.kube/config``, else the pod's service account.
+    Without ``kubeconfig``, the sources are, in this order: ``K8S_AUTH_HOST`` and related variables (unless a context is
+    named), the file of ``K8S_AUTH_KUBECONFIG``, ``KUBECONFIG`` or ``~/.kube/config``, the pod's service account.
+
     :raises RailyardError: if the client, the file or the context is missing, or the environment is not complete.
     """
     try:
@@ -76,10 +77,11 @@ def connect(kubeconfig: str | None, context: str | None, connections: int, say: 
 
 
 def for_helm(kubeconfig: str | None, context: str | None) -> dict[str, str]:
-    """The environment with which Helm's module connects to the same server as :func:`connect`.
+    """Return the environment with which Helm's module connects to the same server as :func:`connect`.
 
-    The module reads ``K8S_AUTH_HOST`` and the variables beside it also if a cluster is named, and Helm its own.
-    :raises RailyardError: for an environment that the module refuses whatever its options are.
+    The module reads ``K8S_AUTH_HOST`` and related variables even if a cluster is named, and Helm reads its own.
+
+    :raises RailyardError: for an environment that the module refuses with any options.
     """
     for key in _NOT_BESIDE_A_CONTEXT:
         if _CONTEXT in os.environ and key in os.environ:
@@ -93,7 +95,7 @@ def for_helm(kubeconfig: str | None, context: str | None) -> dict[str, str]:
     if kubeconfig or context:
         aside.update((key, value) for key, value in _BESIDE_A_FILE.items() if key in os.environ)
     if context and _CONTEXT in os.environ:
-        # the module prefers it to Helm's own variable
+        # the module gives it priority over Helm's variable
         aside[_CONTEXT] = context
     return dict(aside, **({"HELM_KUBECONTEXT": context} if context else {}))
 
@@ -129,14 +131,14 @@ def _from_file(config: t.Any, configuration: t.Any, kubeconfig: str | None, cont
             config.load_incluster_config(client_configuration=configuration)
     except RailyardError:
         raise
-    except Exception as error:  # of the client, its YAML reader, and its exec plugins
+    except Exception as error:  # errors of the client, its YAML reader and its exec plugins
         raise RailyardError(
             "it cannot be used: %s" % " ".join(str(error).split()).rstrip("."), path or _DEFAULT, _NAME_ONE
         ) from error
 
 
 def _named(path: str, context: str | None) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
-    """The cluster and the user of a context."""
+    """Return the cluster and the user of a context."""
     yaml = importlib.import_module("yaml")
     named: dict[str, dict[str, t.Any]] = {"contexts": {}, "clusters": {}, "users": {}}
     for file in path.split(os.pathsep):
@@ -154,7 +156,10 @@ def _named(path: str, context: str | None) -> tuple[dict[str, t.Any], dict[str, 
 
 
 def _check_plugin(plugin: t.Mapping[str, t.Any] | None, place: str, logged: t.Sequence[str]) -> None:
-    """:raises RailyardError: if an exec plugin gave no credentials; the client itself would go on without them."""
+    """Check that an exec plugin returned credentials; without them, the client itself would continue.
+
+    :raises RailyardError: if it did not.
+    """
     if not plugin:
         return
     command = str(plugin.get("command"))
@@ -165,7 +170,7 @@ def _check_plugin(plugin: t.Mapping[str, t.Any] | None, place: str, logged: t.Se
             place,
             hint or "install %s where Ansible runs, or name another context with -e kubernetes_context=NAME" % command,
         )
-    # the program's own output stays out: it may hold a token
+    # the plugin's output is left out: it may contain a token
     ended = re.search(r"process returned (-?\d+)", " ".join(logged))
     why = " (exit status %s)" % ended.group(1) if ended else ""
     raise RailyardError(
@@ -177,7 +182,7 @@ def _check_plugin(plugin: t.Mapping[str, t.Any] | None, place: str, logged: t.Se
 
 @contextlib.contextmanager
 def _captured_log() -> t.Iterator[list[str]]:
-    """Collects what the client logs, which would otherwise appear among Ansible's own lines."""
+    """Collect the log of the client, which would otherwise appear in Ansible's output."""
     logged: list[str] = []
 
     class Handler(logging.Handler):
@@ -193,7 +198,7 @@ def _captured_log() -> t.Iterator[list[str]]:
 
 
 def _from_environment(configuration: t.Any) -> None:
-    """A URL and a token or a certificate from the environment."""
+    """Configure a URL and a token or certificate from the environment."""
     given = {key[9:]: value for key, value in os.environ.items() if key.startswith("K8S_AUTH_") and value}
     host, token = given["HOST"], given.get("API_KEY")
     if not host.startswith(("https://", "http://")):

@@ -14,14 +14,14 @@ Object = t.Dict[str, t.Any]
 # apiVersion and kind.
 Kind = t.Tuple[str, str]
 
-# The digest of what was last applied: it distinguishes a field that was ours from one that never was.
+# Annotation: digest of what was last applied. It shows whether a field was ours before.
 APPLIED = "railyard.fabric/applied"
-# Set on an object that another manager created with the values of the plan: teardown keeps it.
+# Annotation of an object that another manager created with the planned values: teardown keeps it.
 ADOPTED = "railyard.fabric/adopted"
 
 
 class Key(t.NamedTuple):
-    """One object of a server; ``namespace`` is empty for cluster-scoped kinds."""
+    """The identity of an object; ``namespace`` is empty for cluster-scoped kinds."""
 
     api: str
     kind: str
@@ -30,7 +30,10 @@ class Key(t.NamedTuple):
 
     @classmethod
     def of(cls, found: t.Mapping[str, t.Any], kind: Kind | None = None) -> Key:
-        """:param kind: for items of a list, which do not contain theirs."""
+        """Return the key of an object.
+
+        :param kind: for items of a list, which do not contain theirs.
+        """
         api, name = kind or (found["apiVersion"], found["kind"])
         metadata = found["metadata"]
         return cls(api, name, metadata.get("namespace") or "", metadata["name"])
@@ -45,29 +48,29 @@ class Key(t.NamedTuple):
 
 
 def first_of(names: t.Sequence[str], shown: int) -> str:
-    """The first names, and how many more."""
+    """Return the first names, and how many more there are."""
     more = len(names) - shown
     return ", ".join(names[:shown]) + (" and %d more" % more if more > 0 else "")
 
 
 def sent_as_one() -> None:
-    """The action of a change that a request for the whole object made."""
+    """The action of a change that is part of a request for the whole object: it does nothing."""
     raise NotImplementedError("objects are sent as a whole")
 
 
 def group(api: str) -> str:
-    """The group of an apiVersion; empty for the core's."""
+    """Return the group of an apiVersion; empty for the core group."""
     return api.partition("/")[0] if "/" in api else ""
 
 
 def selected(found: t.Mapping[str, t.Any], labels: t.Mapping[str, str]) -> bool:
-    """Whether an object carries all of these labels."""
+    """Return whether an object has all of these labels."""
     own = found["metadata"].get("labels") or {}
     return all(own.get(key) == value for key, value in labels.items())
 
 
 def marked(wanted: t.Mapping[str, t.Any]) -> Object:
-    """A copy of the object with its digest among the annotations, as it is sent."""
+    """Return a copy of the object with its digest as an annotation, as it is sent."""
     text = json.dumps(wanted, sort_keys=True, separators=(",", ":"))
     metadata = dict(wanted["metadata"])
     digest = hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
@@ -76,10 +79,10 @@ def marked(wanted: t.Mapping[str, t.Any]) -> Object:
 
 
 def digest_of(found: t.Mapping[str, t.Any]) -> str:
-    """The digest of what was last applied; empty if we never applied it."""
+    """Return the digest of what was last applied; empty if Railyard never applied the object."""
     return str((found["metadata"].get("annotations") or {}).get(APPLIED, ""))
 
 
 def adopted(found: t.Mapping[str, t.Any]) -> bool:
-    """Whether another manager created it, and we adopted it."""
+    """Return whether another manager created the object and Railyard adopted it."""
     return ADOPTED in (found["metadata"].get("annotations") or {})

@@ -2,29 +2,29 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""How many requests are sent at the same time: more of them only where that makes the whole faster.
+"""Control how many requests are sent concurrently: more are sent only if that increases the throughput.
 
-A server with a webhook that handles one request after the other answers later, and not more often, when it has more
-requests at once. So the throughput of each number of requests is measured, and the smallest number is used whose
-throughput the next larger one does not clearly exceed.
+A server with a webhook that handles one request at a time does not answer more requests if more are sent at once, but
+each one later. So the throughput of each number of requests is measured. The smallest number is used whose throughput
+the next larger one does not clearly exceed.
 """
 
 from __future__ import annotations
 
-# Requests at the same time at the beginning.
+# Concurrent requests at the start.
 _START = 2
-# The least number of answers before a number of requests is judged.
+# Minimum number of answers in a measurement.
 _COUNTED = 4
-# How many times as many answers the next larger number must give.
+# Factor by which the next larger number must increase the throughput.
 _GAIN = 1.15
-# Measurements until the next larger number is tried again, doubled by each try that fails.
+# Measurements until the next larger number is tried again; doubled by each failed try.
 _HOLD, _HOLD_MOST = 3, 48
 
 
 class Pace:
-    """``limit`` is the number of requests that may be under way now; at most ``most``.
+    """``limit`` is the number of concurrent requests that are allowed now, at most ``most``.
 
-    It reads no clock and starts nothing: the sender calls :meth:`done` when an answer came.
+    It reads no clock and starts nothing: the sender calls :meth:`done` for each answer.
     """
 
     def __init__(self, most: int) -> None:
@@ -43,9 +43,9 @@ class Pace:
         return self._levels[self._at]
 
     def done(self, now: float) -> None:
-        """An answer came at this moment, in seconds."""
+        """Record an answer at the time ``now``, in seconds."""
         if self._left_over:
-            # it was sent while another number was in force
+            # the request was sent under another limit
             self._left_over -= 1
             self._since = now
             return
@@ -68,7 +68,7 @@ class Pace:
         if above is None or above >= _GAIN * rate:
             return self._move(1)
         if self._at and before is None:
-            # more is not faster here, so less may be as fast
+            # a larger number is not faster, so a smaller one may be as fast
             return self._move(-1)
         self._hold -= 1
         if self._hold <= 0:

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Predicts what server-side apply would change in an object: nothing is sent if nothing differs.
+"""Predict what server-side apply would change in an object. Nothing is sent if nothing differs.
 
-An apply changes something if a desired value differs or is missing, if we do not own a desired field, and if we own
-a field that is not desired any more. ``metadata.managedFields``, written by the server, lists what we own. It also
-shows which lists are atomic and which keys identify the items of the others, so no schema is needed.
+An apply changes something if a desired value differs or is missing, if a desired field is not owned by us, or if we own
+a field that is not desired any more. The server lists the fields that we own in ``metadata.managedFields``. That also
+shows which lists are atomic and which keys identify the items of others, so no schema is needed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,7 @@ _IDENTITY = {"": ("apiVersion", "kind"), "metadata": ("name", "namespace")}
 
 
 class Difference(t.NamedTuple):
-    """One field: its path, the observed and the desired value; None for a missing one.
-
-    Both are the same if only the ownership differs.
-    """
+    """One field: its path, observed and desired value (None: missing). Both are equal if only the ownership differs."""
 
     path: str
     before: t.Any
@@ -32,19 +29,19 @@ class Difference(t.NamedTuple):
 
 
 def owned_by(live: t.Mapping[str, t.Any], manager: str) -> Owned:
-    """The fields that a manager owns by server-side apply, as ``fieldsV1``."""
+    """Return the fields that a manager owns by server-side apply, as ``fieldsV1``."""
     entries = [
         entry
         for entry in live["metadata"].get("managedFields") or ()
         if entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource")
     ]
-    # the next apply removes the entries of other versions, so the entry of the version in use counts
+    # the next apply removes entries of other versions, so only the version in use counts
     entries.sort(key=lambda entry: entry.get("apiVersion") != live.get("apiVersion"))
     return entries[0].get("fieldsV1") or {} if entries else {}
 
 
 def makers(live: t.Mapping[str, t.Any], manager: str) -> list[str]:
-    """The other managers that set more of an object than its metadata and status."""
+    """Return the other managers that own fields of an object outside its metadata and status."""
     return sorted(
         {
             str(entry.get("manager"))
@@ -57,7 +54,7 @@ def makers(live: t.Mapping[str, t.Any], manager: str) -> list[str]:
 
 
 def released(live: t.Mapping[str, t.Any], manager: str, marks: t.Sequence[str]) -> dict[str, t.Any]:
-    """The merge patch of ``metadata`` that removes a manager's labels, annotations and entry from an object.
+    """Return the merge patch of ``metadata`` that removes a manager's labels, annotations and entry.
 
     :param marks: annotations that are removed in any case.
     """
@@ -78,9 +75,9 @@ def _owned_keys(entry: t.Mapping[str, t.Any], part: str) -> t.Iterator[str]:
 
 
 def differences(wanted: t.Mapping[str, t.Any], live: t.Mapping[str, t.Any], manager: str) -> list[Difference]:
-    """What an apply of ``wanted`` would change; empty if it would change nothing.
+    """Return what an apply of ``wanted`` would change; empty if nothing.
 
-    :param live: the object as the server gives it, with its ``managedFields`` and its ``apiVersion``.
+    :param live: the object as the server returns it, with its ``managedFields`` and ``apiVersion``.
     """
     return list(_mapping("", wanted, live, owned_by(live, manager)))
 
@@ -117,38 +114,38 @@ def _mapping(
 
 
 def _items(path: str, wanted: list[t.Any], live: list[t.Any], owned: Owned) -> t.Iterator[Difference]:
-    """A list whose items are identified by keys (``k:``) or by their values (``v:``)."""
+    """Compare a list whose items are identified by keys (``k:``) or by their values (``v:``)."""
     left = {field: json.loads(field[2:]) for field in owned if field[:2] in ("k:", "v:")}
     for at, item in enumerate(wanted):
-        field = next((field for field, key in left.items() if _is(item, key)), None)
+        field = next((field for field, key in left.items() if _has_key(item, key)), None)
         place = "%s[%d]" % (path, at)
         if field is None:
             yield Difference(place, None, item)
             continue
         key = left.pop(field)
-        found = next((each for each in live if _is(each, key)), None)
+        found = next((each for each in live if _has_key(each, key)), None)
         if found is None:
             yield Difference(place, None, item)
         elif isinstance(item, dict):
             yield from _mapping(place, item, found, owned[field])
     for key in left.values():
-        yield Difference(path, next((each for each in live if _is(each, key)), key), None)
+        yield Difference(path, next((each for each in live if _has_key(each, key)), key), None)
 
 
-def _is(item: t.Any, key: t.Any) -> bool:
-    """Whether a list's item has this key. A key that the item does not contain is a default of the server."""
+def _has_key(item: t.Any, key: t.Any) -> bool:
+    """Return whether an item of a list has this key. The server's defaults are keys that the item does not contain."""
     if isinstance(item, dict):
         return isinstance(key, dict) and all(item.get(name, value) == value for name, value in key.items())
     return not isinstance(key, dict) and bool(item == key)
 
 
 def holds(live: t.Any, wanted: t.Any) -> bool:
-    """Whether all of ``wanted`` is in ``live``. The server adds defaults to mappings, also to those in lists."""
+    """Return whether ``live`` contains all of ``wanted``. The server adds defaults to mappings, also within lists."""
     if isinstance(wanted, dict):
         return isinstance(live, dict) and all(key in live and holds(live[key], value) for key, value in wanted.items())
     if isinstance(wanted, list):
         return isinstance(live, list) and len(live) == len(wanted) and all(map(holds, live, wanted))
-    # a value from a playbook may have one of Ansible's own types, a subclass of the plain one
+    # values from playbooks may have types of Ansible, which are subclasses of the plain types
     return isinstance(live, bool) is isinstance(wanted, bool) and bool(live == wanted)
 
 
@@ -159,7 +156,7 @@ def _has_value(wanted: t.Any) -> bool:
 
 
 def unkept(wanted: t.Any, got: t.Any, path: str = "") -> t.Iterator[Difference]:
-    """What was sent and not stored: a field that the server dropped, or a value that a webhook changed."""
+    """Yield what was sent and not stored: fields that the server dropped, and values that a webhook changed."""
     if isinstance(wanted, dict) and isinstance(got, dict):
         for key, value in wanted.items():
             if key not in got:
@@ -174,8 +171,9 @@ def unkept(wanted: t.Any, got: t.Any, path: str = "") -> t.Iterator[Difference]:
 
 
 def shape(wanted: t.Any) -> t.Any:
-    """The fields of an object without their values. A server that is too old to refuse unknown fields drops the same
-    ones from all objects of one shape.
+    """Return the fields of an object without their values.
+
+    A server that is too old to refuse unknown fields drops the same fields from all objects with one shape.
     """
     if isinstance(wanted, dict):
         return tuple(sorted((key, shape(value)) for key, value in wanted.items()))

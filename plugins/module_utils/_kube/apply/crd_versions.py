@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Which of two CustomResourceDefinitions is newer: they contain no release, so versions and fields are compared."""
+"""Find out which of two CustomResourceDefinitions is newer. They contain no release, so versions and fields are
+compared."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ import typing as t
 Object = t.Mapping[str, t.Any]
 # A schema with this key accepts any field.
 _ANY = "x-kubernetes-preserve-unknown-fields"
-# Fields of each object, also if its schema does not contain them.
+# Fields of every object, even if the schema does not contain them.
 _EVERYWHERE = ("apiVersion", "kind", "metadata")
 
 
 def missing(one: Object, other: Object) -> list[str]:
-    """The versions and fields that ``other`` serves and ``one`` would drop, as ``v1`` and ``v1.spec.mtu``."""
+    """Return the versions and fields that ``other`` has and ``one`` does not, such as ``v1`` and ``v1.spec.mtu``."""
     own = {version["name"]: version for version in one["spec"]["versions"]}
     found: list[str] = []
     for version in other["spec"]["versions"]:

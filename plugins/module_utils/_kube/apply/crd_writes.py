@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""CustomResourceDefinitions: created before what needs them, replaced as a whole, and deleted when it is safe.
+"""Write CustomResourceDefinitions: create and replace them before objects that need them, and delete them when it is
+safe.
 
-They are replaced and not applied: an old server drops keywords of a newer schema, which server-side apply would then
-report as missing in each run. A digest shows what was sent.
+They are replaced as a whole and not applied. An old server drops keywords of a newer schema, which server-side apply
+would report as missing in each run. A digest shows what was sent.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import
 API = "apiextensions.k8s.io/v1"
 KIND = "CustomResourceDefinition"
 DEFINITIONS = Resource("/apis/" + API, "customresourcedefinitions", False)
-# Helm's annotation on the objects of a release: only that release changes them.
+# Helm's annotation of objects of a release, which only that release may change.
 _RELEASE = "meta.helm.sh/release-name"
-# Seconds until a definition is served, and between two looks.
+# Timeout and interval, in seconds, of the wait until a definition is served.
 _SERVED = 60.0
 _LOOK = 0.5
 
@@ -40,7 +41,7 @@ _LOOK = 0.5
 class Definitions:
     """The definitions that one piece of software needs.
 
-    :param owner: the label and value of those that it created; the first software that creates one owns it.
+    :param owner: label and value of the definitions that it created; the first software that creates one owns it.
     """
 
     def __init__(self, server: Server, owner: tuple[str, str], check: bool, say: Say) -> None:
@@ -52,9 +53,9 @@ class Definitions:
         self.warnings: list[str] = []
 
     def present(self, wanted: t.Sequence[Object]) -> None:
-        """Write what is missing or differs, and wait until the server serves it.
+        """Write definitions that are missing or differ, and wait until the server serves them.
 
-        :raises RailyardError: for all that is refused, before anything is written.
+        :raises RailyardError: for all refusals, before anything is written.
         """
         live = self._live([one["metadata"]["name"] for one in wanted])
         writes: list[tuple[Object, Object | None]] = []
@@ -76,7 +77,7 @@ class Definitions:
             error = _lost(made, found) or _ending(found) or newer
             if error:
                 errors.append(error)
-            writes.append((_over(made, found), found))
+            writes.append((_with_existing(made, found), found))
         raise_all(errors)
         each(lambda write: self._write(*write), writes, self.server.connections, self.say, "applying %ss" % KIND)
         self.done.sort(key=lambda change: change.subject)
@@ -84,10 +85,10 @@ class Definitions:
             self._served([made["metadata"]["name"] for made, _found in writes])
 
     def absent(self, timeout: float, shared: t.Container[str] = (), before: t.Mapping[str, str] | None = None) -> None:
-        """Delete those that this software created, with the remaining objects of their kinds.
+        """Delete the definitions that this software created, with the remaining objects of their kinds.
 
-        :param shared: the names of those that stay while objects of them exist, which others may have created.
-        :param before: for check mode, the labels of objects that will be deleted before.
+        :param shared: names of those that stay while objects of them exist, which others may have created.
+        :param before: in check mode, the labels of objects that would be deleted first.
         :raises RailyardError: for objects with finalizers: without a controller these would never be removed.
         """
         found = self.server.list(DEFINITIONS, "%s=%s" % (self.label, self.name))
@@ -124,7 +125,7 @@ class Definitions:
                 time.sleep(_LOOK)
 
     def objects(self, definition: t.Mapping[str, t.Any]) -> list[Object]:
-        """All objects of its kind, by their metadata."""
+        """Return all objects of the definition's kind, with only their metadata."""
         spec = definition["spec"]
         served = [version["name"] for version in spec["versions"] if version["served"]]
         if not served:
@@ -153,7 +154,7 @@ class Definitions:
         return {"apiVersion": API, "kind": KIND, "metadata": metadata, "spec": plain["spec"]}
 
     def _others(self, found: Object) -> bool:
-        """Whether other software owns it."""
+        """Return whether other software owns the definition."""
         owner = (found["metadata"].get("labels") or {}).get(self.label)
         release = (found["metadata"].get("annotations") or {}).get(_RELEASE)
         if release and not owner:
@@ -164,8 +165,10 @@ class Definitions:
         return owner is not None and owner != self.name
 
     def _newer(self, made: Object, found: Object) -> RailyardError | bool:
-        """Whether a definition without an owner, such as one that Helm installs beside a release, stays because it is
-        newer than ours; the error if each has something that the other has not.
+        """Return whether a definition without an owner, such as one that Helm installed, stays because it is newer than
+        ours.
+
+        Return an error if each of them has something that the other does not have.
         """
         if self.label in (found["metadata"].get("labels") or {}):
             return False
@@ -221,8 +224,8 @@ def _change(name: str, before: str | None, after: str | None) -> tuple[str, str,
     return "%s %s" % (KIND, name), "object", before, after, lambda: None
 
 
-def _over(made: Object, found: Object) -> Object:
-    """With what others set in the existing one: labels, annotations, and the conversion webhook."""
+def _with_existing(made: Object, found: Object) -> Object:
+    """Return our definition with labels, annotations and the conversion webhook that others set in the existing one."""
     metadata = dict(made["metadata"], resourceVersion=found["metadata"]["resourceVersion"])
     for key in ("labels", "annotations"):
         metadata[key] = dict(found["metadata"].get(key) or {}, **(made["metadata"].get(key) or {}))
@@ -234,7 +237,7 @@ def _over(made: Object, found: Object) -> Object:
 
 
 def _lost(made: Object, found: Object) -> RailyardError | None:
-    """Objects stored in a version that is removed could no longer be read."""
+    """Return an error if objects stored in a removed version could no longer be read; else None."""
     versions = {version["name"] for version in made["spec"]["versions"]}
     lost = [each for each in (found.get("status") or {}).get("storedVersions") or () if each not in versions]
     if not lost:

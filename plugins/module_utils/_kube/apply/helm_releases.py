@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Helm's releases as its Secrets record them: how the last action on one ended."""
+"""Helm releases, as their Secrets record them: how the last action ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _ENDS = {"pending-install": "uninstall", "pending-upgrade": "rollback", "pending
 
 
 def state(server: Server, namespace: str, name: str) -> str:
-    """The status as Helm records it; empty if the release does not exist or the user may not read Helm's Secrets."""
+    """Return the status that Helm recorded; empty if the release does not exist or the user may not read Helm's
+    Secrets."""
     path = Resource("/api/v1", "secrets", True).of(namespace)
     query = urlencode({"labelSelector": "owner=helm,name=%s" % name})
     status, answer = server.ask("GET", "%s?%s" % (path, query), accept=METADATA)
@@ -35,7 +36,7 @@ def state(server: Server, namespace: str, name: str) -> str:
 
 
 def unfinished(found: str, namespace: str, name: str) -> RailyardError | None:
-    """The error for a release with an action under way or interrupted: Helm refuses each change."""
+    """Return an error for a release with a running or interrupted action, which Helm refuses to change; else None."""
     if found not in _ENDS:
         return None
     return Refused(
@@ -47,7 +48,7 @@ def unfinished(found: str, namespace: str, name: str) -> RailyardError | None:
 
 
 def half_gone(found: str, namespace: str, name: str) -> RailyardError | None:
-    """The error for a release that is partly removed; Helm's module takes it for one that is removed."""
+    """Return an error for a partly removed release, which Helm's module treats as removed; else None."""
     if found != _UNINSTALLING:
         return None
     return Refused(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, Railyard contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Namespaces that exist, do not exist, or are being deleted and refuse new objects until they are gone."""
+"""Namespaces, including those that are being deleted and refuse new objects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_serv
 
 
 def read(server: Server, name: str) -> Object | None:
-    """The namespace; None if it does not exist; empty if the user may not read it."""
+    """Return the namespace; None if it does not exist; empty if the user may not read it."""
     status, answer = server.ask("GET", "/api/v1/namespaces/" + name)
     if status == 404:
         return None
@@ -18,12 +18,12 @@ def read(server: Server, name: str) -> Object | None:
 
 
 def ending(found: Object | None) -> bool:
-    """Whether it is being deleted."""
+    """Return whether the namespace is being deleted."""
     return bool(found and found["metadata"].get("deletionTimestamp"))
 
 
 def hanging(server: Server, found: Object, after: str = "") -> RailyardError:
-    """The error for a namespace that is being deleted, with the server's reasons."""
+    """Return the error for a namespace whose deletion does not end, with the server's reasons. ``after``: seconds."""
     name = found["metadata"]["name"]
     conditions = (found.get("status") or {}).get("conditions") or ()
     reasons = [

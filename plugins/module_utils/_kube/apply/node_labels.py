@@ -26,14 +26,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.pace imp
 KIND = ("v1", "Node")
 NODES = Resource("/api/v1", "nodes", False)
 Labels = t.Mapping[str, str]
-# Nodes that a line names.
+# Maximum number of nodes named in a line.
 _SHOWN = 5
 
 
 class Labelling:
-    """``wanted`` are the labels of each node; nodes that have the labels ``ours`` and are not in it lose the labels
-    that begin with ``prefix``.
-    """
+    """``wanted``: node -> labels. Nodes with the labels ``ours`` that are not in it lose all labels with ``prefix``."""
 
     def __init__(self, server: Server, wanted: t.Mapping[str, Labels], ours: Labels, prefix: str, manager: str) -> None:
         self.server = server
@@ -45,7 +43,10 @@ class Labelling:
         self.done: list[Change] = []
 
     def observed(self) -> dict[str, Labels]:
-        """Node -> its labels. :raises RailyardError: for planned nodes that have another fabric's labels."""
+        """Return node -> its labels.
+
+        :raises RailyardError: for planned nodes that have another fabric's labels.
+        """
         live = {
             each["name"]: each.get("labels") or {}
             for each in self.server.list(NODES, accept=METADATA, keep=lambda node: node["metadata"])
@@ -55,7 +56,10 @@ class Labelling:
         return live
 
     def run(self, check: bool, say: Say) -> None:
-        """:raises RailyardError: for what is refused; for nodes of another fabric, before anything is sent."""
+        """Patch the nodes whose labels differ.
+
+        :raises RailyardError: for all refusals; for nodes of another fabric, before anything is sent.
+        """
         live = self.observed()
         each(
             lambda change: self._patch(change, check),
@@ -77,6 +81,7 @@ class Labelling:
 
 
 def _anothers(wanted: t.Iterable[str], live: t.Mapping[str, Labels], ours: Labels) -> t.Iterator[RailyardError]:
+    """Yield an error for each planned node that belongs to another fabric."""
     found: dict[tuple[str, str], list[str]] = {}
     for name in wanted:
         for key, value in ours.items():
@@ -95,7 +100,7 @@ def _anothers(wanted: t.Iterable[str], live: t.Mapping[str, Labels], ours: Label
 def patches(
     wanted: t.Mapping[str, Labels], live: t.Mapping[str, Labels], ours: Labels, prefix: str
 ) -> list[tuple[str, dict[str, str | None], Labels]]:
-    """Node, the labels to set (None: to remove), and its labels; only for nodes that differ."""
+    """Return node, label -> value to set (None: to remove), and current labels of each node that differs."""
     found = []
     for name, has in live.items():
         if name not in wanted and not selected({"metadata": {"labels": has}}, ours):

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The order in which changed objects of a kind are written, if its rules do not allow every order.
+"""Determine the order in which changed objects of a kind are written, if rules of the kind do not allow every order.
 
-An object whose immutable field changes is deleted and created again. An object that left the plan, and whose claims
-another one takes, is deleted before that one is written. An object that gives claims up is changed before the one that
-takes them; if two exchange claims, one of them is deleted first. Objects in use are never deleted.
+An object is deleted and created again if an immutable field changes. An object that left the plan is deleted before
+another object takes what it claims. An object that gives up claims is changed before the one that takes them; if two
+exchange claims, one is deleted first. Objects in use are never deleted.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object
     ends,
 )
 
-# Objects, and users of one, that a line names.
+# Maximum number of objects, and of users of one object, named in a line.
 _SHOWN = 4
 
 
 class Reason(t.NamedTuple):
-    """Why an object is replaced; ``why`` is the same text for all objects with the same cause."""
+    """Why an object is replaced. ``why`` is the same text for all objects with the same cause."""
 
     key: Key
     detail: str
@@ -51,10 +51,8 @@ class Reason(t.NamedTuple):
 
 @dataclass
 class Arranged:
-    """``reasons`` need consent; ``early`` are deletions that are sent before the writes of their kind.
-
-    ``warnings`` name objects in use that are deleted because they left the plan.
-    """
+    """``reasons`` need consent; ``early``: deletions before the writes of their kind. ``warnings`` name objects that
+    left the plan and are deleted although they are in use."""
 
     early: list[Write] = field(default_factory=list)
     reasons: list[Reason] = field(default_factory=list)
@@ -62,7 +60,7 @@ class Arranged:
     warnings: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """A line for each reason, with its first objects."""
+        """Return a line for each reason, with its first objects."""
         found: dict[tuple[str, str], list[Reason]] = {}
         for reason in self.reasons:
             found.setdefault((reason.key.kind, reason.why), []).append(reason)
@@ -73,7 +71,7 @@ class Arranged:
 
 
 def arranged(desired: DesiredObjects, writes: t.Sequence[Write], live: Live, prune: bool) -> Arranged:
-    """Set ``replaces`` and ``step`` of the writes that need it, and return the rest."""
+    """Set ``replaces`` and ``step`` of writes that need them. Return early deletions, reasons, errors and warnings."""
     found = Arranged()
     for kind, rule in desired.rules.items():
         mine = [write for write in writes if write.key.type == kind]
@@ -83,7 +81,7 @@ def arranged(desired: DesiredObjects, writes: t.Sequence[Write], live: Live, pru
 
 
 class _Kind:
-    """The writes of one kind and all observed objects of it."""
+    """The writes of one kind, and all observed objects of it."""
 
     def __init__(
         self,
@@ -109,11 +107,12 @@ class _Kind:
         for write in self.puts.values():
             self._in_use(write)
         for write in self.goes.values():
-            self._leaves(write)
+            self._warn_if_used(write)
 
-    # -- what an update cannot do
+    # -- changes that an update cannot make
 
     def _immutable(self, write: Write) -> None:
+        """Mark a write that changes an immutable field as a replacement, or add an error for objects of others."""
         if write.live is None or write.wanted is None:
             return
         differ = [
@@ -140,6 +139,7 @@ class _Kind:
             )
 
     def _reset(self, write: Write) -> None:
+        """Add a reason if the controller reassigns addresses after the change."""
         if write.live is None or write.wanted is None or write.replaces:
             return
         for path in self.rule.resets:
@@ -151,10 +151,10 @@ class _Kind:
                 self.found.reasons.append(Reason(write.key, detail, why))
                 return
 
-    # -- what two objects cannot have both
+    # -- conflicts between objects
 
     def _conflicts(self) -> dict[Key, set[Key]]:
-        """Object -> the objects that must change before it, because it takes what they give up."""
+        """Return object -> objects that must change first, because it takes what they give up."""
         wanted = [(key, claim) for key, write in self.puts.items() for claim in self.rule.claims(write.wanted or {})]
         held = [
             (key, claim)
@@ -172,11 +172,11 @@ class _Kind:
                             moves.setdefault(taker, set()).add(holder)
                 elif holder not in done:
                     done.add(holder)
-                    self._holds(holder, other, takers[0], claim)
+                    self._blocked_by(holder, other, takers[0], claim)
         return moves
 
-    def _holds(self, holder: Key, held: Claim, taker: Key, claim: Claim) -> None:
-        """An object that no write changes has what another one needs."""
+    def _blocked_by(self, holder: Key, held: Claim, taker: Key, claim: Claim) -> None:
+        """Handle an object that no write changes and that has what a desired object needs."""
         found = self.live[holder]
         adopted = holder in self.goes and self.goes[holder].releases
         if adopted or not selected(found, self.desired.labels):
@@ -197,40 +197,40 @@ class _Kind:
                 )
             )
         elif ends(found):
-            # it is under deletion, and is waited for
+            # it is under deletion, which the run waits for
             self.found.early.append(Write(holder, next(iter(self.puts.values())).resource, None, found))
 
     def _order(self, moves: dict[Key, set[Key]]) -> None:
-        """Set the step in which each write is sent; of writes that wait for each other, one is deleted first."""
-        left = {key: set(before) for key, before in moves.items()}
+        """Set the step of each write. Of writes that wait for each other, one object is deleted first."""
+        predecessors = {key: set(before) for key, before in moves.items()}
         step = 0
-        waiting = set(left)
+        waiting = set(predecessors)
         while waiting:
             step += 1
-            ready = {key for key in waiting if not left[key] & waiting}
+            ready = {key for key in waiting if not predecessors[key] & waiting}
             if not ready:
-                key = self._gives_way(waiting, left)
+                key = self._to_delete(waiting, predecessors)
                 self._replace(
                     self.puts[key], "", "two objects exchange addresses, and one of them must be deleted first"
                 )
-                for before in left.values():
+                for before in predecessors.values():
                     before.discard(key)
                 continue
             for key in ready:
                 self.puts[key].step = step
             waiting -= ready
 
-    def _gives_way(self, waiting: set[Key], left: t.Mapping[Key, set[Key]]) -> Key:
-        """The object of a cycle with the fewest addresses in use."""
+    def _to_delete(self, waiting: set[Key], left: t.Mapping[Key, set[Key]]) -> Key:
+        """Return the object of a cycle with the fewest addresses in use."""
         key = min(waiting)
-        seen: list[Key] = []
-        while key not in seen:
-            seen.append(key)
+        path: list[Key] = []
+        while key not in path:
+            path.append(key)
             key = min(left[key] & waiting)
-        cycle = seen[seen.index(key) :]
+        cycle = path[path.index(key) :]
         return min(cycle, key=lambda each: (len(self.rule.uses(self.live[each])), each))
 
-    # -- what is in use
+    # -- objects in use
 
     def _replace(self, write: Write, detail: str, why: str) -> None:
         write.replaces = True
@@ -241,6 +241,7 @@ class _Kind:
         self.found.reasons.append(Reason(write.key, detail, why))
 
     def _in_use(self, write: Write) -> None:
+        """Add an error if pods use addresses that the write removes."""
         if write.live is None or write.wanted is None:
             return
         uses = self.rule.uses(write.live)
@@ -254,18 +255,19 @@ class _Kind:
         if not uses:
             return
         users = _some(["%s (%s)" % (each.user, each.text) for each in uses])
-        what = "must be deleted first" if write.replaces or write.wanted is None else "loses addresses"
+        effect = "must be deleted first" if write.replaces or write.wanted is None else "loses addresses"
         self.found.errors.append(
             Refused(
                 "it %s, and %d of its addresses %s in use by %s"
-                % (what, len(uses), "is" if len(uses) == 1 else "are", users),
+                % (effect, len(uses), "is" if len(uses) == 1 else "are", users),
                 str(write.key),
                 "end these pods (kubectl delete pod, or scale their workload down) and run again; the objects on the"
                 " cluster stay as they are until then",
             )
         )
 
-    def _leaves(self, write: Write) -> None:
+    def _warn_if_used(self, write: Write) -> None:
+        """Add a warning if pods use addresses of a deleted object."""
         uses = self.rule.uses(write.live or {})
         if uses and write not in self.found.early and not write.releases:
             self.found.warnings.append(
@@ -277,12 +279,13 @@ class _Kind:
 def _foreign(
     holder: Key, found: t.Mapping[str, t.Any], held: Claim, taker: Key, claim: Claim, desired: DesiredObjects
 ) -> RailyardError:
+    """Return the error for an object of another owner that has what a desired object needs."""
     labels = found["metadata"].get("labels") or {}
     ours = selected(found, desired.family)
     others = ["%s=%s" % (name, labels[name]) for name in desired.labels if ours and labels.get(name)]
-    whose = "which belongs to another owner: %s" % ", ".join(others[-1:]) if others else "which Railyard did not create"
+    owner = "which belongs to another owner: %s" % ", ".join(others[-1:]) if others else "which Railyard did not create"
     return Refused(
-        "%s overlaps with %s of %s, %s" % (claim.text, held.text, holder, whose),
+        "%s overlaps with %s of %s, %s" % (claim.text, held.text, holder, owner),
         str(taker),
         "change or delete %s (kubectl get %s %s -o yaml), or choose other addresses in the fabric file"
         % (holder, holder.kind.lower(), holder.name),

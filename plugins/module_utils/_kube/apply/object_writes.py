@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The observed objects of a server and the writes that bring them to the desired state: one list per kind, no write if
-nothing differs.
-"""
+"""Compare the objects of a server with the desired ones, and determine the writes: one list per kind, none if nothing
+differs."""
 
 from __future__ import annotations
 
@@ -38,14 +37,15 @@ Live = t.Dict[Key, Object]
 class DesiredObjects:
     """The desired state of a server.
 
-    :param objects: in the order of application. :param labels: those of all these objects.
-    :param family: the labels of ``labels`` that objects of our other plans have too.
+    :param objects: in the order of application.
+    :param labels: the labels of all these objects.
+    :param family: those of ``labels`` that objects of our other plans have too.
     :param kinds: all kinds that an earlier plan may have had, in the order of application.
-    :param force: take over fields of other managers, which ``force_variable`` of the caller allows.
-    :param rules: what updates of a kind cannot do; all objects of it are read, including those of other programs.
+    :param force: take over fields of other managers; ``force_variable`` is the variable that allows it.
+    :param rules: kind -> what updates cannot do; all objects of the kind are read, including those of other programs.
     :param replace: consent to delete objects before they are created again.
-    :param makers: kind -> remedy if the server does not have it. :param started: labels of what users start by
-        hand: without being desired it is not pruned, but removed with the rest.
+    :param makers: kind -> remedy if the server does not have it.
+    :param started: labels of objects that users start by hand. Prune keeps them, and removal deletes them.
     """
 
     objects: t.Sequence[Object]
@@ -66,15 +66,17 @@ class DesiredObjects:
         return list(dict.fromkeys((each["apiVersion"], each["kind"]) for each in self.objects))
 
     def by_hand(self, found: t.Mapping[str, t.Any]) -> bool:
+        """Return whether a user started the object by hand."""
         return any(selected(found, labels) for labels in self.started)
 
 
 @dataclass
 class Write:
-    """One object that differs; ``wanted`` is None if it is deleted, ``live`` if it is created.
+    """One object that differs.
 
-    ``ours``: no other manager created it. ``adopts``: another did, with the desired values. ``releases``: it loses our
-    labels and stays. ``replaces``: it is deleted and created again. ``step``: writes of a kind are sent in this order.
+    ``wanted``: None for a deletion; ``live``: None for a creation. ``ours``: no other manager created it. ``adopts``:
+    another manager did, with the desired values. ``releases``: it loses our labels and stays. ``replaces``: it is
+    deleted and created again. ``step``: writes of a kind are sent in this order.
     """
 
     key: Key
@@ -92,7 +94,7 @@ class Write:
         return self.wanted is None and not self.ours
 
     def changes(self) -> list[Change]:
-        """As our modules report changes. They carry no action, because whole objects are sent."""
+        """Return the changes in the format of our modules. They have no action, because whole objects are sent."""
         subject, fields = str(self.key), [] if self.adopts else self.fields
         found = [Change(subject, each.path, each.before, each.after, sent_as_one) for each in fields]
         if self.adopts:
@@ -108,9 +110,9 @@ class Write:
 
 
 def served(server: Server, desired: DesiredObjects) -> dict[Kind, Resource]:
-    """The kinds that the server has, of the desired ones and those that an earlier run may have created.
+    """Return the kinds that the server has, of the desired ones and those that an earlier run may have created.
 
-    :raises RailyardError: for each desired kind that it does not have.
+    :raises RailyardError: for each desired kind that the server does not have.
     """
     wanted = desired.own_kinds
     found = server.resources(dict.fromkeys([*wanted, *desired.kinds]))
@@ -129,11 +131,11 @@ def served(server: Server, desired: DesiredObjects) -> dict[Kind, Resource]:
 
 
 class Settled(t.Dict[str, t.Any]):
-    """An object that is as desired, reduced to its identity: there may be tens of thousands."""
+    """An object that is as desired, reduced to its identity, because there may be tens of thousands."""
 
 
 def settler(desired: DesiredObjects) -> t.Callable[[Object], Object]:
-    """Reduces an observed object; one that must be written stays whole."""
+    """Return a function that reduces observed objects. Objects that must be written stay whole."""
     wanted = {Key.of(plain): plain for plain in desired.objects}
 
     def keep(found: Object) -> Object:
@@ -150,7 +152,8 @@ def settler(desired: DesiredObjects) -> t.Callable[[Object], Object]:
 
 
 def keeper(desired: DesiredObjects) -> t.Callable[[Object], Object]:
-    """Reduces an observed object when all are removed. One of ours that lost its labels gets them again."""
+    """Return a function that reduces observed objects for a removal. Objects of ours that lost their labels get them
+    again."""
     planned = {Key.of(plain) for plain in desired.objects}
 
     def keep(found: Object) -> Object:
@@ -163,7 +166,7 @@ def keeper(desired: DesiredObjects) -> t.Callable[[Object], Object]:
 
 
 def plainly(found: Object) -> Object:
-    """An object without managedFields, which are most of it."""
+    """Return an object without managedFields, which are the largest part of it."""
     found["metadata"].pop("managedFields", None)
     return found
 
@@ -177,8 +180,9 @@ def observed(
     accept: str = JSON,
     whole: t.Container[Kind] = (),
 ) -> Live:
-    """All objects with these labels. :param keep: reduces each object as it is read, to save memory.
+    """Return all objects with these labels.
 
+    :param keep: reduces each object as it is read, to save memory.
     :param whole: kinds of which objects without these labels are read too.
     """
     selector = ",".join("%s=%s" % item for item in sorted(labels.items()))
@@ -186,7 +190,7 @@ def observed(
 
     def one(kind: Kind) -> None:
         def kept(item: Object) -> Object:
-            # items of a list of a built-in kind contain no kind
+            # items of a list of a built-in kind do not contain the kind
             item.update(apiVersion=kind[0], kind=kind[1])
             return keep(item)
 
@@ -199,7 +203,9 @@ def observed(
 def decided(
     desired: DesiredObjects, resources: t.Mapping[Kind, Resource], live: Live, prune: bool
 ) -> tuple[list[Write], list[str]]:
-    """The writes, in order, and warnings: creations and changes in the order of application, then deletions in reverse.
+    """Return the writes in order, and warnings.
+
+    Creations and changes come first, in the order of application, then deletions in reverse order.
 
     :raises RailyardError: for each desired object that cannot be applied, before anything is sent.
     """
@@ -221,7 +227,7 @@ def decided(
             errors.append(error)
         fields = differences(wanted, found, desired.manager)
         if ends(found):
-            # it is created again when it is gone
+            # it is created again after its deletion has ended
             writes.append(Write(key, resources[key.type], wanted, found, fields, replaces=True))
         elif fields:
             ours = bool(owned_by(found, desired.manager)) and not adopted(found)
@@ -229,17 +235,18 @@ def decided(
     raise_all(errors)
     order = {kind: number for number, kind in enumerate(dict.fromkeys(write.key.type for write in writes))}
     writes.sort(key=lambda write: order[write.key.type])
-    left, warnings = leaving(desired, resources, live, keys)
-    return writes + (left if prune else []), warnings
+    deletions, warnings = leaving(desired, resources, live, keys)
+    return writes + (deletions if prune else []), warnings
 
 
 def leaving(
     desired: DesiredObjects, resources: t.Mapping[Kind, Resource], live: Live, keys: t.Container[Key] = ()
 ) -> tuple[list[Write], list[str]]:
-    """The deletions of objects with our labels that are not in ``keys``, and a warning for each under deletion."""
-    found = going(desired, resources, live, keys)
-    ending = ["%s: %s" % (write.key, ending_of(write.live or {})) for write in found if ends(write.live)]
-    return [write for write in found if not ends(write.live)], ending
+    """Return deletions of objects with our labels that are not in ``keys``, and a warning for each object under
+    deletion."""
+    deletions = going(desired, resources, live, keys)
+    warnings = ["%s: %s" % (write.key, ending_of(write.live or {})) for write in deletions if ends(write.live)]
+    return [write for write in deletions if not ends(write.live)], warnings
 
 
 def going(
@@ -247,47 +254,48 @@ def going(
     resources: t.Mapping[Kind, Resource],
     live: Live,
     keys: t.Container[Key] = (),
-    all_of: bool = False,
+    by_users_too: bool = False,
 ) -> list[Write]:
-    """The deletions of objects with our labels that are not in ``keys``, in reverse order of application.
+    """Return deletions of objects with our labels that are not in ``keys``, in reverse order of application.
 
-    Objects that are under deletion already are among them.
+    Objects that are already under deletion are included.
 
-    :param all_of: with what users started by hand, which is deleted first.
+    :param by_users_too: include objects that users started by hand, which are deleted first.
     """
     order = {kind: number for number, kind in enumerate(dict.fromkeys([*resources, *desired.kinds]))}
     order.update({kind: number for number, kind in enumerate(desired.kinds)})
     found = [
         (key, each)
         for key, each in live.items()
-        if key not in keys and selected(each, desired.labels) and (all_of or not desired.by_hand(each))
+        if key not in keys and selected(each, desired.labels) and (by_users_too or not desired.by_hand(each))
     ]
     found.sort(key=lambda item: (desired.by_hand(item[1]), order[item[0].type], item[0]), reverse=True)
     return [Write(key, resources[key.type], None, each, ours=not adopted(each)) for key, each in found]
 
 
 def ends(found: t.Mapping[str, t.Any] | None) -> bool:
-    """Whether an object is under deletion."""
+    """Return whether an object is under deletion."""
     return bool(found and found["metadata"].get("deletionTimestamp"))
 
 
 def ending_of(found: t.Mapping[str, t.Any]) -> str:
-    """Why a deleted object still exists."""
+    """Return why a deleted object still exists."""
     finalizers = found["metadata"].get("finalizers") or ["none (it is about to disappear)"]
     return "it is deleted and still exists; its finalizers: %s" % ", ".join(finalizers)
 
 
 def _not_ours(key: Key, found: t.Mapping[str, t.Any], desired: DesiredObjects) -> RailyardError | None:
-    """The error for an object with other values of our labels. One without the labels has no owner."""
-    own = found["metadata"].get("labels") or {}
+    """Return an error for an object with other values of our labels; None for one without the labels, which has no
+    owner."""
+    observed_labels = found["metadata"].get("labels") or {}
     other = [
-        "%s=%s" % (name, own[name])
+        "%s=%s" % (name, observed_labels[name])
         for name in desired.labels
-        if own.get(name, desired.labels[name]) != desired.labels[name]
+        if observed_labels.get(name, desired.labels[name]) != desired.labels[name]
     ]
     if not other:
         return None
-    family = all(own.get(name) == value for name, value in desired.family.items())
+    family = all(observed_labels.get(name) == value for name, value in desired.family.items())
     return Refused(
         "it exists already and belongs to another owner: %s" % ", ".join(other),
         str(key),

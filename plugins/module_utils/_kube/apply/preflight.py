@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Checks what a run needs of a cluster before anything is changed, and reports all that is missing at once."""
+"""Check the requirements of a run on a cluster before anything is changed, and report all that are missing at once."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ _NODES = ("list", "patch")
 
 
 class Later(t.NamedTuple):
-    """What the run does later. ``prune``: delete what left the plan; ``wait``: wait for nodes and objects; ``beside``:
-    kinds that are read for that, although the plan has no objects of them."""
+    """Later steps of the run.
+
+    ``prune``: delete objects that left the plan; ``wait``: wait for nodes and objects; ``beside``: kinds without
+    planned objects that are read for that.
+    """
 
     prune: bool = True
     wait: bool = False
@@ -46,9 +49,9 @@ def problems(
     read: t.Sequence[secrets.Wanted] = (),
     later: Later = _AND_PRUNED,
 ) -> list[RailyardError]:
-    """Kinds, namespaces, secrets that are ``read`` and permissions that are missing; empty if the run can begin.
+    """Return missing kinds, namespaces, secrets that are ``read``, and permissions; empty if the run can start.
 
-    :param later: what the run does later; its permissions are checked too.
+    :param later: later steps, whose permissions are checked too.
     :raises RailyardError: if the server cannot be reached, or is too old.
     """
     _version = server.version
@@ -65,9 +68,10 @@ def problems(
 
 
 def overwritten(server: Server, desired: DesiredObjects, maker: str, made: Kind, say: Say) -> list[str]:
-    """Warnings for objects of users that a controller will overwrite and own once ours are applied.
+    """Return warnings for objects of users that a controller will overwrite and own once ours are applied.
 
-    :param maker: our kind, from which it creates objects of the same name. :param made: the kind of these.
+    :param maker: our kind, from which the controller creates objects of the same name.
+    :param made: the kind of these objects.
     """
     wanted = {Key.of(each, made) for each in desired.objects if each["kind"] == maker}
     resources = server.resources([made]) if wanted else {}
@@ -82,13 +86,13 @@ def overwritten(server: Server, desired: DesiredObjects, maker: str, made: Kind,
 
 
 def _namespaces(server: Server, desired: DesiredObjects, say: Say) -> list[RailyardError]:
-    """A missing namespace belongs to an operator that is not installed either."""
+    """Return an error for each missing namespace. Its operator is not installed either."""
     names = sorted({each["metadata"]["namespace"] for each in desired.objects if each["metadata"].get("namespace")})
     missing: list[str] = []
     going: dict[str, RailyardError] = {}
 
     def one(name: str) -> None:
-        # without the permission to read it, the apply reports it
+        # without the permission to read it, a missing namespace is reported by the apply
         found = namespaces.read(server, name)
         if found is None:
             missing.append(name)
@@ -115,7 +119,8 @@ def _permissions(
     say: Say,
     later: Later,
 ) -> list[RailyardError]:
-    """Kinds that only an earlier plan may have had are only listed, unless objects of them are deleted."""
+    """Return an error for each missing permission. Kinds that only an earlier plan had need only list, unless objects
+    are deleted."""
     used = set(desired.own_kinds)
     asked = {(verb, each) for kind, each in resources.items() for verb in (_WRITE if kind in used else _WRITE[:1])}
     asked |= {(verb, NODES) for verb in _NODES if labels_nodes}

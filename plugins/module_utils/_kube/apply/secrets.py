@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Secrets that users create and controllers read: whether they exist with the required keys. Values are never shown."""
+"""Check secrets that users create and controllers read: whether they exist with the required keys. Values are never
+shown."""
 
 from __future__ import annotations
 
@@ -26,7 +27,10 @@ class Wanted(t.Protocol):
 
 
 def problems(server: Server, wanted: t.Iterable[Wanted]) -> list[RailyardError]:
-    """What is missing. Nothing is reported if the user may not read secrets: the controller reports it when it runs."""
+    """Return an error for each missing secret or key.
+
+    Nothing is reported if the user may not read secrets; then the controller reports it.
+    """
     found = []
     for each in wanted:
         status, answer = server.ask("GET", "/api/v1/namespaces/%s/secrets/%s" % (each.namespace, each.name))

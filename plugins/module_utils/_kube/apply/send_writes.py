@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Sends what differs: kinds one after the other, objects of a kind concurrently; in check mode as a server-side dry
-run.
-"""
+"""Send writes: kinds one after the other, objects of a kind concurrently; in check mode as a server-side dry run."""
 
 from __future__ import annotations
 
@@ -54,15 +52,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object
 )
 
 TRYING = "trying"
-# Seconds between two looks at objects under deletion, and the least pause as a multiple of a look's own time.
+# Interval of checks of objects under deletion in seconds, and its minimum as a multiple of the duration of a check.
 _LOOK = 1.0
 _REST = 5.0
-# Seconds before an object is sent again that was created or changed while it was sent.
+# Seconds before an object is sent again that changed during the request.
 _SENT_AGAIN = (0.2, 1.0, 3.0)
 
 
 class Apply:
-    """One run. ``done`` is what was written so far (in check mode: would be), also after an error."""
+    """One run. ``done``: writes so far (in check mode: writes that would be sent), also after an error."""
 
     def __init__(self, server: Server, desired: DesiredObjects, check: bool, say: Say) -> None:
         self.server = server
@@ -77,7 +75,8 @@ class Apply:
     def present(self, prune: bool, timeout: float = 120) -> None:
         """Bring the cluster to the desired state.
 
-        :param timeout: seconds for replaced objects to disappear. :raises RailyardError: for all that is refused.
+        :param timeout: seconds for replaced objects to disappear.
+        :raises RailyardError: for all refusals.
         """
         resources = served(self.server, self.desired)
         live = observed(
@@ -109,27 +108,29 @@ class Apply:
         return None
 
     def absent(self, timeout: float) -> None:
-        """Delete all objects with our labels, in reverse order of application; wait until each kind is gone.
+        """Delete all objects with our labels in reverse order of application. Wait until the objects of each kind are
+        gone.
 
-        :param timeout: seconds for each kind. :raises RailyardError: for objects that do not disappear.
+        :param timeout: seconds for each kind.
+        :raises RailyardError: for objects that do not disappear.
         """
         resources = self.server.resources(dict.fromkeys([*self.desired.kinds, *self.desired.own_kinds]))
         whole = frozenset(self.desired.rules)
         live = observed(self.server, resources, self.desired.family, self.say, keeper(self.desired), whole=whole)
-        goes = going(self.desired, resources, live, all_of=True)
+        goes = going(self.desired, resources, live, by_users_too=True)
         writes = [write for write in goes if not ends(write.live)]
         self._total = len(writes)
         if self.check:
             self.warnings += ["%s: %s" % (write.key, ending_of(write.live or {})) for write in goes if ends(write.live)]
             return self._send(writes, self._write, TRYING)
-        # objects under deletion are waited for in their order: their controllers need the objects after them
+        # Wait for objects under deletion in this order: their controllers need the objects after them.
         for batch in _batches(goes):
             self._send([write for write in batch if not ends(write.live)], self._write, "deleting")
             self._gone([write for write in batch if not write.releases], timeout)
         return None
 
     def _consent(self, plan: Arranged) -> None:
-        """Report planned objects that are deleted and created again; they need consent.
+        """Check the consent to delete and create objects again. In check mode, add warnings instead.
 
         :raises Refused: without consent.
         """
@@ -152,29 +153,31 @@ class Apply:
             )
 
     def _make_room(self, batch: list[Write], early: list[Write], timeout: float) -> None:
-        """Delete what conflicts with the writes of this kind, and wait until it is gone."""
+        """Delete objects that conflict with the writes of this kind, and wait until they are gone."""
         goes = [*early, *(write for write in batch if write.replaces)]
         if goes:
             self._send([write for write in goes if not ends(write.live)], self._delete_unchanged, "deleting")
             self._gone(goes, timeout)
 
     def _send(self, writes: list[Write], do: t.Callable[[Write], None], doing: str) -> None:
-        """Send objects of one kind; in a dry run, which needs no order, of any kind, to report all refusals at once.
+        """Send objects of one kind. A dry run needs no order, so it has objects of all kinds, to report all refusals at
+        once.
 
-        What a webhook denies is sent again as long as other writes succeed: one of these may have been the cause.
+        Writes that a webhook denies are sent again as long as other writes succeed, because one of these may be the
+        cause.
         """
         while writes:
-            others, denied = self._sent(writes, do, doing)
+            others, denied = self._send_once(writes, do, doing)
             if not denied or others or doing == TRYING or len(denied) == len(writes):
                 errors = [*others, *(denied[id(write)] for write in writes if id(write) in denied)]
                 return raise_refused(list(enumerate(errors)))
             writes = [write for write in writes if id(write) in denied]
         return None
 
-    def _sent(
+    def _send_once(
         self, writes: list[Write], do: t.Callable[[Write], None], doing: str
     ) -> tuple[list[RailyardError], dict[int, RailyardError]]:
-        """Other refusals, and those of webhooks by the identity of the write."""
+        """Send writes once. Return refusals, and the denials of webhooks by the ``id`` of the write."""
         denied: dict[int, RailyardError] = {}
 
         def one(write: Write) -> None:
@@ -183,10 +186,10 @@ class Apply:
             except Denied as error:
                 denied[id(write)] = error
 
-        what = "objects" if doing == TRYING else writes[0].key.kind
+        subject = "objects" if doing == TRYING else writes[0].key.kind
         connections = self.server.connections
         try:
-            each(one, writes, connections, self.say, "%s %s" % (doing, what), Pace(connections))
+            each(one, writes, connections, self.say, "%s %s" % (doing, subject), Pace(connections))
         except RailyardError as error:
             if isinstance(error, Refusal) and error.general:
                 if self.done and not self.check:
@@ -196,19 +199,19 @@ class Apply:
         return [], denied
 
     def _try(self, writes: list[Write], plan: Arranged) -> None:
-        """One dry run of each shape, for servers that silently drop unknown fields."""
+        """Send one dry run of each shape, for servers that silently drop unknown fields."""
         shapes: dict[t.Any, Write] = {}
         for write in sorted(writes, key=lambda write: write.replaces or write.step):
             if write.wanted is not None:
                 shapes.setdefault((write.key.type, shape(write.wanted)), write)
 
         def one(write: Write) -> None:
-            self._tried(write, plan)
+            self._dry_run(write, plan)
 
         self._send(list(shapes.values()), one, TRYING)
 
-    def _tried(self, write: Write, plan: Arranged) -> Object | None:
-        """The answer to a dry run; None if the server can accept it only after other writes."""
+    def _dry_run(self, write: Write, plan: Arranged) -> Object | None:
+        """Return the answer to a dry run; None if the server can accept it only after other writes."""
         try:
             _created, got = self._put(write, True)
         except (Denied, Immutable):
@@ -216,13 +219,13 @@ class Apply:
             if not waits:
                 raise
             return None
-        _kept(write, got)
+        _check_stored(write, got)
         return got
 
     def _predict(self, write: Write, plan: Arranged) -> None:
         if write.wanted is None or not (write.replaces or write.step or plan.early):
             return self._write(write)
-        got = self._tried(write, plan)
+        got = self._dry_run(write, plan)
         if write.replaces or got is None or write.live is None or _content(got) != _content(write.live):
             self._note(write)
         return None
@@ -235,11 +238,11 @@ class Apply:
             self.server.delete(write.resource, write.key, _uid(write.live), self.check)
             return self._note(write)
         created, got = self._put(write, self.check)
-        _kept(write, got)
+        _check_stored(write, got)
         if not created and (write.live is None or not write.ours):
             self._adopt(write, got)
         if not self.check and differences(write.wanted, got, self.desired.manager):
-            # a mapping that is removed as a whole leaves our managed fields only with the second apply
+            # a mapping that is removed as a whole is removed from our managed fields only by the second apply
             _created, got = self._put(write, False)
         if not write.replaces and write.live is not None and _content(got) == _content(write.live):
             return None
@@ -257,7 +260,7 @@ class Apply:
         """Mark an object that another manager created with the desired values, so that teardown keeps it."""
         others = makers(got, self.desired.manager)
         if not others:
-            return  # it is ours, and was created meanwhile or had lost its labels
+            return  # it is ours, and was created during the run or had lost its labels
         write.adopts = True
         if not self.check:
             mark = {"metadata": {"annotations": {ADOPTED: ",".join(others)[:200]}}}
@@ -275,7 +278,7 @@ class Apply:
         self.server.merge(write.resource, write.key, patch, self.desired.manager, self.check)
 
     def _put(self, write: Write, dry: bool) -> tuple[bool, Object]:
-        """Whether this created the object, and the object after it."""
+        """Apply an object. Return whether this created it, and the object after it."""
         server, manager, wanted = self.server, self.desired.manager, write.wanted or {}
 
         def put(force: bool) -> tuple[bool, Object]:
@@ -299,9 +302,9 @@ class Apply:
         return created, got
 
     def _drifted(self, write: Write, conflict: Conflict) -> bool:
-        """Whether the fields were ours at the last apply and were edited since, by a user or a program.
+        """Return whether fields were ours at the last apply and have been edited since, by a user or a program.
 
-        A manager that applies them too intends to keep them; that is a conflict.
+        A manager that applies these fields too intends to keep them; that is a conflict.
         """
         if write.live is None or write.wanted is None or digest_of(write.live) != digest_of(write.wanted):
             return False
@@ -324,6 +327,10 @@ class Apply:
             self.done.append(write)
 
     def _gone(self, batch: list[Write], timeout: float) -> None:
+        """Wait until deleted objects of one kind are gone.
+
+        :raises RailyardError: for objects that still exist after ``timeout`` seconds.
+        """
         end = time.monotonic() + timeout
         while batch:
             resources = {batch[0].key.type: batch[0].resource}
@@ -350,8 +357,11 @@ def _hanging(live: Live, count: int, timeout: float) -> RailyardError:
     )
 
 
-def _kept(write: Write, got: Object) -> None:
-    """:raises Refusal: if the server stored something else than was sent."""
+def _check_stored(write: Write, got: Object) -> None:
+    """Check that the server stored what was sent.
+
+    :raises Refusal: if it did not.
+    """
     lost = list(unkept(write.wanted, got))
     dropped = [each.path for each in lost if each.before is None]
     if dropped:
@@ -370,7 +380,7 @@ def _kept(write: Write, got: Object) -> None:
 
 
 def _batches(writes: list[Write]) -> list[list[Write]]:
-    """Consecutive writes of one kind that are all deletions or all others."""
+    """Divide writes into runs of one kind that are all deletions or all others."""
     found: list[list[Write]] = []
     for write in writes:
         if found and _same_batch(found[-1][-1], write):
@@ -385,7 +395,7 @@ def _same_batch(one: Write, other: Write) -> bool:
 
 
 def _content(found: Object) -> Object:
-    """An object without what differs between two equal answers."""
+    """Return an object without fields that differ between two equal answers."""
     plain = {key: value for key, value in found.items() if key != "status"}
     metadata = dict(plain["metadata"])
     for key in ("resourceVersion", "generation", "selfLink"):

@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.crd_wr
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import DesiredObjects
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.send_writes import Apply
 
-# Seconds between two looks.
+# Interval of checks, in seconds.
 _LOOK = 2.0
 _NAMESPACE = ("v1", "Namespace")
 Objects = t.Sequence[Object]
@@ -32,8 +32,8 @@ Labels = t.Mapping[str, str]
 
 
 class Ownership(t.NamedTuple):
-    """``labels``: those of the software's objects; ``owner``: the one of its definitions. ``force``: take over fields
-    of other managers, which ``force_variable`` allows."""
+    """``labels``: of the software's objects; ``owner``: label of its definitions. ``force``: take over fields of other
+    managers, which ``force_variable`` allows."""
 
     labels: Labels
     owner: tuple[str, str]
@@ -57,7 +57,7 @@ class SoftwareObjects:
 
     @property
     def changes(self) -> list[Change]:
-        """What was written so far (in check mode: would be), also after an error."""
+        """The changes so far (in check mode: those that would be made), also after an error."""
         found: list[Change] = []
         for part in self._parts:
             for each in [part] if isinstance(part, Change) else part.done:
@@ -76,11 +76,14 @@ class SoftwareObjects:
         labels: Labels | None = None,
         family: Labels | None = None,
     ) -> None:
-        """:param labels: of the objects, if they are not the software's own, with their ``family``."""
+        """Apply objects.
+
+        :param labels: of the objects with their ``family``, if they differ from the software's.
+        """
         self._apply(objects, kinds, labels, family).present(prune)
 
     def apply_manifest(self, definitions: Objects, objects: Objects, order: t.Sequence[Kind]) -> None:
-        """Definitions first, then namespaces, then the rest; objects that an older release had are deleted."""
+        """Apply definitions, then namespaces, then other objects. Delete objects that only an older release has."""
         self.apply_definitions(definitions)
         spaces = [each for each in objects if each["kind"] == "Namespace"]
         predicted = [each for each in spaces if self._misses(each["metadata"]["name"]) and self.check]
@@ -94,7 +97,7 @@ class SoftwareObjects:
         self._definitions().present(definitions)
 
     def create_namespace(self, name: str, labels: Labels) -> None:
-        """Create it if it is missing."""
+        """Create the namespace if it does not exist."""
         if self._misses(name):
             self.apply(
                 [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}],
@@ -103,9 +106,9 @@ class SoftwareObjects:
             )
 
     def start(self, objects: Objects, labels: Labels, family: Labels, creates: str) -> None:
-        """Apply the objects by which an operator defines more kinds, and wait for these.
+        """Apply the objects by which an operator defines more kinds, and wait for these kinds.
 
-        :param creates: the group and version of these kinds; empty if they are not waited for.
+        :param creates: group and version of these kinds; empty: do not wait.
         """
         kinds = [(each["apiVersion"], each["kind"]) for each in objects[:1]]
         if self.check and not self.server.resources(kinds):
@@ -126,13 +129,17 @@ class SoftwareObjects:
         self._apply([], kinds).absent(self.timeout)
 
     def delete_definitions(self, shared: t.Container[str], before: Labels) -> None:
-        """:param shared: definitions that stay while they have objects. :param before: see :class:`Definitions`."""
+        """Delete the software's definitions.
+
+        :param shared: definitions that stay while they have objects.
+        :param before: see :class:`Definitions`.
+        """
         self._definitions().absent(self.timeout, shared, before if self.check else None)
 
     def count(self, kinds: t.Iterable[Kind], selector: str, before: Labels) -> tuple[dict[str, int], dict[str, int]]:
-        """Kind -> number of the selected objects that exist, and of those that check mode counts as deleted.
+        """Return kind -> number of selected objects, and kind -> number of those that check mode counts as deleted.
 
-        :param before: the labels of objects that are deleted before.
+        :param before: the labels of objects that would be deleted first.
         """
         existing: dict[str, int] = {}
         deleted: dict[str, int] = {}
@@ -143,7 +150,7 @@ class SoftwareObjects:
         return existing, deleted
 
     def label_values(self, kinds: t.Iterable[Kind], selector: str, label: str) -> set[str]:
-        """The values of a label of the selected objects."""
+        """Return the values of a label of the selected objects."""
         return {
             str(each["metadata"]["labels"][label])
             for resource in self.server.resources(kinds).values()
@@ -176,7 +183,7 @@ class SoftwareObjects:
         self._parts += [Change(str(Key.of(each)), "object", None, "present", lambda: None) for each in objects]
 
     def _needs_missing(self, made: Object, definitions: Objects) -> bool:
-        """Whether the object needs a namespace or a definition that does not exist."""
+        """Return whether the object needs a namespace or a definition that does not exist."""
         namespace = made["metadata"].get("namespace")
         if namespace and self._misses(namespace):
             return True
@@ -187,7 +194,7 @@ class SoftwareObjects:
         )
 
     def _misses(self, name: str) -> bool:
-        """Whether the namespace does not exist. One that is being deleted accepts no objects, and is waited for."""
+        """Return whether the namespace does not exist. Wait if it is being deleted, because it accepts no objects."""
         if name not in self._missing:
             found = namespaces.read(self.server, name)
             end = time.monotonic() + self.timeout

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Labels and cordons nodes with failed rails until they are healthy again.
+"""Label and cordon nodes with failed rails until they are healthy again.
 
-Only our own cordons are removed: a node that another user cordoned stays cordoned. The label has a prefix of its own,
-because labels with the prefix of the plan are removed from nodes if the plan does not have them.
+Only our own cordons are removed: a node that another user cordoned stays cordoned. The label has a separate prefix,
+because labels with the prefix of the plan are removed from nodes if they are not planned.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Object = t.Dict[str, t.Any]
 
 
 def label(rails: t.Sequence[str]) -> str | None:
-    """The rails as a label's value: as many as fit, then ``more``; None without rails."""
+    """Return the rails as a label value: as many as fit, then ``more``; None without rails."""
     if not rails:
         return None
     value = ".".join(rails)
@@ -38,10 +38,10 @@ def label(rails: t.Sequence[str]) -> str | None:
 
 
 def patch(rails: t.Sequence[str], metadata: t.Mapping[str, t.Any], cordoned: t.Callable[[], bool]) -> Object:
-    """The merge patch that a node needs; empty if it needs none.
+    """Return the merge patch that a node needs; empty if it needs none.
 
     :param metadata: the node's, with ``labels`` and ``annotations``.
-    :param cordoned: whether the node is unschedulable; called only if that matters.
+    :param cordoned: returns whether the node is unschedulable; called only if that matters.
     """
     value = label(rails)
     ours = CORDONED in (metadata.get("annotations") or {})
@@ -58,10 +58,10 @@ def patch(rails: t.Sequence[str], metadata: t.Mapping[str, t.Any], cordoned: t.C
 
 
 def cordon(server: Server, nodes: t.Mapping[str, t.Sequence[str]], manager: str, check: bool) -> list[Change]:
-    """Set the nodes' labels and cordons according to their failed rails.
+    """Set labels and cordons of nodes according to their failed rails.
 
     :param nodes: node -> its failed rails.
-    :raises RailyardError: for what the server refuses.
+    :raises RailyardError: for refusals of the server.
     """
     live = {each["metadata"]["name"]: each["metadata"] for each in server.list(NODES, accept=METADATA)}
     done: list[Change] = []

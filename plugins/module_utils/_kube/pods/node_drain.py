@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Drains a node for a reboot: cordons it, evicts its pods, and uncordons it afterwards.
+"""Drain a node for a reboot: cordon it, evict its pods, and uncordon it afterwards.
 
-Before anything is changed, pods are classified as ``kubectl drain`` does: pods of DaemonSets and static pods stay; pods
+Before anything is changed, pods are classified as by ``kubectl drain``: pods of DaemonSets and static pods stay; pods
 without a controller, and pods with data in an emptyDir, need consent. Evictions respect disruption budgets, and are
 tried again until the timeout. An annotation marks our own cordon, so that a later run can remove it after an
 interruption and never removes that of another user.
@@ -30,15 +30,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_l
 
 OURS = "reboot.railyard.fabric/cordoned"
 MIRROR = "kubernetes.io/config.mirror"
-# Seconds between looks at the remaining pods.
+# Interval of checks of the remaining pods, in seconds.
 PAUSE = 2.0
-# Pods that a line names.
+# Maximum number of pods named in a line.
 _SHOWN = 6
 
 
 class Consent(t.NamedTuple):
-    """``empty_dirs``: pods with data in an emptyDir, which is lost, may be evicted; ``unmanaged``: pods that no
-    controller recreates. ``grace``: seconds until a pod is killed, None for the pod's own."""
+    """``empty_dirs``: evict pods whose emptyDir data is lost; ``unmanaged``: evict pods that no controller recreates.
+
+    ``grace``: seconds until a pod is killed; None: the pod's own.
+    """
 
     empty_dirs: bool = False
     unmanaged: bool = False
@@ -62,7 +64,7 @@ _EMPTY_DIR, _UNMANAGED = "empty_dirs", "unmanaged"
 
 
 def classed(pod: Object) -> Pod | None:
-    """The pod if it must be evicted; None if it stays."""
+    """Return the pod if it must be evicted; None if it stays."""
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
     owner = next((each for each in metadata.get("ownerReferences") or () if each.get("controller")), None)
@@ -78,7 +80,10 @@ def classed(pod: Object) -> Pod | None:
 
 
 class Drain:
-    """One node. ``done`` are the changes so far, ``waits`` the pods that could not be evicted at once, with reasons."""
+    """The drain of one node.
+
+    ``done``: changes so far; ``waits``: pods that could not be evicted at once, with reasons.
+    """
 
     def __init__(self, server: Server, node: str, consent: Consent, manager: str, check: bool, say: Say) -> None:
         self.server = server
@@ -93,8 +98,8 @@ class Drain:
     def drained(self, timeout: float) -> None:
         """Cordon the node and evict its pods within ``timeout`` seconds.
 
-        :raises RailyardError: for pods that need consent, with nothing changed; for pods that did not end in time,
-            after the node is uncordoned, unless another user had cordoned it.
+        :raises RailyardError: for pods that need consent, before anything is changed; for pods that did not end in
+            time, after the node is uncordoned, unless another user had cordoned it.
         """
         node = self._read()
         pods = self._pods()
@@ -110,9 +115,9 @@ class Drain:
             raise
 
     def restored(self) -> None:
-        """Uncordon the node if we drained it; the cordon of another user stays.
+        """Uncordon the node if we drained it. The cordon of another user stays.
 
-        :raises RailyardError: for what the server refuses.
+        :raises RailyardError: for refusals of the server.
         """
         node = self._read()
         if OURS in (node["metadata"].get("annotations") or {}):
@@ -154,7 +159,7 @@ class Drain:
         raise_all(errors)
 
     def _evict(self, pods: t.Sequence[Pod], end: float, timeout: float) -> None:
-        """Evict all of them, and again those that were refused, until none remains."""
+        """Evict all pods, and retry those that were refused, until none remains."""
         asked: set[str] = set()
         reported = False
         while True:
@@ -182,7 +187,7 @@ class Drain:
             pods = left
 
     def _left(self, pods: t.Sequence[Pod]) -> list[Pod]:
-        """The pods that still exist. Later ones tolerate the cordon, and would come back in any case."""
+        """Return the pods that still exist. Newer pods are ignored: they tolerate the cordon."""
         uids = {pod.uid for pod in pods}
         return [pod for pod in self._pods() if pod.uid in uids]
 
@@ -206,7 +211,7 @@ class Drain:
         self.done.append(Change("Node " + self.node, "spec.unschedulable", before, after, sent_as_one))
 
     def _give_back(self) -> None:
-        """After a failure, which is the error that is reported even if this fails too."""
+        """Uncordon the node after a failure. An error of this step is ignored, so that the failure is reported."""
         try:
             self.restored()
         except RailyardError as error:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Pods of a DaemonSet: where they are, what was attached to them, and why one does not run."""
+"""Pods of a DaemonSet: their nodes, attached networks, and why one does not run."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ RUNNING = "Running"
 _WAITING = ("ContainerCreating", "PodInitializing")
 # Warnings of the kubelet that do not keep a pod from starting.
 _HARMLESS = ("DNSConfigForming", "FailedToRetrieveImagePullSecret", "MissingClusterDNS", "ProbeWarning")
-# Pods of which events are read: most have the same cause.
+# Maximum number of pods whose events are read: most have the same cause.
 _EVENTS_READ = 32
 
 
 def there(server: Server, namespace: str, names: t.Iterable[str]) -> list[str]:
-    """Which of the DaemonSets the server has.
+    """Return the DaemonSets that exist on the server.
 
-    :raises RailyardError: for what the server refuses.
+    :raises RailyardError: for refusals of the server.
     """
     found = []
     for name in names:
@@ -40,11 +40,13 @@ def there(server: Server, namespace: str, names: t.Iterable[str]) -> list[str]:
 
 
 def of(server: Server, namespace: str, selector: str, networks: str) -> list[Object]:
-    """A row per pod: ``name``, ``namespace``, ``uid``, ``node`` (None: not scheduled), ``phase``, ``running``,
-    ``leaving``, ``why`` it does not run (empty if it does) and the attached ``networks``, ``[{interface, network}]``.
+    """Return a row per pod.
+
+    Keys: ``name``, ``namespace``, ``uid``, ``node`` (None: not scheduled), ``phase``, ``running``, ``leaving``, ``why``
+    (the reason why it does not run, or empty) and ``networks``, ``[{interface, network}]``.
 
     :param networks: the annotation with the attached networks.
-    :raises RailyardError: for what the server refuses.
+    :raises RailyardError: for refusals of the server.
     """
     resource = Resource("/api/v1/namespaces/%s" % namespace, "pods", False)
     rows = server.list(resource, selector, keep=lambda pod: _row(pod, networks))
@@ -74,7 +76,7 @@ def _row(pod: Object, networks: str) -> Object:
 
 
 def _wanted(pod: Object) -> str | None:
-    """The node for which a DaemonSet created the pod: an affinity names it until the pod is scheduled."""
+    """Return the node for which a DaemonSet created the pod: an affinity names it until the pod is scheduled."""
     affinity = ((pod.get("spec") or {}).get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     for term in required.get("nodeSelectorTerms") or ():
@@ -85,7 +87,7 @@ def _wanted(pod: Object) -> str | None:
 
 
 def _why(status: Object, phase: str) -> str:
-    """The reason in the pod's status, the most specific first."""
+    """Return the reason in the pod's status, the most specific one first."""
     for each in status.get("containerStatuses") or ():
         for name in ("waiting", "terminated"):
             state = (each.get("state") or {}).get(name) or {}
@@ -99,8 +101,8 @@ def _why(status: Object, phase: str) -> str:
 
 
 def _warning(server: Server, namespace: str, uid: str) -> str:
-    """The newest warning event of a pod that explains why it does not run; empty if none does, or the user may not read
-    events."""
+    """Return the newest warning event that explains why a pod does not run; empty without one, or if the user may not
+    read events."""
     query = urlencode({"fieldSelector": "involvedObject.uid=%s,type=Warning" % uid})
     path = "%s?%s" % (Resource("/api/v1", "events", True).of(namespace), query)
     status, answer = server.ask("GET", path)
@@ -108,12 +110,12 @@ def _warning(server: Server, namespace: str, uid: str) -> str:
     events = [each for each in items if each.get("reason") not in _HARMLESS]
     if not events:
         return ""
-    newest = max(events, key=_moment)
+    newest = max(events, key=_last_observed)
     return _joined(newest.get("reason"), newest.get("message"))
 
 
-def _moment(event: Object) -> str:
-    """When it was last observed; the API's times sort as text."""
+def _last_observed(event: Object) -> str:
+    """Return when the event was last observed. The API's times sort as text."""
     series = event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
     return next((str(each) for each in times if each), str(event["metadata"].get("creationTimestamp") or ""))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What the fabric asks of NVIDIA's GPU operator: how GPU memory reaches the NIC."""
+"""The settings of NVIDIA's GPU operator that determine how GPU memory reaches the NIC."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.prov
 
 
 def values(view: View, options: Options) -> Object:
-    """Values of the chart ``gpu-operator`` that belong to the rails; the rest is the user's.
+    """Return the values of the chart ``gpu-operator`` that the rails need. The user sets all others.
 
-    With DMA-BUF the kernel hands GPU memory to the NIC, which needs the open kernel module and no nvidia-peermem.
-    With peermem the
-    module is built against the NIC driver's RDMA core: the host's, or the container's. Hosts that have a GPU driver of
-    their own load the modules themselves, and the operator brings none.
+    With DMA-BUF, the kernel exports GPU memory to the NIC, which needs the open kernel modules and no nvidia-peermem.
+    With peermem, the module is built against the RDMA core of the NIC driver: the host's, or the container's. Hosts
+    with their own GPU driver load the modules themselves, and the operator installs none.
     """
     spec = gpu_spec.wanted(view, options)
     peermem = spec.path == PEERMEM and spec.gpu_driver != HOST
@@ -36,6 +35,6 @@ def values(view: View, options: Options) -> Object:
         "operator": {"upgradeCRD": False},
     }
     if facts_of(view.provider).node_features:
-        # Its chart brings Node Feature Discovery; a second one would fight with it over labels.
+        # Its chart contains Node Feature Discovery. A second one would overwrite its labels, and vice versa.
         made["nfd"] = {"enabled": False}
     return made

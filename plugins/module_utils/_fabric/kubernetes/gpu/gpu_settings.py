@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Whether the GPU Operator's settings and a node's way from GPU memory to the NIC agree. Values in, values out.
+"""Check whether the settings of the GPU Operator agree with the GPUDirect path of the nodes. It does no I/O.
 
-Sources: the values of the chart ``gpu-operator`` and the driver container's start script of NVIDIA/gpu-operator and
-NVIDIA/gpu-driver-container: nvidia-peermem, gdrdrv and nvidia-fs are containers of the driver's DaemonSet, so that they
-run only where the operator brings the driver.
+Sources: the values of the chart ``gpu-operator``, and the start script of the driver container (NVIDIA/gpu-operator and
+NVIDIA/gpu-driver-container): nvidia-peermem, gdrdrv and nvidia-fs are containers of the driver's DaemonSet, so they run
+only where the operator installs the driver.
 """
 
 from __future__ import annotations
@@ -33,24 +33,27 @@ _DEFAULTS: dict[str, t.Any] = {
 
 
 class Wanted(t.NamedTuple):
-    """What the plan sets for the nodes."""
+    """The planned settings of the nodes."""
 
     #: ``dmabuf``, ``peermem`` or ``none``
     path: str
     #: the NIC driver: ``inbox`` or ``ofed`` on the host, or ``container`` (the Network Operator's)
     nic_driver: str
-    #: who brings the GPU driver: ``host`` or ``container`` (the GPU Operator); empty where it is not set
+    #: who installs the GPU driver: ``host`` or ``container`` (the GPU Operator); empty if it is not set
     gpu_driver: str
-    #: whether pods are to have gdrcopy
+    #: whether pods get gdrcopy
     gdrcopy: bool
-    #: generations of the GPUs; empty where the plan does not say
+    #: generations of the GPUs; empty if unknown
     generations: tuple[str, ...] = ()
-    #: the kernel modules that the nodes are to have, ``open`` or ``proprietary``; empty where the plan does not say
+    #: the planned kernel modules, ``open`` or ``proprietary``; empty if the plan does not set them
     flavour: str = ""
 
 
 class Disagreement(t.NamedTuple):
-    """``key`` is the chart's value; ``fatal`` where pods or GPUs would not work, and not merely differ."""
+    """A value of the chart that contradicts the plan.
+
+    ``key``: the value's path. ``fatal``: pods or GPUs would not work; otherwise the value only differs.
+    """
 
     key: str
     message: str
@@ -59,10 +62,10 @@ class Disagreement(t.NamedTuple):
 
 
 def disagreements(values: t.Mapping[str, t.Any], wanted: Wanted) -> list[Disagreement]:
-    """All that does not fit together; ``values`` are the chart's, nested, and may leave out what is the default."""
+    """Return all contradictions. ``values``: the chart's, nested; values equal to the default may be left out."""
     found: list[Disagreement] = []
 
-    def say(key: str, message: str, remedy: str, fatal: bool = True) -> None:
+    def add(key: str, message: str, remedy: str, fatal: bool = True) -> None:
         found.append(Disagreement(key, message, remedy, fatal))
 
     containers = bool(_value(values, "driver.enabled"))
@@ -70,54 +73,54 @@ def disagreements(values: t.Mapping[str, t.Any], wanted: Wanted) -> list[Disagre
     host_mofed = bool(_value(values, HOST_MOFED))
     kind = str(_value(values, TYPE))
     if containers and wanted.gpu_driver == HOST:
-        say(
+        add(
             "driver.enabled",
             "the operator is to bring the GPU driver, and the hosts have one",
             "set driver.enabled: false, or take the driver off the hosts",
             False,
         )
     elif not containers and wanted.gpu_driver == CONTAINER:
-        say(
+        add(
             "driver.enabled",
             "nothing installs the GPU driver",
             "set driver.enabled: true, or install the driver on the hosts",
         )
     if rdma and not containers:
-        say(
+        add(
             RDMA,
             "has no effect without the operator's driver: nvidia-peermem is loaded by the driver's DaemonSet",
             "set it to false; the role gpudirect loads nvidia-peermem on hosts with a driver of their own",
             False,
         )
     elif rdma and wanted.nic_driver == choice.INBOX:
-        say(
+        add(
             RDMA,
             "most inbox RDMA cores have no peer memory interface: nvidia-peermem would not load (Invalid argument)",
             "set it to false and use DMA-BUF, or install DOCA-OFED",
         )
     elif rdma and wanted.path != choice.PEERMEM:
-        say(
+        add(
             RDMA,
             "nvidia-peermem is to be loaded, and the way is %s" % choice.WORDS[wanted.path],
             "set it to false, or want peermem",
             False,
         )
     elif wanted.path == choice.PEERMEM and containers and not rdma:
-        say(RDMA, "the way is nvidia-peermem, and nothing loads it", "set it to true")
+        add(RDMA, "the way is nvidia-peermem, and nothing loads it", "set it to true")
     if rdma and containers and wanted.path == choice.PEERMEM and wanted.nic_driver != choice.INBOX:
         on_host = wanted.nic_driver == choice.OFED
         if host_mofed != on_host:
-            say(
+            add(
                 HOST_MOFED,
                 "is %s, and the NIC driver is %s: nvidia-peermem would wait for, or be built against, the wrong one"
                 % (_yaml(host_mofed), "the host's" if on_host else "a container's"),
                 "set it to %s" % _yaml(on_host),
             )
     if containers:
-        found += _kinds(kind, bool(_value(values, GDS)), wanted)
+        found += _module_types(kind, bool(_value(values, GDS)), wanted)
     gdrcopy = bool(_value(values, GDRCOPY))
     if gdrcopy and not containers:
-        say(
+        add(
             GDRCOPY,
             "has no effect without the operator's driver",
             "set it to false; the role gpudirect loads gdrdrv on hosts with a driver of their own",
@@ -125,11 +128,12 @@ def disagreements(values: t.Mapping[str, t.Any], wanted: Wanted) -> list[Disagre
         )
     elif containers and gdrcopy != wanted.gdrcopy:
         message = "pods are to have gdrcopy, and nothing loads gdrdrv" if wanted.gdrcopy else "gdrcopy is not wanted"
-        say(GDRCOPY, message, "set it to %s" % _yaml(wanted.gdrcopy), wanted.gdrcopy)
+        add(GDRCOPY, message, "set it to %s" % _yaml(wanted.gdrcopy), wanted.gdrcopy)
     return found
 
 
-def _kinds(kind: str, gds: bool, wanted: Wanted) -> list[Disagreement]:
+def _module_types(kind: str, gds: bool, wanted: Wanted) -> list[Disagreement]:
+    """Return contradictions of ``driver.kernelModuleType``."""
     order = choice.GENERATIONS.index
     old = [each for each in wanted.generations if order(each) < order(choice.FIRST_OPEN)]
     new = [each for each in wanted.generations if order(each) >= order(choice.OPEN_ONLY)]
@@ -156,6 +160,7 @@ def _kinds(kind: str, gds: bool, wanted: Wanted) -> list[Disagreement]:
 
 
 def _value(values: t.Mapping[str, t.Any], key: str) -> t.Any:
+    """Return a value of the chart, or its default."""
     found: t.Any = values
     for part in key.split("."):
         found = found.get(part) if isinstance(found, t.Mapping) else None
@@ -168,4 +173,5 @@ def _value(values: t.Mapping[str, t.Any], key: str) -> t.Any:
 
 
 def _yaml(value: bool) -> str:
+    """Return a boolean as YAML has it."""
     return "true" if value else "false"

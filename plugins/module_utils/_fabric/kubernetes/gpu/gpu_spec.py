@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What the plan sets for GPU memory's way to the NIC, as one for the whole cluster: the GPU Operator has one setting
-for all nodes. What is not set for a node is taken from the options, which must not contradict the plan.
+"""The planned GPUDirect path of the whole cluster, because the GPU Operator has one setting for all nodes.
+
+Values that no node sets are taken from the options, which must not contradict the plan.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.host
 
 
 def nic_container(view: View | None, options: Options) -> bool:
-    """Whether the Network Operator brings the NIC driver.
+    """Return whether the Network Operator installs the NIC driver.
 
     :raises RailyardError: if the option contradicts the plan.
     """
@@ -39,9 +40,12 @@ def nic_container(view: View | None, options: Options) -> bool:
 
 
 def wanted(view: View | None, options: Options) -> Wanted:
-    """:raises RailyardError: if an option contradicts the plan."""
-    # Where nodes have a GPU driver of their own beside others whose driver the operator brings, it leaves theirs alone;
-    # what it is to set counts for the others.
+    """Return the planned settings of the GPU Operator.
+
+    :raises RailyardError: if an option contradicts the plan.
+    """
+    # The operator does not change nodes with their own GPU driver. So if it installs the driver of some nodes, only
+    # the settings of these count.
     drivers = _values(view, "gpudirect", "gpu_driver")
     containers = [node for node in _nodes(view) if (node.get("gpudirect") or {}).get("gpu_driver") == CONTAINER]
     gpu_driver = CONTAINER if CONTAINER in drivers else HOST if HOST in drivers else ""
@@ -58,18 +62,19 @@ def wanted(view: View | None, options: Options) -> Wanted:
 
 
 def kind(spec: Wanted) -> str:
-    """The chart's ``driver.kernelModuleType``: DMA-BUF needs the open modules, for the rest the operator knows best."""
+    """Return the chart's ``driver.kernelModuleType``: open for DMA-BUF, which needs it; else the operator decides."""
     return spec.flavour or (choice.OPEN if spec.path == DMABUF else AUTO)
 
 
 def _path(planned: t.Collection[t.Any], flavours: set[t.Any], options: Options) -> str:
+    """Return the GPUDirect path. ``planned``: the paths of the nodes."""
     known = {path for path in planned if path not in (None, AUTO)}
     if options.gpudirect and known and options.gpudirect not in known:
         raise _contradiction("gpudirect", options.gpudirect, "gpudirect.path: %s" % ", ".join(sorted(known)))
     if options.gpudirect:
         return options.gpudirect
-    # what loads nvidia-peermem serves nodes with DMA-BUF too, and not the other way round
-    # ... and is what `auto` comes to on nodes whose GPU driver cannot export DMA-BUF
+    # With nvidia-peermem, DMA-BUF still works on nodes that use it, but not vice versa. With `auto`, nodes whose GPU
+    # driver cannot export DMA-BUF use nvidia-peermem.
     return next(
         (path for path in (PEERMEM, DMABUF, NONE) if path in known), PEERMEM if flavours == {PROPRIETARY} else DMABUF
     )
@@ -78,18 +83,19 @@ def _path(planned: t.Collection[t.Any], flavours: set[t.Any], options: Options) 
 def _gdrcopy(values: t.Collection[t.Any], options: Options) -> bool:
     known = {each for each in values if each is not None}
     if options.gdrcopy is not None and known and options.gdrcopy not in known:
-        given, planned = _word(options.gdrcopy), _word(not options.gdrcopy)
+        given, planned = _as_yaml(options.gdrcopy), _as_yaml(not options.gdrcopy)
         raise _contradiction("gdrcopy", given, "gpudirect.gdrcopy: %s" % planned)
     return options.gdrcopy if options.gdrcopy is not None else (True in known if known else True)
 
 
 def _nic_driver(view: View | None, nodes: t.Sequence[t.Any], options: Options, path: str) -> str:
+    """Return the kind of NIC driver: ``inbox``, ``ofed`` or ``container``."""
     kinds = {each for each in _values(nodes, "driver", "kind") if each}
     if nic_container(view, options):
         return CONTAINER
     if kinds:
         return choice.OFED if kinds.intersection(INSTALLED) else choice.INBOX
-    # not set: nvidia-peermem is asked for where there is something to build it against
+    # Not set: nvidia-peermem is planned only where a driver exists that it can be built against.
     return choice.OFED if path == PEERMEM else choice.INBOX
 
 
@@ -98,16 +104,18 @@ def _nodes(view: View | None) -> t.Sequence[t.Any]:
 
 
 def _values(nodes: View | t.Sequence[t.Any] | None, layer: str, key: str) -> set[t.Any]:
-    """The values that nodes have for a layer's key. Nodes without the layer are left out."""
+    """Return all values of a layer's key. Nodes without the layer are left out."""
     given = _nodes(nodes) if nodes is None or isinstance(nodes, View) else nodes
     return {node[layer][key] for node in given if node.get(layer)}
 
 
-def _word(value: bool) -> str:
+def _as_yaml(value: bool) -> str:
+    """Return a boolean as YAML has it."""
     return "true" if value else "false"
 
 
 def _contradiction(option: str, given: str, planned: str) -> RailyardError:
+    """Return the error for an option that contradicts the plan."""
     return RailyardError(
         "is %s, and the plan's nodes have %s" % (given, planned),
         "kubernetes.%s" % option,

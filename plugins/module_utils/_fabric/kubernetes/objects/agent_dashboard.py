@@ -11,11 +11,11 @@ import typing as t
 Panel = t.Dict[str, t.Any]
 # Grafana divides the width of a dashboard into 24 columns.
 WIDTH, HEIGHT, COLUMNS = 8, 8, 24
-# Grafana's schema of dashboards, which later releases read.
+# Version of Grafana's dashboard schema, which later releases support.
 SCHEMA = 36
 SOURCE = {"type": "prometheus", "uid": "${source}"}
 
-# Title, unit as Grafana spells it, expression, legend. ``%(f)s``: the labels that select fabric and node.
+# Title, Grafana's name of the unit, expression, legend. ``%(f)s``: the labels that select fabric and node.
 _PANELS = (
     (
         "Rails that are down",
@@ -91,7 +91,7 @@ _PANELS = (
 
 
 def dashboard(fabric: str) -> dict[str, t.Any]:
-    """The dashboard of a fabric. Its variables are the data source and the nodes."""
+    """Return the dashboard of a fabric. Its variables are the data source and the nodes."""
     labels = 'fabric="%s",node=~"$node"' % fabric
     return {
         "uid": "railyard-%s" % fabric[:30],

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Whether a cluster is as planned: every node has every rail's resource at the planned number, and every object was
-accepted by its controller according to its status. What is missing has the likeliest reason beside it.
+"""Check whether a cluster is as planned.
+
+Every node must have the planned number of every rail's resource, and the status of every object must show that its
+controller accepted it. Each problem is reported with its most likely reason.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playb
 
 NAD = ("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition")
 STATE = ("sriovnetwork.openshift.io/v1", "SriovNetworkNodeState")
-# Kinds that are judged by objects of another kind: a network by its definition, a policy by the states of its nodes.
-# Devices of a DRA driver are in slices of its nodes.
+# Kind -> the kind whose objects show its state: a network's definition, the node states of a policy, the slices of a
+# DRA driver.
 BESIDE = {
     "DeviceClass": rail_agent.SLICE,
     "SpiderMultusConfig": NAD,
@@ -44,7 +46,7 @@ BESIDE = {
 # Lines of a report, and subjects in a line.
 _SHOWN = 20
 _NAMES = 4
-# The API server writes whole thousands shorter: 1000 units are "1k".
+# The API server abbreviates thousands: 1000 units are "1k".
 _THOUSANDS = ("", "k", "M", "G")
 _HOSTS = playbook("hosts")
 _FUNCTIONS = ("sriov", "ib-sriov", "host-device")
@@ -52,16 +54,16 @@ _NO_AGENT = "its rail agent does not run, or is not registered with its kubelet:
 _NO_SLOT = "slots of ports without a link count as missing, or its rail agent has slots of an earlier plan (%s)"
 _QUANTITY = re.compile(r"(\d+)([kMG]?)\Z")
 Kind = t.Tuple[str, str]
-# (kind, namespace, name), the namespace is empty for cluster-scoped kinds.
+# (kind, namespace, name); the namespace is empty for cluster-scoped kinds.
 Name = t.Tuple[str, str, str]
 Live = t.Mapping[Name, Object]
 
 
 class Missing(t.NamedTuple):
-    """What is missing of a node or object, with the likeliest reason.
+    """Something that a node or object is missing, with the most likely reason.
 
-    ``field``: what a user set on the object so that it is missing. ``command``: shows more if the subject is appended.
-    ``rail``: whose resource is missing. ``playbook``: what fixes it, where that is known.
+    ``field``: the field by which a user caused it. ``command``: shows details if the subject is appended. ``rail``: the
+    rail of a missing resource. ``playbook``: fixes the problem, if one does.
     """
 
     subject: str
@@ -74,25 +76,25 @@ class Missing(t.NamedTuple):
 
 
 def beside(kinds: t.Iterable[Kind]) -> set[Kind]:
-    """The kinds by whose objects those of ``kinds`` are judged."""
+    """Return the kinds whose objects show the state of objects of ``kinds``."""
     return {BESIDE[kind] for _api, kind in kinds if kind in BESIDE}
 
 
 class Goal:
-    """The planned state of a cluster."""
+    """The desired state of a cluster. ``given``: the options of Kubernetes objects."""
 
     def __init__(self, document: Document, given: t.Mapping[str, t.Any] | None, objects: t.Sequence[Object]) -> None:
         view = View(document)
         self._wanted = object_components.allocatable(document, given)
         self._fabric = view.name
         self._objects = objects
-        # DPDK's VFs of a rail are a resource beside the rail's own
+        # VFs for DPDK are a second resource of a rail
         named = {
             view.qualified(network.resource) + end: network
             for network in view.networks
             for end in ("", sriov_operator_objects.DPDK)
         }
-        # the agent's resource for all rails is of none
+        # the agent's resource for all rails has no rail
         self._rails = {resource: network.rail for resource, network in named.items()}
         self._slots = facts_of(view.provider).slots
         self._attachments = {resource: network.attachment for resource, network in named.items()}
@@ -103,15 +105,15 @@ class Goal:
 
     @property
     def resources(self) -> int:
-        """How many resources of nodes are counted: the measure of progress."""
+        """The number of (node, resource) pairs, by which progress is measured."""
         return sum(map(len, self._wanted.values()))
 
     def beside(self) -> set[Kind]:
-        """The kinds that are read beside the objects' own."""
+        """Return the kinds that must be read in addition to :attr:`kinds`."""
         return beside(self.kinds)
 
     def reached(self, nodes: t.Mapping[str, Object], live: Live) -> int:
-        """How many of the resources are there at the planned number."""
+        """Return how many of :attr:`resources` exist in the planned number."""
         nodes = self._with_slices(nodes, live)
         return sum(
             _units(nodes.get(node), resource) == units
@@ -120,52 +122,59 @@ class Goal:
         )
 
     def missing(self, nodes: t.Mapping[str, Object], live: Live) -> list[Missing]:
-        """:param nodes: the cluster's, by name. :param live: objects of :attr:`kinds` and :meth:`beside`."""
+        """Return all differences from the desired state.
+
+        :param nodes: the nodes of the cluster, by name.
+        :param live: objects of :attr:`kinds` and :meth:`beside`.
+        """
         nodes = self._with_slices(nodes, live)
         found = [each for name, wanted in self._wanted.items() for each in self._of_node(name, wanted, nodes)]
         for each in self._objects:
             metadata = each["metadata"]
             name = (each["kind"], metadata.get("namespace") or "", metadata["name"])
-            have = live.get(name)
+            observed = live.get(name)
             subject = "%s %s" % (each["kind"], metadata["name"])
-            if have is None:
+            if observed is None:
                 found.append(Missing(subject, "is not in the cluster", "it was deleted: run again"))
             elif each["kind"] in _JUDGES:
-                judged = _JUDGES[each["kind"]](self, have, live)
+                judged = _JUDGES[each["kind"]](self, observed, live)
                 found.extend([Missing(subject, *judged)] if judged else [])
         found.extend(_states(live, set(self._wanted)) if STATE in self.beside() else [])
         return found
 
     def _with_slices(self, nodes: t.Mapping[str, Object], live: Live) -> t.Mapping[str, Object]:
-        """The nodes, those with a DRA driver with what their slices have as if it were allocatable."""
+        """Return the nodes. Devices of DRA drivers are added as if they were allocatable resources."""
         if not self._by_dra:
             return nodes
         slices = (each for (kind, _space, _name), each in live.items() if kind == rail_agent.SLICE[1])
-        have = rail_agent.of_slices(self._prefix, slices)
+        devices = rail_agent.of_slices(self._prefix, slices)
         return {
-            name: dict(node, status=dict(node["status"], allocatable=have.get(name, {})))
+            name: dict(node, status=dict(node["status"], allocatable=devices.get(name, {})))
             if name in self._by_dra
             else node
             for name, node in nodes.items()
         }
 
     def withheld(self, live: Live) -> list[Missing]:
-        """Pools as planned on which a user set a field so that they give fewer addresses."""
+        """Return pools that are as planned, but on which a user set a field that withholds addresses."""
         found = []
         for each in self._objects:
-            have = live.get((each["kind"], "", each["metadata"]["name"])) if each["kind"] == "SpiderIPPool" else None
-            closed = replacement_table.closed(have) if have else None
+            observed = (
+                live.get((each["kind"], "", each["metadata"]["name"])) if each["kind"] == "SpiderIPPool" else None
+            )
+            closed = replacement_table.closed(observed) if observed else None
             if closed:
                 found.append(Missing("SpiderIPPool %s" % each["metadata"]["name"], *closed))
         return found
 
     def _of_node(self, name: str, wanted: t.Mapping[str, int], nodes: t.Mapping[str, Object]) -> t.Iterator[Missing]:
+        """Yield the differences of one node. ``wanted``: resource -> units."""
         node = nodes.get(name)
         if node is None:
-            near = did_you_mean(nearest(name, [each for each in nodes if each not in self._wanted]))
+            suggestion = did_you_mean(nearest(name, [each for each in nodes if each not in self._wanted]))
             yield Missing(
                 name,
-                "is not a node of the cluster%s" % near,
+                "is not a node of the cluster%s" % suggestion,
                 "its kubelet has not joined, or is registered under another name than the fabric file's"
                 " (kubectl get nodes)",
             )
@@ -181,21 +190,23 @@ class Goal:
             return
         for resource in short:
             units, rail = _units(node, resource), self._rails.get(resource)
-            where = "rail %s" % rail if rail else "all rails"
+            scope = "rail %s" % rail if rail else "all rails"
             yield Missing(
                 name,
-                "reports %s of %d %s (%s)" % ("none" if units is None else units, wanted[resource], resource, where),
-                self._short(resource, units, wanted[resource]),
+                "reports %s of %d %s (%s)" % ("none" if units is None else units, wanted[resource], resource, scope),
+                self._reason_of_shortage(resource, units, wanted[resource]),
                 rail=rail,
                 playbook=_HOSTS if self._by_hosts(resource, units) else None,
             )
 
     def _served(self, node: Object, resource: str) -> bool:
-        """Whether a device plugin serves the resource. The kubelet keeps 0 of those whose agent has ended."""
+        """Return whether a device plugin serves the resource. The kubelet keeps resources of an ended agent with 0
+        units."""
         units = _units(node, resource)
         return bool(units) if self._slots else units is not None
 
     def _no_plugin(self, node: Object) -> tuple[str, str, str]:
+        """Return reason, field and command for a node without device plugins."""
         if self._slots:
             return _NO_AGENT % _HOSTS, "", ""
         if (node["metadata"].get("labels") or {}).get(FABRIC) != self._fabric:
@@ -205,10 +216,12 @@ class Goal:
         return "no device plugin runs on it, or none found a port", "", command
 
     def _by_hosts(self, resource: str, units: int | None) -> bool:
-        """Whether the node is the reason for a short resource, and not its device plugin."""
+        """Return whether the node and not its device plugin causes the short resource, so that hosts.yml fixes it."""
         return self._slots or not units or self._attachments[resource] in _FUNCTIONS
 
-    def _short(self, resource: str, units: int | None, wanted: int) -> str:
+    def _reason_of_shortage(self, resource: str, units: int | None, wanted: int) -> str:
+        """Return the reason for a resource with fewer units than planned. ``units``: None if the node does not report
+        it."""
         if self._slots:
             return (_NO_AGENT if units is None else _NO_SLOT) % _HOSTS
         functions = self._attachments[resource] in _FUNCTIONS
@@ -222,7 +235,7 @@ class Goal:
 
 
 class Group(t.NamedTuple):
-    """Subjects of which the same is missing for the same reason."""
+    """Subjects with the same problem and the same reason."""
 
     subjects: list[str]
     what: str
@@ -234,6 +247,7 @@ class Group(t.NamedTuple):
 
 
 def grouped(missing: t.Sequence[Missing]) -> list[Group]:
+    """Return the problems, with equal ones of several subjects as one group."""
     found: dict[Missing, list[str]] = {}
     for each in missing:
         found.setdefault(each._replace(subject=""), []).append(each.subject)
@@ -241,13 +255,13 @@ def grouped(missing: t.Sequence[Missing]) -> list[Group]:
 
 
 def reason_of(group: t.Mapping[str, t.Any], subject: str) -> str:
-    """The reason of a group, as the module returns it, with the command for one subject."""
+    """Return the reason of a group, with its command for one subject. ``group``: as in the module's result."""
     command = group.get("command")
     return "%s (%s%s)" % (group["reason"], command, subject) if command else str(group["reason"])
 
 
 def lines(groups: t.Sequence[Group]) -> list[str]:
-    """A line for each group, with its first subjects."""
+    """Return a line for each group, with its first subjects."""
     found = []
     for group in groups[:_SHOWN]:
         subjects = group.subjects
@@ -260,12 +274,14 @@ def lines(groups: t.Sequence[Group]) -> list[str]:
 
 
 def _units(node: Object | None, resource: str) -> int | None:
+    """Return how many units of a resource a node reports; None if it does not report the resource."""
     quantity = ((node or {}).get("status", {}).get("allocatable") or {}).get(resource)
     found = _QUANTITY.match(str(quantity))
     return int(found.group(1)) * 1000 ** _THOUSANDS.index(found.group(2)) if found else None
 
 
 def _pool_nodes(view: View) -> dict[str, set[str]]:
+    """Return pool -> the nodes that get addresses from it."""
     found: dict[str, set[str]] = {}
     for node in view.nodes:
         for port in node["ports"]:
@@ -279,10 +295,10 @@ def _pool_nodes(view: View) -> dict[str, set[str]]:
 Judged = t.Optional[t.Tuple[str, ...]]
 
 
-def _spider_pool(goal: Goal, have: Object, live: Live) -> Judged:
-    if (have.get("spec") or {}).get("disable"):
-        return replacement_table.closed(have)
-    if (have.get("status") or {}).get("totalIPCount") is not None:
+def _spider_pool(goal: Goal, observed: Object, live: Live) -> Judged:
+    if (observed.get("spec") or {}).get("disable"):
+        return replacement_table.closed(observed)
+    if (observed.get("status") or {}).get("totalIPCount") is not None:
         return None
     return (
         "has no count of addresses yet",
@@ -290,9 +306,9 @@ def _spider_pool(goal: Goal, have: Object, live: Live) -> Judged:
     )
 
 
-def _allocations(goal: Goal, have: Object, live: Live) -> Judged:
-    got = {each["nodeName"] for each in (have.get("status") or {}).get("allocations") or ()}
-    missing = goal._pool_nodes.get(have["metadata"]["name"], set()) - got
+def _allocations(goal: Goal, observed: Object, live: Live) -> Judged:
+    served = {each["nodeName"] for each in (observed.get("status") or {}).get("allocations") or ()}
+    missing = goal._pool_nodes.get(observed["metadata"]["name"], set()) - served
     if not missing:
         return None
     return (
@@ -301,8 +317,8 @@ def _allocations(goal: Goal, have: Object, live: Live) -> Judged:
     )
 
 
-def _state(goal: Goal, have: Object, live: Live) -> Judged:
-    status = have.get("status") or {}
+def _state(goal: Goal, observed: Object, live: Live) -> Judged:
+    status = observed.get("status") or {}
     if status.get("state") in ("ready", "ignore"):
         return None
     steps = ["%s %s" % (s["name"], s["state"]) for s in status.get("appliedStates") or () if s["state"] != "ready"]
@@ -315,9 +331,9 @@ def _state(goal: Goal, have: Object, live: Live) -> Judged:
     )
 
 
-def _definition(goal: Goal, have: Object, live: Live) -> Judged:
-    metadata = have["metadata"]
-    place = have.get("spec", {}).get("networkNamespace") or metadata.get("namespace") or "default"
+def _definition(goal: Goal, observed: Object, live: Live) -> Judged:
+    metadata = observed["metadata"]
+    place = observed.get("spec", {}).get("networkNamespace") or metadata.get("namespace") or "default"
     if (NAD[1], place, metadata["name"]) in live:
         return None
     return (
@@ -326,10 +342,10 @@ def _definition(goal: Goal, have: Object, live: Live) -> Judged:
     )
 
 
-def _daemon_set(goal: Goal, have: Object, live: Live) -> Judged:
-    status = have.get("status") or {}
+def _daemon_set(goal: Goal, observed: Object, live: Live) -> Judged:
+    status = observed.get("status") or {}
     desired, ready = status.get("desiredNumberScheduled") or 0, status.get("numberReady") or 0
-    if desired == ready > 0 and status.get("observedGeneration", 0) >= have["metadata"].get("generation", 0):
+    if desired == ready > 0 and status.get("observedGeneration", 0) >= observed["metadata"].get("generation", 0):
         return None
     return (
         "has %d of %d pods ready" % (ready, desired),
@@ -338,6 +354,7 @@ def _daemon_set(goal: Goal, have: Object, live: Live) -> Judged:
 
 
 def _states(live: Live, planned: set[str]) -> t.Iterator[Missing]:
+    """Yield the problems that the SriovNetworkNodeStates of planned nodes show."""
     states = {name: each for (kind, _space, name), each in live.items() if kind == STATE[1]}
     for node in sorted(planned):
         status = (states.get(node) or {}).get("status") or {}

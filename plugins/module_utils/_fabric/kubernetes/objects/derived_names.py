@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What others make of our names, and how long that may be: one table for lint, renderers, tests and documentation."""
+"""Names that others derive from ours, and their maximum lengths: one table for lint, renderers, tests and
+documentation."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _CONTAINER, _INTERFACE = 64, 15
 
 
 class Derived(t.NamedTuple):
-    """``what`` is made of ``ours`` by ``by``, and has ``limit`` characters at the most."""
+    """``by`` derives ``what`` from ``ours``; it may have at most ``limit`` characters."""
 
     what: str
     ours: str
@@ -58,7 +59,7 @@ _NETWORKS = (
 
 
 def of_object(made: Object) -> t.Iterator[tuple[Derived, str]]:
-    """What others make of an object's names, each with its text."""
+    """Yield the names that others derive from an object's names, each with its text."""
     metadata, kind, spec = made["metadata"], made["kind"], made.get("spec") or {}
     yield NAME, metadata["name"]
     template = (spec.get("template") or {}).get("metadata") or {}
@@ -78,11 +79,11 @@ def of_object(made: Object) -> t.Iterator[tuple[Derived, str]]:
 
 
 def of_view(view: View) -> t.Iterator[tuple[Derived, str]]:
-    """What others make of names that objects hold in other fields or that are in no object."""
+    """Yield the names that others derive from names in other fields of objects, or in none."""
     for network in view.of(*OF_FUNCTION):
         yield SOCKET, "%s/%s_%s.sock" % (SOCKETS, view.prefix, network.resource)
 
 
 def too_long(found: t.Iterable[tuple[Derived, str]]) -> t.Iterator[tuple[Derived, str]]:
-    """Those that are longer than they may be."""
+    """Yield the names that are longer than their limit."""
     return ((derived, text) for derived, text in found if len(text) > derived.limit)

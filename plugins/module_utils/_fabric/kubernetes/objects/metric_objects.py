@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What monitors the rails: a scrape of Spiderpool's agent or the rail agent, alerts, and the rail agent's dashboard.
+"""Monitoring of the rails: scraping of Spiderpool's agent or the rail agent, alerts, and the rail agent's dashboard.
 
-Spiderpool's agent and the rail agent export the RDMA counters, by the same names. With the other providers,
-node_exporter (with ``--collector.ethtool`` and its InfiniBand collector) has the ports' pause frames, discards and link
-changes, and nothing has the RDMA counters: alerts on those are then not made.
+Spiderpool's agent and the rail agent export the RDMA counters under the same names. With other providers, node_exporter
+(with ``--collector.ethtool`` and its InfiniBand collector) exports pause frames, discards and link changes of the
+ports, and nothing exports the RDMA counters, so there are no alerts on these.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.prov
 API = "monitoring.coreos.com/v1"
 SCRAPE_API = "monitoring.coreos.com/v1alpha1"
 COMPONENT = "metrics"
-# A rail whose traffic is below this part of its node's busiest rail, while that one carries more than the floor, lags
-# behind.
+# A rail lags behind if its traffic is below this fraction of the busiest rail of its node, and the busiest rail
+# carries more than the floor.
 ASYMMETRY = 0.5
 FLOOR_BYTES = 1_000_000_000
-# Pause frames a second that no healthy port sends for minutes.
+# Pause frames per second; a healthy port does not send as many for minutes.
 PAUSES = 1000
-# CNPs for each received RDMA packet: more is congestion, not its control.
+# CNPs per received RDMA packet; a higher ratio means persistent congestion.
 CNP_RATIO = 0.01
 SEQUENCE_ERRORS = 10
 
@@ -67,7 +67,7 @@ def objects(view: View, options: Options) -> t.Iterator[Object]:
 
 
 def _scrape(view: View) -> Object | None:
-    """A scrape of each node's agent; None if the agents do not serve metrics to other hosts."""
+    """Return the scrape of each node's agent; None if the agents serve no metrics to other hosts."""
     served = next((node["agent"]["metrics"] for node in view.nodes), None)
     host, _colon, port = (served or "").rpartition(":")
     if host != "*":
@@ -77,7 +77,7 @@ def _scrape(view: View) -> Object | None:
     return {
         "kubernetesSDConfigs": [{"role": "Node"}],
         "scrapeInterval": "30s",
-        # the agent's metrics have a label "fabric" of their own
+        # the agent's metrics have their own label "fabric"
         "honorLabels": True,
         "relabelings": [
             {"action": "Keep", "sourceLabels": ["__meta_kubernetes_node_label_" + label], "regex": view.name},
@@ -142,7 +142,8 @@ def _alert(name: str, severity: str, wait: str, expression: str, summary: str) -
 
 
 def _spiderpool(view: View) -> list[Object]:
-    """On the agent's counters of the rails' own netdevs. All names end in _total: it exports everything as counters."""
+    """Return alerts on counters of the rails' netdevs. All names end in _total: the agent exports everything as
+    counters."""
     rails = _netdevs(view)
     if not rails:
         return []
@@ -153,7 +154,7 @@ def _spiderpool(view: View) -> list[Object]:
 
 
 def _agent(view: View) -> list[Object]:
-    """On what the rail agent exports: its rails and devices, and the counters of the rails' ports."""
+    """Return alerts on the metrics of the rail agent: its rails and devices, and the counters of the rail ports."""
     fabric = '{fabric="%s"}' % view.name
     node, rail = "{{ $labels.node }}", "{{ $labels.rail }} of {{ $labels.node }}"
     failures = "sum by (node, reason) (increase(railyard_agent_attach_failures_total%s[10m])) > 0" % fabric
@@ -192,7 +193,7 @@ def _agent(view: View) -> list[Object]:
 
 
 def _rdma(match: str) -> list[Object]:
-    """On the RDMA counters of the rails' ports, which ``match`` selects."""
+    """Return alerts on the RDMA counters of the rail ports, which ``match`` selects."""
 
     def rate(*metrics: str) -> str:
         each = ("sum by (node_name, net_dev_name) (rate(rdma_%s_total%s[5m]))" % (name, match) for name in metrics)
@@ -265,7 +266,7 @@ def _node_exporter(view: View) -> list[Object]:
 
 
 def _lossless(view: View) -> list[int]:
-    """The priorities whose packets wait instead of being dropped; 3, the vendors' default, where the plan has none."""
+    """Return the lossless priorities; 3, the default of vendors, if the plan has none."""
     qos = view.fabric["qos"]
     chosen = [priority for priority, on in enumerate(qos["pfc"]) if on] if qos else []
     return chosen or [3]
@@ -276,5 +277,5 @@ def _netdevs(view: View) -> list[str]:
 
 
 def _literal(text: str) -> str:
-    """A netdev's name in a regular expression in PromQL's double quotes: a dot is a dot."""
+    """Return a netdev's name as a regular expression in double quotes of PromQL."""
     return "".join(each if each.isalnum() or each in "_-" else "[%s]" % each for each in text)

@@ -24,27 +24,26 @@ FILE = "nccl.conf"
 
 
 def host(view: View, node: Node) -> dict[str, str]:
-    """NCCL's settings on the host itself, where every rail port's own RDMA device is seen."""
+    """Return NCCL's settings on the host, where the RDMA devices of all rail ports are visible."""
     return host_settings(view.fabric, node)
 
 
 def host_settings(fabric: t.Mapping[str, t.Any], node: Node) -> dict[str, str]:
-    """The same from the two variables that a host has, ``railyard_fabric`` and ``railyard_node``."""
+    """Return NCCL's settings on the host. ``fabric``: ``railyard_fabric``; ``node``: ``railyard_node``."""
     return nccl_settings.nccl(fabric, node, _devices(node))
 
 
 def host_ucx(fabric: t.Mapping[str, t.Any], node: Node) -> dict[str, str]:
-    """UCX's settings on the host itself."""
+    """Return UCX's settings on the host."""
     return nccl_settings.ucx(fabric, _devices(node))
 
 
 def pod(view: View, options: Options, node: Node) -> dict[str, str]:
-    """NCCL's settings in a pod with all of the node's rails.
+    """Return NCCL's settings in a pod with all rails of the node.
 
-    In shared mode a pod sees all of the node's devices, the storage's too, so the rails' are named. In
-    exclusive mode
-    it sees its own and nothing else, under names that the kernel gives as it finds them. The agent sets the
-    environment itself, and names the devices of the pod's slots.
+    In shared mode, a pod sees all RDMA devices of the node, including those for storage, so the rails' devices are
+    named. In exclusive mode it sees only its own, under names that depend on the order of their creation. The agent
+    sets the environment itself, and names the devices of the pod's slots.
     """
     settings = nccl_settings.nccl(view.fabric, node, _named(view, node))
     if not facts_of(view.provider).slots:
@@ -53,7 +52,7 @@ def pod(view: View, options: Options, node: Node) -> dict[str, str]:
 
 
 def ucx(view: View, node: Node) -> dict[str, str]:
-    """UCX's settings in the same sense; with no device named, UCX takes all that it sees."""
+    """Return UCX's settings in such a pod. If no device is named, UCX uses all that it sees."""
     return nccl_settings.ucx(view.fabric, _named(view, node))
 
 
@@ -63,13 +62,15 @@ def _named(view: View, node: Node) -> list[str]:
 
 
 def text(settings: t.Mapping[str, str]) -> str:
-    """``/etc/nccl.conf``: a setting a line."""
+    """Return the contents of ``/etc/nccl.conf``, one setting per line."""
     return "".join("%s=%s\n" % setting for setting in sorted(settings.items()))
 
 
 def objects(view: View, options: Options) -> t.Iterator[Object]:
-    """A ConfigMap a variant in the namespace of the workloads, to be mounted at /etc/nccl.conf; UCX's settings as
-    environment. With the agent, each pod has them in its environment.
+    """Yield a ConfigMap per variant in the namespace of the workloads.
+
+    It contains /etc/nccl.conf, and UCX's settings as environment variables. With the agent there are none: it sets the
+    environment of each pod.
     """
     for variant, node in ({} if facts_of(view.provider).slots else samples(view)).items():
         labels = view.labels(COMPONENT, **{VARIANT: variant})
@@ -82,7 +83,7 @@ def name(view: View, variant: str) -> str:
 
 
 def samples(view: View) -> dict[str, Node]:
-    """A node of each variant: the first with the most rails, so that no rail is left out."""
+    """Return variant -> the first of its nodes with the most rails, so that no rail is left out."""
     found: dict[str, Node] = {}
     for node in view.nodes:
         variant = view.variant(node)

@@ -2,10 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""All objects of a plan, by component, in the order in which they are applied: what others name comes first.
-
-This is the entry point of the package.
-"""
+"""All objects of a plan by component, in the order of application: dependencies first. The package's entry point."""
 
 from __future__ import annotations
 
@@ -39,17 +36,21 @@ Maker = t.Callable[[View, Options], t.Iterator[Object]]
 
 
 def viewed(document: Document) -> View:
-    """:raises RailyardError: for a plan whose provider cannot attach what it asks for."""
+    """Return the plan as providers see it.
+
+    :raises RailyardError: if the provider does not support an attachment of the plan.
+    """
     view = View(document)
     PROVIDERS[view.provider].check(view)
     return view
 
 
 def components(document: Document, given: t.Mapping[str, t.Any] | None = None) -> t.Iterator[tuple[str, Object]]:
-    """Each object with its component. Objects are made as they are asked for; none is kept.
+    """Yield each object with its component. Objects are created on demand and not kept.
 
-    :param document: the plan, as ``Plan.document()`` gives it. :param given: options, see :class:`Options`.
-    :raises RailyardError: for an option or a plan that cannot be served.
+    :param document: the plan, from ``Plan.document()``.
+    :param given: options, see :class:`Options`.
+    :raises RailyardError: for an option or a plan that the provider does not support.
     """
     view, options = viewed(document), Options.of(given)
     if not PROVIDERS[view.provider].facts.kubernetes:
@@ -68,12 +69,12 @@ def components(document: Document, given: t.Mapping[str, t.Any] | None = None) -
 
 
 def objects(document: Document, given: t.Mapping[str, t.Any] | None = None) -> t.Iterator[Object]:
-    """Every object of the plan, in the order of application."""
+    """Yield every object of the plan, in the order of application."""
     return (made for _component, made in components(document, given))
 
 
 def values(document: Document, given: t.Mapping[str, t.Any] | None = None) -> dict[str, Object]:
-    """Chart -> the values that the plan decides."""
+    """Return chart -> the values that the plan determines."""
     view, options = viewed(document), Options.of(given)
     provider = PROVIDERS[view.provider]
     if not provider.facts.kubernetes:
@@ -88,9 +89,8 @@ def values(document: Document, given: t.Mapping[str, t.Any] | None = None) -> di
 def node_files(
     document: Document, given: t.Mapping[str, t.Any] | None = None
 ) -> t.Iterator[tuple[str, dict[str, str]]]:
-    """Node -> path on it -> text, for what lies on nodes and not in the cluster: NCCL's file, and with ``cni`` the
-    configuration.
-    """
+    """Yield node -> path on the node -> text of files outside the cluster: NCCL's file, and with ``cni`` the
+    configuration."""
     view, options = viewed(document), Options.of(given)
     for node in view.nodes:
         yield node["name"], _files(view, options, node)
@@ -102,13 +102,13 @@ def _files(view: View, options: Options, node: Node) -> dict[str, str]:
 
 
 def node_labels(document: Document) -> dict[str, dict[str, str]]:
-    """Node -> the labels that policies and workloads select by."""
+    """Return node -> the labels by which policies and workloads select nodes."""
     view = View(document)
     return node_selectors.of_nodes(view) if view.networks else {}
 
 
 def allocatable(document: Document, given: t.Mapping[str, t.Any] | None = None) -> dict[str, dict[str, int]]:
-    """Node -> resource -> the units that it must report once everything runs."""
+    """Return node -> resource -> the units that the node must report."""
     view = View(document)
     if PROVIDERS[view.provider].facts.slots:
         return rail_agent.allocatable(view)
@@ -116,13 +116,14 @@ def allocatable(document: Document, given: t.Mapping[str, t.Any] | None = None) 
 
 
 def software(document: Document, given: t.Mapping[str, t.Any] | None = None) -> list[str]:
-    """What the plan needs installed in the cluster, in that order, as :mod:`software_versions` names it."""
+    """Return the software that the cluster needs, in the order of installation, with the names of
+    :mod:`software_versions`."""
     view, options = viewed(document), Options.of(given)
     alone = ["sriov-operator"] if sriov_operator_objects.alone(view, options) else []
     return alone + list(PROVIDERS[view.provider].software)
 
 
 def secrets(document: Document, given: t.Mapping[str, t.Any] | None = None) -> list[partition_keys.Secret]:
-    """Secrets that others made and that what is applied reads."""
+    """Return the secrets that users or other programs create and that applied objects read."""
     view = viewed(document)
     return PROVIDERS[view.provider].secrets(view, Options.of(given))

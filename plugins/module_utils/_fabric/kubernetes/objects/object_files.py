@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Objects as files for those who let Argo CD or Flux apply them: a folder a component, each with its kustomization."""
+"""Objects as files for Argo CD or Flux: a directory per component, each with a kustomization."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 )
 
 KUSTOMIZATION = "kustomization.yaml"
-# Rendered, and left out of the root's kustomization: these are run by hand, to see rails work.
+# Components that are not in the root kustomization, because users start them to test the rails.
 ON_DEMAND = (test_workload.COMPONENT,)
 VALUES = "values"
 NODES = "nodes"
 
 
 def render(document: Document, given: t.Mapping[str, t.Any] | None = None, nodes: bool = False) -> dict[str, str]:
-    """Path -> text, in the order of their names. The same plan gives the same bytes.
+    """Return path -> text, ordered by path. The same plan gives the same bytes.
 
-    ``COMPONENT/KIND[-RAIL].yaml`` holds objects, ``values/CHART.yaml`` values for Helm, and with ``nodes``
-    ``nodes/NODE/PATH`` what lies on nodes, which no cluster applies. A fabric without Kubernetes has NCCL's settings of
-    each kind of node instead of objects, ``nccl/VARIANT.conf``.
+    ``COMPONENT/KIND[-RAIL].yaml`` contains objects and ``values/CHART.yaml`` values for Helm. With ``nodes``,
+    ``nodes/NODE/PATH`` contains files of nodes, which no cluster applies. For a fabric without Kubernetes,
+    ``nccl/VARIANT.conf`` contains NCCL's settings of each variant, and there are no objects.
 
-    :raises RailyardError: for an option or a plan that cannot be served.
+    :raises RailyardError: for an option or a plan that the provider does not support.
     """
     parts: dict[str, list[str]] = {}
     for component, made in object_components.components(document, given):
@@ -61,7 +61,7 @@ def _file(made: Object) -> str:
 
 
 def _kustomizations(paths: t.Iterable[str]) -> dict[str, str]:
-    """Resources in the order of application. The names of files may sort differently."""
+    """Return the kustomizations. Resources are in the order of application, from which file names may differ."""
     folders: dict[str, list[str]] = {}
     for path in paths:
         folder, _slash, name = path.partition("/")

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What of our objects cannot change in place on a cluster, as upstream's webhooks and controllers have it.
+"""Fields of our objects that cannot change in place, according to upstream's webhooks and controllers.
 
 Spiderpool refuses another subnet or family of a pool, subnets that partly overlap, and addresses that two pools of one
-subnet have. NVIDIA's nv-ipam refuses none of it, and assigns each node's addresses again when a pool's network changes.
+subnet have. NVIDIA's nv-ipam accepts all of these, and reassigns the addresses of every node when a pool's network
+changes.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.replacement_rules import Claim, Found, Rule, Use
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import ip_integers
 
-# Names of the spaces in which numbers are compared: the subnets of a family, and the addresses of one subnet.
+# Name of the space in which subnets of a family are compared. Addresses are compared within their subnet.
 _SUBNETS = "subnets of IPv%d"
 
 
 def _claims(found: Found) -> list[Claim]:
+    """Return what a SpiderIPPool claims: its subnet, and its addresses except excluded ones."""
     spec = found.get("spec") or {}
     subnet = str(spec.get("subnet") or "")
     bits = ip_integers.bits_of(subnet)
@@ -32,7 +34,7 @@ def _claims(found: Found) -> list[Claim]:
     claims = [Claim(_SUBNETS % version, net.first, net.last, True, subnet)]
     without = sorted(_ranges(spec.get("excludeIPs"), bits))
     for first, last in _ranges(spec.get("ips"), bits):
-        for low, high in _less(first, last, without):
+        for low, high in _without(first, last, without):
             claims.append(Claim(subnet, low, high, False, _shown(low, high, bits)))
     return claims
 
@@ -44,8 +46,8 @@ def _ranges(texts: t.Iterable[str] | None, bits: int) -> t.Iterator[tuple[int, i
             yield found
 
 
-def _less(first: int, last: int, without: t.Sequence[tuple[int, int]]) -> t.Iterator[tuple[int, int]]:
-    """What is left of a range without these, which are sorted."""
+def _without(first: int, last: int, without: t.Sequence[tuple[int, int]]) -> t.Iterator[tuple[int, int]]:
+    """Yield the parts of a range outside the sorted ranges ``without``."""
     for low, high in without:
         if high < first or low > last:
             continue
@@ -62,7 +64,7 @@ def _shown(first: int, last: int, bits: int) -> str:
 
 
 def _uses(found: Found) -> list[Use]:
-    """``status.allocatedIPs``: a text of JSON, address -> the pod that has it."""
+    """Return the addresses in use. ``status.allocatedIPs`` is JSON text: address -> the pod that has it."""
     subnet = str((found.get("spec") or {}).get("subnet") or "")
     bits = ip_integers.bits_of(subnet)
     try:
@@ -79,6 +81,7 @@ def _uses(found: Found) -> list[Use]:
 
 
 def _assigned(found: Found) -> list[str]:
+    """Return the nodes to which nv-ipam assigned addresses of the pool."""
     allocations = (found.get("status") or {}).get("allocations") or ()
     return sorted(str(each.get("nodeName")) for each in allocations)
 
@@ -97,7 +100,7 @@ RULES: dict[tuple[str, str], Rule] = {
 
 
 def closed(found: Found) -> tuple[str, str, str] | None:
-    """What a user set on a pool so that it gives fewer addresses: what it does, what to do, and the field."""
+    """Return effect, remedy and name of a field by which a user withholds addresses of a pool; None without one."""
     spec, metadata = found.get("spec") or {}, found["metadata"]
     name = metadata["name"]
     if spec.get("disable"):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""A pod on every node with all of its rails: a DaemonSet a set of nodes that have the same networks."""
+"""A pod on every node with all of its rails: one DaemonSet for each set of nodes with the same networks."""
 
 from __future__ import annotations
 
@@ -25,27 +25,30 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot
 
 COMPONENT = "workload"
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
-# Where Multus writes what it attached.
+# The annotation in which Multus lists the attached networks.
 NETWORK_STATUS = NETWORKS[: -len("networks")] + "network-status"
 _NAME, _INSTANCE = "app.kubernetes.io/name", "app.kubernetes.io/instance"
 
 
 def objects(view: View, options: Options) -> t.Iterator[Object]:
-    """Nothing until ``images`` names the image ``test``: which tools a site trusts in its cluster is its own choice."""
+    """Yield nothing until ``images`` names the image ``test``: each site chooses the tools that it trusts in its
+    cluster."""
     if "test" in options.images:
         for rails in view.sets:
             yield _daemon_set(view, options, rails)
 
 
 def annotation(view: View, rails: RailSet) -> str:
-    """The pod's request for networks, by the plan's interface names: net1 is rail 1 whatever the networks' names."""
+    """Return the pod's networks with the planned interface names, so that net1 is rail 1 for any network names."""
     networks = [view.network(name) for name in rails.networks]
     return ",".join("%s/%s@%s" % (view.namespace, network.name, network.interface) for network in networks)
 
 
 def resources(view: View, rails: RailSet) -> dict[str, str]:
-    """One unit of each network's resource. A device plugin for Ethernet VFs or shared devices, or none for plain
-    IPoIB's TCP/IP. The agent has one resource for all rails, unless a node has no slots of it.
+    """Return one unit of each network's resource.
+
+    The resource is that of a device plugin for VFs or shared devices; plain IPoIB without RDMA has none. The agent has
+    one resource for all rails, unless a node has no slots of it.
     """
     if facts_of(view.provider).slots and all(
         any(slot["resource"] == RAILS for slot in node["agent"]["rails"][0]["slots"])
@@ -57,14 +60,13 @@ def resources(view: View, rails: RailSet) -> dict[str, str]:
 
 
 def names(view: View) -> dict[str, list[str]]:
-    """The DaemonSets, and the nodes on which each starts a pod."""
+    """Return DaemonSet -> the nodes on which it starts a pod."""
     return {_name(view, rails): list(rails.nodes) for rails in view.sets}
 
 
 def settings(view: View, options: Options, daemon_sets: t.Container[str]) -> list[dict[str, t.Any]]:
-    """The settings of NCCL and UCX in the pods of these DaemonSets: ``nodes``, ``nccl`` (its file) and ``ucx``
-    (environment).
-    """
+    """Return the settings of NCCL and UCX in the pods of these DaemonSets: ``nodes``, ``nccl`` (file) and ``ucx``
+    (environment)."""
     samples, nodes = nccl_objects.samples(view), names(view)
     return [
         {
@@ -78,7 +80,7 @@ def settings(view: View, options: Options, daemon_sets: t.Container[str]) -> lis
 
 
 def selector(daemon_sets: t.Iterable[str]) -> str:
-    """What finds the pods of these DaemonSets."""
+    """Return the label selector of the pods of these DaemonSets."""
     return "%s=rails,%s in (%s)" % (_NAME, _INSTANCE, ",".join(map(label_value, daemon_sets)))
 
 
@@ -133,18 +135,18 @@ def _daemon_set(view: View, options: Options, rails: RailSet) -> Object:
 
 
 def _configure(view: View, variant: str, container: Object, volumes: list[Object]) -> None:
-    """The settings of NCCL and UCX, which the agent would set itself."""
+    """Add the settings of NCCL and UCX, which with the agent are not needed."""
     mount = {"name": "nccl", "mountPath": "/etc/nccl.conf", "subPath": nccl_objects.FILE, "readOnly": True}
     container["volumeMounts"].insert(0, mount)
     volumes.insert(0, {"name": "nccl", "configMap": {"name": nccl_objects.name(view, variant), "optional": True}})
     settings = nccl_objects.ucx(view, nccl_objects.samples(view)[variant])
     if settings:
-        # The server drops an empty list, and would differ from the plan for good.
+        # The server drops an empty list, which would be drift in every run.
         container["env"] = [{"name": key, "value": value} for key, value in settings.items()]
 
 
 def _nodes(view: View, rails: RailSet) -> Object:
-    """The set's nodes by their labels, and by name where nodes of the same labels are another set's."""
+    """Return the node affinity of a set: labels, and names where another set has nodes with the same labels."""
     labels = [
         {"key": FABRIC, "operator": "In", "values": [view.name]},
         {"key": VARIANT, "operator": "In", "values": list(rails.variants)},
@@ -166,5 +168,5 @@ def _nodes(view: View, rails: RailSet) -> Object:
 
 
 def _named(node: str, operator: str) -> Object:
-    """One name: the API takes no more in a requirement."""
+    """Return a node's name as a requirement. The API accepts one value per requirement."""
     return {"key": "metadata.name", "operator": operator, "values": [node]}

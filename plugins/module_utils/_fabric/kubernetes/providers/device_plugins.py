@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The configuration of device plugins: which netdev or PCI function is which resource. Each network has one
-resource, and never all rails one.
+"""The configuration of device plugins: the resource of each netdev or PCI function.
+
+Each network has its own resource; rails never share one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     made,
 )
 
-# Seconds between two looks for devices: a driver's reload is seen without a restart.
+# Seconds between searches for devices, so that a reloaded driver needs no restart.
 RESCAN = 300
 # The annotation of a device plugin's pods with the digest of their configuration.
 CONFIG = LABEL + "config"
@@ -36,11 +37,13 @@ SRIOV_PLUGIN = "sriov-device-plugin"
 
 
 def shared(view: View, options: Options, variant: str | None = None) -> list[Object]:
-    """``configList`` of k8s-rdma-shared-dev-plugin: an entry a network whose pods share the rail port's RDMA device.
+    """Return ``configList`` of k8s-rdma-shared-dev-plugin: an entry for each network whose pods share the port's RDMA
+    device.
 
-    With ``variant``, only what that variant's nodes have; else the whole cluster's, which one DaemonSet then serves
-    on every node.
-    :raises RailyardError: where one netdev would be two rails' on the same node.
+    With ``variant``, it has only the networks of that variant's nodes; otherwise those of the cluster, for one
+    DaemonSet on all nodes.
+
+    :raises RailyardError: if one netdev is on different rails on different nodes.
     """
     entries: list[Object] = []
     for network in _served(view, OF_NETDEV, variant):
@@ -57,7 +60,7 @@ def shared(view: View, options: Options, variant: str | None = None) -> list[Obj
 
 
 def functions(view: View, variant: str | None = None) -> list[Object]:
-    """``resourceList`` of sriov-network-device-plugin: an entry a network whose pods take a PCI function."""
+    """Return ``resourceList`` of sriov-network-device-plugin: an entry per network whose pods get a PCI function."""
     entries = []
     for network in _served(view, OF_FUNCTION, variant):
         entries.append(
@@ -71,15 +74,16 @@ def functions(view: View, variant: str | None = None) -> list[Object]:
 
 
 def digest(config: t.Any) -> str:
-    """What a DaemonSet's template carries, so that it restarts when the configuration changes: the plugins read
-    theirs once.
+    """Return the digest of a configuration.
+
+    The template of a DaemonSet contains it, so that pods restart when the configuration changes: plugins read it once.
     """
     text = json.dumps(config, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def allocatable(view: View, options: Options) -> dict[str, dict[str, int]]:
-    """What each node must report: node -> resource with its prefix -> units."""
+    """Return node -> resource with its prefix -> the units that the node must report."""
     wanted: dict[str, dict[str, int]] = {}
     for node in view.nodes:
         resources = wanted[node["name"]] = {}
@@ -101,9 +105,8 @@ def allocatable(view: View, options: Options) -> dict[str, dict[str, int]]:
 
 
 def daemon_sets(view: View, options: Options) -> t.Iterator[Object]:
-    """The device plugins themselves, for the provider that has no operator: per variant, since profiles name their
-    own netdevs.
-    """
+    """Yield the device plugins for the provider without an operator: per variant, since netdev names depend on
+    profiles."""
     if not options.device_plugins:
         return
     namespace = options.operator(view.provider)
@@ -121,7 +124,7 @@ def _served(view: View, attachments: t.Sequence[str], variant: str | None) -> li
 
 
 def _of_variant(network: Network, variant: str | None, key: str) -> list[str]:
-    """The values of ``key`` of a network's ports on the nodes of a variant, each once."""
+    """Return the distinct values of ``key`` of a network's ports on the nodes of a variant."""
     found: dict[str, None] = {}
     for own, _node, port in network.members:
         if variant in (None, own) and port.get(key) is not None:
@@ -137,7 +140,10 @@ def _netdevs(network: Network, variant: str | None) -> list[str]:
 
 
 def _function_selectors(network: Network, variant: str | None) -> Object:
-    """By netdev where ports have one name, since a PCI address is a server model's; VFs are found by their port."""
+    """Return selectors by netdev if all ports have one name, since PCI addresses depend on the server model.
+
+    VFs are selected by their port.
+    """
     netdevs = _of_variant(network, variant, "netdev")
     pcis = _of_variant(network, variant, "pci")
     if network.attachment == "host-device":
@@ -146,7 +152,12 @@ def _function_selectors(network: Network, variant: str | None) -> Object:
 
 
 def _one_rail_each(view: View, wanted: t.Mapping[str, t.Sequence[str]], variant: str | None) -> None:
-    """The plugin mounts all devices that match an entry: a netdev that is another rail's on some node would be both."""
+    """Check that a netdev is on the same rail on all nodes.
+
+    The plugin mounts all devices that match an entry, so otherwise pods would get the device of another rail too.
+
+    :raises RailyardError: for a netdev on several rails.
+    """
     seen = set()
     for node in view.nodes:
         if variant is not None and view.variant(node) != variant:

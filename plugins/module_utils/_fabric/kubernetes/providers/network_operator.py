@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""NVIDIA's network operator: policies of the operator, nv-ipam's pools, and a network of the fitting kind for each
-rail.
-"""
+"""NVIDIA's network operator: its policies, pools of nv-ipam, and a network of the matching kind for each rail."""
 
 from __future__ import annotations
 
@@ -46,9 +44,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ra
 API = "mellanox.com/v1alpha1"
 IPAM_API = "nv-ipam.nvidia.com/v1alpha1"
 COMPONENT = OPERATOR.name
-# The operator takes one cluster policy, of this name.
+# The operator accepts one cluster policy, with this name.
 CLUSTER_POLICY = "nic-cluster-policy"
-# How long the driver container may take, as the operator's own example has it: seconds.
+# Timeout of the driver container in seconds, as in the operator's example.
 _PROBES = {"startupProbe": (10, 20), "livenessProbe": (30, 30), "readinessProbe": (10, 30)}
 
 
@@ -62,9 +60,8 @@ def objects(view: View, options: Options) -> t.Iterator[Object]:
 
 
 def policies(view: View, options: Options) -> t.Iterator[Object]:
-    """NicClusterPolicy, and a NicNodePolicy a variant where they differ: a section is in one or in the other,
-    never in both.
-    """
+    """Yield NicClusterPolicy, and a NicNodePolicy per variant if variants differ. A section is in one of them, never in
+    both."""
     variants = view.variants
     plugins = {variant: _device_plugins(view, options, variant) for variant in variants}
     one = len({compact(each) for each in plugins.values()}) == 1
@@ -96,7 +93,7 @@ def _cluster(view: View, options: Options) -> Object:
     if "ipoib" in attachments:
         secondary["ipoib"] = _image(options, "ipoib")
     spec: Object = {
-        # The operator's own agents have no work on nodes without rails.
+        # The operator's agents are not needed on nodes without rails.
         "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {
                 "nodeSelectorTerms": [{"matchExpressions": [{"key": FABRIC, "operator": "In", "values": [view.name]}]}]
@@ -132,9 +129,7 @@ def _cluster(view: View, options: Options) -> Object:
 
 
 def _device_plugins(view: View, options: Options, variant: str) -> Object:
-    """VFs are the SR-IOV operator's, which has a device plugin of its own: registering them twice would count them
-    twice.
-    """
+    """Return the device plugins of a policy. VFs are left out: the SR-IOV operator's device plugin registers them."""
     made_plugins: Object = {}
     shared = device_plugins.shared(view, options, variant)
     if shared:
@@ -162,9 +157,7 @@ def _of_vf(view: View, resource: str) -> bool:
 
 
 def pools(view: View, options: Options) -> t.Iterator[Object]:
-    """nv-ipam's pools, one per rail and family: CIDRPool where each node has a prefix of its own, IPPool for one
-    subnet.
-    """
+    """Yield nv-ipam's pools, one per rail and family: CIDRPool if each node has a prefix, IPPool for one subnet."""
     namespace = options.operator(view.provider)
     done = set()
     for network in view.networks:
@@ -188,7 +181,7 @@ def pools(view: View, options: Options) -> t.Iterator[Object]:
 
 
 def _of_rail(view: View, network: Network, version: int) -> list[tuple[str, Share]]:
-    """The shares of all networks of the rail: node groups with another attachment use the same pool."""
+    """Return the shares of all networks of the rail, because groups with another attachment use the same pool."""
     return [
         (node["name"], share)
         for node in view.nodes
@@ -204,8 +197,10 @@ def _selector(view: View) -> Object:
 
 
 def _ip_pool(view: View, network: Network, share: Share) -> Object:
-    """Blocks are cut from the subnet's first address on, as nodes come: what pods may not have is excluded, and the
-    rest must do. The gateway may be in the first block, which then has one address less.
+    """Return an IPPool.
+
+    Blocks are allocated from the first address of the subnet on, in the order in which nodes appear. Addresses that
+    pods must not have are excluded. If the gateway is in the first block, that block has one address less.
     """
     subnet, first, last = _numbers(share)
     begin, end = usable(subnet.first, subnet.last, subnet.bits)
@@ -243,7 +238,7 @@ def _ip_pool(view: View, network: Network, share: Share) -> Object:
 
 
 def _block(view: View, network: Network) -> int:
-    """How many addresses each node gets: as many as pods can be attached, and two at the least, as nv-ipam has it."""
+    """Return the addresses per node: as many as pods can be attached, but at least two, which nv-ipam requires."""
     planned: int | None = view.fabric["pods_per_node"]
     if planned is None and network.attachment in OF_FUNCTION:
         planned = max((port.get("vfs") or {}).get("count") or 1 for _variant, _node, port in network.members)
@@ -293,9 +288,8 @@ def _cidr_pool(view: View, network: Network, version: int, shares: t.Sequence[tu
 
 
 def _excluded(subnet: ip_integers.Network, first: int, last: int) -> list[Object]:
-    """Indexes in a node's prefix that are not the pods'. Network and broadcast addresses are left out by nv-ipam
-    itself.
-    """
+    """Return the indexes in a node's prefix that pods must not have. nv-ipam leaves out network and broadcast addresses
+    itself."""
     low, high = usable(subnet.first, subnet.last, subnet.bits)
     found = []
     for start, end in ((low, first - 1), (last + 1, high)):
@@ -331,9 +325,7 @@ def _numbers(share: Share) -> tuple[ip_integers.Network, int, int]:
 
 
 def ipam(view: View, network: Network) -> str:
-    """A network's address management as JSON text; with both families, two pools. Nothing where pods get no
-    addresses.
-    """
+    """Return a network's address management as JSON text: a pool per family; empty if pods get no addresses."""
     versions = [version for version in (4, 6) if network.pools[version]]
     if not versions:
         return ""
@@ -362,7 +354,7 @@ def networks(view: View, options: Options) -> t.Iterator[Object]:
 
 
 def _of_vf_network(view: View, options: Options, network: Network, spec: Object) -> Object:
-    """SriovNetwork or SriovIBNetwork, which the SR-IOV operator reads in its own namespace only."""
+    """Return SriovNetwork or SriovIBNetwork. The SR-IOV operator reads them only in its own namespace."""
     labels = view.labels(COMPONENT, network.rail)
     kind = "SriovNetwork"
     if network.attachment == "ib-sriov":
@@ -377,8 +369,9 @@ def _of_vf_network(view: View, options: Options, network: Network, spec: Object)
 
 
 def _definition(view: View, options: Options, network: Network, labels: dict[str, str]) -> Object:
-    """The definition that a SriovIBNetwork would become, with what its kind has no field for: ``rdmaIsolation``,
-    without which the VF's RDMA device stays on the node, and ib-kubernetes' ``pkey``.
+    """Return a definition in place of a SriovIBNetwork, with settings for which that kind has no field.
+
+    These are ``rdmaIsolation``, without which the VF's RDMA device stays on the node, and ``pkey`` of ib-kubernetes.
     """
     plugin: Object = {"type": "ib-sriov", "link_state": "enable"}
     if network.isolated:
@@ -402,7 +395,7 @@ def _definition(view: View, options: Options, network: Network, labels: dict[str
 
 
 def _chain(view: View, network: Network) -> list[Object]:
-    """The plugins after the first, in order."""
+    """Return the plugins after the first, in order."""
     chain = rdma_plugin(network)
     shares = view.shares(network.sample)
     sysctl = (network.sample.get("sysctl") or {}) if any(share.version == 4 for share in shares) else {}
@@ -417,7 +410,7 @@ def _chain(view: View, network: Network) -> list[Object]:
 
 
 def values(view: View, options: Options) -> Object:
-    """Values of the chart ``network-operator``: only keys that it reads, and only what the plan decides."""
+    """Return values of the chart ``network-operator``: only keys that the chart reads and the plan determines."""
     vfs = bool(view.of(*OF_VF))
     made_values: Object = {
         "nfd": {"enabled": True, "deployNodeFeatureRules": True},
@@ -437,7 +430,7 @@ def values(view: View, options: Options) -> Object:
 
 
 class NetworkOperator(Provider):
-    """NVIDIA's network operator with nv-ipam; the plugin ``sbr`` sets the routes of pods."""
+    """NVIDIA's network operator with nv-ipam. The plugin ``sbr`` sets the routes of pods."""
 
     facts = OPERATOR
     software = (OPERATOR.name,)
@@ -450,7 +443,7 @@ class NetworkOperator(Provider):
         return partition_keys.secrets(view, options)
 
     def pod_routes(self, attachment: str, port: Port, shares: t.Sequence[Share]) -> PodRoutes:
-        """``sbr`` moves all routes of an interface to its table; an IPoIBNetwork takes no such plugin."""
+        """``sbr`` moves all routes of an interface to its table. An IPoIBNetwork does not support plugins."""
         routes = super().pod_routes(attachment, port, shares)
         if attachment == "ipoib":
             return routes._replace(sourced=(), in_table=())

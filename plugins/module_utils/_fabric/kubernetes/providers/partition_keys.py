@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""InfiniBand's partitions as pods get them: which key a network carries, and what ib-kubernetes reads to set it.
+"""InfiniBand partitions of pods: the key in a network, and the secret from which ib-kubernetes reads its access.
 
-Sources: ib-sriov-cni's README (``pkey`` is for ib-kubernetes, the plugin itself does nothing with it), and of
-ib-kubernetes ``pkg/utils/utils.go``, ``pkg/sm/plugins/ufm/ufm.go`` and ``deployment/ib-kubernetes.yaml``.
+Sources: README of ib-sriov-cni (``pkey`` is for ib-kubernetes, the plugin ignores it); of ib-kubernetes
+``pkg/utils/utils.go``, ``pkg/sm/plugins/ufm/ufm.go`` and ``deployment/ib-kubernetes.yaml``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import DEFAULT
 
-# What the secret must hold. The example in its README has UFM_USER, with which the daemon ends at once.
+# Required keys of the secret. The README's example has UFM_USER, with which the daemon exits at once.
 UFM_KEYS = ("UFM_USERNAME", "UFM_PASSWORD", "UFM_ADDRESS")
 
 
 class Secret(t.NamedTuple):
-    """A secret that another program or user made, and the keys that must have a value in it."""
+    """A secret that a user or another program creates, and the keys that must have a value."""
 
     namespace: str
     name: str
@@ -30,9 +30,10 @@ class Secret(t.NamedTuple):
 
 
 def of_pods(view: View, options: Options) -> str | None:
-    """The key of the pods' networks, in the 15 bits without the bit of full members; None without one.
+    """Return the key of the pods' networks, without the bit of full members (15 bits); None without a partition.
 
-    :raises RailyardError: where the plan has not the pods' partition, or several and no choice is set.
+    :raises RailyardError: if the plan does not have the pods' partition, or has several and the option does not select
+        one.
     """
     if not view.of("ib-sriov"):
         return None
@@ -65,14 +66,14 @@ def of_pods(view: View, options: Options) -> str | None:
 
 
 def secrets(view: View, options: Options) -> list[Secret]:
-    """The secrets that ib-kubernetes reads in the namespace of the operator that brings it."""
+    """Return the secrets that ib-kubernetes reads in the namespace of its operator."""
     if not options.ufm_secret or not view.of("ib-sriov"):
         return []
     return [Secret(options.operator(view.provider), options.ufm_secret, UFM_KEYS)]
 
 
 def _tables(view: View) -> set[tuple[str, ...]]:
-    """The keys of the nodes whose pods have VFs: one table where all have the same."""
+    """Return the distinct lists of keys of nodes whose pods have VFs."""
     ports = [port for node in view.nodes if node["attachment"] == "ib-sriov" for port in node["ports"]]
     return {tuple(sorted((port.get("ipoib") or {}).get("pkeys") or ())) for port in ports}
 

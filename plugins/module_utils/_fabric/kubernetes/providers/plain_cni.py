@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Plain CNI plugins, no operator: empty NetworkAttachmentDefinitions, and each node's own configuration beside Multus.
+"""Plain CNI plugins without an operator: empty NetworkAttachmentDefinitions, and a configuration on each node for
+Multus.
 
-For a NetworkAttachmentDefinition with an empty ``spec`` Multus takes the configuration on the node whose ``name`` is
-the definition's, from its ``confDir`` (``/etc/cni/multus/net.d`` by default). So the cluster knows a rail's
-name, and each node its own netdev, addresses and table.
+For a NetworkAttachmentDefinition with an empty ``spec``, Multus uses the configuration of the same ``name`` in its
+``confDir`` on the node (default ``/etc/cni/multus/net.d``). So the cluster has the name of a rail's network, and each
+node its own netdev, addresses and table.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ COMPONENT = CNI.name
 RAIL = "railyard-rail"
 RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 CONF_DIR = "/etc/cni/multus/net.d"
-# Which addresses are given out. Gone at a reboot, as the pods are that have them: on disk, where the plugin would keep
-# them, those of pods that went without a word stay taken for good.
+# Directory of allocated addresses. Like pods, it does not survive a reboot: on disk, the plugin's default, addresses of
+# pods that ended without a DEL would stay allocated.
 LEASES = "/run/railyard/cni"
 
 
@@ -53,11 +54,11 @@ def objects(view: View, options: Options) -> t.Iterator[Object]:
 
 
 def networks(view: View, options: Options) -> t.Iterator[Object]:
-    """NetworkAttachmentDefinitions. ``spec`` is there and empty: Multus then reads the node's own file."""
+    """Yield NetworkAttachmentDefinitions. ``spec`` exists and is empty, so that Multus reads the file of the node."""
     for network in view.networks:
         annotations = None
         if network.attachment in OF_FUNCTION and options.device_plugins:
-            # Multus asks the kubelet which function of this resource the pod got, and passes it to the plugins.
+            # Multus asks the kubelet for the pod's function of this resource, and passes it to the plugins.
             annotations = {RESOURCE: view.qualified(network.resource)}
         yield made(
             API,
@@ -71,9 +72,12 @@ def networks(view: View, options: Options) -> t.Iterator[Object]:
 
 
 def of_node(fabric: t.Mapping[str, t.Any], node: Node, given: t.Mapping[str, t.Any] | None = None) -> list[Object]:
-    """A node's networks, from what the plan hands over to it: ``railyard_fabric`` and ``railyard_node``.
+    """Return the networks of a node.
 
-    :raises RailyardError: for an option, or a port that the plugins cannot describe.
+    :param fabric: ``railyard_fabric``.
+    :param node: ``railyard_node``.
+    :param given: options, see :class:`Options`.
+    :raises RailyardError: for an option, or for a port that the plugins do not support.
     """
     rails = [dict(values, name=name) for name, values in fabric["subnets"].items()]
     view, options = View({"fabric": fabric, "rails": rails, "nodes": [node]}), Options.of(given)
@@ -81,9 +85,9 @@ def of_node(fabric: t.Mapping[str, t.Any], node: Node, given: t.Mapping[str, t.A
 
 
 def configurations(view: View, options: Options, node: Node) -> dict[str, str]:
-    """A node's CNI configuration: file name in Multus's ``confDir`` -> text.
+    """Return file name in Multus's ``confDir`` -> CNI configuration of a node.
 
-    :raises RailyardError: for a port that the plugins cannot describe.
+    :raises RailyardError: for a port that the plugins do not support.
     """
     return {
         "railyard-%s.conflist" % name: json.dumps(conf, indent=2) + "\n"
@@ -98,7 +102,7 @@ def _networks_of(view: View, options: Options, node: Node) -> t.Iterator[tuple[s
 
 
 def configuration(view: View, options: Options, node: Node, network: Network, port: Port) -> Object:
-    """A network's chain of plugins on one node."""
+    """Return a network's chain of plugins on one node."""
     shares = view.shares(port)
     place = "nodes.%s.ports.%s" % (node["name"], port["rail"])
     why = CNI.mode_refused(network.mode) if shares else None
@@ -125,7 +129,7 @@ def configuration(view: View, options: Options, node: Node, network: Network, po
         else:
             first["device"] = port["netdev"]
     else:
-        # sriov-cni has no word for the MTU, and the VF does not follow its port.
+        # sriov-cni cannot set the MTU, and a VF does not inherit that of its port.
         mtu = port.get("mtu")
     manager = _manager(shares, port)
     if manager:
@@ -135,9 +139,10 @@ def configuration(view: View, options: Options, node: Node, network: Network, po
 
 
 def _rail(shares: t.Sequence[Share], port: Port, mtu: int | None) -> list[Object]:
-    """The pod's interface as the node's port is; the rail's table too, where the plan has tables.
+    """Return the plugin that configures the pod's interface like the node's port, with the table of the rail if it has
+    one.
 
-    :param mtu: for interfaces whose first plugin cannot set it.
+    :param mtu: for interfaces whose first plugin cannot set it; else None.
     """
     sysctl = (port.get("sysctl") or {}) if any(share.version == 4 for share in shares) else {}
     conf = stated({"type": RAIL, "mtu": mtu, "sysctl": dict(sorted(sysctl.items()))})
@@ -152,7 +157,7 @@ def _rail(shares: t.Sequence[Share], port: Port, mtu: int | None) -> list[Object
 
 
 def _manager(shares: t.Sequence[Share], port: Port) -> Object:
-    """host-local with this node's addresses; where they are one address, ``static``: host-local refuses a /31."""
+    """Return host-local with the node's addresses; ``static`` for one address, because host-local refuses a /31."""
     if not shares:
         return {}
     routes = [{"dst": route, "gw": share.gateway} for share in shares for route in share.routes]
@@ -171,11 +176,11 @@ def _manager(shares: t.Sequence[Share], port: Port) -> Object:
 
 
 def _ranges(share: Share, port: Port) -> list[Object]:
-    """A set of ranges, of which host-local gives a pod one address."""
+    """Return one set of ranges, from which host-local gives each pod one address."""
     gateway = share.gateway
     if gateway is None:
-        # host-local would take the subnet's first address for the gateway and keep it from pods; the port's
-        # own is not theirs anyway.
+        # Without a gateway, host-local would reserve the subnet's first address for it. The port's own address is
+        # never given to pods.
         own = port.get("address" if share.version == 4 else "address6")
         gateway = bare(own) if own else None
     ends = [each.partition("-") for each in share.ips]
@@ -186,7 +191,7 @@ def _ranges(share: Share, port: Port) -> list[Object]:
 
 
 class PlainCni(OwnTables):
-    """CNI plugins and files on each node; ``railyard-rail`` sets the plan's table and priority in pods."""
+    """CNI plugins and files on each node. ``railyard-rail`` sets the planned table and priority in pods."""
 
     facts = CNI
     software = ("multus",)

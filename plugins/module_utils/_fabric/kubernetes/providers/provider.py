@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""A provider in Kubernetes: the interface that each provider's class has, with what most of them share."""
+"""The interface of providers in Kubernetes, with the behaviour that most of them share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import ProviderFacts
 
 EVERYTHING = {4: "0.0.0.0/0", 6: "::/0"}
-# Attachments whose interfaces keep the kernel's own MTU, because upstream's objects have no field for it.
+# Attachments whose interfaces have the kernel's default MTU, because upstream's objects have no field for it.
 _OWN_MTU = ("ipoib", "ib-sriov")
 
 Valuer = t.Callable[[View, Options], Object]
@@ -32,8 +32,8 @@ Route = t.Tuple[str, t.Optional[str]]
 class PodRoutes(t.NamedTuple):
     """The routes of one rail in a pod.
 
-    ``sourced``: the families whose traffic uses a table of the rail's own. ``table`` and ``priority``: the plan's,
-    where the provider uses them. Routes are (destination, next hop or None), as text.
+    ``sourced``: families whose traffic uses a table of the rail. ``table`` and ``priority``: the planned values, if the
+    provider uses them. Routes are (destination, next hop or None), as text.
     """
 
     sourced: tuple[int, ...]
@@ -44,14 +44,17 @@ class PodRoutes(t.NamedTuple):
 
 
 class Provider:
-    """``software``: what must be installed in the cluster first; ``charts``: chart -> its values from the plan."""
+    """``software``: required in the cluster; ``charts``: chart -> its values from the plan."""
 
     facts: ProviderFacts
     software: tuple[str, ...] = ()
     charts: t.Mapping[str, Valuer] = {}
 
     def check(self, view: View) -> None:
-        """:raises RailyardError: for a plan with an attachment that the provider does not serve."""
+        """Check that the provider supports all attachments of the plan.
+
+        :raises RailyardError: for one that it does not support.
+        """
         for network in view.networks:
             why = self.facts.refused(network.attachment)
             if why:
@@ -62,23 +65,23 @@ class Provider:
                 )
 
     def objects(self, view: View, options: Options) -> t.Iterator[Object]:
-        """The objects of the cluster."""
+        """Yield the objects of the cluster."""
         return iter(())
 
     def node_files(self, view: View, options: Options, node: Node) -> dict[str, str]:
-        """Path on a node -> text."""
+        """Return path on a node -> text."""
         return {}
 
     def secrets(self, view: View, options: Options) -> list[partition_keys.Secret]:
-        """Secrets that must exist before anything is applied."""
+        """Return the secrets that must exist before anything is applied."""
         return []
 
     def sets_mtu(self, attachment: str) -> bool:
-        """Whether the pods' interfaces get the plan's MTU."""
+        """Return whether interfaces of pods get the planned MTU."""
         return attachment not in _OWN_MTU
 
     def pod_routes(self, attachment: str, port: Port, shares: t.Sequence[Share]) -> PodRoutes:
-        """The default: a table of the provider's own numbering with the default route, where the rail has one."""
+        """Return the default: a table numbered by the provider, with the default route if the rail has one."""
         default = [share for share in shares if share.default]
         return PodRoutes(
             tuple(share.version for share in default),
@@ -90,13 +93,13 @@ class Provider:
 
 
 class OwnTables(Provider):
-    """Those that set the plan's tables, rules and MTU in pods themselves."""
+    """Providers that set the planned tables, rules and MTU in pods."""
 
     def sets_mtu(self, attachment: str) -> bool:
         return True
 
     def pod_routes(self, attachment: str, port: Port, shares: t.Sequence[Share]) -> PodRoutes:
-        """The plan's own table, which holds all routes of the rail."""
+        """Return the planned table, which contains all routes of the rail."""
         routes = super().pod_routes(attachment, port, shares)
         if port["table"] is None or not shares:
             return routes._replace(sourced=())
@@ -106,11 +109,11 @@ class OwnTables(Provider):
 
 
 def rdma_plugin(network: Network, function: str | None = None) -> list[Object]:
-    """The CNI plugin that moves the RDMA device into the pod.
+    """Return the CNI plugin that moves the RDMA device into the pod.
 
-    :param function: PCI address of a function that no device plugin hands out, which the plugin is therefore given.
+    :param function: PCI address of a function that no device plugin allocates; it is passed to the plugin.
     """
     if not network.isolated or network.attachment == "ib-sriov":
-        # ib-sriov-cni binds the VF's driver again, and moves the RDMA device itself.
+        # ib-sriov-cni rebinds the VF's driver and moves the RDMA device itself.
         return []
     return [dict({"type": "rdma"}, **({"deviceID": function} if function else {}))]

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The rail agent of each node: device plugins for the slots of the plan, which need no object in the cluster, or a DRA
-driver, for whose devices there are classes and templates of claims.
+"""The rail agent of each node as a device plugin or DRA driver.
+
+Device plugins need no objects in the cluster. A DRA driver has device classes and templates of claims.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ EACH_RAIL = "each-rail"
 
 
 class RailAgent(OwnTables):
-    """The kubelet gives slots to pods, and a hook of the container runtime makes their interfaces."""
+    """The kubelet allocates slots to pods, and a hook of the container runtime creates their interfaces."""
 
     facts = AGENT
 
     def objects(self, view: View, options: Options) -> t.Iterator[Object]:
-        """A class for each resource, and templates of claims; none while all nodes have device plugins."""
+        """Yield a class for each resource, and templates of claims; nothing if all nodes have device plugins."""
         rails = _rails_by_resource(view)
         for resource in rails:
             yield _device_class(view, options, resource)
@@ -53,7 +54,7 @@ class RailAgent(OwnTables):
 
 
 def _rails_by_resource(view: View) -> dict[str, str | None]:
-    """The resources of nodes with a DRA driver, ``rails`` first -> the rail; None for ``rails``."""
+    """Return resource -> rail of nodes with a DRA driver; ``rails`` comes first and has None."""
     found = {
         slot["resource"]
         for node in view.nodes
@@ -66,7 +67,8 @@ def _rails_by_resource(view: View) -> dict[str, str | None]:
 
 
 def _device_class(view: View, options: Options, resource: str) -> Object:
-    """With ``extendedResourceName``, pods that write the resource as a limit get a device of this class."""
+    """Return a DeviceClass. With ``extendedResourceName``, pods with the resource as a limit get a device of this
+    class."""
     expression = 'device.driver == "%s" && device.attributes["%s"].resource == "%s"'
     return made(
         API,
@@ -81,7 +83,7 @@ def _device_class(view: View, options: Options, resource: str) -> Object:
 
 
 def version_warnings(objects: t.Iterable[Object], version: tuple[int, int]) -> list[str]:
-    """What the API server of this version does not keep of the objects."""
+    """Return warnings about fields that an API server of this version drops."""
     if version >= (1, 36) or not any("extendedResourceName" in (each.get("spec") or {}) for each in objects):
         return []
     message = (
@@ -96,8 +98,9 @@ def device_class(view: View, resource: str) -> str:
 
 
 def _template(view: View, options: Options, name: str, resources: t.Sequence[str], same: str | None = None) -> Object:
-    """A claim with one device of each resource. ``same``: an attribute that must be equal on all of them, which Kueue
-    does not support.
+    """Return a template of a claim with one device of each resource.
+
+    :param same: an attribute that must be equal on all devices, which Kueue does not support; None without one.
     """
     requests = [
         {
@@ -128,8 +131,9 @@ def template_name(view: View, name: str) -> str:
 
 
 def template_for(view: View, nodes: t.Sequence[Node], units: t.Sequence[str]) -> str | None:
-    """The template of a claim with one device of each of these resources, as any provider's pods ask for them by
-    limits; None if a node has no DRA driver, or if there is no such template.
+    """Return the template of a claim with one device of each of these resources.
+
+    None if a node has no DRA driver, or if there is no such template.
     """
     if not facts_of(view.provider).slots or not all(by_dra(node) for node in nodes):
         return None
@@ -141,12 +145,12 @@ def template_for(view: View, nodes: t.Sequence[Node], units: t.Sequence[str]) ->
 
 
 def by_dra(node: Node) -> bool:
-    """Whether the node's agent is a DRA driver."""
+    """Return whether the node's agent is a DRA driver."""
     return bool(node["agent"]["kubelet_plugin"] == DRA)
 
 
 def allocatable(view: View) -> dict[str, dict[str, int]]:
-    """What each node must have for pods: node -> resource with its prefix -> slots."""
+    """Return node -> resource with its prefix -> the slots that the node must have."""
     wanted: dict[str, dict[str, int]] = {}
     for node in view.nodes:
         resources: dict[str, set[int]] = {}
@@ -159,8 +163,9 @@ def allocatable(view: View) -> dict[str, dict[str, int]]:
 
 
 def of_slices(prefix: str, slices: t.Iterable[Document]) -> dict[str, dict[str, int]]:
-    """What ResourceSlices of the driver ``prefix`` have for pods: node -> resource with its prefix -> devices without a
-    taint. Those of an older generation than others of their node do not count.
+    """Return node -> resource with its prefix -> devices without a taint in the driver's ResourceSlices.
+
+    Slices of an older generation than others of the same node are ignored. ``prefix``: the driver's name.
     """
     own = [each["spec"] for each in slices if each["spec"].get("driver") == prefix and each["spec"].get("nodeName")]
     newest: dict[str, int] = {}

@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Spiderpool: pools of addresses, a SpiderMultusConfig a network, groups for injection, and the values of its chart.
+"""Spiderpool: address pools, a SpiderMultusConfig per network, groups for injection, and values of its chart.
 
-Pools that belong to a node carry its name, so that a pod can only get addresses of its own node's prefix; nothing
-rests on
-``matchMasterSubnet``, which upstream refuses for macvlan and which needs an address on the host's port.
+Pools of one node have an affinity to its name, so that pods get addresses of their node's prefix only.
+``matchMasterSubnet`` is not used: upstream refuses it for macvlan, and it needs an address on the host's port.
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ SECTION = {"ib-sriov": "ibsriov"}
 
 
 def objects(view: View, options: Options) -> t.Iterator[Object]:
-    """Pools first: a SpiderMultusConfig that names a pool which is not there is accepted, and its pods then fail."""
+    """Yield pools first: a SpiderMultusConfig with a missing pool is accepted, but its pods fail."""
     yield from pools(view)
     yield from reserved(view)
     yield from networks(view, options)
 
 
 def pools(view: View) -> t.Iterator[Object]:
-    """SpiderIPPools: one per rail and family if all pods share a range, else one per node, rail and family."""
+    """Yield SpiderIPPools: one per rail and family if all pods share a range, else one per node, rail and family."""
     common = set()
     for node in view.nodes:
         for port in node["ports"]:
@@ -85,9 +84,10 @@ def _pool(share: Share, node: str | None) -> Object:
 
 
 def reserved(view: View) -> t.Iterator[Object]:
-    """SpiderReservedIPs: addresses that the plan gives to no pod, also reserved from other pools in the same subnets.
+    """Yield SpiderReservedIPs: addresses that no pod gets, not even from other pools in the same subnets.
 
-    Only of families in which there are pools: the webhook refuses the others, which the values disable."""
+    Only families with pools have one: the values disable others, and the webhook refuses these.
+    """
     for name, rail in view.rails.items():
         taken = [each for ranges in (rail.get("taken") or {}).values() for each in ranges.split(", ")]
         for version in families(view):
@@ -103,7 +103,7 @@ def reserved(view: View) -> t.Iterator[Object]:
 
 
 def merged(ranges: t.Iterable[str], bits: int) -> list[str]:
-    """The ranges of one family in order, joined where they touch or overlap, as the webhook leaves them."""
+    """Return the ranges of one family in order, joined where they touch or overlap, as the webhook stores them."""
     found: list[Range] = []
     for first, last in sorted(filter(None, (parse_range(each, bits=bits) for each in ranges))):
         if found and first <= found[-1].last + 1:
@@ -114,12 +114,12 @@ def merged(ranges: t.Iterable[str], bits: int) -> list[str]:
 
 
 def families(view: View) -> list[int]:
-    """The IP versions of which there are pools."""
+    """Return the IP versions that have pools."""
     return [version for version in (4, 6) if any(network.pools[version] for network in view.networks)]
 
 
 def networks(view: View, options: Options) -> t.Iterator[Object]:
-    """SpiderMultusConfigs: one a network, and a copy for each further group into which a webhook puts it."""
+    """Yield SpiderMultusConfigs: one per network, and a copy for each additional group of injection."""
     pools_of = {network.name: _pools_of(view, network) for network in view.networks}
     groups = _injection(view, options, pools_of)
     own = {network.name: _spec(view, options, network, pools_of[network.name]) for network in view.networks}
@@ -141,7 +141,7 @@ def _spec(view: View, options: Options, network: Network, pools_of: Object) -> O
     section = SECTION.get(network.attachment, network.attachment)
     spec: Object = {"cniType": network.attachment}
     if not pools_of:
-        # A pod without an address on the rail has no route to put in order either.
+        # A pod without an address on the rail has no routes to coordinate.
         spec.update(enableCoordinator=False, disableIPAM=True)
     resource = view.qualified(network.resource)
     ippools = pools_of or None
@@ -175,7 +175,7 @@ def _spec(view: View, options: Options, network: Network, pools_of: Object) -> O
 
 
 def _pools_of(view: View, network: Network) -> Object:
-    """``ippools``: names, or one pattern that matches the pools of this network and no other pool of the plan."""
+    """Return ``ippools``: names, or one pattern that matches the pools of this network and no other planned pool."""
     found: Object = {}
     for version, key in ((4, "ipv4"), (6, "ipv6")):
         names = network.pools[version]
@@ -203,11 +203,10 @@ def _inject_key(network: Network) -> str:
 
 
 def injection(view: View, options: Options) -> dict[str, list[tuple[str, str | None]]]:
-    """Network -> the SpiderMultusConfigs that attach it, each with its group.
+    """Return network -> the SpiderMultusConfigs that attach it, each with its group (None without one).
 
-    A SpiderMultusConfig can be in one group only: the network itself is in the group of all rails, and groups of
-    fewer rails have
-    copies of their own. Groups of k rails are neighbours: 1 to k, k+1 to 2k, and so on.
+    A SpiderMultusConfig can be in one group only. The network itself is in the group of all rails; groups of fewer
+    rails have their own copies. Groups of k rails are consecutive: 1 to k, k+1 to 2k, and so on.
     """
     pools_of = {network.name: _pools_of(view, network) for network in view.networks}
     return _injection(view, options, pools_of)
@@ -226,13 +225,13 @@ def _injection(
         for group, suffix, names in _groups(view, options, rails):
             for name in names:
                 copies = made_of.setdefault(name, [])
-                # The webhook makes a label's value of the group.
+                # The webhook uses the group as a label's value.
                 copies.append((name if not copies else "%s-%s" % (name, suffix), label_value(group)))
     return made_of
 
 
 def _groups(view: View, options: Options, rails: RailSet) -> t.Iterator[tuple[str, str, list[str]]]:
-    """Name of the group, suffix of the copies in it, networks."""
+    """Yield group, suffix of its copies, and networks."""
     only = len(view.whole_sets) == 1
     kind = "" if only else "-" + rails.name
     yield "%s%s" % (view.name, kind), "all" + kind, list(rails.networks)
@@ -249,7 +248,7 @@ def _groups(view: View, options: Options, rails: RailSet) -> t.Iterator[tuple[st
 
 
 def values(view: View, options: Options) -> Object:
-    """Values of the chart ``spiderpool``: only keys that it reads, and only what the plan decides."""
+    """Return values of the chart ``spiderpool``: only keys that the chart reads and the plan determines."""
     config = device_plugins.shared(view, options)
     pooled = families(view)
     gateways = any(share.default for network in view.networks for share in view.shares(network.sample))
@@ -258,7 +257,7 @@ def values(view: View, options: Options) -> Object:
     if config:
         # An empty list ends the plugin with a fatal error, so it is never written.
         plugin["deviceConfig"] = {"periodicUpdateInterval": device_plugins.RESCAN, "configList": config}
-        # It reads its list once: another list is another template, and the DaemonSet restarts.
+        # The plugin reads its list once. A changed list changes the template, so the DaemonSet restarts.
         plugin["podAnnotations"] = {device_plugins.CONFIG: device_plugins.digest(plugin["deviceConfig"])}
     attachments = {network.attachment for network in view.networks}
     made_values: Object = {
@@ -268,7 +267,7 @@ def values(view: View, options: Options) -> Object:
             "enableIPv6": 6 in pooled,
             "enableIPConflictDetection": bool(pooled),
             "enableGatewayDetection": gateways,
-            # Pools come from the plan; subnets that make pools of their own would own them.
+            # Pools come from the plan. SpiderSubnets would create and own pools.
             "spiderSubnet": {"enable": False, "autoPool": {"enable": False}},
         },
         "coordinator": {
@@ -315,7 +314,7 @@ def _sriov_values(view: View, bundled: bool) -> Object:
         "install": True,
         "resourcePrefix": view.prefix,
         "operatorConfig": {
-            # The chart's default reboots nodes with their pods on them.
+            # The chart's default reboots nodes without draining them.
             "disableDrain": False,
             "enableOperatorWebhook": True,
             "enableInjector": False,
@@ -325,7 +324,7 @@ def _sriov_values(view: View, bundled: bool) -> Object:
 
 
 class Spiderpool(Provider):
-    """Spiderpool; its coordinator adds a rule in pods and moves the rail's default route to a table of its own."""
+    """Spiderpool. Its coordinator adds a rule in pods and moves the rail's default route to its own table."""
 
     facts = SPIDERPOOL
     software = (SPIDERPOOL.name,)

@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Policies of the SR-IOV network operator: Spiderpool's bundled fork, and upstream's.
+"""Policies of the SR-IOV network operator: upstream's, or the fork in Spiderpool.
 
-The VFs are ours, made before the operator sees them: policies are ``externallyManaged``, so that the operator neither
-makes nor
-removes VFs, changes no firmware and reboots no node.
+Railyard creates the VFs before the operator runs. Policies are ``externallyManaged``, so that the operator neither
+creates nor removes VFs, changes no firmware and reboots no node.
 """
 
 from __future__ import annotations
@@ -28,16 +27,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 API = "sriovnetwork.openshift.io/v1"
 COMPONENT = "sriov-operator"
 PRIORITY = 90
-# The end of the name of the resource that DPDK's VFs are.
+# Suffix of the resource of VFs for DPDK.
 DPDK = "_dpdk"
-# mlx5's limit, which the operator's webhook holds policies against.
+# The limit of mlx5, which the operator's webhook enforces.
 MOST_VFS = 128
 
 
 def policies(view: View, options: Options) -> t.Iterator[Object]:
-    """SriovNetworkNodePolicies: one per rail and variant, because profiles may have different names of ports and
-    numbers of VFs.
-    """
+    """Yield SriovNetworkNodePolicies: one per rail and variant, because port names and VF counts depend on profiles."""
     shape = options.sriov(view.provider)
     parted = dict.fromkeys(network.rail for network in view.of("sriov")) if shape else {}
     for rail in options.dpdk.get("rails", ()):
@@ -71,7 +68,7 @@ def _policies(view: View, options: Options, network: Network, variant: str) -> t
         if own != variant:
             continue
         place = "profiles.%s" % node["profile"]
-        # Nodes whose groups make a variant of their profile have a policy of their own beside the profile's.
+        # A variant by groups has its own policy in addition to that of the profile.
         policy = port["names"]["policy"] + variant[len(node["profile"]) :]
         for found, value in ((netdevs, port["netdev"]), (pcis, port["pci"])):
             if value is not None:
@@ -132,9 +129,10 @@ def _nic(netdevs: t.Sequence[str], pcis: t.Sequence[str], vfs: tuple[int, int] |
 
 
 def dpdk_vfs(view: View, options: Options, network: Network, count: int, place: str) -> int:
-    """How many of a port's ``count`` VFs are DPDK's, under a resource of their own: those at the end.
+    """Return how many of a port's ``count`` VFs are for DPDK, under a separate resource. They are the last ones.
 
-    :param place: of the count in the fabric file. :raises RailyardError: where none would be left, or none is taken.
+    :param place: of the count in the fabric file.
+    :raises RailyardError: if no VF, or no VF for DPDK, would remain.
     """
     if not options.sriov(view.provider) or network.attachment != "sriov":
         return 0
@@ -151,7 +149,7 @@ def dpdk_vfs(view: View, options: Options, network: Network, count: int, place: 
 
 
 def values(view: View, options: Options) -> Object:
-    """Values of upstream's chart ``sriov-network-operator``."""
+    """Return values of upstream's chart ``sriov-network-operator``."""
     made_values: Object = {
         "operator": {"resourcePrefix": view.prefix, "admissionControllers": {"enabled": False}},
         "sriovOperatorConfig": {
@@ -164,6 +162,6 @@ def values(view: View, options: Options) -> Object:
 
 
 def alone(view: View, options: Options) -> bool:
-    """The operator is installed by itself, not by the provider's chart."""
+    """Return whether the operator is installed separately, and not by the provider's chart."""
     brought = facts_of(view.provider).brings_sriov_operator
     return bool(view.of(*OF_VF)) and options.sriov(view.provider) == UPSTREAM and not brought

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Comparison of values with their chart. Helm takes any key, and does not report keys that no template reads.
+"""Check values against their Helm chart. Helm accepts any key, and does not report keys that no template reads.
 
-A key is known where the chart's ``values.yaml`` has it, or where its templates read it; below a mapping that a template
-takes as a whole (labels, node selectors, resources) every key is.
+A key is known if the chart's ``values.yaml`` has it or its templates read it. Below a mapping that a template uses as a
+whole (labels, node selectors, resources), every key is known.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 
 Values = t.Mapping[str, t.Any]
 
-# chart -> key -> why it does nothing, and what does: keys that the chart or its documentation still has.
+# Chart -> key without effect, which the chart or its documentation still has -> reason, remedy.
 DEAD: dict[str, dict[str, tuple[str, str]]] = {
     "spiderpool": {
         "coordinator.detectGateway": (
@@ -46,9 +46,9 @@ DEAD: dict[str, dict[str, tuple[str, str]]] = {
         "driver.useOpenKernelModules": ("the chart has no such key since 25.3", "set driver.kernelModuleType: open"),
     },
 }
-# The annotation of pods that read what Helm makes again with each release.
+# Annotation of pods that read a file which Helm creates again with each release.
 RELEASE = LABEL + "release"
-# What device plugins take as lists: a text in its place ends the plugin.
+# Keys of device plugins that must be lists: with a string, the plugin exits.
 _SELECTORS = ("vendors", "deviceIDs", "drivers", "ifNames", "linkTypes")
 _HOST = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|[\w.-]+:\d+)(?:/|\Z)")
 _VERSION = re.compile(r"\A\s*>=\s*v?(\d+)\.(\d+)")
@@ -56,9 +56,8 @@ _VERSION = re.compile(r"\A\s*>=\s*v?(\d+)\.(\d+)")
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart as its archive has it. ``parts`` are the charts in it, by the name under which they get their values;
-    ``conditions`` say for some of them by which value they are left out.
-    """
+    """A Helm chart. ``parts``: name of a subchart's values -> the subchart; ``conditions``: name -> value that enables
+    it."""
 
     name: str
     version: str
@@ -70,78 +69,88 @@ class Chart:
     definitions: t.Sequence[Object] = ()
 
     def too_old(self, server: tuple[int, int]) -> str:
-        """What the chart asks of the server, where that is older; else nothing. Other terms are Helm's to read."""
-        wants = _VERSION.match(self.kube)
-        return "%s.%s" % wants.groups() if wants and server < (int(wants.group(1)), int(wants.group(2))) else ""
+        """Return the server version that the chart requires if ``server`` is older, else an empty string.
+
+        Other constraints are checked by Helm.
+        """
+        required = _VERSION.match(self.kube)
+        return (
+            "%s.%s" % required.groups()
+            if required and server < (int(required.group(1)), int(required.group(2)))
+            else ""
+        )
 
 
 def merged(values: Values, over: Values) -> Object:
-    """``values`` with those of ``over`` in their place, as Helm merges: mappings key by key, all else whole."""
-    made = dict(values)
+    """Return ``values`` overridden by ``over``, as Helm does: mappings are merged key by key, other values are
+    replaced."""
+    result = dict(values)
     for key, value in over.items():
-        known = made.get(key)
-        made[key] = merged(known, value) if isinstance(known, t.Mapping) and isinstance(value, t.Mapping) else value
-    return made
+        current = result.get(key)
+        result[key] = (
+            merged(current, value) if isinstance(current, t.Mapping) and isinstance(value, t.Mapping) else value
+        )
+    return result
 
 
 def definitions(chart: Chart, values: Values) -> list[Object]:
-    """The CustomResourceDefinitions of the chart and of those of its parts that these values do not leave out."""
-    whole = merged(chart.values, values)
+    """Return the CustomResourceDefinitions of the chart and of the subcharts that these values enable."""
+    effective = merged(chart.values, values)
     found = list(chart.definitions)
     for name, part in chart.parts.items():
         condition = chart.conditions.get(name, "")
-        if not condition or any(at(whole, each.strip()) for each in condition.split(",")):
-            own = whole.get(name)
-            found.extend(definitions(part, own if isinstance(own, t.Mapping) else {}))
-    seen: dict[str, Object] = {}
+        if not condition or any(at(effective, each.strip()) for each in condition.split(",")):
+            part_values = effective.get(name)
+            found.extend(definitions(part, part_values if isinstance(part_values, t.Mapping) else {}))
+    by_name: dict[str, Object] = {}
     for each in found:
-        seen.setdefault(each["metadata"]["name"], each)
-    return list(seen.values())
+        by_name.setdefault(each["metadata"]["name"], each)
+    return list(by_name.values())
 
 
 def at(values: t.Any, path: str) -> t.Any:
-    """The value at a path with dots, None without one."""
+    """Return the value at a path with dots; None without one."""
     for part in path.split("."):
         values = values.get(part) if isinstance(values, t.Mapping) else None
     return values
 
 
 def mirrored(chart: Chart, registry: str) -> Object:
-    """Values by which all of a chart's images come from ``registry``, under the paths that they have upstream."""
-    made = _mirrored(chart.values, registry.rstrip("/"), False)
+    """Return values by which all images of a chart come from ``registry``, under their upstream paths."""
+    result = _mirrored(chart.values, registry.rstrip("/"), False)
     for name, part in chart.parts.items():
-        below = merged(mirrored(part, registry), made.get(name) or {})
-        if below:
-            made[name] = below
-    return made
+        part_values = merged(mirrored(part, registry), result.get(name) or {})
+        if part_values:
+            result[name] = part_values
+    return result
 
 
 def _mirrored(values: Values, registry: str, images: bool) -> Object:
-    made: Object = {}
+    result: Object = {}
     for key, value in values.items():
         if isinstance(value, t.Mapping):
-            below = _mirrored(value, registry, images or key == "images")
-            if below:
-                made[key] = below
+            inner = _mirrored(value, registry, images or key == "images")
+            if inner:
+                result[key] = inner
         elif isinstance(value, str) and value and _HOST.match(value):
             if key == "registry":
-                made[key] = registry
+                result[key] = registry
             elif "/" in value and (images or key in ("repository", "image")):
-                made[key] = relocated(value, registry)
-    return made
+                result[key] = relocated(value, registry)
+    return result
 
 
 def relocated(image: str, registry: str) -> str:
-    """An image, or the path of one, in another registry. One that names no registry has only its path."""
+    """Return an image, or the path of one, in another registry. An image without a registry is only a path."""
     first, _slash, rest = image.partition("/")
     return "%s/%s" % (registry.rstrip("/"), rest if rest and _HOST.match(first) else image)
 
 
-# -- what is wrong with values
+# -- problems of values
 
 
 class Mismatch(t.NamedTuple):
-    """``fatal`` where the release would not be what was asked for."""
+    """A problem of a value. ``fatal``: the release would not be as requested."""
 
     key: str
     message: str
@@ -155,7 +164,7 @@ class Mismatch(t.NamedTuple):
 def mismatches(
     chart: Chart, values: Values, view: View | None = None, options: Options | None = None
 ) -> list[Mismatch]:
-    """All that is wrong with values for this chart, and where they contradict the plan."""
+    """Return all problems of values with this chart, and contradictions to the plan."""
     dead = DEAD.get(chart.name, {})
     found = [
         Mismatch(key, "does nothing: " + dead[key][0], dead[key][1]) for key in dead if at(values, key) is not None
@@ -169,25 +178,32 @@ def mismatches(
 
 
 def _unknown(top: Chart, chart: Chart, given: Values, path: tuple[str, ...], known: t.Any) -> t.Iterator[Mismatch]:
+    """Yield the values whose key or type the chart does not have. ``known``: the chart's own values at ``path``."""
     for key, value in given.items():
         place = (*path, str(key))
         if not path and key in chart.parts:
             part = chart.parts[key]
-            below = known.get(key) if isinstance(known, t.Mapping) else None
+            part_values = known.get(key) if isinstance(known, t.Mapping) else None
             if isinstance(value, t.Mapping):
-                for each in _unknown(top, part, value, (), merged(part.values, below or {})):
+                for each in _unknown(top, part, value, (), merged(part.values, part_values or {})):
                     yield each._replace(key="%s.%s" % (key, each.key))
             continue
-        there = known.get(key) if isinstance(known, t.Mapping) else None
+        default = known.get(key) if isinstance(known, t.Mapping) else None
         if isinstance(known, t.Mapping) and key in known:
-            inner = _mapping(there)
-            if inner and not isinstance(value, t.Mapping) and value is not None:
-                yield Mismatch(".".join(place), "is %s, and the chart has a mapping there" % _word(value), _keys(inner))
-            elif isinstance(there, list) and not isinstance(value, (list, type(None))):
-                yield Mismatch(".".join(place), "is %s, and the chart has a list there" % _word(value), "write a list")
-            elif inner and isinstance(value, t.Mapping) and not _free(chart, place, inner):
-                yield from _unknown(top, chart, value, place, inner)
-        elif not _read(chart, place):
+            mapping = _mapping(default)
+            if mapping and not isinstance(value, t.Mapping) and value is not None:
+                yield Mismatch(
+                    ".".join(place),
+                    "is %s, and the chart has a mapping there" % _type_name(value),
+                    _remedy_for_keys(mapping),
+                )
+            elif isinstance(default, list) and not isinstance(value, (list, type(None))):
+                yield Mismatch(
+                    ".".join(place), "is %s, and the chart has a list there" % _type_name(value), "write a list"
+                )
+            elif mapping and isinstance(value, t.Mapping) and not _has_user_keys(chart, place, mapping):
+                yield from _unknown(top, chart, value, place, mapping)
+        elif not _is_read(chart, place):
             near = nearest(str(key), [str(each) for each in known or ()])
             yield Mismatch(
                 ".".join(place),
@@ -197,37 +213,39 @@ def _unknown(top: Chart, chart: Chart, given: Values, path: tuple[str, ...], kno
 
 
 def _mapping(value: t.Any) -> t.Mapping[str, t.Any] | None:
-    """The value, where it is a mapping with something in it."""
+    """Return the value if it is a mapping that is not empty; else None."""
     return value if isinstance(value, t.Mapping) and value else None
 
 
-def _word(value: t.Any) -> str:
+def _type_name(value: t.Any) -> str:
     return "a mapping" if isinstance(value, t.Mapping) else "a list" if isinstance(value, list) else repr(value)
 
 
-def _keys(known: Values) -> str:
+def _remedy_for_keys(known: Values) -> str:
     return "write a mapping with keys such as %s" % ", ".join(str(key) for key in list(known)[:3])
 
 
-def _free(chart: Chart, path: tuple[str, ...], known: Values) -> bool:
-    """Whether the keys of a mapping are the user's: a template writes it out as a whole, or they look like labels."""
+def _has_user_keys(chart: Chart, path: tuple[str, ...], known: Values) -> bool:
+    """Return whether users choose the keys of a mapping: a template writes it as a whole, or keys look like labels."""
     if any("/" in str(key) for key in known):
         return True
-    whole = r"(?:toYaml|toJson|toPrettyJson|range\b[^}]*?|\"value\")\s*\(?\s*\$?\.Values\.%s(?![\w.-])"
-    within = r"with\s+\$?\.Values\.%s\s*-?}}(?:(?!{{-?\s*end\b)[\s\S]){0,400}?(?:toYaml|range)[^}]*\s\."
+    as_whole = r"(?:toYaml|toJson|toPrettyJson|range\b[^}]*?|\"value\")\s*\(?\s*\$?\.Values\.%s(?![\w.-])"
+    in_with = r"with\s+\$?\.Values\.%s\s*-?}}(?:(?!{{-?\s*end\b)[\s\S]){0,400}?(?:toYaml|range)[^}]*\s\."
     dotted = re.escape(".".join(path))
-    return bool(re.search(whole % dotted, chart.templates) or re.search(within % dotted + r"(?!\w)", chart.templates))
+    return bool(
+        re.search(as_whole % dotted, chart.templates) or re.search(in_with % dotted + r"(?!\w)", chart.templates)
+    )
 
 
-def _read(chart: Chart, path: tuple[str, ...]) -> bool:
-    """Whether a template reads the key, or takes something above it as a whole."""
+def _is_read(chart: Chart, path: tuple[str, ...]) -> bool:
+    """Return whether a template reads the key, or uses a mapping above it as a whole."""
     dotted = re.escape(".".join(path))
     if re.search(r"\.Values\.%s(?![\w-])" % dotted, chart.templates):
         return True
     known: t.Any = chart.values
     for depth in range(1, len(path)):
         known = known.get(path[depth - 1]) if isinstance(known, t.Mapping) else None
-        if not _mapping(known) and _read(chart, path[:depth]):
+        if not _mapping(known) and _is_read(chart, path[:depth]):
             return True
     return False
 
@@ -254,7 +272,7 @@ def _spiderpool(values: Values, _view: View | None, _options: Options | None) ->
                     message = "the plugin knows no selector %s%s" % (name, near)
                     found.append(Mismatch("%s.%s" % (place, name), message, "take one of %s" % ", ".join(_SELECTORS)))
                 elif not isinstance(value, list):
-                    message = "is %s, with which the plugin ends" % _word(value)
+                    message = "is %s, with which the plugin ends" % _type_name(value)
                     found.append(Mismatch("%s.%s" % (place, name), message, "write a list"))
     if at(values, "sriov.install") and at(values, "sriov.operatorConfig.disableDrain"):
         message = "nodes are changed, and rebooted, with their pods on them"
@@ -289,21 +307,24 @@ _RULES: dict[str, t.Callable[[Values, View | None, Options | None], list[Mismatc
 
 
 def restarting(chart: Chart, values: Values) -> Object:
-    """The values with what restarts pods that read a file only once: the digest of the device plugin's list in these
-    values, and for the controller that of the whole release where the chart makes its
-    certificate, which it makes again each time that it is rendered.
+    """Return the values with annotations that restart pods which read a file only once.
+
+    The annotation is the digest of the device plugin's list in these values. For the controller it is the digest of the
+    whole release if the chart creates its certificate, which changes with each rendering.
     """
     if chart.name != "spiderpool":
         return dict(values)
-    made, whole = dict(values), merged(chart.values, values)
-    plugin = at(whole, "rdma.rdmaSharedDevicePlugin")
+    result, effective = dict(values), merged(chart.values, values)
+    plugin = at(effective, "rdma.rdmaSharedDevicePlugin")
     if isinstance(plugin, t.Mapping) and plugin.get("install"):
         digest = device_plugins.digest(plugin.get("deviceConfig"))
-        made = merged(made, {"rdma": {"rdmaSharedDevicePlugin": {"podAnnotations": {device_plugins.CONFIG: digest}}}})
-    if at(whole, "spiderpoolController.tls.method") == "auto":
-        # Helm renders for another release or other values alone: then the certificate is another one too. Pods that go
-        # on would serve the old one until the kubelet brings them the new, and their webhooks fail closed meanwhile.
-        plain = merged(made, {"spiderpoolController": {"podAnnotations": {RELEASE: ""}}})
-        digest = device_plugins.digest([chart.version, plain])
-        made = merged(made, {"spiderpoolController": {"podAnnotations": {RELEASE: digest}}})
-    return made
+        result = merged(
+            result, {"rdma": {"rdmaSharedDevicePlugin": {"podAnnotations": {device_plugins.CONFIG: digest}}}}
+        )
+    if at(effective, "spiderpoolController.tls.method") == "auto":
+        # Helm renders only for another release or other values, and then the certificate changes too. Running pods
+        # would serve the old one until the kubelet updates the file, and their webhooks fail closed until then.
+        without_digest = merged(result, {"spiderpoolController": {"podAnnotations": {RELEASE: ""}}})
+        digest = device_plugins.digest([chart.version, without_digest])
+        result = merged(result, {"spiderpoolController": {"podAnnotations": {RELEASE: digest}}})
+    return result

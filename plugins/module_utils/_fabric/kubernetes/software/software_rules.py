@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Which objects need which software, and when it may be installed or removed."""
+"""Which software objects need, and when it may be installed or removed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.software_versions import PINS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import playbook
 
-# The variable of the playbooks that allows to take over fields.
+# The variable of playbooks that allows a run to take over fields.
 FORCE = "cluster_force"
 # The first network of all pods, whose removal needs consent by its name.
 _CONSENT = ("calico", "flannel")
@@ -29,23 +29,23 @@ _SERVES = {
 }
 # Operator -> the kind of our object by which it defines more kinds, and their group and version.
 _STARTS = {"network-operator": ("NicClusterPolicy", "nv-ipam.nvidia.com/v1alpha1")}
-# Definitions that several releases contain and users have objects of: they stay while such objects exist.
+# Definitions that several releases contain. They stay while users have objects of them.
 SHARED = ("network-attachment-definitions.k8s.cni.cncf.io", "nodefeaturerules.nfd.k8s-sigs.io")
 Object = t.Dict[str, t.Any]
 
 
 def served_kinds(name: str) -> list[tuple[str, str]]:
-    """The kinds of our objects that the software serves."""
+    """Return the kinds of our objects that the software serves."""
     return [kind for kind in KINDS if kind[0].partition("/")[0] in _SERVES.get(name, ())]
 
 
 def fabric_kinds(name: str) -> list[tuple[str, str]]:
-    """The served kinds that show which fabrics use the software: without pools, which can be thousands."""
+    """Return the served kinds that show which fabrics use the software, without pools: there may be thousands."""
     return [kind for kind in served_kinds(name) if not kind[1].endswith("Pool")]
 
 
 def started_by(name: str, objects: t.Iterable[Object]) -> tuple[list[Object], str]:
-    """The objects by which an operator defines more kinds, and the group and version of these if they are planned."""
+    """Return the objects by which an operator defines more kinds, and these kinds' group and version if planned."""
     kind, creates = _STARTS.get(name, ("", ""))
     made = list(objects)
     needed = creates and any(each["apiVersion"] == creates for each in made)
@@ -53,7 +53,7 @@ def started_by(name: str, objects: t.Iterable[Object]) -> tuple[list[Object], st
 
 
 def namespace(name: str, given: str, view: View, options: Options) -> str:
-    """The namespace of a release."""
+    """Return the namespace of a release."""
     if given:
         return given
     if name == "sriov-operator":
@@ -64,7 +64,7 @@ def namespace(name: str, given: str, view: View, options: Options) -> str:
 def values(
     name: str, chart: chart_values.Chart, planned: Object, given: Object, view: View, options: Options
 ) -> tuple[Object, list[str]]:
-    """The values of a release and warnings: those of the registry, overridden by the plan's, then by the user's.
+    """Return the values of a release and warnings. The plan's values override the registry's, the user's override both.
 
     :raises RailyardError: for values that cannot work.
     """
@@ -76,14 +76,20 @@ def values(
 
 
 def check_chart(name: str, chart: chart_values.Chart, file: str, path: str) -> None:
-    """:raises RailyardError: if the archive contains another chart."""
+    """Check that the archive contains this chart.
+
+    :raises RailyardError: if it contains another one.
+    """
     expected = file.rpartition("-")[0]
     if chart.name not in (PINS[name].chart, expected):
         raise RailyardError("it is the chart %s" % chart.name, path, "name the chart %s" % expected)
 
 
 def check_server(chart: chart_values.Chart, file: str, version: tuple[int, int], url: str) -> None:
-    """:raises RailyardError: if the server is too old for the chart."""
+    """Check that the server supports the chart.
+
+    :raises RailyardError: if the server is too old.
+    """
     oldest = chart.too_old(version)
     if oldest:
         raise RailyardError(
@@ -94,7 +100,7 @@ def check_server(chart: chart_values.Chart, file: str, version: tuple[int, int],
 
 
 def other_fabrics(name: str, names: t.Collection[str], view: View, url: str) -> list[str]:
-    """Warnings about other fabrics that the release serves: it has the values of one plan.
+    """Return warnings about other fabrics that the release serves, because it has the values of one plan.
 
     :raises Refused: if the operator itself serves only one fabric.
     """
@@ -116,9 +122,9 @@ def other_fabrics(name: str, names: t.Collection[str], view: View, url: str) -> 
 def unused(
     name: str, existing: t.Mapping[str, int], deleted: t.Mapping[str, int], view: View, url: str
 ) -> t.Sequence[str]:
-    """Warnings of check mode about objects that are deleted before.
+    """Check that no object needs the software. Return warnings of check mode about objects deleted first.
 
-    :raises Refused: while objects need the software: without it their finalizers would never be removed.
+    :raises Refused: while objects need it: without the software, their finalizers would never be removed.
     """
     if existing:
         raise Refused(
@@ -132,7 +138,10 @@ def unused(
 
 
 def check_consent(name: str, consent: str) -> None:
-    """:raises Refused: for the pods' first network without consent."""
+    """Check the consent to remove the pods' first network.
+
+    :raises Refused: without consent.
+    """
     if name in _CONSENT and consent != name:
         raise Refused(
             "removing the network of all pods needs consent",

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Upstream's manifests of Calico, Flannel and Multus with what this cluster wants of them: the interface between nodes,
-the MTU, the pods' network, the paths of the kubelet's CNI, and the registry.
+"""Manifests of Calico, Flannel and Multus with the settings of this cluster.
 
-Everything that is set has its place in the manifest; a manifest without that place is refused, so that no setting is
-lost when upstream moves things.
+Settings are the interface between nodes, the MTU, the pod network, the CNI directories of the kubelet, and the
+registry. Each setting replaces a field of the manifest. A manifest without that field is refused, so that no setting is
+lost when upstream changes it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 DEFINITION = "CustomResourceDefinition"
 BIN, CONF = "/opt/cni/bin", "/etc/cni/net.d"
 INSTALLATION = "operator.tigera.io/v1"
-# The order of application; what is not here comes at the end.
+# The order of application; other kinds come last.
 ORDER: tuple[tuple[str, str], ...] = (
     ("v1", "Namespace"),
     ("v1", "ServiceAccount"),
@@ -51,25 +51,28 @@ BACKENDS = ("vxlan", "host-gw", "wireguard")
 
 @dataclass(frozen=True)
 class Settings:
-    """What a cluster wants of its pod network. Empty: as the manifest has it."""
+    """The settings of a cluster's pod network. Empty: as in the manifest."""
 
-    #: the netdev between nodes; Flannel takes one name, Calico what its documentation calls a regular expression
+    #: the netdev between nodes; for Flannel one name, for Calico regular expressions joined by commas
     interface: str = ""
-    #: Calico: how it finds the node's address instead, such as ``kubernetes-internal-ip`` or ``cidr=10.1.0.0/16``
+    #: Calico: another way to find the node's address, such as ``kubernetes-internal-ip`` or ``cidr=10.1.0.0/16``
     autodetection: str = ""
-    #: bytes, of pods' interfaces; 0 leaves it to be found out
+    #: MTU of pods in bytes; 0: detected by the software
     mtu: int = 0
     pod_cidr: str = ""
-    #: Calico's word for its address pool's encapsulation, Flannel's for its backend
+    #: the encapsulation of Calico's address pool, or Flannel's backend
     encapsulation: str = ""
-    #: where the kubelet's container runtime looks: other than the usual in K3s and RKE2
+    #: directories of the container runtime, which differ from the default in K3s and RKE2
     bin_dir: str = ""
     conf_dir: str = ""
 
     @classmethod
     def of(cls, name: str, given: t.Mapping[str, t.Any]) -> Settings:
-        """:raises RailyardError: for all that is not as it must be, at once."""
-        known = _TAKES[name]
+        """Return the settings.
+
+        :raises RailyardError: for all invalid ones at once.
+        """
+        known = _SETTINGS_OF[name]
         errors = [
             RailyardError(
                 "%s has no such setting%s" % (name, did_you_mean(nearest(str(key), known))),
@@ -82,16 +85,18 @@ class Settings:
         kinds = {each.name: int if each.name == "mtu" else str for each in fields(cls)}
         for key, value in given.items():
             if key in known and (not isinstance(value, kinds[key]) or isinstance(value, bool)):
-                what = "a number" if kinds[key] is int else "a text"
+                expected = "a number" if kinds[key] is int else "a text"
                 errors.append(
-                    RailyardError("%r is not %s" % (value, what), "%s: settings.%s" % (name, key), "correct it")
+                    RailyardError("%r is not %s" % (value, expected), "%s: settings.%s" % (name, key), "correct it")
                 )
         raise_all(errors)
-        made = cls(**given)
-        raise_all(list(made._wrong(name)))
-        return made
+        settings = cls(**given)
+        raise_all(list(settings._errors(name)))
+        return settings
 
-    def _wrong(self, name: str) -> t.Iterator[RailyardError]:
+    def _errors(self, name: str) -> t.Iterator[RailyardError]:
+        """Yield an error for each invalid value."""
+
         def error(key: str, message: str, remedy: str) -> RailyardError:
             return RailyardError(message, "%s: settings.%s" % (name, key), remedy)
 
@@ -125,7 +130,7 @@ class Settings:
                 yield error(key, "%r is not a directory of a node" % path, "write its whole path")
 
 
-_TAKES: dict[str, tuple[str, ...]] = {
+_SETTINGS_OF: dict[str, tuple[str, ...]] = {
     "calico": tuple(each.name for each in fields(Settings)),
     "flannel": ("interface", "mtu", "pod_cidr", "encapsulation", "bin_dir", "conf_dir"),
     "multus": ("bin_dir", "conf_dir"),
@@ -134,10 +139,12 @@ _AUTODETECTION = re.compile(r"first-found\Z|kubernetes-internal-ip\Z|(?:can-reac
 
 
 def on_rails(name: str, settings: Settings, view: View) -> None:
-    """The pod network is not a rail's: it would carry all else there, and a rail's failure would take the cluster down.
+    """Check that the pod network does not use a rail.
 
-    :raises RailyardError: where the interface between nodes is, or for Calico matches, a rail port's netdev; where
-        Flannel's can be none.
+    It would add other traffic to the rail, and a failed rail would disconnect the nodes.
+
+    :raises RailyardError: if the interface between nodes is a rail port's netdev (for Calico: matches one), or is
+        invalid for Flannel.
     """
     key, interface = "interface", settings.interface
     method, _equals, value = settings.autodetection.partition("=")
@@ -150,17 +157,17 @@ def on_rails(name: str, settings: Settings, view: View) -> None:
                 "flannel: settings.interface",
                 "name the interface that carries the nodes' own addresses",
             )
-        # flanneld takes the one name as it is
-        words = [re.escape(interface) + r"\Z"] if interface else []
+        # flanneld uses the name literally
+        patterns = [re.escape(interface) + r"\Z"] if interface else []
         remedy = "name the one that carries the nodes' own addresses"
     else:
-        words = [each for each in interface.split(",") if each and _regex(each)]
+        patterns = [each for each in interface.split(",") if each and _regex(each)]
         remedy = "name the one that carries the nodes' own addresses, anchored where names begin alike: ^eth0$"
-    for node in view.nodes if words else ():
+    for node in view.nodes if patterns else ():
         for port in node["ports"]:
             netdev = port["netdev"]
-            found = re.match if name == "flannel" else re.search
-            if netdev and any(found(each, netdev) for each in words):
+            matches = re.match if name == "flannel" else re.search
+            if netdev and any(matches(each, netdev) for each in patterns):
                 raise RailyardError(
                     "%s is %s, the port of rail %s on node %s" % (interface, netdev, port["rail"], node["name"]),
                     "%s: settings.%s" % (name, key),
@@ -171,9 +178,9 @@ def on_rails(name: str, settings: Settings, view: View) -> None:
 def adjusted(
     name: str, way: str, documents: t.Iterable[Object], settings: Settings, registry: str, version: str
 ) -> tuple[list[Object], list[Object]]:
-    """The manifest's CustomResourceDefinitions, and its other objects in the order of application.
+    """Return the manifest's CustomResourceDefinitions, and its other objects in the order of application.
 
-    :raises RailyardError: where the manifest has no place for something that is set.
+    :raises RailyardError: if the manifest has no field for a setting.
     """
     objects = [copy.deepcopy(each) for each in documents]
     found = {(each["kind"], each["metadata"]["name"]): each for each in objects}
@@ -190,7 +197,7 @@ def adjusted(
         if registry:
             for container in _containers(each):
                 container["image"] = relocated(container["image"], registry)
-        _plain(each)
+        _clean(each)
         if each["kind"] != DEFINITION:
             each["metadata"].setdefault("labels", {}).update(software_versions.labels(name))
     order = {kind: number for number, kind in enumerate(ORDER)}
@@ -200,11 +207,12 @@ def adjusted(
 
 
 def _calico(found: t.Mapping[tuple[str, str], Object], settings: Settings) -> None:
-    node = _needed(found, "calico", "DaemonSet", "calico-node")
+    """Apply the settings to Calico's manifest without its operator."""
+    node = _required(found, "calico", "DaemonSet", "calico-node")
     (container,) = [each for each in _pod(node)["containers"] if each["name"] == "calico-node"]
-    way = settings.autodetection or ("interface=" + settings.interface if settings.interface else "")
-    if way:
-        _env(container, "IP_AUTODETECTION_METHOD", way)
+    method = settings.autodetection or ("interface=" + settings.interface if settings.interface else "")
+    if method:
+        _env(container, "IP_AUTODETECTION_METHOD", method)
     if settings.pod_cidr:
         _env(container, "CALICO_IPV4POOL_CIDR", settings.pod_cidr)
     if settings.encapsulation:
@@ -213,15 +221,15 @@ def _calico(found: t.Mapping[tuple[str, str], Object], settings: Settings) -> No
             mode = "Never" if kind != tunnel else "CrossSubnet" if cross else "Always"
             _env(container, "CALICO_IPV4POOL_" + tunnel, mode)
     if settings.mtu:
-        data = _needed(found, "calico", "ConfigMap", "calico-config")["data"]
+        data = _required(found, "calico", "ConfigMap", "calico-config")["data"]
         if "veth_mtu" not in data:
-            raise _no_place("calico", "mtu", "ConfigMap calico-config: data.veth_mtu")
+            raise _missing_field("calico", "mtu", "ConfigMap calico-config: data.veth_mtu")
         data["veth_mtu"] = str(settings.mtu)
     _paths(found, "calico", settings)
 
 
 def _installation(settings: Settings, registry: str) -> Object:
-    """The operator's own description of what it installs."""
+    """Return the object with the settings of Calico's operator."""
     network: Object = {}
     if settings.mtu:
         network["mtu"] = settings.mtu
@@ -261,7 +269,8 @@ def _installation(settings: Settings, registry: str) -> Object:
 
 
 def _flannel(found: t.Mapping[tuple[str, str], Object], settings: Settings) -> None:
-    data = _needed(found, "flannel", "ConfigMap", "kube-flannel-cfg")["data"]
+    """Apply the settings to Flannel's manifest."""
+    data = _required(found, "flannel", "ConfigMap", "kube-flannel-cfg")["data"]
     network = json.loads(data["net-conf.json"])
     if settings.pod_cidr:
         network["Network"] = settings.pod_cidr
@@ -270,7 +279,7 @@ def _flannel(found: t.Mapping[tuple[str, str], Object], settings: Settings) -> N
     if settings.mtu:
         network["Backend"]["MTU"] = settings.mtu
     data["net-conf.json"] = json.dumps(network, indent=2) + "\n"
-    daemon = _needed(found, "flannel", "DaemonSet", "kube-flannel-ds")
+    daemon = _required(found, "flannel", "DaemonSet", "kube-flannel-ds")
     pod = _pod(daemon)
     if settings.interface:
         (container,) = [each for each in pod["containers"] if each["name"] == "kube-flannel"]
@@ -282,14 +291,15 @@ def _flannel(found: t.Mapping[tuple[str, str], Object], settings: Settings) -> N
 
 
 def _multus(found: t.Mapping[tuple[str, str], Object], settings: Settings, version: str) -> None:
-    daemon = _needed(found, "multus", "DaemonSet", "kube-multus-ds")
+    """Apply the settings to the manifest of Multus."""
+    daemon = _required(found, "multus", "DaemonSet", "kube-multus-ds")
     pod = _pod(daemon)
     for container in [*pod["containers"], *pod["initContainers"]]:
-        # upstream's manifest names the build of the day
+        # upstream's manifest uses a daily build
         container["image"] = re.sub(r":snapshot-thick\Z", ":%s-thick" % version, container["image"])
-    data = _needed(found, "multus", "ConfigMap", "multus-daemon-config")["data"]
+    data = _required(found, "multus", "ConfigMap", "multus-daemon-config")["data"]
     if settings.bin_dir:
-        # the daemon starts plugins in the host's root, by the path that they have there
+        # the daemon starts plugins in the host's root, so paths are those of the host
         conf = json.loads(data["daemon-config.json"])
         conf["binDir"] = settings.bin_dir
         data["daemon-config.json"] = json.dumps(conf, indent=4) + "\n"
@@ -302,45 +312,51 @@ def _multus(found: t.Mapping[tuple[str, str], Object], settings: Settings, versi
 
 
 def _paths(found: t.Mapping[tuple[str, str], Object], name: str, settings: Settings, needed: bool = True) -> None:
-    """The directories of the node that pods mount. A manifest of an operator has none; it finds them out itself."""
-    for key, usual, wanted in (("bin_dir", BIN, settings.bin_dir), ("conf_dir", CONF, settings.conf_dir)):
-        if not wanted or wanted == usual:
+    """Set the host directories that pods mount. The manifest of an operator has none: the operator detects them."""
+    for key, default, directory in (("bin_dir", BIN, settings.bin_dir), ("conf_dir", CONF, settings.conf_dir)):
+        if not directory or directory == default:
             continue
         volumes = [
             volume["hostPath"]
             for (kind, _name), each in found.items()
             if kind in ("DaemonSet", "Deployment")
             for volume in _pod(each).get("volumes") or ()
-            if (volume.get("hostPath") or {}).get("path", "").rstrip("/") == usual
+            if (volume.get("hostPath") or {}).get("path", "").rstrip("/") == default
         ]
         if not volumes:
-            where = "a volume of %s" % usual if needed else "it: the operator finds the directories out itself"
-            raise _no_place(name, key, where)
+            where = "a volume of %s" % default if needed else "it: the operator finds the directories out itself"
+            raise _missing_field(name, key, where)
         for volume in volumes:
-            volume["path"] = wanted
+            volume["path"] = directory
 
 
 def _restarting(daemon: Object, data: t.Mapping[str, str]) -> None:
+    """Add the digest of the configuration to the template, so that pods restart when it changes."""
     metadata = daemon["spec"]["template"].setdefault("metadata", {})
     metadata.setdefault("annotations", {})[device_plugins.CONFIG] = device_plugins.digest(dict(data))
 
 
-def _needed(found: t.Mapping[tuple[str, str], Object], name: str, kind: str, which: str) -> Object:
-    if (kind, which) not in found:
-        raise _no_place(name, "", "%s %s" % (kind, which))
-    return found[kind, which]
+def _required(found: t.Mapping[tuple[str, str], Object], name: str, kind: str, object_name: str) -> Object:
+    """Return an object of the manifest.
+
+    :raises RailyardError: if the manifest does not have it.
+    """
+    if (kind, object_name) not in found:
+        raise _missing_field(name, "", "%s %s" % (kind, object_name))
+    return found[kind, object_name]
 
 
-def _no_place(name: str, key: str, what: str) -> RailyardError:
+def _missing_field(name: str, key: str, missing: str) -> RailyardError:
+    """Return the error for a manifest without the field of a setting."""
     return RailyardError(
-        "upstream's manifest has no %s" % what,
+        "upstream's manifest has no %s" % missing,
         "%s: settings.%s" % (name, key) if key else name,
         "take the manifest of release %s, or leave the setting out" % software_versions.PINS[name].version,
     )
 
 
 def _env(container: Object, name: str, value: str) -> None:
-    """In the place of the variable, where it has one: the last of two would count."""
+    """Set a container's environment variable. An existing one is replaced, because the last of two would count."""
     for each in container["env"]:
         if each["name"] == name:
             each.clear()
@@ -361,15 +377,15 @@ def _containers(found: Object) -> list[Object]:
     return [*(pod.get("initContainers") or ()), *pod["containers"]]
 
 
-def _plain(found: Object) -> None:
-    """Remove what a server writes itself, and empty values: neither comes back as it was sent."""
+def _clean(found: Object) -> None:
+    """Remove fields that the server sets, and empty values: the server does not return them as sent."""
     found.pop("status", None)
     found["metadata"].pop("creationTimestamp", None)
     _drop_empty(found)
 
 
 def _drop_empty(value: t.Any) -> None:
-    """Nulls, empty lists and empty values of variables: a server leaves them out. Empty mappings it keeps."""
+    """Remove nulls, empty lists and empty values of variables, which a server drops. It keeps empty mappings."""
     if isinstance(value, dict):
         for key in [key for key, each in value.items() if _empty(key, each, value)]:
             del value[key]
@@ -378,6 +394,7 @@ def _drop_empty(value: t.Any) -> None:
 
 
 def _empty(key: str, value: t.Any, within: t.Mapping[str, t.Any]) -> bool:
+    """Return whether a server drops this value. ``within``: the mapping that contains it."""
     if value is None:
         return True
     variable = key == "value" and set(within) == {"name", "value"}
@@ -386,7 +403,7 @@ def _empty(key: str, value: t.Any, within: t.Mapping[str, t.Any]) -> bool:
 
 
 def _network(text: str) -> ip_integers.Network | None:
-    """A network of either family, None where it is not one or has bits behind its prefix."""
+    """Return a network of either family; None if the text is not one, or has bits behind its prefix."""
     bits = ip_integers.bits_of(text)
     found = ip_integers.parse_network(text, bits)
     if found is None:

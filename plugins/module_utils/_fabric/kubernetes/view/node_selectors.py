@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The labels by which policies and workloads find the fabric's nodes.
+"""The labels by which policies and workloads select the fabric's nodes.
 
-Nodes are the cluster's, not ours: their labels are patched, never applied as objects, and nothing of them is pruned.
+Nodes belong to the cluster: their labels are patched, nodes are never applied as objects, and nothing of them is
+pruned.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ COMPONENT = "nodes"
 
 
 def of_nodes(view: View) -> dict[str, dict[str, str]]:
-    """Node -> its labels."""
+    """Return node -> its labels."""
     return {node["name"]: _of_node(view, node) for node in view.nodes}
 
 
@@ -43,9 +44,8 @@ def _of_node(view: View, node: Node) -> dict[str, str]:
 
 
 def objects(view: View, options: Options) -> t.Iterator[Object]:
-    """The same labels as rules of Node Feature Discovery, one a variant, for those who let no playbook write to
-    nodes.
-    """
+    """Yield the labels as rules of Node Feature Discovery, one per variant, for clusters in which playbooks must not
+    write to nodes."""
     if not options.node_feature_rule:
         return
     alike: dict[str, list[Node]] = {}

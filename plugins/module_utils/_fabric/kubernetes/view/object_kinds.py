@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The kinds that any plan's objects may have, in the order of application, and what brings each to a cluster.
+"""The kinds that objects of any plan may have, in the order of application, and what installs each kind.
 
-A plan's own objects are a part of these: what an earlier plan had, with another provider or attachment, is found by
-them.
+A plan uses a part of them. Objects of an earlier plan with another provider or attachment are found by these kinds.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _DRA = "use Kubernetes 1.34 or later, or set slots.kubelet_plugin of the fabric 
 _MONITORING = "install the Prometheus operator, or set kubernetes_options.metrics to false"
 _SCRAPES = "install the Prometheus operator 0.65 or later, or set fabric.agent.metrics to loopback"
 
-# (apiVersion, kind): remedy where a cluster does not have it.
+# (apiVersion, kind) -> remedy if a cluster does not have it.
 _REMEDIES: dict[tuple[str, str], str] = {
     ("nfd.k8s-sigs.io/v1alpha1", "NodeFeatureRule"): _NFD,
     ("v1", "ConfigMap"): "",

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What the user may say about Kubernetes objects beside the plan: images, namespaces of operators, how pods get their
-networks.
-"""
+"""Options of Kubernetes objects that the plan does not determine: images, namespaces of operators, injection of
+networks."""
 
 from __future__ import annotations
 
@@ -24,8 +23,8 @@ SRIOV_NAMESPACE = "sriov-network-operator"
 
 _NVIDIA = "nvidia/mellanox"
 _OPERATOR = "network-operator-v" + PINS["network-operator"].version
-# name: (path below a registry, image, version), for what objects must name and no chart has a default of. The registry
-# is the user's `registry`; `images` names one as a whole.
+# Name -> (path below a registry, image, version) of images that objects must name and no chart has a default for. The
+# option `registry` sets the registry; `images` replaces a whole image.
 IMAGES: dict[str, tuple[str, str, str]] = {
     "driver": (_NVIDIA, "doca-driver", "doca3.4.1-26.04-1.1.0.0-1"),
     "rdma-shared-device-plugin": (_NVIDIA, "k8s-rdma-shared-dev-plugin", _OPERATOR),
@@ -39,22 +38,22 @@ IMAGES: dict[str, tuple[str, str, str]] = {
     "plain-rdma-shared-device-plugin": ("mellanox", "k8s-rdma-shared-dev-plugin", "v1.5.3"),
     "plain-sriov-device-plugin": ("k8snetworkplumbingwg", "sriov-network-device-plugin", "v3.7.0"),
 }
-# Images without a version of our own choice: what needs them is made once `images` names them.
+# Images without a default version: objects that need them are created only if `images` names them.
 UNPINNED = ("test",)
 
 
 @dataclass(frozen=True)
 class Options:
-    """Every option with its default; ``docs/kubernetes-objects.md`` documents them."""
+    """All options with their defaults. See ``docs/kubernetes-objects.md``."""
 
     # Namespace of the provider's operator, and of the SR-IOV operator; "" takes upstream's.
     operator_namespace: str = ""
     sriov_namespace: str = ""
-    # Which SR-IOV operator the policies are for: Spiderpool's own fork, upstream's, or none ("" takes the provider's).
+    # The SR-IOV operator of the policies: Spiderpool's fork, upstream's, or none; "": the provider's default.
     sriov_operator: str = ""
-    # Units that a shared RDMA resource has on each node: a token count, not a share of the port's rate.
+    # Units of a shared RDMA resource on each node: a number of tokens, not a share of the port's rate.
     rdma_hca_max: int = 100
-    # Names into pods by webhook: the group of all rails, and groups of so many neighbouring rails.
+    # Injection of networks by a webhook: the group of all rails, and the sizes of groups of consecutive rails.
     injection: bool = True
     injection_groups: tuple[int, ...] = (1, 2, 4)
     # The NIC's driver (the host's, or a container of the network operator), how GPU memory is registered with the NIC,
@@ -69,9 +68,9 @@ class Options:
     # netdevice}.
     dpdk: t.Mapping[str, t.Any] = field(default_factory=dict)
     cni_version: str = "1.0.0"
-    # The pod's first interface: what NCCL's bootstrap talks over.
+    # The pod's first interface, which NCCL's bootstrap uses.
     pod_interface: str = "eth0"
-    # Device plugins as DaemonSets of our own, for the provider `cni`.
+    # Whether to create DaemonSets of device plugins, for the provider `cni`.
     device_plugins: bool = True
     metrics: bool = True
     monitoring_namespace: str = ""
@@ -79,18 +78,21 @@ class Options:
     grafana_labels: t.Mapping[str, str] = field(default_factory=dict)
     # Labels of nodes by a rule of Node Feature Discovery, for clusters in which nothing else may write to nodes.
     node_feature_rule: bool = False
-    # The agent's DRA driver: DeviceClasses for limits of pods, which Kubernetes stores from 1.36 on.
+    # The agent's DRA driver: DeviceClasses that serve limits of pods, which Kubernetes stores from 1.36 on.
     extended_resources: bool = True
     workload_namespace: str = "default"
-    # Whether the playbooks apply the test pods too, which users start and end otherwise.
+    # Whether playbooks apply the test pods; otherwise users start and delete them.
     test_pods: bool = False
     images: t.Mapping[str, str] = field(default_factory=dict)
-    # Where images come from: a registry, or a mirror with its path. Charts have defaults of their own without it.
+    # The registry of all images, or a mirror with its path; empty: upstream's, or the default of a chart.
     registry: str = ""
 
     @classmethod
     def of(cls, given: t.Mapping[str, t.Any] | None) -> Options:
-        """:raises RailyardError: for an unknown option or value."""
+        """Return the options.
+
+        :raises RailyardError: for an unknown option or value.
+        """
         known = {each.name: each for each in fields(cls)}
         for key in given or {}:
             if key not in known:
@@ -158,13 +160,13 @@ class Options:
             )
 
     def operator(self, provider: str) -> str:
-        """The namespace of the provider's operator."""
+        """Return the namespace of the provider's operator."""
         return self.operator_namespace or facts_of(provider).operator_namespace
 
     def sriov(self, provider: str) -> str:
-        """``bundled``, ``upstream`` or nothing: who serves SR-IOV policies.
+        """Return who serves SR-IOV policies: ``bundled``, ``upstream`` or an empty string.
 
-        :raises RailyardError: where an operator is named although the provider's agent serves the VFs.
+        :raises RailyardError: if an operator is set although the provider's agent serves the VFs.
         """
         if self.sriov_operator and facts_of(provider).slots:
             raise RailyardError(
@@ -175,7 +177,7 @@ class Options:
         return self.sriov_operator or facts_of(provider).sriov_operator
 
     def sriov_place(self, provider: str) -> str:
-        """The namespace in which the SR-IOV operator reads its policies; elsewhere it ignores them."""
+        """Return the namespace in which the SR-IOV operator reads its policies. It ignores other namespaces."""
         if self.sriov_namespace:
             return self.sriov_namespace
         if facts_of(provider).brings_sriov_operator or self.sriov(provider) == BUNDLED:
@@ -183,9 +185,9 @@ class Options:
         return SRIOV_NAMESPACE
 
     def image(self, name: str) -> tuple[str, str, str]:
-        """Repository, image and version.
+        """Return repository, image and version.
 
-        :raises RailyardError: where no registry is set.
+        :raises RailyardError: if no registry is set.
         """
         if name in self.images:
             path, version = _tagged(self.images[name])
@@ -213,9 +215,9 @@ _DPDK = {"rails": "a list of rails", "vfs": "a whole number", "driver": "vfio-pc
 
 
 def _typed(key: str, value: t.Any) -> t.Any:
-    """An option's value as its kind has it. Numbers and booleans may be text, which templates make of them.
+    """Return an option's value with its type. Numbers and booleans may be text, which Ansible templates return.
 
-    :raises RailyardError: for one of another kind.
+    :raises RailyardError: for a value of another type.
     """
     place = "kubernetes.%s" % key
     if key in _BOOLS:
@@ -224,25 +226,25 @@ def _typed(key: str, value: t.Any) -> t.Any:
         return _whole(value, place)
     if key == "injection_groups":
         if not isinstance(value, (list, tuple)):
-            raise _unlike(value, place, "a list of whole numbers, such as [1, 2, 4]")
+            raise _type_error(value, place, "a list of whole numbers, such as [1, 2, 4]")
         return tuple(_whole(each, place) for each in value)
     if key == "dpdk":
         return _dpdk(value, place)
     if key in _TEXT_MAPPINGS:
         if not isinstance(value, t.Mapping):
-            raise _unlike(value, place, "a mapping")
+            raise _type_error(value, place, "a mapping")
         for name, each in value.items():
             if not isinstance(each, str):
-                raise _unlike(each, "%s.%s" % (place, name), "text, in quotes")
+                raise _type_error(each, "%s.%s" % (place, name), "text, in quotes")
         return value
     if not isinstance(value, str):
-        raise _unlike(value, place, "text, in quotes")
+        raise _type_error(value, place, "text, in quotes")
     return value
 
 
 def _dpdk(value: t.Any, place: str) -> t.Any:
     if not isinstance(value, t.Mapping):
-        raise _unlike(value, place, "a mapping, such as {rails: [gpu01], vfs: 2}")
+        raise _type_error(value, place, "a mapping, such as {rails: [gpu01], vfs: 2}")
     for name in value:
         if name not in _DPDK:
             near = did_you_mean(nearest(str(name), _DPDK))
@@ -250,34 +252,34 @@ def _dpdk(value: t.Any, place: str) -> t.Any:
     made = dict(value)
     rails = made.get("rails", [])
     if not isinstance(rails, (list, tuple)) or not all(isinstance(rail, str) for rail in rails):
-        raise _unlike(rails, "%s.rails" % place, _DPDK["rails"])
+        raise _type_error(rails, "%s.rails" % place, _DPDK["rails"])
     if "vfs" in made:
         made["vfs"] = _whole(made["vfs"], "%s.vfs" % place)
     if made.get("driver", "vfio-pci") not in ("vfio-pci", "netdevice"):
-        raise _unlike(made["driver"], "%s.driver" % place, _DPDK["driver"])
+        raise _type_error(made["driver"], "%s.driver" % place, _DPDK["driver"])
     return made
 
 
 def _bool(value: t.Any, place: str) -> bool:
     found = _WORDS.get(value.lower()) if isinstance(value, str) else value
     if not isinstance(found, bool):
-        raise _unlike(value, place, "true or false")
+        raise _type_error(value, place, "true or false")
     return found
 
 
 def _whole(value: t.Any, place: str) -> int:
     found = int(value) if isinstance(value, str) and value.isdigit() else value
     if isinstance(found, bool) or not isinstance(found, int):
-        raise _unlike(value, place, "a whole number")
+        raise _type_error(value, place, "a whole number")
     return found
 
 
-def _unlike(value: t.Any, place: str, wanted: str) -> RailyardError:
+def _type_error(value: t.Any, place: str, wanted: str) -> RailyardError:
     return RailyardError("%r is not of its kind" % (value,), place, "write %s" % wanted)
 
 
 def _tagged(reference: str) -> tuple[str, str]:
-    """Path and version; a colon before the last slash is a registry's port."""
+    """Return path and version. A colon before the last slash belongs to a registry's port."""
     if "@" in reference:
         path, _at, digest = reference.partition("@")
         return path, digest

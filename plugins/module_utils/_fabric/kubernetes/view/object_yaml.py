@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Objects as YAML: one way of writing each value, so that files differ only where the plan does.
+"""Objects as YAML with one notation for each value, so that files differ only if the plan does.
 
-A general writer takes longer for the pools of a large fabric than everything else together; objects need mappings,
-lists, text,
-numbers and truth, and no more. Text is plain only where no version of YAML reads it as anything else.
+A general YAML writer takes longer for the pools of a large fabric than all other steps together. Objects contain only
+mappings, lists, strings, numbers and booleans. Strings are plain only if no version of YAML reads them as another type.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ _PLAIN = re.compile(
     r"[A-Za-z_/][A-Za-z0-9_./-]*(?:[ @=][A-Za-z0-9_./-]+)*\Z"
     r"|\d+\.\d+\.\d+\.\d+(?:/\d+)?(?:-\d+\.\d+\.\d+\.\d+)?\Z"
 )
-# What some version of YAML takes for truth, nothing or a number.
+# Strings that some version of YAML reads as a boolean, null or a number.
 _WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null", "none"))
 _cache: dict[str, str] = {}
 _CACHED = 100_000
 
 
 def text(thing: t.Mapping[str, t.Any]) -> str:
-    """One document, without a separator; it ends with a line break.
+    """Return one document without a separator; it ends with a line break.
 
-    :raises TypeError: for a value that objects do not have.
+    :raises TypeError: for a type that objects do not have.
     """
     if not thing:
         return "{}\n"
@@ -40,7 +39,7 @@ def text(thing: t.Mapping[str, t.Any]) -> str:
 
 
 def _mapping(lines: list[str], mapping: t.Mapping[str, t.Any], indent: str, first: str) -> None:
-    """``first`` is what the first line begins with: its indent, or a list's dash."""
+    """Add a mapping. ``first``: the start of its first line, which is its indent or the dash of a list."""
     for key, value in mapping.items():
         head = "%s%s:" % (first, _scalar(key))
         first = indent
@@ -67,7 +66,7 @@ def _list(lines: list[str], values: t.Sequence[t.Any], indent: str) -> None:
         if isinstance(value, dict) and value:
             _mapping(lines, value, indent + "  ", indent + "- ")
         elif isinstance(value, (list, tuple, dict)):
-            # Flow style, which is also JSON; the objects have no lists of lists that a user has to read.
+            # Flow style, which is also JSON; no list of lists in the objects is meant to be read by users.
             lines.append("%s- %s" % (indent, _quoted(value)))
         else:
             lines.append("%s- %s" % (indent, _scalar(value)))
@@ -105,7 +104,7 @@ def _scalar(value: t.Any) -> str:
 
 
 def _quoted(value: t.Any) -> str:
-    """As JSON writes it, in ASCII: YAML's double quotes read every escape of JSON, except a character of two halves."""
+    """Return a string as JSON in ASCII: YAML's double quotes support all escapes of JSON, except surrogate pairs."""
     quoted = json.dumps(value)
     return _PAIR.sub(_joined, quoted) if "\\ud" in quoted else quoted
 

@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What every provider's objects share: labels, one way to make an object, and the plan seen network by network.
+"""The plan network by network, with labels and a constructor of objects: the base of all providers.
 
-A network is what a pod asks for by name: the attachment of one rail. All ports that the plan gives the same network
-name are one
-network; what differs between them (netdev, PCI address) is kept in the order of the plan.
+A network is what a pod requests by name: the attachment of one rail. All ports with the same planned network name are
+one network. Values that differ between them (netdev, PCI address) are kept in the order of the plan.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Port = t.Mapping[str, t.Any]
 Node = t.Mapping[str, t.Any]
 
 MANAGER = "railyard"
-# The collection's name is a valid prefix of label keys, and of no other program.
+# Prefix of label keys: the collection's name, which no other program uses.
 LABEL = "railyard.fabric/"
 FABRIC = LABEL + "fabric"
 PROFILE = LABEL + "profile"
@@ -40,10 +39,10 @@ RACK = LABEL + "rack"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 PART_OF = "app.kubernetes.io/part-of"
 COMPONENT = "app.kubernetes.io/component"
-# Characters that a label's value may have.
+# Maximum length of a label value.
 LONGEST_LABEL = 63
 
-# Attachments whose pods share the rail port's own RDMA device, and those that take a PCI function of their own.
+# Attachments whose pods share the RDMA device of the rail port, and attachments with a PCI function per pod.
 OF_NETDEV = tuple(name for name, each in ATTACHMENTS.items() if each.master)
 OF_VF = tuple(name for name, each in ATTACHMENTS.items() if each.vfs)
 OF_FUNCTION = (*OF_VF, "host-device")
@@ -51,12 +50,11 @@ OF_FUNCTION = (*OF_VF, "host-device")
 
 @dataclass(frozen=True)
 class Share:
-    """The pods' addresses of one family on one port, of ``subnet``, as text: ``ips`` are their ranges in rising order,
-    ``first`` the lowest address of them and ``last`` the highest.
+    """The pod addresses of one family on one port, as text.
 
-    ``gateway`` is the next hop of the pods, or None. ``default``: whether it is the rail table's default route;
-    otherwise ``routes``
-    are what pods reach through it.
+    ``ips``: ranges of ``subnet`` in ascending order; ``first`` and ``last``: the lowest and highest address.
+    ``gateway``: the next hop of pods, or None. ``default``: whether it is the default route of the rail's table;
+    otherwise ``routes`` are the networks behind it.
     """
 
     version: int
@@ -75,7 +73,7 @@ class Share:
 
 @dataclass
 class Network:
-    """One attachment of one rail. Lists keep the plan's order and hold each value once."""
+    """One attachment of one rail. Lists are in the order of the plan and have no duplicates."""
 
     name: str
     rail: str
@@ -91,7 +89,7 @@ class Network:
     nameless: list[str] = field(default_factory=list)
     variants: list[str] = field(default_factory=list)
     pools: dict[int, dict[str, str]] = field(default_factory=lambda: {4: {}, 6: {}})
-    # Every port of the network with its node and that node's variant.
+    # (variant, node, port) of every port of the network.
     members: list[tuple[str, Node, Port]] = field(default_factory=list)
 
     @property
@@ -104,13 +102,13 @@ class Network:
 
     @property
     def isolated(self) -> bool:
-        """A pod gets an RDMA device of its own."""
+        """Whether a pod gets its own RDMA device."""
         return self.rdma_mode == EXCLUSIVE
 
     def master(self) -> str:
-        """The one netdev that upstream's objects can name.
+        """Return the one netdev that upstream's objects can name.
 
-        :raises RailyardError: where the ports of the network have none, or several.
+        :raises RailyardError: if ports of the network have no netdev, or different ones.
         """
         place = "rails.%s" % self.rail
         if self.nameless:
@@ -131,10 +129,10 @@ class Network:
 
 @dataclass
 class RailSet:
-    """The networks of nodes that have the same ones, in rail order. ``nodes``: their names, each with its variant.
+    """Nodes with the same networks, which are in rail order. ``nodes``: name -> variant.
 
-    Nodes without ports which others of their variant have are a set too: a ``part`` of the others' where they have no
-    network besides. ``name`` is that of the first variant, with a number where that is another set's.
+    Nodes of a variant that miss ports are a separate set. It is a ``part`` of a set of the same variant if it has no
+    other networks. ``name`` is that of the first variant, with a number if another set has it.
     """
 
     networks: tuple[str, ...]
@@ -145,12 +143,12 @@ class RailSet:
     part: bool = False
 
     def shares(self, other: RailSet) -> bool:
-        """Whether the two have nodes of one variant, so that labels do not distinguish them."""
+        """Return whether both sets have nodes of one variant, so that labels do not distinguish them."""
         return other is not self and not set(self.variants).isdisjoint(other.variants)
 
 
 class View:
-    """The plan document as Kubernetes objects need it. Reads each port once; holds no object."""
+    """The plan document as Kubernetes objects need it. It reads each port once, and stores no objects."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -162,7 +160,7 @@ class View:
         self.namespace: str = self.fabric["namespace"]
         self.prefix: str = self.fabric["resource_prefix"]
         routing = self.fabric["routing"]
-        # Whether a pod's traffic leaves by its own rail's gateway wherever it goes.
+        # Whether all traffic of a pod's rail interface uses the gateway of its rail.
         self.source_routing: bool = routing["mode"] == "source" and routing["cross_rail"]
         self._labels = {MANAGED_BY: MANAGER, PART_OF: MANAGER, FABRIC: self.name}
         self._variants = _variants(self.nodes)
@@ -178,10 +176,11 @@ class View:
         return self._networks[_network_name(node, port) or ""]
 
     def of(self, *attachments: str) -> list[Network]:
+        """Return the networks with these attachments."""
         return [network for network in self.networks if network.attachment in attachments]
 
     def labels(self, component: str, rail: str | None = None, **more: str) -> dict[str, str]:
-        """The labels by which an object is known as this fabric's, and pruned once it left the plan."""
+        """Return the labels that mark an object as part of this fabric, and by which it is pruned."""
         labels = dict(self._labels)
         labels[COMPONENT] = component
         if rail is not None:
@@ -190,14 +189,14 @@ class View:
         return labels
 
     def selector(self, variant: str | None = None) -> dict[str, str]:
-        """The labels of the fabric's nodes, or of those of one variant."""
+        """Return the labels of the fabric's nodes, or of the nodes of one variant."""
         return {FABRIC: self.name} if variant is None else {FABRIC: self.name, VARIANT: variant}
 
     def qualified(self, resource: str) -> str:
         return "%s/%s" % (self.prefix, resource)
 
     def rail_pool(self, rail: str, version: int) -> str:
-        """The name of the object that holds the pods' addresses of a whole rail."""
+        """Return the name of the object with the pod addresses of a whole rail."""
         planned = self.rails[rail]["pool" if version == 4 else "pool6"]
         return planned or ("" if version == 4 else "v6-") + "%s-%s" % (self.name, rail)
 
@@ -207,11 +206,11 @@ class View:
 
     @property
     def whole_sets(self) -> list[RailSet]:
-        """Those that are not part of another: what pods are offered does not change with a node without a port."""
+        """The sets that are not part of another, so that pods are offered the same despite a node without a port."""
         return [rails for rails in self.sets if not rails.part]
 
     def shares(self, port: Port) -> list[Share]:
-        """The pods' addresses on a port, IPv4 first; nothing where pods get none."""
+        """Return the pod addresses on a port, IPv4 first; empty if pods get none."""
         pods = port.get("pods")
         if not pods:
             return []
@@ -221,16 +220,16 @@ class View:
             first = pods.get("first" + six)
             if not first:
                 continue
-            subnet, gateway, whole = pods["subnet" + six], pods.get("gateway" + six), rail.get("subnet" + six)
+            subnet, gateway, rail_subnet = pods["subnet" + six], pods.get("gateway" + six), rail.get("subnet" + six)
             default = self.source_routing and gateway is not None
-            routes = () if default or gateway is None or whole in (None, subnet) else (whole,)
+            routes = () if default or gateway is None or rail_subnet in (None, subnet) else (rail_subnet,)
             last = pods["last" + six]
             ips = pods.get("ranges" + six) or [first if first == last else "%s-%s" % (first, last)]
             found.append(Share(version, subnet, first, last, gateway, default, routes, tuple(ips)))
         return found
 
     def variant(self, node: Node) -> str:
-        """Which of its profile's variants a node is: one object can describe all nodes of a variant."""
+        """Return the name of the node's variant: one object can describe all nodes of a variant."""
         return self._variants[node["name"]]
 
     @property
@@ -244,7 +243,7 @@ class View:
             for port in node["ports"]:
                 name = _network_name(node, port)
                 if name is None:
-                    continue  # a fabric without Kubernetes
+                    continue  # without Kubernetes, ports have no networks
                 self._add(name, node, port)
                 names.append(name)
             key = tuple(names)
@@ -258,9 +257,9 @@ class View:
                 sets[key].variants.append(variant)
         self.sets = list(sets.values())
         taken: set[str] = set()
-        # those with the most rails have the plain name
+        # the set with the most rails gets the name without a number
         for each in sorted(self.sets, key=lambda rails: -len(rails.networks)):
-            each.name = _free(each.variants[0], taken)
+            each.name = _unused_name(each.variants[0], taken)
             each.part = any(each.shares(other) and set(each.networks) < set(other.networks) for other in self.sets)
 
     def _add(self, name: str, node: Node, port: Port) -> None:
@@ -305,7 +304,10 @@ class View:
 
 
 def _network_name(node: Node, port: Port) -> str | None:
-    """The name of a port's network. The agent's have no object, so that their name is their rail's and attachment's."""
+    """Return the name of a port's network; None without Kubernetes.
+
+    Networks of the agent have no object. Their name consists of rail and attachment.
+    """
     names = port["names"]
     slots = "%s-%s" % (names["resource"], node["attachment"]) if names["resource"] else None
     return names["network"] or slots
@@ -313,7 +315,7 @@ def _network_name(node: Node, port: Port) -> str | None:
 
 @dataclass
 class _Kind:
-    """Nodes that one object can describe together: their attachment, and how many VFs their ports have by rail."""
+    """Nodes that one object can describe together. ``counts``: rail -> number of VFs."""
 
     name: str
     attachment: str
@@ -321,16 +323,16 @@ class _Kind:
     counts: dict[str, int | None]
 
     def takes(self, other: _Kind) -> bool:
-        """Whether the other's nodes are of this kind; rails that only one of them has make no difference."""
+        """Return whether the other's nodes are of this kind. Rails that only one of them has are ignored."""
         return (self.attachment, self.rdma_mode) == (other.attachment, other.rdma_mode) and all(
             self.counts.get(rail, count) == count for rail, count in other.counts.items()
         )
 
 
 def _variants(nodes: t.Sequence[Node]) -> dict[str, str]:
-    """Node -> the name of its variant, which is its profile's name where groups make no difference to the cluster.
+    """Return node -> name of its variant: the name of its profile, unless groups make a difference in the cluster.
 
-    Groups may give nodes of a profile another attachment or another number of VFs, which one policy cannot say of both.
+    Groups may give nodes of a profile another attachment or number of VFs, which one policy cannot describe.
     """
     kinds: dict[tuple[str, tuple[str, ...]], _Kind] = {}
     for node in nodes:
@@ -340,30 +342,30 @@ def _variants(nodes: t.Sequence[Node]) -> dict[str, str]:
             name = "-".join((profile, *groups)).replace("_", "-")
             kind = kinds[profile, groups] = _Kind(name, node["attachment"], node["rdma_mode"], {})
         kind.counts.update((port["rail"], (port["vfs"] or {}).get("count")) for port in node["ports"])
-    found: dict[tuple[str, tuple[str, ...]], str] = {}
+    names: dict[tuple[str, tuple[str, ...]], str] = {}
     variants: dict[str, list[_Kind]] = {}
     taken = {profile for profile, _groups in kinds}
-    # Nodes without groups have the profile's name, in any order of the file.
+    # Nodes without groups come first, so that they get the profile's name whatever their order in the file.
     for (profile, groups), kind in sorted(kinds.items(), key=lambda item: bool(item[0][1])):
-        known = variants.setdefault(profile, [])
-        same = next((each for each in known if each.takes(kind)), None)
+        of_profile = variants.setdefault(profile, [])
+        same = next((each for each in of_profile if each.takes(kind)), None)
         if same is None:
             same = kind
-            kind.name = _free(kind.name, taken) if known else profile
-            known.append(kind)
+            kind.name = _unused_name(kind.name, taken) if of_profile else profile
+            of_profile.append(kind)
         same.counts.update(kind.counts)
-        found[profile, groups] = same.name
-    return {node["name"]: found[node["profile"], tuple(node["groups"])] for node in nodes}
+        names[profile, groups] = same.name
+    return {node["name"]: names[node["profile"], tuple(node["groups"])] for node in nodes}
 
 
-def _free(name: str, taken: set[str]) -> str:
-    """The name as a label's value, with a number where a profile, or another profile with its groups, has it."""
-    number, free = 1, label_value(name)
-    while free in taken:
+def _unused_name(name: str, taken: set[str]) -> str:
+    """Return the name as a label value that is not in ``taken``, with a number if needed, and add it to ``taken``."""
+    number, candidate = 1, label_value(name)
+    while candidate in taken:
         number += 1
-        free = label_value("%s-%d" % (name, number))
-    taken.add(free)
-    return free
+        candidate = label_value("%s-%d" % (name, number))
+    taken.add(candidate)
+    return candidate
 
 
 def made(
@@ -376,7 +378,7 @@ def made(
     annotations: dict[str, str] | None = None,
     **more: t.Any,
 ) -> Object:
-    """An object, its keys in the order in which people read them."""
+    """Return an object. Keys are in the usual order."""
     metadata: dict[str, t.Any] = {"name": name}
     if namespace:
         metadata["namespace"] = namespace
@@ -391,7 +393,7 @@ def made(
 
 
 def label_value(text: str) -> str:
-    """The text as a label's value: what none may hold becomes a hyphen, and one that is too long ends in its digest."""
+    """Return the text as a valid label value: invalid characters become hyphens, and a long text ends in its digest."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("._-")
     if len(plain) <= LONGEST_LABEL:
         return plain
@@ -400,10 +402,10 @@ def label_value(text: str) -> str:
 
 
 def compact(value: t.Any) -> str:
-    """JSON in one line, for fields that hold JSON as text; the same value always gives the same text."""
+    """Return JSON in one line, for fields that contain JSON as text. The same value gives the same text."""
     return json.dumps(value, separators=(",", ":"))
 
 
 def stated(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The values that are set: neither null nor empty."""
+    """Return the values that are neither null nor empty."""
     return {key: value for key, value in values.items() if value is not None and value != [] and value != {}}

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What is installed into a cluster before a fabric's objects: the one place of its versions, files and checksums.
+"""Versions, files and checksums of the software that a fabric's objects need.
 
-A checksum is here where upstream publishes the file itself, or its digest, in its repository. Where it is not, the user
-gives it beside the file: nothing is installed without a checksum.
+Checksums are listed if upstream publishes the file or its digest in its repository. Otherwise the user sets the
+checksum: nothing is installed without one.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 
 CHART = "chart"
 MANIFEST = "manifest"
-# Marks what a manifest or a chart brought: by it an upgrade finds what left, and a removal what there is.
+# Label of objects from a manifest or chart. Upgrades find removed objects by it, and removals all objects.
 SOFTWARE = LABEL + "software"
 
 
 class File(t.NamedTuple):
-    """``name`` is upstream's own; ``sha256`` is empty where upstream publishes none that could be read."""
+    """``name`` is upstream's; ``sha256`` is empty if upstream publishes none that could be read."""
 
     name: str
     sha256: str
 
 
 class Pin(t.NamedTuple):
-    """One piece of software. ``chart`` is the chart's own name, which its values are known by too."""
+    """A version of one piece of software. ``chart``: the chart's name, which its values have too."""
 
     kind: str
     version: str
     files: t.Mapping[str, t.Sequence[File]]
     chart: str = ""
-    #: its own namespace, where the plan's options name none
+    #: the namespace if options do not set one
     namespace: str = ""
 
     def file(self, version: str) -> str:
-        """The name of the chart's archive in another version: archives carry theirs in their name."""
+        """Return the name of the chart's archive in another version."""
         return self.files[""][0].name.replace(self.version, version)
 
 
-# name -> pin. Files are listed by the way in which the software is installed, "" where there is one way only.
+# Name -> pin. Files are listed by the way of installation; "" if there is only one.
 PINS: dict[str, Pin] = {
     "calico": Pin(
         MANIFEST,
@@ -102,9 +102,9 @@ PINS: dict[str, Pin] = {
 
 
 def files(name: str, way: str, version: str, checksums: t.Mapping[str, str]) -> tuple[File, ...]:
-    """The files of a version, each with the checksum that it must have; empty without one.
+    """Return the files of a version, each with its required checksum (empty without one).
 
-    :param checksums: the user's, by file name; they count before ours.
+    :param checksums: the user's, by file name; they override the listed ones.
     :raises RailyardError: for a checksum that is invalid, or of another file.
     """
     pin = PINS[name]
@@ -131,5 +131,5 @@ def files(name: str, way: str, version: str, checksums: t.Mapping[str, str]) -> 
 
 
 def labels(name: str) -> dict[str, str]:
-    """What all objects of the software carry."""
+    """Return the labels of all objects of the software."""
     return {MANAGED_BY: MANAGER, SOFTWARE: name}

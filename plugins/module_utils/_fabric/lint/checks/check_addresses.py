@@ -70,8 +70,8 @@ _RULES: dict[str, Rule] = {
     address_planner.UNITS: UNITS_FULL,
     address_planner.FULL: HOSTS_FULL,
 }
-# Problems of what the file asks of all rails.
-_ASKED = (address_planner.GROWTH, address_planner.PODS, address_planner.SMALL)
+# Kinds of problems with demands on all rails.
+_DEMANDS = (address_planner.GROWTH, address_planner.PODS, address_planner.SMALL)
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
@@ -86,31 +86,31 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
             problems = each.problems(demand)
             kinds = {problem.kind for problem in problems}
             if kinds & {address_planner.MISSING, address_planner.SIZE, address_planner.SMALL}:
-                # Its capacity is unknown.
+                # The capacity of this rail is unknown.
                 del planners[rail.name][each.bits]
             for problem in problems:
                 path = source if problem.key == "pods_per_node" else rail.where(problem.key)
                 if problem.kind == address_planner.GROWTH and address_planner.SMALL in kinds:
                     continue
-                if problem.kind in _ASKED:
+                if problem.kind in _DEMANDS:
                     short.setdefault(problem.kind, []).append((path, rail, problem))
                 # Values that could not be read are reported already, and look missing here.
                 elif problem.kind != address_planner.MISSING or not report.within(path):
                     plain.setdefault((problem.kind, path), {}).setdefault(rail.name, (rail, problem))
     for (kind, path), by_rail in plain.items():
-        _plain(kind, path, list(by_rail.values()), fabric, report)
+        _report_value(kind, path, list(by_rail.values()), fabric, report)
     check_pools.check(fabric, report)
     for kind, found in short.items():
-        _short(kind, found, demands, report)
+        _report_demand(kind, found, demands, report)
     _families(fabric, report)
     _capacity(fabric, variants, planners, report)
     _blocks(fabric, variants, planners, demands, report)
 
 
-def _plain(
+def _report_value(
     kind: str, path: Path, found: t.Sequence[tuple[Rail, address_planner.Problem]], fabric: Fabric, report: Report
 ) -> None:
-    """One value that is wrong on one or several rails, of which the first is named."""
+    """Report one invalid value, which may apply to several rails. The message names the first."""
     rail, problem = found[0]
     message, remedy = problem.message, problem.remedy
     if sum(each.where(problem.key) == path for each in fabric.rails) > 1:
@@ -119,13 +119,13 @@ def _plain(
     report.add(_RULES[kind], path, message, remedy)
 
 
-def _short(
+def _report_demand(
     kind: str,
     found: list[tuple[Path, Rail, address_planner.Problem]],
     demands: t.Mapping[str, tuple[Demand, Path]],
     report: Report,
 ) -> None:
-    """A demand on all rails that several rails do not meet is one mistake, in the demand."""
+    """Report a demand that several rails do not meet as one finding, at the place of the demand."""
     path, rail, problem = found[0]
     message = problem.message
     if len({each for each, _rail, _problem in found}) > 1:
@@ -136,24 +136,25 @@ def _short(
 
 
 def _subnets(fabric: Fabric, report: Report) -> None:
+    """Report networks of rails that overlap each other or a reserved network."""
     placed = [(net, rail) for rail in fabric.rails for net in rail.networks]
     for first, one, second, other in overlaps(placed):
         # A network cut from the supernet is fixed: the explicit network must change.
-        blamed = _blamed((one, first), (other, second))
-        rest = (one, first) if blamed == (other, second) else (other, second)
+        blamed = _to_move((one, first), (other, second))
+        unchanged = (one, first) if blamed == (other, second) else (other, second)
         report.add(
             RAILS_OVERLAP,
             _subnet_path(*blamed),
-            "%s of %s overlaps %s of %s" % (blamed[1], blamed[0].name, rest[1], rest[0].name),
+            "%s of %s overlaps %s of %s" % (blamed[1], blamed[0].name, unchanged[1], unchanged[0].name),
             "give every rail its own subnet",
         )
-    hits: dict[str, list[tuple[Network, Rail]]] = {}
+    clashing: dict[str, list[tuple[Network, Rail]]] = {}
     for net, rail, _other, name in clashes(placed, [(net, name) for name, net in fabric.reserved.items()]):
-        hits.setdefault(name, []).append((net, rail))
-    for name, hit in hits.items():
-        net, rail = hit[0]
-        path: Path = ("fabric", "reserved", name) if len(hit) > 1 else _subnet_path(rail, net)
-        more = " and of %s" % count(len(hit) - 1, "more rail", "more rails") if len(hit) > 1 else ""
+        clashing.setdefault(name, []).append((net, rail))
+    for name, found in clashing.items():
+        net, rail = found[0]
+        path: Path = ("fabric", "reserved", name) if len(found) > 1 else _subnet_path(rail, net)
+        more = " and of %s" % count(len(found) - 1, "more rail", "more rails") if len(found) > 1 else ""
         report.add(
             RESERVED_OVERLAP,
             path,
@@ -162,9 +163,9 @@ def _subnets(fabric: Fabric, report: Report) -> None:
         )
 
 
-def _blamed(one: tuple[Rail, Network], other: tuple[Rail, Network]) -> tuple[Rail, Network]:
-    """Which of two networks must move: an explicit one before one cut from a supernet, else that of the later rail."""
-    return max(one, other, key=lambda each: (_subnet_path(*each)[0] != "addresses", each[0].number))
+def _to_move(first: tuple[Rail, Network], second: tuple[Rail, Network]) -> tuple[Rail, Network]:
+    """Return which of two networks must move: an explicit one before one from a supernet, else the later rail's."""
+    return max(first, second, key=lambda each: (_subnet_path(*each)[0] != "addresses", each[0].number))
 
 
 def _subnet_path(rail: Rail, net: Network) -> Path:
@@ -172,6 +173,7 @@ def _subnet_path(rail: Rail, net: Network) -> Path:
 
 
 def _families(fabric: Fabric, report: Report) -> None:
+    """Report rails without an address family that other rails have."""
     planned = [rail for rail in fabric.rails if rail.schemes]
     families = {bits for rail in planned for bits in rail.schemes}
     if len(families) < 2:
@@ -186,9 +188,12 @@ def _families(fabric: Fabric, report: Report) -> None:
 
 
 def _capacity(fabric: Fabric, variants: Variants, planners: dict[str, dict[int, Planner]], report: Report) -> None:
-    """An index too high for one rail is usually too high for all: one finding, not one per rail."""
-    every = [each for rail in fabric.rails for each in planners[rail.name].values() if rail.mode is not None]
-    tight = sorted((each for each in every if each.room is not None), key=lambda each: each.room or 0)
+    """Report the node that exceeds the capacity of a rail most.
+
+    An index that is too high for one rail is usually too high for all rails, so there is only one finding.
+    """
+    planned = [each for rail in fabric.rails for each in planners[rail.name].values() if rail.mode is not None]
+    tight = sorted((each for each in planned if each.room is not None), key=lambda each: each.room or 0)
     rails = {id(each): rail for rail in fabric.rails for each in planners[rail.name].values()}
     beyond: list[tuple[int, Node, Planner]] = []
     for variant in variants:
@@ -200,12 +205,12 @@ def _capacity(fabric: Fabric, variants: Variants, planners: dict[str, dict[int, 
                 found = [each for each in tight if rails[id(each)].name in own]
             if node.index is None:
                 continue
-            # The tightest has the least room; but rails that are cut by units count a node's place, others its index.
+            # The first rail has the least room. Rails divided by units use a node's place, others its index.
             for by_place in (False, True):
                 each = next((one for one in found if _by_place(one) == by_place), None)
-                at = _position(fabric, node, each) if each else 0
-                if each and at > (each.room or 0):
-                    beyond.append((at - (each.room or 0), node, each))
+                position = _position(fabric, node, each) if each else 0
+                if each and position > (each.room or 0):
+                    beyond.append((position - (each.room or 0), node, each))
     if not beyond:
         return
     _excess, node, most = max(beyond, key=lambda one: one[0])
@@ -232,7 +237,7 @@ def _blocks(
     demands: t.Mapping[str, tuple[Demand, Path]],
     report: Report,
 ) -> None:
-    """Report nodes with too few pod addresses, because some of theirs are taken."""
+    """Report nodes whose blocks have too few pod addresses, because some are taken."""
     holed = [(rail, each) for rail in fabric.rails for each in planners[rail.name].values() if each.holed]
     for variant in variants if holed else ():
         for node in variants.nodes_of(variant):
@@ -245,12 +250,14 @@ def _blocks(
                         report.add(_RULES[problem.kind], rail.where(problem.key), message, problem.remedy)
 
 
-def _by_place(each: Planner) -> bool:
-    return isinstance(each, OwnPlanner) and each.units is not None
+def _by_place(planner: Planner) -> bool:
+    """Return whether the rail's addresses depend on unit and place of a node, and not on its index."""
+    return isinstance(planner, OwnPlanner) and planner.units is not None
 
 
-def _position(fabric: Fabric, node: Node, each: Planner) -> int:
+def _position(fabric: Fabric, node: Node, planner: Planner) -> int:
+    """Return the place or index of a node that selects its addresses on a rail."""
     unit = fabric.units.get(node.unit or "")
-    if _by_place(each) and each.units and unit and node.place:
-        return each.units.index(unit.number, node.place)
+    if _by_place(planner) and planner.units and unit and node.place:
+        return planner.units.index(unit.number, node.place)
     return node.index or 0

@@ -35,18 +35,18 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     groups = {"all", "ungrouped"}.union(fabric.groups, *(node.groups for node in fabric.nodes))
     for node in fabric.nodes:
         if node.name in groups:
-            # Ansible gives variables to the group where a host has its name, and --limit means the group too.
+            # Ansible applies variables and --limit to the group if a host and a group have the same name.
             message = "%s is also the name of a group" % node.name
             report.add(NODE_NAME, node.path, message, "rename the node or the group")
-    seen: set[int] = set()
+    checked: set[int] = set()
     for variant, ports in variants.tables():
         if variant.profile.soft_rdma:
-            continue  # a soft device is made under its name and never renamed
+            continue  # soft RDMA devices are created with their name and never renamed
         for port in ports.values():
-            # Known by the device alone, a port keeps the name that it is known by.
-            if id(port) in seen or port.netdev is None and port.pci is None:
+            # A port that is identified only by its RDMA device keeps the device's name.
+            if id(port) in checked or port.netdev is None and port.pci is None:
                 continue
-            seen.add(id(port))
+            checked.add(id(port))
             if port.netdev and NETDEV_OF_KERNEL.match(port.netdev) and port.renamed:
                 report.add(
                     NETDEV_OF_THE_KERNEL,
@@ -59,14 +59,15 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                     RDMA_OF_THE_KERNEL,
                     port.paths["rdma"],
                     "the kernel may give %s to another device" % port.rdma,
-                    "name it after its rail, such as %s_%s" % (_maker(port.rdma), port.rail),
+                    "name it after its rail, such as %s_%s" % (_driver_prefix(port.rdma), port.rail),
                 )
 
 
-def _maker(device: str) -> str:
-    """The prefix of a driver's device names: ``mlx5`` of ``mlx5_0``, ``bnxt`` of ``bnxt_re0``."""
+def _driver_prefix(device: str) -> str:
+    """Return the driver's prefix of a device name: ``mlx5`` of ``mlx5_0``, ``bnxt`` of ``bnxt_re0``."""
     return device.partition("_")[0] if "_" in device else device.rstrip("0123456789")
 
 
 def _stem(name: str) -> str:
+    """Return a rail's name without the digits at its end."""
     return name.rstrip("0123456789") or "rail"

@@ -27,7 +27,7 @@ def check(fabric: Fabric, report: Report) -> None:
 
 
 def named(rails: t.Sequence[Rail]) -> str:
-    """The first rail, and how many more there are."""
+    """Return the name of the first rail, and how many more there are."""
     more = " and %s" % count(len(rails) - 1, "more rail", "more rails") if len(rails) > 1 else ""
     return rails[0].name + more
 
@@ -49,17 +49,18 @@ def _hosts(fabric: Fabric, report: Report) -> None:
         one = len(rails) == 1
         if rails[0].mode in (address_planner.PREFIX, address_planner.LINK):
             message = "%s %s no address for ports (host: none), so %s cannot be verified"
-            words = (named(rails), "keeps" if one else "keep", "it" if one else "they")
+            parts = (named(rails), "keeps" if one else "keep", "it" if one else "they")
             remedy = "remove host: each port then has the first address"
         else:
             message = "%s %s no hosts: %s ports get no address and cannot be verified"
-            words = (named(rails), "has" if one else "have", "its" if one else "their")
+            parts = (named(rails), "has" if one else "have", "its" if one else "their")
             small = any(net.size < 256 for rail in rails for net in rail.networks)
             remedy = "set aside a range, such as hosts: %s" % ("+0-+1" if small else ".201-.253")
-        report.add(NO_HOSTS, path, message % words, remedy)
+        report.add(NO_HOSTS, path, message % parts, remedy)
 
 
 def _podless(fabric: Fabric, rail: Rail, report: Report) -> None:
+    """Report a rail without a range for pods if ``pods_per_node`` is set."""
     if fabric.pods_per_node is None or rail.mode != address_planner.SUBNET:
         return
     for bits, scheme in rail.schemes.items():

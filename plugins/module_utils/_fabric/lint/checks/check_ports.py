@@ -31,17 +31,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of
 
-# Gb/s that one lane of a PCIe generation carries, its line code taken off.
+# PCIe generation -> Gb/s of one lane, without the overhead of the line code.
 _LANE = {1: 2.0, 2: 4.0, 3: 7.88, 4: 15.75, 5: 31.51, 6: 60.5, 7: 121.0}
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     for profile in fabric.profiles.values():
         _other_ports(profile, report)
-    _others_beside(variants, report)
+    _overridden_ports(variants, report)
     _portless(variants, report)
     _numbers(variants, report)
-    _cards(variants, report)
+    _shared_identities(variants, report)
     _links(fabric, variants, report)
 
 
@@ -58,8 +58,8 @@ def _other_ports(profile: Profile, report: Report) -> None:
         _shared_card(other, cards, report)
 
 
-def _others_beside(variants: Variants, report: Report) -> None:
-    """The same check for groups and nodes with another rail port than their profile."""
+def _overridden_ports(variants: Variants, report: Report) -> None:
+    """Check other ports against the rail ports that groups and nodes override."""
     for variant, ports in variants.tables():
         profile = variant.profile
         if not profile.other_ports:
@@ -81,11 +81,12 @@ def _others_beside(variants: Variants, report: Report) -> None:
                 continue
             card = next((each for each in _card(port) if each in cards and each not in known), None)
             if card:
-                message, remedy = _together(cards[card].name, rail)
+                message, remedy = _shared_card_texts(cards[card].name, rail)
                 report.add(OTHER_ON_CARD, port.paths.get(card[0], port.path), message, remedy)
 
 
 def _portless(variants: Variants, report: Report) -> None:
+    """Report nodes without rail ports."""
     for variant in variants:
         if not variant.profile.ports:
             continue  # the profile has been reported
@@ -97,8 +98,8 @@ def _portless(variants: Variants, report: Report) -> None:
             report.add(PORTLESS, path, message, "keep at least one port, or remove the node from the file")
 
 
-def _together(other: str, rail: str) -> tuple[str, str]:
-    """The message and the remedy for a port that shares its card with a rail port."""
+def _shared_card_texts(other: str, rail: str) -> tuple[str, str]:
+    """Return message and remedy for another port that shares its card with a rail port."""
     return (
         "the card of %s has the port of %s too: its firmware is set, and never reset by itself" % (other, rail),
         "move one of them to another card, or suppress this finding and reboot for firmware settings",
@@ -106,22 +107,23 @@ def _together(other: str, rail: str) -> tuple[str, str]:
 
 
 def _shared_card(other: OtherPort, cards: t.Mapping[tuple[str, str], Port], report: Report) -> None:
+    """Report another port that is on the card of a rail port."""
     for kind, card in _card(other.port):
         if (kind, card) not in cards:
             continue
-        message, remedy = _together(other.name, cards[kind, card].rail)
+        message, remedy = _shared_card_texts(other.name, cards[kind, card].rail)
         report.add(OTHER_ON_CARD, other.path, message, remedy)
         return
 
 
 def _function(port: Port) -> list[tuple[str, str]]:
-    """What identifies the function. On a card with a slot or serial number it is the port number."""
+    """Return the identities of a port's PCI function. For a card with slot or serial number, it is the port number."""
     found = [(key, value) for key in ("pci", "netdev", "mac") for value in [getattr(port, key)] if value]
     return found + [(key, "%s port %d" % (value, port.port or 1)) for key, value in _card(port) if key != "pci"]
 
 
 def _card(port: Port) -> list[tuple[str, str]]:
-    """What identifies the card: its PCI address without the function, its slot, its serial number."""
+    """Return the identities of a port's card: PCI address without the function, slot, serial number."""
     found = [("pci", port.pci.partition(".")[0])] if port.pci else []
     return found + [(key, value) for key, value in (("slot", port.slot), ("serial", port.serial)) if value]
 
@@ -131,15 +133,16 @@ def _numbers(variants: Variants, report: Report) -> None:
     for _variant, ports in variants.tables():
         numbered = [port for port in ports.values() if "port" in port.paths and not port.slot and not port.serial]
         unknown = [port for port in numbered if not report.within(port.path)]
-        # a variant shares the ports of its profile, which have been reported then
+        # Ports that a variant shares with its profile have been reported with the profile.
         if unknown and len(unknown) == len(numbered):
             more = " (and %d more ports)" % (len(unknown) - 1) if len(unknown) > 1 else ""
             message = "port %s without slot or serial: the card is not known%s" % (unknown[0].port, more)
             report.add(PORT_OF_NOTHING, unknown[0].paths["port"], message, "add slot or serial, or remove port")
-        _apart(ports, report)
+        _duplicates(ports, report)
 
 
-def _apart(ports: t.Mapping[str, Port], report: Report) -> None:
+def _duplicates(ports: t.Mapping[str, Port], report: Report) -> None:
+    """Report two ports of a server with the same slot, serial number or MAC address."""
     owners: dict[tuple[str, str, int], Port] = {}
     for port in ports.values():
         for key, number in (("slot", port.port or 1), ("serial", port.port or 1), ("mac", 0)):
@@ -154,8 +157,8 @@ def _apart(ports: t.Mapping[str, Port], report: Report) -> None:
                 report.add(IDENTITY_TWICE, port.paths.get(key, port.path), message, remedy)
 
 
-def _cards(variants: Variants, report: Report) -> None:
-    """Identities that are unique to one server must not be shared by several nodes."""
+def _shared_identities(variants: Variants, report: Report) -> None:
+    """Report serial numbers and MAC addresses that several nodes have."""
     owners: dict[tuple[str, str], Node] = {}
     for variant in variants:
         for node in variants.nodes_of(variant):
@@ -170,6 +173,7 @@ def _cards(variants: Variants, report: Report) -> None:
 
 
 def _links(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report expected values that the link or the PCIe slot does not support."""
     for variant in variants.with_unused():
         profile = variant.profile
         for key, value, path in [("width", profile.expected.get("width"), profile.path)] + [

@@ -49,13 +49,13 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     _known_profiles(fabric, owners, report)
     for profile in fabric.profiles.values():
         _known_rails(profile.ports, rails, report)
-        _apart(profile.ports, report)
+        _duplicates(profile.ports, report)
         _unserved(fabric, profile, owners.get(profile.name, []), report)
     for group in fabric.groups.values():
         _known_rails(group.ports, rails, report)
     for variant in variants:
         if any(group.ports for group in variant.groups):
-            _apart(variant.ports, report)
+            _duplicates(variant.ports, report)
         for node in variants.nodes_of(variant):
             if node.ports:
                 _overrides(node, variant, rails, report)
@@ -65,6 +65,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _known_profiles(fabric: Fabric, owners: t.Mapping[str, t.Sequence[Node]], report: Report) -> None:
+    """Report undefined and unused profiles. ``owners``: profile -> its nodes."""
     known = fabric.profiles
     for name, nodes in owners.items():
         if name in known or not known or report.has(("profiles", name)):
@@ -80,6 +81,7 @@ def _known_profiles(fabric: Fabric, owners: t.Mapping[str, t.Sequence[Node]], re
 
 
 def _known_rails(ports: t.Mapping[str, Port | None], rails: t.Sequence[str], report: Report) -> None:
+    """Report ports of undefined rails."""
     for name, port in ports.items():
         if port and rails and name not in rails:
             near = nearest(name, [rail for rail in rails if rail not in ports])
@@ -88,12 +90,13 @@ def _known_rails(ports: t.Mapping[str, Port | None], rails: t.Sequence[str], rep
 
 
 def _overrides(node: Node, variant: Variant, rails: t.Sequence[str], report: Report) -> None:
+    """Report overrides of a node without effect, and those that do not identify a port."""
     profile = variant.profile
     own = {rail: port for rail, port in node.ports.items() if rail not in variant.ports}
     _known_rails(own, rails, report)
-    _apart(ports_of(node, variant), report)
+    _duplicates(ports_of(node, variant), report)
     unread = (profile.path, profile.path + ("ports",))
-    if not profile.ports or any(report.has(path) for path in unread) or _strays(profile, rails):
+    if not profile.ports or any(report.has(path) for path in unread) or _has_undefined_rails(profile, rails):
         return
     for rail, port in own.items():
         path = node.path + ("ports", rail)
@@ -107,14 +110,16 @@ def _overrides(node: Node, variant: Variant, rails: t.Sequence[str], report: Rep
             report.add(PORT_UNFOUND, path, message, "set netdev or pci of the port")
 
 
-def _strays(profile: Profile, rails: t.Sequence[str]) -> bool:
+def _has_undefined_rails(profile: Profile, rails: t.Sequence[str]) -> bool:
+    """Return whether the profile has ports of undefined rails."""
     return any(name not in rails for name in profile.ports)
 
 
 def _unserved(fabric: Fabric, profile: Profile, nodes: t.Sequence[Node], report: Report) -> None:
+    """Report rails of which a profile has no port."""
     path = profile.path + ("ports",)
     # Misnamed or unreadable rails and ports are reported already.
-    if not profile.ports or report.has(path) or _strays(profile, [rail.name for rail in fabric.rails]):
+    if not profile.ports or report.has(path) or _has_undefined_rails(profile, [rail.name for rail in fabric.rails]):
         return
     missing = [rail.name for rail in fabric.rails if rail.name not in profile.ports and not report.has(rail.path)]
     if nodes:  # if each node has its own port, nothing is missing
@@ -126,7 +131,8 @@ def _unserved(fabric: Fabric, profile: Profile, nodes: t.Sequence[Node], report:
         report.add(RAIL_UNSERVED, path, message, "add the ports if the server has them")
 
 
-def _apart(ports: t.Mapping[str, Port], report: Report) -> None:
+def _duplicates(ports: t.Mapping[str, Port], report: Report) -> None:
+    """Report two ports of a server with the same netdev, PCI address or RDMA device."""
     for key, twice in _SHARED_OWNERS:
         owners: dict[str, list[Port]] = {}
         for port in ports.values():
@@ -145,6 +151,7 @@ def _apart(ports: t.Mapping[str, Port], report: Report) -> None:
 
 
 def _groups(fabric: Fabric, report: Report) -> None:
+    """Report groups without nodes."""
     used = {name for node in fabric.nodes for name in node.groups}
     for group in fabric.groups.values():
         if group.name not in used and fabric.nodes and not report.within(("nodes",)) and not report.has(group.path):
@@ -154,6 +161,7 @@ def _groups(fabric: Fabric, report: Report) -> None:
 
 
 def _empty(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report rails of which no node has a port."""
     if not fabric.nodes or report.within(("nodes",)) or report.within(("profiles",)) or report.within(("rails",)):
         return
     served: set[str] = set()
@@ -172,10 +180,11 @@ def _empty(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _indexes(nodes: t.Sequence[Node], report: Report) -> None:
+    """Report two nodes with the same index."""
     owners: dict[int, Node] = {}
     highest = max([node.index or 0 for node in nodes] + [len(nodes)])
     for node in nodes:
-        # An index that follows from a unit and a place is looked at as these.
+        # Units and places, from which other indexes are derived, are checked by check_units.
         if node.index is None or (node.unit is not None and node.index_path is None):
             continue
         first = owners.setdefault(node.index, node)

@@ -28,7 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.speci
 # Tables 0, 253, 254 and 255 are unspec, default, main and local; priorities 32766 and 32767 look up main and default.
 _KERNEL_TABLES = (0, 253, 254, 255)
 _KERNEL_PRIORITY = 32766
-# What the kernel takes off a netdev's MTU for RoCE's headers before it chooses the RDMA MTU (its ib_addr.h).
+# Bytes that the kernel subtracts from a netdev's MTU for RoCE headers before it selects the RDMA MTU (ib_addr.h).
 _ROCE_HEADERS = 96
 _ROCE_MTUS = (1024, 2048, 4096)
 
@@ -42,6 +42,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _router(fabric: Fabric, rail: Rail, report: Report) -> None:
+    """Report rails with a network per node and no gateway between them."""
     if rail.mode != address_planner.PREFIX:
         return
     for bits, scheme in rail.schemes.items():
@@ -57,6 +58,7 @@ def _router(fabric: Fabric, rail: Rail, report: Report) -> None:
 
 
 def _management(fabric: Fabric, report: Report) -> None:
+    """Report management addresses that two nodes have, or that are on a rail."""
     known: dict[t.Hashable, Node] = {}
     rails = Outermost((net, rail) for rail in fabric.rails for net in rail.networks)
     for node in fabric.nodes:
@@ -78,6 +80,7 @@ def _management(fabric: Fabric, report: Report) -> None:
 
 
 def _routing(fabric: Fabric, report: Report) -> None:
+    """Report routing tables and rule priorities that the kernel uses itself."""
     if fabric.routing.mode == "destination":
         return
     for rail in fabric.rails:
@@ -101,6 +104,7 @@ def _routing(fabric: Fabric, report: Report) -> None:
 
 
 def _mtu(fabric: Fabric, report: Report) -> None:
+    """Report MTUs with which a slightly higher MTU would double the RDMA MTU."""
     if fabric.link_layer != ETHERNET:
         return
     for mtu, path in [(fabric.mtu, ("fabric", "mtu"))] + [(rail.mtu, rail.where("mtu")) for rail in fabric.rails]:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY95x to RY99x: what grows with the number of nodes and rails."""
+"""RY95x to RY99x: limits of the number of nodes and rails."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 
-# What the kernel begins with; limits.neighbours never lowers it.
+# The kernel's default; limits.neighbours never lowers it.
 _NEIGHBOURS = 1024
 
 
@@ -35,6 +35,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _pools(fabric: Fabric, report: Report) -> None:
+    """Report more pools than the provider supports."""
     own = sum(1 for rail in fabric.rails if rail.mode in (PREFIX, BLOCK, LINK))
     nodes = max(len(fabric.nodes), fabric.max_nodes or 0)
     most = facts_of(fabric.provider).most_pools
@@ -45,6 +46,7 @@ def _pools(fabric: Fabric, report: Report) -> None:
 
 
 def _neighbours(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report rails with more neighbours than the neighbour tables hold."""
     demands = demands_of(fabric, variants)
     tables = [(_table(variant), variants.rails_of(variant)) for variant in variants]
     counts = {
@@ -68,12 +70,13 @@ def _neighbours(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _table(variant: Variant) -> int:
-    """How many neighbours the nodes of a variant keep."""
+    """Return how many neighbours the table of a variant's nodes holds."""
     given = host_model.value(variant.host, host_model.LIMITS, "neighbours", {})
     return max(given.get("gc_thresh3", 0), _NEIGHBOURS)
 
 
 def _priorities(fabric: Fabric, report: Report) -> None:
+    """Report rule priorities that include the provider's."""
     first = fabric.routing.first_priority
     last = first + len(fabric.rails) - 1
     taken = facts_of(fabric.provider).rule_priority

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY35x: addresses and names that mean the control node, or no host at all."""
+"""RY35x: addresses and names that refer to the control node, or to no host."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ def check(fabric: Fabric, _variants: Variants, report: Report) -> None:
 
 
 def _nodes(fabric: Fabric, report: Report) -> None:
+    """Report names and addresses of nodes that do not refer to a node."""
     checked: set[Path] = set()
     for node in fabric.nodes:
         if node.name in IMPLICIT or node.address is None and "ansible_host" not in node.vars:

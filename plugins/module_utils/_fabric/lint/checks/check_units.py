@@ -35,6 +35,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _numbers(fabric: Fabric, report: Report) -> None:
+    """Report unit numbers, sizes and leaves that are inconsistent."""
     known: dict[int, str] = {}
     size: tuple[str, int] | None = None
     for unit in fabric.units.values():
@@ -60,6 +61,7 @@ def _numbers(fabric: Fabric, report: Report) -> None:
 
 
 def _nodes(fabric: Fabric, report: Report) -> None:
+    """Report nodes with an invalid unit or place."""
     owners: dict[tuple[str, int], Node] = {}
     if report.has(("units",)):
         return
@@ -96,7 +98,8 @@ def _nodes(fabric: Fabric, report: Report) -> None:
 
 
 def _leaves(fabric: Fabric, variants: Variants, report: Report) -> None:
-    # nodes at one place have one leaf port too, which has been reported then
+    # Nodes at the same place have the same leaf port, and are reported already.
+    """Report two rail ports on one leaf port."""
     if report.within_by(PLACE_TWICE, ("nodes",)) or not any(unit.leaf_port for unit in fabric.units.values()):
         return
     leaves = Leaves(fabric)
@@ -106,9 +109,9 @@ def _leaves(fabric: Fabric, variants: Variants, report: Report) -> None:
         unit = fabric.units.get(node.unit or "")
         if not variant or not unit or not unit.leaf_port or not node.place:
             continue
-        held = ports_of(node, variant)
+        ports = ports_of(node, variant)
         for rail in fabric.rails:
-            if rail.name not in held:
+            if rail.name not in ports:
                 continue
             leaf, port = leaves.name(unit, rail), leaves.port(unit, rail, node.place)
             first = owners.setdefault((leaf, port or ""), (node, rail.name))

@@ -48,21 +48,22 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    seen: set[int] = set()
+    checked: set[int] = set()
     for variant in variants.with_unused():
-        for found in (variant.driver, variant.firmware):
-            if found is None or id(found) in seen:
+        for section in (variant.driver, variant.firmware):
+            if section is None or id(section) in checked:
                 continue
-            seen.add(id(found))
-            if isinstance(found, Driver):
-                _driver(fabric, found, report)
+            checked.add(id(section))
+            if isinstance(section, Driver):
+                _driver(fabric, section, report)
             else:
-                _parameters(found, report)
-    _apart(fabric, variants, report)
+                _parameters(section, report)
+    _mixed_containers(fabric, variants, report)
     _infiniband(fabric, variants, report)
 
 
-def _apart(fabric: Fabric, variants: Variants, report: Report) -> None:
+def _mixed_containers(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report nodes with a driver of the host if other nodes use the driver container, which runs on all nodes."""
     drivers = [variant.driver for variant in variants if variant.driver and variant.driver.kind]
     hosts = sorted({str(each.kind) for each in drivers if each.kind != CONTAINER})
     contained = next((each for each in drivers if each.kind == CONTAINER), None)
@@ -72,6 +73,7 @@ def _apart(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _driver(fabric: Fabric, driver: Driver, report: Report) -> None:
+    """Report settings of a driver that do not go together."""
     if driver.kind is None:
         return
     if driver.kind not in INSTALLED:
@@ -109,14 +111,15 @@ def _driver(fabric: Fabric, driver: Driver, report: Report) -> None:
 
 
 def _parameters(firmware: Firmware, report: Report) -> None:
-    given: dict[str, str] = {}
+    """Report firmware parameters that are set twice, or hidden by others."""
+    owners: dict[str, str] = {}
     for name in firmware.parameters:
         path: Path = firmware.path + ("parameters", name)
         parameter = firmware_parameters.parameter(name)
         option = firmware_parameters.OPTIONS.get(parameter) or (
             "link_type" if parameter.startswith("LINK_TYPE_P") else None
         )
-        other = given.setdefault(parameter, name)
+        other = owners.setdefault(parameter, name)
         if option or other != name:
             message = "%s is already set by %s" % (parameter, option or other)
             report.add(TWICE, path, message, "remove it, and use %s" % (option or other))
@@ -134,6 +137,7 @@ def _parameters(firmware: Firmware, report: Report) -> None:
 
 
 def _infiniband(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report InfiniBand settings that the link layer or the mode does not support."""
     if fabric.link_layer is None:
         return
     _partitions(fabric, variants, report)
@@ -150,22 +154,22 @@ def _infiniband(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _partitions(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """The partitions of each variant: its own, or the fabric's."""
+    """Check the partition keys of each variant: its own, or the fabric's."""
     for variant in variants.with_unused():
-        given = variant.partitions or fabric.infiniband
-        if given is None:
+        partitions = variant.partitions or fabric.infiniband
+        if partitions is None:
             continue
         if fabric.link_layer != INFINIBAND:
-            if given is variant.partitions:
+            if partitions is variant.partitions:
                 message = "the link layer is %s" % fabric.link_layer
-                report.add(LAYER, given.path, message, "remove infiniband, or set link_layer: infiniband")
+                report.add(LAYER, partitions.path, message, "remove infiniband, or set link_layer: infiniband")
             continue
-        if not given.pkeys:
+        if not partitions.pkeys:
             continue
         if variant.attachment == "ipoib":
             message = "nodes get an interface for each key, but pods on IPoIB have only the port's own key"
             remedy = "configure the pods' partition at index 0 of the ports in the subnet manager, or use ib-sriov"
-            report.add(NOT_PODS, given.path + ("pkeys",), message, remedy)
+            report.add(NOT_PODS, partitions.path + ("pkeys",), message, remedy)
         _children(variant.ports.values(), report)
         for node in variants.nodes_of(variant):
             if node.ports:
@@ -173,6 +177,7 @@ def _partitions(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _children(ports: t.Iterable[Port], report: Report) -> None:
+    """Report netdevs whose names are too long for child interfaces."""
     for port in ports:
         if port.netdev is not None and len(port.netdev) > NETDEV_MAX:
             message = "%s has more than %d characters" % (shown(port.netdev), NETDEV_MAX)

@@ -26,7 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     for variant in variants.with_unused():
         if not report.within(variant.profile.path + ("gpus",)):
-            _model(fabric, variant, report)
+            _profile_gpus(fabric, variant, report)
             for node in variants.nodes_of(variant):
                 for port in node.ports.values():
                     _known(variant.profile, port, report)
@@ -34,7 +34,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _known(profile: Profile, port: Port | None, report: Report) -> list[int]:
-    """The GPUs of a port that the model has; the others are reported."""
+    """Return the GPUs of a port that its profile has. Report the others."""
     if port is None or profile.gpus is None:
         return list(port.gpus) if port else []
     for gpu in port.gpus:
@@ -47,16 +47,18 @@ def _known(profile: Profile, port: Port | None, report: Report) -> list[int]:
 
 
 def _bases(fabric: Fabric) -> dict[str, str]:
+    """Return rail -> the rail without its plane."""
     return {rail.name: rail.base for rail in fabric.rails}
 
 
-def _model(fabric: Fabric, variant: Variant, report: Report) -> None:
+def _profile_gpus(fabric: Fabric, variant: Variant, report: Report) -> None:
+    """Report GPUs of a profile without a rail or with several, and distances that check nothing."""
     profile, bases = variant.profile, _bases(fabric)
     servers: dict[int, str] = {}
     twice: list[tuple[Path, str]] = []
     for port in variant.ports.values():
         if port.rail not in bases:
-            continue  # which rail's plane it would be is not known
+            continue  # the undefined rail is reported already
         base = bases[port.rail]
         path = port.paths.get("gpu", port.path)
         for gpu in _known(profile, port, report):
@@ -89,6 +91,7 @@ def _model(fabric: Fabric, variant: Variant, report: Report) -> None:
 
 
 def _addresses(variant: Variant, report: Report) -> None:
+    """Report two devices of a profile with the same PCI address."""
     profile = variant.profile
     owners = {port.pci: "the port of %s" % port.rail for port in variant.ports.values() if port.pci}
     for gpu, pci in (profile.gpus or {}).items():
@@ -101,16 +104,17 @@ def _addresses(variant: Variant, report: Report) -> None:
 
 
 def _crossed(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report a GPU that is on different rails in two profiles with the same GPUs."""
     bases = _bases(fabric)
     known: dict[frozenset[int], tuple[str, dict[int, str]]] = {}
     for variant in variants:
-        where = {gpu: bases.get(port.rail, port.rail) for port in variant.ports.values() for gpu in port.gpus}
-        if not where or report.within(variant.profile.path + ("ports",)):
+        rails = {gpu: bases.get(port.rail, port.rail) for port in variant.ports.values() for gpu in port.gpus}
+        if not rails or report.within(variant.profile.path + ("ports",)):
             continue
-        first, other = known.setdefault(frozenset(where), (variant.name, where))
-        for gpu in sorted(where):
-            if where[gpu] != other[gpu] and first != variant.name:
-                message = "GPU %d is on %s in %s, and on %s in %s" % (gpu, where[gpu], variant.name, other[gpu], first)
+        first, other = known.setdefault(frozenset(rails), (variant.name, rails))
+        for gpu in sorted(rails):
+            if rails[gpu] != other[gpu] and first != variant.name:
+                message = "GPU %d is on %s in %s, and on %s in %s" % (gpu, rails[gpu], variant.name, other[gpu], first)
                 remedy = "number the GPUs, or assign the ports to rails, in the same order for all models"
                 report.add(CROSSED, variant.profile.path + ("ports",), message, remedy)
                 break

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY96x and RY97x: what nodes are given beside their rail ports: the PCI bus, limits, GPUDirect."""
+"""RY96x and RY97x: settings of nodes beside their rail ports: PCI, limits, GPUDirect."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
     TWO_MINDS,
 )
 
-# Argument of the kernel -> the key that it belongs to.
+# Kernel argument -> the key of the fabric file that sets it.
 _OWNED = {"ib_core.netns_mode": "fabric.rdma_mode"}
-# Arguments with which devices' transfers are translated, or the IOMMU is not there to pass them through.
+# Arguments that enable DMA translation, or disable the IOMMU; both contradict passthrough.
 _TRANSLATING = frozenset(("iommu=off", "iommu=nopt", "intel_iommu=off", "amd_iommu=off", "iommu.passthrough=0"))
 
 
@@ -43,8 +43,8 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     _operator(variants, report)
 
 
-def _where(variant: Variant, layer: str, key: str) -> Path:
-    """The place of the innermost value of a key; without a value, the place where the layer's section would be."""
+def _path(variant: Variant, layer: str, key: str) -> Path:
+    """Return the place of a key's effective value; without a value, the place where its section would be."""
     setting: Setting | None = variant.host[layer].get(key)
     if setting:
         return setting.path
@@ -53,39 +53,42 @@ def _where(variant: Variant, layer: str, key: str) -> Path:
 
 
 def _pci(variant: Variant, report: Report) -> None:
+    """Report kernel arguments that contradict other settings, and ACS settings without GPUs."""
     arguments = host_model.value(variant.host, host_model.PCI, "kernel_arguments", ())
-    path = _where(variant, host_model.PCI, "kernel_arguments")
+    path = _path(variant, host_model.PCI, "kernel_arguments")
     passthrough = host_model.value(variant.host, host_model.PCI, "iommu") == host_model.PASSTHROUGH
-    for at, word in enumerate(arguments):
-        owner = _OWNED.get(word.partition("=")[0].replace("-", "_"))
+    for at, argument in enumerate(arguments):
+        owner = _OWNED.get(argument.partition("=")[0].replace("-", "_"))
         if owner:
-            message = "%s is set by %s" % (word, owner)
+            message = "%s is set by %s" % (argument, owner)
             report.add(OWN_ARGUMENT, path + (at,), message, "remove it, and set %s" % owner)
-        elif passthrough and word in _TRANSLATING:
-            message = "%s contradicts iommu: passthrough" % word
+        elif passthrough and argument in _TRANSLATING:
+            message = "%s contradicts iommu: passthrough" % argument
             report.add(TRANSLATED, path + (at,), message, "remove one of the two")
     disabled = host_model.value(variant.host, host_model.PCI, "acs") == host_model.DISABLED
     if disabled and not _has_gpus(variant) and not report.within(variant.profile.path):
         message = "acs is disabled, and no port of %s has a GPU" % variant.name
-        report.add(ACS_IDLE, _where(variant, host_model.PCI, "acs"), message, "set gpu at the ports, or remove acs")
+        report.add(ACS_IDLE, _path(variant, host_model.PCI, "acs"), message, "set gpu at the ports, or remove acs")
 
 
 def _limits(variant: Variant, report: Report) -> None:
+    """Report thresholds of the neighbour table that do not increase."""
     stated = host_model.value(variant.host, host_model.LIMITS, "neighbours", {})
-    given = [stated[key] for key in host_model.THRESHOLDS if key in stated]
-    if given != sorted(given):
+    values = [stated[key] for key in host_model.THRESHOLDS if key in stated]
+    if values != sorted(values):
         message = "%s do not increase" % ", ".join(
             "%s: %d" % (key, stated[key]) for key in host_model.THRESHOLDS if key in stated
         )
-        path = _where(variant, host_model.LIMITS, "neighbours")
+        path = _path(variant, host_model.LIMITS, "neighbours")
         report.add(NOT_RISING, path, message, "set gc_thresh1 to the lowest value and gc_thresh3 to the highest")
 
 
 def _gpudirect(variant: Variant, report: Report) -> None:
+    """Report GPUDirect paths that the node cannot have."""
     path = host_model.value(variant.host, host_model.GPUDIRECT, "path", host_model.AUTO)
     if path == host_model.NONE:
         return
-    place = _where(variant, host_model.GPUDIRECT, "path")
+    place = _path(variant, host_model.GPUDIRECT, "path")
     if (
         path == host_model.DMABUF
         and host_model.value(variant.host, host_model.GPUDIRECT, "flavour") == host_model.PROPRIETARY
@@ -104,8 +107,8 @@ def _gpudirect(variant: Variant, report: Report) -> None:
 
 
 def _operator(variants: Variants, report: Report) -> None:
-    """That nodes with a GPU driver of the GPU Operator's agree in what it has one setting of."""
-    asked: dict[str, tuple[str, object]] = {}
+    """Report nodes whose settings differ, although the GPU Operator has one setting for all nodes."""
+    settings: dict[str, tuple[str, object]] = {}
     for variant in variants:
         if host_model.value(variant.host, host_model.GPUDIRECT, "gpu_driver") != host_model.CONTAINER:
             continue
@@ -113,20 +116,22 @@ def _operator(variants: Variants, report: Report) -> None:
             stated = host_model.value(variant.host, host_model.GPUDIRECT, key)
             if stated in (None, host_model.AUTO):
                 continue
-            owner, other = asked.setdefault(key, (variant.name, stated))
+            owner, other = settings.setdefault(key, (variant.name, stated))
             if stated != other:
-                message = "%s is %s, and %s on other nodes (%s)" % (key, _word(stated), _word(other), owner)
+                message = "%s is %s, and %s on other nodes (%s)" % (key, _as_yaml(stated), _as_yaml(other), owner)
                 remedy = (
                     "set the same value for all nodes with gpu_driver: container, or use the host's GPU driver on some"
                 )
-                report.add(TWO_MINDS, _where(variant, host_model.GPUDIRECT, key), message, remedy)
+                report.add(TWO_MINDS, _path(variant, host_model.GPUDIRECT, key), message, remedy)
 
 
-def _word(stated: object) -> str:
+def _as_yaml(stated: object) -> str:
+    """Return a value as YAML has it."""
     return str(stated).lower() if isinstance(stated, bool) else str(stated)
 
 
 def _peermem(variant: Variant, place: Path, report: Report) -> None:
+    """Report NIC drivers with which nvidia-peermem does not work."""
     kind = variant.driver.kind if variant.driver else None
     if kind == driver_model.INBOX:
         message = "the driver is inbox, and few distribution kernels have a peer memory interface"

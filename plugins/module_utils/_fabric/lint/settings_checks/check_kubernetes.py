@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY8xx: Kubernetes: what each provider serves, and what its objects can say. Their names are in ``objects``."""
+"""RY8xx: Kubernetes: attachments and modes that a provider supports, and limits of its objects. See ``objects`` for
+names."""
 
 from __future__ import annotations
 
@@ -75,11 +76,11 @@ _SPIDERPOOL_POOL = 5000
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    _served(fabric, variants, report)
+    _attachments(fabric, variants, report)
     _modes(fabric, variants, report)
     facts = facts_of(fabric.provider)
     if not facts.kubernetes:
-        _without(fabric, report)
+        _without_kubernetes(fabric, report)
         return
     if facts.networks:
         _masters(fabric, variants, report)
@@ -88,27 +89,28 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     if facts.lists_addresses:
         _spiderpool(fabric, variants, report)
     if facts.injects:
-        _injected(variants, fabric, report)
+        _injection_order(variants, fabric, report)
     if facts.cuts_blocks:
         _blocks(fabric, variants, report)
 
 
-def _served(fabric: Fabric, variants: Variants, report: Report) -> None:
+def _attachments(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report attachments that the provider does not support."""
     if fabric.provider is None:
         return
     kinds = {each.attachment: each.attachment_path for each in reversed(variants.with_unused()) if each.attachment}
     if not kinds and fabric.attachment:
         kinds = {fabric.attachment: ("fabric", "attachment")}
     for attachment, path in kinds.items():
-        why = facts_of(fabric.provider).refused(attachment)
-        # An attachment that is wrong for the link layer is replaced anyway.
-        if why and not report.has(path):
-            message = "%s does not support %s: %s" % (fabric.provider, attachment, why)
+        reason = facts_of(fabric.provider).refused(attachment)
+        # An attachment that does not fit the link layer is reported already.
+        if reason and not report.has(path):
+            message = "%s does not support %s: %s" % (fabric.provider, attachment, reason)
             report.add(NOT_SERVED, path, message, "use one of %s" % ", ".join(facts_of(fabric.provider).served))
 
 
-def _without(fabric: Fabric, report: Report) -> None:
-    """Settings for pods, where the fabric has none."""
+def _without_kubernetes(fabric: Fabric, report: Report) -> None:
+    """Report settings for pods in a fabric without Kubernetes."""
     found: list[tuple[Path, str]] = []
     if fabric.pods_per_node is not None:
         found.append((("fabric", "pods_per_node"), "the number of pods"))
@@ -119,8 +121,8 @@ def _without(fabric: Fabric, report: Report) -> None:
                 found.append((rail.where("pods" + six), "a range of pod addresses"))
     names = [name for name, facts in PROVIDERS.items() if facts.kubernetes]
     served = "%s or %s" % (", ".join(names[:-1]), names[-1])
-    for path, what in dict.fromkeys(found):
-        message = "%s has no effect with provider: none" % what
+    for path, subject in dict.fromkeys(found):
+        message = "%s has no effect with provider: none" % subject
         report.add(WITHOUT_PODS, path, message, "remove it, or set provider: %s" % served)
     for path, setting in _operator_drivers(fabric):
         if setting.value == CONTAINER:
@@ -129,6 +131,7 @@ def _without(fabric: Fabric, report: Report) -> None:
 
 
 def _operator_drivers(fabric: Fabric) -> t.Iterator[tuple[Path, Setting]]:
+    """Yield path and setting of each ``gpu_driver``."""
     hosts = [profile.host for profile in fabric.profiles.values()] + [group.host for group in fabric.groups.values()]
     for host in (fabric.host, *hosts):
         setting = host.get(GPUDIRECT, {}).get("gpu_driver")
@@ -137,6 +140,7 @@ def _operator_drivers(fabric: Fabric) -> t.Iterator[tuple[Path, Setting]]:
 
 
 def _modes(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report address modes that the provider does not support."""
     facts = facts_of(fabric.provider)
     unserved: dict[str, list[Rail]] = {}
     for rail in fabric.rails:
@@ -150,18 +154,19 @@ def _modes(fabric: Fabric, variants: Variants, report: Report) -> None:
     for mode, rails in unserved.items():
         paths = {rail.paths.get("mode", rail.where("pods")) for rail in rails}
         path: Path = paths.pop() if len(paths) == 1 else ("fabric", "provider")
-        why = facts.mode_refused(mode)
+        reason = facts.mode_refused(mode)
         message = "%s cannot give pods addresses in the mode %s, as on %s: %s" % (
             fabric.provider,
             mode,
             rails[0].name,
-            why,
+            reason,
         )
         fits = [each for each in ("subnet", "block", "prefix") if not facts.mode_refused(each)]
         report.add(MODE_NOT_SERVED, path, message, "use the mode %s" % " or ".join(fits))
 
 
 def _link(fabric: Fabric, rail: Rail, variants: Variants, report: Report) -> None:
+    """Report rails of mode link on which pods would need the address of the port."""
     for variant in variants:
         count = variant.vfs_on(fabric, rail).get("count")
         if variant.has_vfs and count and count.value == 1:
@@ -172,17 +177,17 @@ def _link(fabric: Fabric, rail: Rail, variants: Variants, report: Report) -> Non
             continue
         if variant.attachment in (None, "host-device", HOST) or (variant.has_vfs and not count):
             continue
-        what = "%d VFs" % count.value if variant.has_vfs and count else str(variant.attachment)
+        users = "%d VFs" % count.value if variant.has_vfs and count else str(variant.attachment)
         message = "a link of %s has one address, which the port needs, and %s needs one for each pod" % (
             rail.name,
-            what,
+            users,
         )
         remedy = "use the attachment host-device, or sriov with one VF; or the mode prefix"
         report.add(LINK_SHARED, rail.where("mode"), message, remedy)
 
 
 def _masters(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """That each network is made on one netdev, by a name that all of its nodes have."""
+    """Check that each network has one netdev name on all of its nodes."""
     naming = Naming(fabric.name, fabric.provider, fabric.names)
     owners: dict[str, tuple[str, str]] = {}
     resources: dict[str, tuple[str, str]] = {}
@@ -190,20 +195,21 @@ def _masters(fabric: Fabric, variants: Variants, report: Report) -> None:
         kind = ATTACHMENTS.get(variant.attachment or "")
         if not kind or not kind.master or _unread(variant, report):
             continue
-        plain = False
+        profile_checked = False
         names = {
             rail.name: naming.name("network", naming.values(rail, kind.name, variant.name)) for rail in fabric.rails
         }
         for node in variants.nodes_of(variant):
-            if node.ports or not plain:
-                plain = plain or not node.ports
-                held = ports_of(node, variant)
-                _master(node, names, held, owners, report)
+            if node.ports or not profile_checked:
+                profile_checked = profile_checked or not node.ports
+                ports = ports_of(node, variant)
+                _master(node, names, ports, owners, report)
                 if facts_of(fabric.provider).shared_netdevs:
-                    _one_resource(node, names, held, resources, report)
+                    _one_resource(node, names, ports, resources, report)
 
 
 def _local_router(fabric: Fabric, report: Report) -> None:
+    """Report link-local gateways of pods, which the provider does not support."""
     for rail in fabric.rails:
         scheme = rail.schemes.get(IPV6)
         if not scheme or not isinstance(scheme.gateway, int) or not link_local(scheme.gateway, IPV6):
@@ -219,7 +225,7 @@ def _local_router(fabric: Fabric, report: Report) -> None:
 
 
 def _unread(variant: Variant, report: Report) -> bool:
-    """Whether a profile's ports could not be read, or may be under a misspelt key."""
+    """Return whether a profile's ports could not be read, or may be under a misspelt key."""
     path = variant.profile.path
     return report.has(path) or report.has(path + ("ports",)) or (not variant.profile.ports and report.within(path))
 
@@ -231,6 +237,7 @@ def _master(
     owners: dict[str, tuple[str, str]],
     report: Report,
 ) -> None:
+    """Report ports without a netdev name, or with another name than the network has on other nodes."""
     for rail, port in ports.items():
         network = networks.get(rail)
         if network is None or report.within(port.path) or report.has(("names", "network")):
@@ -254,7 +261,7 @@ def _one_resource(
     owners: dict[str, tuple[str, str]],
     report: Report,
 ) -> None:
-    """A netdev must be on the same rail on all nodes."""
+    """Report netdevs that are on different rails on different nodes."""
     for rail, port in ports.items():
         if rail not in networks or port.netdev is None or report.within(port.path):
             continue
@@ -265,7 +272,8 @@ def _one_resource(
             report.add(IFNAMES, port.paths.get("netdev", port.path), message, remedy)
 
 
-def _injected(variants: Variants, fabric: Fabric, report: Report) -> None:
+def _injection_order(variants: Variants, fabric: Fabric, report: Report) -> None:
+    """Report netdevs that do not sort as their rails, because injected interfaces follow the order of netdevs."""
     for variant in variants:
         kind = ATTACHMENTS.get(variant.attachment or "")
         if not kind or not kind.master:
@@ -285,6 +293,7 @@ def _injected(variants: Variants, fabric: Fabric, report: Report) -> None:
 
 
 def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report pod ranges from which nv-ipam cannot allocate as planned."""
     demands = demands_of(fabric, variants)
     vfs = any(variant.has_vfs for variant in variants)
     if any(facts_of(fabric.provider).refused(variant.attachment) for variant in variants):
@@ -292,8 +301,8 @@ def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
     for rail in fabric.rails:
         demand = demands[rail.name][0]
         for bits, scheme in rail.schemes.items() if rail.mode == SUBNET else ():
-            where = rail.where("pods" if bits == IPV4 else "pods6")
-            if scheme.pods is None or report.within(where):
+            path = rail.where("pods" if bits == IPV4 else "pods6")
+            if scheme.pods is None or report.within(path):
                 continue
             first, _last = usable(scheme.network.first, scheme.network.last, bits)
             pods = scheme.pods.less(scheme.excluded)
@@ -306,7 +315,7 @@ def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
                     rail.name,
                     show(pods.first, bits),
                 )
-                report.add(BLOCKS, where, message, "begin pods there, or use the mode prefix")
+                report.add(BLOCKS, path, message, "begin pods there, or use the mode prefix")
             elif demand.pods_per_node is None and not vfs and demand.nodes:
                 message = (
                     "nv-ipam divides %s into blocks of pods_per_node addresses, and pods_per_node is not set"
@@ -318,33 +327,34 @@ def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
                 message = "nv-ipam's blocks have at least 2 addresses, and {} has {:,} for {}".format(
                     rail.name, pods.last - first + 1, count(demand.most, "node")
                 )
-                report.add(BLOCKS, where, message, "widen the range, or use the mode prefix")
+                report.add(BLOCKS, path, message, "widen the range, or use the mode prefix")
             elif demand.pods_per_node:
-                _holes(rail, Range(first, first + block * demand.most - 1, bits), pods, demand, where, report)
+                _holes(rail, Range(first, first + block * demand.most - 1, bits), pods, demand, path, report)
 
 
 def _holes(rail: Rail, whole: Range, pods: Ranges, demand: Demand, where: Path, report: Report) -> None:
-    """That the blocks of all nodes, which are cut from ``whole``, have as many addresses for pods as they need."""
-    need, block = demand.pods_per_node or 1, max(2, demand.pods_per_node or 1)
-    held = Ranges.of(whole).less(pods.parts)
-    for at, _blocks, left in sorted(fewer(whole, block, held.parts)) if held and demand.most else ():
-        if left < need:
-            first = whole.first + at * block
+    """Report a node's block of ``whole`` that has fewer pod addresses than ``pods_per_node``."""
+    needed, block = demand.pods_per_node or 1, max(2, demand.pods_per_node or 1)
+    missing = Ranges.of(whole).less(pods.parts)
+    for index, _blocks, available in sorted(fewer(whole, block, missing.parts)) if missing and demand.most else ():
+        if available < needed:
+            first = whole.first + index * block
             message = "nv-ipam's block %s of %s has %s for pods, and pods_per_node is %d" % (
                 Range(first, first + block - 1, whole.bits),
                 rail.name,
-                count(left, "address", "addresses"),
-                need,
+                count(available, "address", "addresses"),
+                needed,
             )
             remedy = (
                 "move the gateway and what is excluded behind the last node's block, lower pods_per_node, or use the"
                 " mode prefix"
             )
-            report.add(BLOCK_SHORT if left else BLOCKS, where, message, remedy)
+            report.add(BLOCK_SHORT if available else BLOCKS, where, message, remedy)
             return
 
 
 def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report tables, pools and RDMA modes that Spiderpool does not support."""
     if fabric.routing.mode == "source":
         for rail in fabric.rails:
             if fabric.routing.first_table + rail.number - 1 == _SPIDERPOOL_TABLE:
@@ -356,7 +366,7 @@ def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
             pods = scheme.pods.less(scheme.excluded) if scheme.pods and rail.mode == "subnet" else None
             if pods is None:
                 continue
-            where = rail.where("pods" if scheme.network.bits == 32 else "pods6")
+            pods_path = rail.where("pods" if scheme.network.bits == 32 else "pods6")
             ranges = len(pods.merged().parts)
             if ranges > 1 and pods.size > MOST_LISTED:
                 message = "pods of %s are %d ranges of %s, and Spiderpool lists each address of several ranges" % (
@@ -364,13 +374,13 @@ def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
                     ranges,
                     count(pods.size, "address", "addresses"),
                 )
-                report.add(RANGES_LARGE, where, message, "write one range, or smaller ones")
+                report.add(RANGES_LARGE, pods_path, message, "write one range, or smaller ones")
             elif pods.size > _SPIDERPOOL_POOL:
                 message = "pods of {} has {:,} addresses, and Spiderpool allocates {:,} of a pool".format(
                     rail.name, pods.size, _SPIDERPOOL_POOL
                 )
                 report.add(
-                    POOL_LARGE, where, message, "shorten the range, or raise the limit and suppress this finding"
+                    POOL_LARGE, pods_path, message, "shorten the range, or raise the limit and suppress this finding"
                 )
     modes: dict[str, Variant] = {}
     for variant in variants:

@@ -34,40 +34,40 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     naming = Naming(fabric.name, fabric.provider, fabric.names)
     networks = facts_of(fabric.provider).networks
     for kind in ("resource_prefix", "namespace"):
-        _shape(fabric, kind, naming.common(kind), report)
+        _valid(fabric, kind, naming.common(kind), report)
     owners: dict[tuple[str, str], tuple[t.Any, ...]] = {}
     served = {id(variant): variants.rails_of(variant) for variant in variants}
     for rail in fabric.rails:
-        own = rail.mode not in (None, NONE, SUBNET) and facts_of(fabric.provider).pool_per_node
+        pool_per_node = rail.mode not in (None, NONE, SUBNET) and facts_of(fabric.provider).pool_per_node
         for variant in variants:
             if rail.name not in served[id(variant)] or not variant.attachment:
                 continue
             values = naming.values(rail, variant.attachment, variant.name)
-            wide = (rail.name, variant.attachment)
-            named: list[tuple[str, tuple[t.Any, ...]]] = [("interface", (rail.name,))]
+            owner_of_network = (rail.name, variant.attachment)
+            kinds: list[tuple[str, tuple[t.Any, ...]]] = [("interface", (rail.name,))]
             if networks:
-                named += [("resource", wide), ("network", wide)]
+                kinds += [("resource", owner_of_network), ("network", owner_of_network)]
             if networks and variant.has_vfs:
-                named.append(("policy", wide + (variant.name,)))
-            for kind, owner in named:
-                _one(fabric, naming, kind, values, owner, owners, report)
+                kinds.append(("policy", owner_of_network + (variant.name,)))
+            for kind, owner in kinds:
+                _check_name(fabric, naming, kind, values, owner, owners, report)
             if rail.mode in (None, NONE) or not networks:
                 continue
             for kind in naming.pools(rail.schemes):
                 if kind == "pool6" and report.has(fabric.names_path + ("pool",)):
-                    continue  # it has that name in its own
-                if own:
+                    continue  # pool6 is derived from the pool's name, which is reported
+                if pool_per_node:
                     _pools(fabric, naming, kind, rail, variants.nodes_of(variant), values, owners, report)
                 elif naming.own_pools(kind, rail.mode) and kind in fabric.names:
                     message = "nodes share the pool of %s, and by this name each would have one" % rail.name
                     report.add(POOL_OF_ALL, fabric.names_path + (kind,), message, "take {node} and {i} out of the name")
                 else:
                     more = dict(values, node="", i=0)
-                    _one(fabric, naming, kind, more, (rail.name,), owners, report, rail.mode)
-    _meeting_pools(fabric, variants, naming, report)
+                    _check_name(fabric, naming, kind, more, (rail.name,), owners, report, rail.mode)
+    _colliding_pools(fabric, variants, naming, report)
 
 
-def _one(
+def _check_name(
     fabric: Fabric,
     naming: Naming,
     kind: str,
@@ -77,13 +77,14 @@ def _one(
     report: Report,
     mode: str | None = None,
 ) -> bool:
+    """Check one name. Return whether it is valid and no other owner has it."""
     name = naming.name(kind, values, mode)
-    if not _shape(fabric, kind, name, report):
+    if not _valid(fabric, kind, name, report):
         return False
     first = owners.setdefault((kind.rstrip("6"), name), owner)
     if first == owner:
         return True
-    # A profile in the template makes several of one, which is as good; one of several is not.
+    # A name may differ between profiles of one owner, but two owners must not share a name.
     message = "%s would be the %s of %s and of %s" % (name, kind, _shown(first), _shown(owner))
     remedy = "use {rail} and {attachment} in the name" if kind != "interface" else "use {k} in the name"
     if kind == "policy":
@@ -106,7 +107,8 @@ def _pools(
     owners: dict[tuple[str, str], tuple[t.Any, ...]],
     report: Report,
 ) -> None:
-    """A pool's name is safe when that of the node with the longest name is; nodes' names differ, and so do pools'."""
+    """Check the names of the nodes' pools on a rail by the node with the longest name: names of nodes differ, and so do
+    the pools'."""
     if not naming.own_pools(kind, rail.mode):
         message = "in the mode %s each node has its own pool on %s" % (rail.mode, rail.name)
         report.add(POOL_OF_ALL, fabric.names_path + (kind,), message, "use {node} in the name")
@@ -115,7 +117,7 @@ def _pools(
     if longest is None:
         return
     more = dict(values, node=longest.name, i=longest.index or 0)
-    if not _shape(fabric, kind, naming.name(kind, more, rail.mode), report):
+    if not _valid(fabric, kind, naming.name(kind, more, rail.mode), report):
         return
     name = naming.name(kind, dict(values, node="*", i=-1), rail.mode)
     first = owners.setdefault(("pool", name), (rail.name, kind))
@@ -124,12 +126,12 @@ def _pools(
         report.add(SAME_NAME, fabric.names_path + (kind,), message, "use {rail} in the name")
 
 
-def _meeting_pools(fabric: Fabric, variants: Variants, naming: Naming, report: Report) -> None:
-    """That no node's pool on one rail has the name of another node's on another rail."""
+def _colliding_pools(fabric: Fabric, variants: Variants, naming: Naming, report: Report) -> None:
+    """Report pools of two nodes on different rails that would have the same name."""
     unread = any(report.has(fabric.names_path + (kind,)) for kind in ("pool", "pool6"))
     if unread or not facts_of(fabric.provider).pool_per_node:
         return
-    # the text before and after the node, and the values that names of this kind contain
+    # text before and after the node's name -> the pools with such names
     found: dict[tuple[str, str], list[tuple[str, str, Rail, dict[str, t.Any], Variant]]] = {}
     for rail in fabric.rails:
         for variant in variants if rail.mode not in (None, NONE, SUBNET) else ():
@@ -145,7 +147,7 @@ def _meeting_pools(fabric: Fabric, variants: Variants, naming: Naming, report: R
         edges
         for at, edges in enumerate(edges_of)
         for other in edges_of[:at] + edges_of[at + 1 :]
-        if _may_meet(edges, other)
+        if _may_be_equal(edges, other)
     }
     meeting.update(edges for edges, pools in found.items() if len({pool[2].name for pool in pools}) > 1)
     owners: dict[str, tuple[str, ...]] = {}
@@ -164,17 +166,18 @@ def _meeting_pools(fabric: Fabric, variants: Variants, naming: Naming, report: R
                 return
 
 
-def _may_meet(one: tuple[str, str], other: tuple[str, str]) -> bool:
-    """Whether a text that begins and ends with the one can begin and end with the other."""
-    heads = one[0].startswith(other[0]) or other[0].startswith(one[0])
-    return heads and (one[1].endswith(other[1]) or other[1].endswith(one[1]))
+def _may_be_equal(one: tuple[str, str], other: tuple[str, str]) -> bool:
+    """Return whether one text can begin and end with both pairs of edges."""
+    same_head = one[0].startswith(other[0]) or other[0].startswith(one[0])
+    return same_head and (one[1].endswith(other[1]) or other[1].endswith(one[1]))
 
 
-def _shape(fabric: Fabric, kind: str, name: str, report: Report) -> bool:
-    pattern, words = SHAPES[kind]
+def _valid(fabric: Fabric, kind: str, name: str, report: Report) -> bool:
+    """Report a name that Kubernetes does not accept. Return whether it is valid."""
+    pattern, description = SHAPES[kind]
     if pattern.match(name):
         return True
-    what = kind.rstrip("6").replace("_", " ")
-    message = "invalid %s name %s (%d characters)" % (what, name, len(name))
-    report.add(_RULES.get(kind, OBJECT), fabric.names_path + (kind,), message, "use %s" % words)
+    subject = kind.rstrip("6").replace("_", " ")
+    message = "invalid %s name %s (%d characters)" % (subject, name, len(name))
+    report.add(_RULES.get(kind, OBJECT), fabric.names_path + (kind,), message, "use %s" % description)
     return False

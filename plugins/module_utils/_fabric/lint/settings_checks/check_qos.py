@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY7xx: QoS: the same traffic must be marked, separated and slowed down everywhere."""
+"""RY7xx: QoS: marking, separation and rate control of RoCE traffic must agree."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def check(fabric: Fabric, report: Report) -> None:
         message = "DSCP, PFC and ECN are for Ethernet; InfiniBand is lossless, and separates traffic by service levels"
         report.add(INFINIBAND_QOS, qos.path, message, "remove qos, and set service levels in the subnet manager")
         return
-    _marks(qos, report)
+    _priorities(qos, report)
     _pfc(qos, report)
     _soft(fabric, report)
     if qos.trust == "pcp":
@@ -68,6 +68,7 @@ def check(fabric: Fabric, report: Report) -> None:
 
 
 def _soft(fabric: Fabric, report: Report) -> None:
+    """Report profiles with soft RDMA, which has no QoS."""
     for variant in Variants(fabric):
         soft = variant.profile.soft_rdma
         if soft:
@@ -80,11 +81,12 @@ def _soft(fabric: Fabric, report: Report) -> None:
 
 
 def _read(qos: Qos, report: Report, *keys: str) -> bool:
-    """Whether these keys, and what follows from them, are what the file means."""
+    """Return whether these keys, and values derived from them, could be read."""
     return not any(report.within(qos.path + (key,)) for key in keys)
 
 
-def _marks(qos: Qos, report: Report) -> None:
+def _priorities(qos: Qos, report: Report) -> None:
+    """Report DSCP values and priorities with which RoCE and CNPs are not separated."""
     if not _read(qos, report, "priority", "dscp", "cnp_priority", "cnp_dscp"):
         return
     shared = qos.dscp == qos.cnp_dscp
@@ -93,26 +95,28 @@ def _marks(qos: Qos, report: Report) -> None:
         place = qos.where("cnp_dscp", "cnp_priority", "dscp", "priority")
         report.add(ONE_DSCP, place, message, "use another DSCP for CNPs, such as cnp_dscp: %d" % (_free(qos) << 3))
     elif qos.cnp_priority == qos.priority:
-        _held(qos, qos.where("cnp_priority", "cnp_dscp", "priority", "dscp"), "RoCE's", report)
+        _pausable(qos, qos.where("cnp_priority", "cnp_dscp", "priority", "dscp"), "RoCE's", report)
     elif qos.cnp_priority in qos.pfc:
-        _held(qos, qos.where("cnp_priority", "cnp_dscp", "pfc"), "lossless", report)
+        _pausable(qos, qos.where("cnp_priority", "cnp_dscp", "pfc"), "lossless", report)
     if qos.trust == "dscp":
         for kind in ("",) if shared else ("", "cnp_"):
             _mapped(qos, kind, report)
 
 
-def _held(qos: Qos, path: Path, what: str, report: Report) -> None:
+def _pausable(qos: Qos, path: Path, whose: str, report: Report) -> None:
+    """Report CNPs in a priority that PFC pauses. ``whose``: RoCE's or lossless, for the message."""
     message = "CNPs have priority %d, which is %s, so a pause also delays the CNPs that would end it"
     remedy = "set cnp_priority: %d and cnp_dscp: %d" % (_free(qos), _free(qos) << 3)
-    report.add(CNP_LOSSLESS, path, message % (qos.cnp_priority, what), remedy)
+    report.add(CNP_LOSSLESS, path, message % (qos.cnp_priority, whose), remedy)
 
 
 def _free(qos: Qos) -> int:
-    """A priority for CNPs: the highest below network control's that is neither RoCE's nor lossless."""
+    """Return a priority for CNPs: the highest below network control that is neither RoCE's nor lossless."""
     return max(set(EIGHT[1:7]).difference(qos.pfc, (qos.priority,)), default=7)
 
 
 def _mapped(qos: Qos, kind: str, report: Report) -> None:
+    """Report a DSCP that devices map to another priority by default. ``kind``: the prefix of the keys."""
     dscp, priority = (qos.cnp_dscp, qos.cnp_priority) if kind else (qos.dscp, qos.priority)
     if dscp >> 3 == priority:
         return
@@ -122,6 +126,7 @@ def _mapped(qos: Qos, kind: str, report: Report) -> None:
 
 
 def _pfc(qos: Qos, report: Report) -> None:
+    """Report lossless priorities that do not protect RoCE, or affect other traffic."""
     path = qos.where("pfc", "priority", "dscp")
     if not _read(qos, report, "pfc", "priority", "dscp"):
         return
@@ -140,7 +145,7 @@ def _pfc(qos: Qos, report: Report) -> None:
 
 
 def _tags(fabric: Fabric, qos: Qos, report: Report) -> None:
-    """With trust pcp, VFs must be in a VLAN whose tag has RoCE's priority."""
+    """With ``trust: pcp``, check that VFs are in a VLAN whose tag has RoCE's priority."""
     untagged: dict[str, None] = {}
     for variant in Variants(fabric).with_unused():
         for rail in fabric.rails:
@@ -164,6 +169,7 @@ def _tags(fabric: Fabric, qos: Qos, report: Report) -> None:
 
 
 def _ets(qos: Qos, ets: Ets, report: Report) -> None:
+    """Report traffic classes without bandwidth, shares that are not 100 %, and CNPs in a class that is not strict."""
     used = sorted(set(ets.prio_tc))
     total = sum(ets.tc_bw.values())
     wrong = False
@@ -188,11 +194,12 @@ def _ets(qos: Qos, ets: Ets, report: Report) -> None:
     if cnp not in ets.strict and not wrong and qos.cnp_priority != qos.priority:
         message = "class %d of CNPs is not strict, so senders are notified late of congestion" % cnp
         report.add(CNP_NOT_STRICT, ets.path + ("strict",), message, "add it to strict, and remove it from tc_bw")
-    _apart(qos, ets.prio_tc, "class", CLASS_SHARED, ets.path + ("prio_tc",), report)
+    _shared_by_lossless(qos, ets.prio_tc, "class", CLASS_SHARED, ets.path + ("prio_tc",), report)
 
 
 def _buffers(fabric: Fabric, qos: Qos, buffers: Buffers, report: Report) -> None:
-    _apart(qos, buffers.prio_buffer, "buffer", BUFFER_SHARED, buffers.path + ("prio_buffer",), report)
+    """Report buffers that are missing, too small (in bytes) or shared."""
+    _shared_by_lossless(qos, buffers.prio_buffer, "buffer", BUFFER_SHARED, buffers.path + ("prio_buffer",), report)
     if not buffers.buffer_size:
         return
     path = buffers.path + ("buffer_size",)
@@ -218,22 +225,22 @@ def _buffers(fabric: Fabric, qos: Qos, buffers: Buffers, report: Report) -> None
             report.add(BUFFER_SMALL, path + (str(each),), message, "increase it, or correct cable_len")
 
 
-def _apart(qos: Qos, places: t.Sequence[int], what: str, broken: Rule, path: Path, report: Report) -> None:
-    """A lossless priority must not share a class or buffer with another one."""
+def _shared_by_lossless(qos: Qos, places: t.Sequence[int], kind: str, rule: Rule, path: Path, report: Report) -> None:
+    """Report lossless priorities that share a class or buffer with others. ``places``: priority -> class or buffer."""
     for priority in qos.pfc:
         others = [each for each in EIGHT if each not in qos.pfc and places[each] == places[priority]]
         if others:
             message = "priority %d is lossless and shares %s %d with %s" % (
                 priority,
-                what,
+                kind,
                 places[priority],
                 ", ".join(str(each) for each in others),
             )
-            report.add(broken, path, message, "give it its own %s" % what)
+            report.add(rule, path, message, "give it its own %s" % kind)
 
 
 def _speed(fabric: Fabric) -> int:
-    """The fastest expected link, in Gb/s; 0 if the file has none."""
+    """Return the fastest expected link, in Gb/s; 0 if the file has none."""
     variants = Variants(fabric).with_unused()
     speeds = [variant.profile.expected.get("speed", 0) for variant in variants]
     speeds += [port.speed or 0 for variant in variants for port in variant.ports.values()]

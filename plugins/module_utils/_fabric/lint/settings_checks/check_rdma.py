@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY5xx: attachment, rdma mode, link layer, soft RDMA and firmware."""
+"""RY5xx: attachment, RDMA mode, link layer, soft RDMA and firmware."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _IPOIB_MTU = 4092
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    seen: set[Path] = set()
+    checked: set[Path] = set()
     known = variants.with_unused()
     if not known and fabric.attachment:
         _layer(fabric, fabric.attachment, ("fabric", "attachment"), report)
     for variant in known:
-        if variant.attachment and variant.attachment_path not in seen:
-            seen.add(variant.attachment_path)
+        if variant.attachment and variant.attachment_path not in checked:
+            checked.add(variant.attachment_path)
             _layer(fabric, variant.attachment, variant.attachment_path, report)
         _soft(fabric, variant, report)
         if variant.firmware:
@@ -56,28 +56,30 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _layer(fabric: Fabric, attachment: str, path: Path, report: Report) -> None:
+    """Report an attachment that the link layer does not support."""
     if fabric.link_layer is None or fabric.link_layer in ATTACHMENTS[attachment].link_layers:
         return
-    why = LINK_LAYER_REASONS[attachment, fabric.link_layer]
+    reason = LINK_LAYER_REASONS[attachment, fabric.link_layer]
     served = facts_of(fabric.provider).served
     fitting = [name for name in served if fabric.link_layer in ATTACHMENTS[name].link_layers]
-    near = {"sriov": "ib-sriov", "ib-sriov": "sriov"}.get(attachment)
-    own = path == ("fabric", "attachment")
-    message = "%s does not support %s: %s" % (attachment, fabric.link_layer, why)
-    remedy = "write %s" % near if near else "use one of %s" % ", ".join(fitting)
-    if own and not near:
+    equivalent = {"sriov": "ib-sriov", "ib-sriov": "sriov"}.get(attachment)
+    of_fabric = path == ("fabric", "attachment")
+    message = "%s does not support %s: %s" % (attachment, fabric.link_layer, reason)
+    remedy = "write %s" % equivalent if equivalent else "use one of %s" % ", ".join(fitting)
+    if of_fabric and not equivalent:
         remedy += ", or remove link_layer"
-    report.add(LINK_LAYER, ("fabric", "link_layer") if own and not near else path, message, remedy)
+    report.add(LINK_LAYER, ("fabric", "link_layer") if of_fabric and not equivalent else path, message, remedy)
 
 
 def _mode(fabric: Fabric, report: Report) -> None:
+    """Report an RDMA mode that the attachment does not support."""
     if not fabric.attachment or not fabric.rdma_mode:
         return
     kind = ATTACHMENTS[fabric.attachment]
     path = ("fabric", "rdma_mode")
     if fabric.rdma_mode not in kind.modes:
-        why = MODE_REASONS[fabric.attachment, fabric.rdma_mode]
-        message = "%s needs the RDMA mode %s: %s" % (fabric.attachment, kind.modes[0], why)
+        reason = MODE_REASONS[fabric.attachment, fabric.rdma_mode]
+        message = "%s needs the RDMA mode %s: %s" % (fabric.attachment, kind.modes[0], reason)
         report.add(MODE, path, message, "remove rdma_mode: the attachment determines it")
     elif fabric.rdma_mode == SHARED and kind.modes[0] == EXCLUSIVE:
         message = "with %s in the RDMA mode shared, %s" % (fabric.attachment, kind.wide)
@@ -85,6 +87,7 @@ def _mode(fabric: Fabric, report: Report) -> None:
 
 
 def _soft(fabric: Fabric, variant: Variant, report: Report) -> None:
+    """Report soft RDMA on InfiniBand."""
     profile = variant.profile
     if profile.soft_rdma and fabric.link_layer == INFINIBAND:
         message = "%s needs Ethernet, and the link layer is infiniband" % profile.soft_rdma
@@ -92,23 +95,25 @@ def _soft(fabric: Fabric, variant: Variant, report: Report) -> None:
 
 
 def _ipoib(fabric: Fabric, variants: list[Variant], report: Report) -> None:
+    """Report MTUs above the limit of IPoIB in datagram mode."""
     using = [variant for variant in variants if variant.attachment == "ipoib"]
     connected = fabric.infiniband is not None and fabric.infiniband.ipoib_mode == CONNECTED
     if not using or fabric.link_layer != INFINIBAND or connected:
         return
-    given = [(fabric.mtu, ("fabric", "mtu"))] + [(rail.mtu, rail.where("mtu")) for rail in fabric.rails]
-    for mtu, path in given:
+    mtus = [(fabric.mtu, ("fabric", "mtu"))] + [(rail.mtu, rail.where("mtu")) for rail in fabric.rails]
+    for mtu, path in mtus:
         if mtu is not None and mtu > _IPOIB_MTU:
             message = "%d exceeds %d, the limit of IPoIB in datagram mode" % (mtu, _IPOIB_MTU)
             report.add(IPOIB_MTU, path, message, "set it to %d, or to 2044 where the subnet's MTU is 2048" % _IPOIB_MTU)
 
 
 def _firmware(fabric: Fabric, variant: Variant, firmware: Firmware, report: Report) -> None:
-    wanted = LINK_TYPE.get(fabric.link_layer or "")
-    if wanted and firmware.link_type not in (None, wanted):
+    """Report link types that contradict the link layer, and ports without a PCI address, which firmware tools need."""
+    needed = LINK_TYPE.get(fabric.link_layer or "")
+    if needed and firmware.link_type not in (None, needed):
         message = "%s does not fit the link layer %s" % (firmware.link_type, fabric.link_layer)
         report.add(
-            FIRMWARE_LINK, firmware.path + ("link_type",), message, "remove link_type: the default is %s" % wanted
+            FIRMWARE_LINK, firmware.path + ("link_type",), message, "remove link_type: the default is %s" % needed
         )
     for port in variant.ports.values():
         if port.pci is None and not (port.slot or port.serial or port.mac) and not report.within(port.path):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY820 to RY829: what only shows in the rendered objects: whether they can be made, and what others make of them."""
+"""RY820 to RY829: problems that only rendered objects show: objects that cannot be rendered, and derived names."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, parse_range
 
-# Addresses of several ranges that Spiderpool's webhook lists in some 200 MB.
+# With several ranges, Spiderpool's webhook lists each address; so many take about 200 MB of memory.
 MOST_LISTED = 1 << 20
-# Options are not known here: what they alone decide, such as images, is given.
+# Options are unknown here. These are values for what only options set, such as images.
 _OPTIONS: dict[str, t.Any] = {
     "registry": "registry.invalid",
     "images": {"test": "registry.invalid/rails/test:1"},
@@ -64,27 +64,29 @@ def check_plan(plan: Plan, report: Report) -> None:
 
 
 def _refused(error: RailyardError, report: Report) -> None:
-    if not error.place.startswith("kubernetes."):  # options are not the file's
+    """Report an error of the renderer, unless an option that the fabric file does not contain is the reason."""
+    if not error.place.startswith("kubernetes."):  # options are not in the fabric file
         report.add(UNRENDERED, tuple(error.place.split(".")), error.message, error.remedy)
 
 
 def _check(plan: Plan, document: dict[str, t.Any], report: Report) -> None:
+    """Render all objects of the plan and check names, lengths and sizes."""
     names = plan.fabric.names_path
-    seen: set[tuple[str, str | None, str]] = set()
-    for made in object_components.objects(document, _OPTIONS):
-        kind, metadata = made["kind"], made["metadata"]
+    keys: set[tuple[str, str | None, str]] = set()
+    for rendered in object_components.objects(document, _OPTIONS):
+        kind, metadata = rendered["kind"], rendered["metadata"]
         path: Path = names + (_TEMPLATES.get(kind, "network"),)
         key = kind, metadata.get("namespace"), metadata["name"]
-        if key in seen:
+        if key in keys:
             message = "two objects would be %s %s" % (kind, metadata["name"])
             remedy = (
                 "give rails and networks other names: a network's copy for a group has -1x1 and the like at its end"
             )
             report.add(SAME_NAME, path, message, remedy)
-        seen.add(key)
-        _lengths(derived_names.of_object(made), path, report)
+        keys.add(key)
+        _lengths(derived_names.of_object(rendered), path, report)
         if kind == "SpiderIPPool":
-            _large(plan, made, report)
+            _large(plan, rendered, report)
     _lengths(derived_names.of_view(object_components.viewed(document)), names + ("resource",), report)
     object_components.values(document, _OPTIONS)
     object_components.allocatable(document, _OPTIONS)
@@ -93,35 +95,37 @@ def _check(plan: Plan, document: dict[str, t.Any], report: Report) -> None:
 
 
 def _lengths(found: t.Iterable[tuple[derived_names.Derived, str]], path: Path, report: Report) -> None:
+    """Report derived names that are longer than their limit."""
     for each, text in derived_names.too_long(found):
         message = "%s has %d characters, and the limit is %d: %s" % (each.what, len(text), each.limit, text)
         report.add(TOO_LONG, path, message, "shorten the template, or the names of the fabric, rails and profiles")
 
 
-def _large(plan: Plan, made: dict[str, t.Any], report: Report) -> None:
-    spec = made["spec"]
+def _large(plan: Plan, pool: dict[str, t.Any], report: Report) -> None:
+    """Report a pool with more addresses than Spiderpool can list."""
+    spec = pool["spec"]
     bits, six = (IPV6, "6") if spec["ipVersion"] == 6 else (IPV4, "")
     ranges = (parse_range(each, bits=bits) for each in spec["ips"])
     size = sum(last - first + 1 for first, last in filter(None, ranges))
     if size <= MOST_LISTED:
         return
-    rail = next(each for each in plan.fabric.rails if each.name == made["metadata"]["labels"][RAIL])
+    rail = next(each for each in plan.fabric.rails if each.name == pool["metadata"]["labels"][RAIL])
     path = rail.where(("node_prefix" if rail.mode == PREFIX else "pods") + six)
     if report.has(path):
         return
-    message = "%s has %d addresses, and Spiderpool can list %d" % (made["metadata"]["name"], size, MOST_LISTED)
+    message = "%s has %d addresses, and Spiderpool can list %d" % (pool["metadata"]["name"], size, MOST_LISTED)
     remedy = "write node_prefix%s: %d or more" % (six, bits - 20) if rail.mode == PREFIX else "shorten the range"
     report.add(POOL_FIXED, path, message, remedy)
 
 
 def _listed(plan: Plan, report: Report) -> None:
-    """That no list of addresses is longer than Spiderpool can hold."""
+    """Report reserved addresses that are more than Spiderpool can list."""
     reserved: dict[int, int] = {}
     for rail in plan.fabric.rails:
         for bits, scheme in rail.schemes.items():
-            for name, held in scheme.taken:
+            for name, addresses in scheme.taken:
                 before = reserved.get(bits, 0)
-                reserved[bits] = before + held.size
+                reserved[bits] = before + addresses.size
                 if before <= MOST_LISTED < reserved[bits]:
                     message = "with %s of %s, %d addresses are taken; Spiderpool can list %d" % (
                         name,

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY83x: the slots that the agent gives to pods."""
+"""RY83x: slots of the rail agent."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV6
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 
-# Of the names of the file, those that the agent's devices have.
+# The keys of names that the agent uses.
 _NAMES = ("resource_prefix", "interface")
-# PREFIX_RESOURCE in the key of the annotation by which the kubelet hands a device to the container runtime.
+# Longest PREFIX_RESOURCE, part of the key of the annotation by which the kubelet names a device to the runtime.
 _LONGEST = 63
 
 
@@ -75,16 +75,17 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _path(slots: SlotSettings) -> Path:
+    """Return the place of the section ``slots``."""
     return next(iter(slots.values())).path[:-1]
 
 
 def _counted(fabric: Fabric, variant: Variant, rails: t.Collection[str], report: Report) -> None:
-    """That the number of slots is known, and that the port has as many devices."""
+    """Check that the number of slots is known, and that a port has as many devices."""
     slots = slots_of(fabric, variant)
     if slots is None:
         holders = [("fabric",), variant.profile.path] + [group.path for group in variant.groups]
         unread = any(report.within(path + ("slots",)) or report.within_by(UNKNOWN, path) for path in holders)
-        # The number of VFs is missing too, and reported.
+        # With VFs, the missing number of VFs is reported instead.
         if not unread and not variant.has_vfs and variant.attachment and not report.within(("fabric", "pods_per_node")):
             message = "neither slots nor pods_per_node is set, and %s has no number of its own" % variant.attachment
             report.add(SLOTS_MISSING, ("fabric", "slots"), message, "set slots, such as {all_rails: 4, per_rail: 4}")
@@ -102,6 +103,7 @@ def _counted(fabric: Fabric, variant: Variant, rails: t.Collection[str], report:
 
 
 def _devices(fabric: Fabric, variant: Variant, rails: t.Collection[str], slots: Slots, report: Report) -> None:
+    """Report more slots than a port has devices."""
     if variant.attachment == "host-device" and slots.total > 1:
         message = "a port has %d slots, and with host-device it can have one" % slots.total
         report.add(SLOTS_MANY, slots.path, message, "set {all_rails: 1, per_rail: 0}, or use the attachment sriov")
@@ -115,15 +117,15 @@ def _devices(fabric: Fabric, variant: Variant, rails: t.Collection[str], slots: 
 
 
 def _driver(fabric: Fabric, variant: Variant, report: Report) -> None:
-    """That claims can have what the DRA driver offers, and that it can read its kubeconfig."""
-    used = kubelet_plugin(variant) == DRA
-    given = variant.slots.get("kubeconfig")
-    if given and given.value and not (used and given.value.startswith("/")):
-        message = "%s is not an absolute path" % given.value if used else "device plugins do not use a kubeconfig"
-        remedy = "write the path from the root of the node" if used else "remove it, or set kubelet_plugin: dra"
-        report.add(KUBECONFIG, given.path, message, remedy)
+    """Check that claims can get the devices of the DRA driver, and that its kubeconfig is a path."""
+    uses_dra = kubelet_plugin(variant) == DRA
+    setting = variant.slots.get("kubeconfig")
+    if setting and setting.value and not (uses_dra and setting.value.startswith("/")):
+        message = "%s is not an absolute path" % setting.value if uses_dra else "device plugins do not use a kubeconfig"
+        remedy = "write the path from the root of the node" if uses_dra else "remove it, or set kubelet_plugin: dra"
+        report.add(KUBECONFIG, setting.path, message, remedy)
     slots = slots_of(fabric, variant)
-    if used and len(variant.ports) > RESULTS_MAX and slots and slots.per_rail:
+    if uses_dra and len(variant.ports) > RESULTS_MAX and slots and slots.per_rail:
         message = "a claim with one slot of each rail has %d devices, and the limit is %d" % (
             len(variant.ports),
             RESULTS_MAX,
@@ -133,6 +135,7 @@ def _driver(fabric: Fabric, variant: Variant, report: Report) -> None:
 
 
 def _names(fabric: Fabric, report: Report) -> None:
+    """Report names that the agent does not use or cannot have."""
     for kind in fabric.names:
         if kind not in _NAMES:
             message = "%s has no effect with provider: agent" % kind
@@ -144,7 +147,7 @@ def _names(fabric: Fabric, report: Report) -> None:
     if not report.has(path) and not re.match("[a-z]", prefix):
         report.add(DEVICE_NAME, path, "%s does not begin with a letter" % prefix, "write one that does")
     for rail in fabric.rails:
-        # a rail of several planes is read as one rail for each, at one place
+        # A rail of several planes is read as one rail per plane, all at one place.
         if report.within(rail.path):
             continue
         if rail.name == RAILS:
@@ -164,31 +167,31 @@ def _names(fabric: Fabric, report: Report) -> None:
 
 
 def _pools(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """That a pool that all nodes share has addresses for the slots of each."""
-    step = most_slots(fabric, variants)
-    last: dict[str, tuple[int, str]] = {}
-    for variant in variants if step else ():
+    """Check that a pool shared by all nodes has addresses for the slots of each node."""
+    slots = most_slots(fabric, variants)
+    last_node: dict[str, tuple[int, str]] = {}
+    for variant in variants if slots else ():
         for node in variants.nodes_of(variant):
             for name in ports_of(node, variant):
-                last[name] = max(last.get(name, (0, "")), (node.index or 0, node.name))
+                last_node[name] = max(last_node.get(name, (0, "")), (node.index or 0, node.name))
     planners = fabric.planners()
     short: list[tuple[Path, Rail, str]] = []
-    for rail in fabric.rails if last else ():
+    for rail in fabric.rails if last_node else ():
         for bits, planner in planners[rail.name].items() if rail.mode == SUBNET else ():
             key = "pods6" if bits == IPV6 else "pods"
             path = rail.where(key)
             if report.within(path) or report.within(rail.path) or not isinstance(planner, CommonPlanner):
                 continue
-            index, node_name = last.get(rail.name, (0, ""))
+            index, node_name = last_node.get(rail.name, (0, ""))
             if planner.scheme.pods is None:
                 message = "slots need addresses, and %s has no pods in %s" % (rail.name, planner.network)
                 report.add(NO_PODS, path, message, "set aside a range for pods")
-            elif planner.pods and index * step > planner.pods.size:
-                room = count(planner.pods.size // step, "node")
+            elif planner.pods and index * slots > planner.pods.size:
+                room = count(planner.pods.size // slots, "node")
                 message = "%s has index %d, and with %d slots per port %s (%s) has addresses for %s" % (
                     node_name,
                     index,
-                    step,
+                    slots,
                     key,
                     planner.scheme.pods,
                     room,

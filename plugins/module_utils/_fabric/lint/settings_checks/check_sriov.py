@@ -34,7 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
     VFS_UNUSED,
 )
 
-# What InfiniBand has no word for.
+# Attributes that InfiniBand does not have.
 _OF_ETHERNET = ("vlan", "qos", "trust", "spoofchk")
 _INFINIBAND_VFS = 16
 
@@ -42,10 +42,10 @@ _INFINIBAND_VFS = 16
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     known = variants.with_unused()
     _unused(fabric, known, report)
-    seen: set[int] = set()
+    checked_firmware: set[int] = set()
     for variant in known:
         if variant.has_vfs:
-            _used(fabric, variant, variants.rails_of(variant), seen, report)
+            _used(fabric, variant, variants.rails_of(variant), checked_firmware, report)
         elif (
             variant.attachment == "host-device"
             and (fabric.pods_per_node or 0) > 1
@@ -56,7 +56,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _unused(fabric: Fabric, variants: t.Sequence[Variant], report: Report) -> None:
-    """Report VFs of attachments without VFs. Settings for all nodes are used if one attachment uses VFs."""
+    """Report VF settings that no attachment uses. Settings of all nodes are used if one attachment uses VFs."""
     if not variants or any(variant.attachment is None for variant in variants):
         return
     holders: list[tuple[Path, t.Sequence[Variant]]] = [(("fabric",), variants)] if fabric.vfs else []
@@ -70,11 +70,14 @@ def _unused(fabric: Fabric, variants: t.Sequence[Variant], report: Report) -> No
     for path, users in holders:
         if users and not any(each.has_vfs or report.has(each.attachment_path) for each in users):
             message = "the attachment %s does not use VFs" % users[0].attachment
-            wanted = "ib-sriov" if fabric.link_layer == INFINIBAND else "sriov"
-            report.add(VFS_UNUSED, path + ("vfs",), message, "remove vfs, or set attachment: %s" % wanted)
+            fitting = "ib-sriov" if fabric.link_layer == INFINIBAND else "sriov"
+            report.add(VFS_UNUSED, path + ("vfs",), message, "remove vfs, or set attachment: %s" % fitting)
 
 
-def _used(fabric: Fabric, variant: Variant, rails: t.Collection[str], seen: set[int], report: Report) -> None:
+def _used(
+    fabric: Fabric, variant: Variant, rails: t.Collection[str], checked_firmware: set[int], report: Report
+) -> None:
+    """Report VF counts that the attachment, the pods or the firmware do not allow."""
     firmware = variant.firmware
     for rail in fabric.rails:
         if rail.name not in rails:
@@ -91,20 +94,21 @@ def _used(fabric: Fabric, variant: Variant, rails: t.Collection[str], seen: set[
         elif count and fabric.pods_per_node and fabric.pods_per_node > count:
             message = "pods_per_node is %d, but %s has %d VFs" % (fabric.pods_per_node, rail.name, count)
             report.add(PODS_MANY, path, message, "set it to %d or more" % fabric.pods_per_node)
-        if not firmware or not count or id(firmware) in seen:
+        if not firmware or not count or id(firmware) in checked_firmware:
             continue
         if firmware.sriov_en is False:
             message = "sriov_en is false, but %s has %d VFs" % (rail.name, count)
             report.add(FIRMWARE_OFF, firmware.path + ("sriov_en",), message, "set sriov_en: true")
-            seen.add(id(firmware))
+            checked_firmware.add(id(firmware))
         elif firmware.num_of_vfs is not None and firmware.num_of_vfs < count:
             message = "%d is less than the %d VFs of %s" % (firmware.num_of_vfs, count, rail.name)
             report.add(FIRMWARE_VFS, firmware.path + ("num_of_vfs",), message, "set it to %d or more" % count)
-            seen.add(id(firmware))
+            checked_firmware.add(id(firmware))
 
 
 def _uncounted(rail: Rail, variant: Variant, report: Report) -> None:
-    # The count, or vfs itself, may be what is misspelt in any of the places that may say it.
+    # The count, or vfs itself, may be misspelt in any place where it can be set.
+    """Report a missing VF count, unless an unreadable key may contain it."""
     for path in [("fabric",), rail.path, variant.profile.path] + [group.path for group in variant.groups]:
         if report.within(path + ("vfs",)) or report.within_by(UNKNOWN, path):
             return
@@ -113,6 +117,7 @@ def _uncounted(rail: Rail, variant: Variant, report: Report) -> None:
 
 
 def _settings(fabric: Fabric, vfs: t.Mapping[str, Setting], report: Report) -> None:
+    """Report attributes of VFs that contradict each other or the link layer."""
     values = {key: setting.value for key, setting in vfs.items()}
     low, high, count = values.get("min_tx_rate"), values.get("max_tx_rate"), values.get("count")
     if low and high and low > high:
