@@ -31,7 +31,6 @@ class Layer(t.NamedTuple):
 def run(name: str, build: Builder, options: Options, system: System, check: bool, warnings: list[str]) -> Result:
     """Return the result of the module ``name``. After an error it has ``failed``, and the changes done before it.
 
-
     :param options: the module's options, validated by Ansible.
     :param warnings: receives the module's warnings.
     """

@@ -25,7 +25,7 @@ GENERAL_PYTHON = "/usr/bin/python3"
 def interpreter(system: System, kept: str | None) -> str:
     """Return the path of the Python for an installed program: ``kept`` while it exists, else the running interpreter.
 
-    A later run may use another interpreter; that is no reason to change the program.
+    The interpreter of a later run may differ; the program is not changed for it.
     """
     if kept and system.exists(kept):
         return kept

@@ -41,7 +41,6 @@ class Subsystem:
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
         """Return results in addition to the state, such as ``reboot_required``.
 
-
         :param pending: changes that are only predicted (check mode); empty after they are done.
         """
         return {}

@@ -70,7 +70,6 @@ def _hardware_address(mac: bytes) -> str:
 def ask(asked: Asked, seconds: float, ours: t.Container[str] = ()) -> Answers:
     """Probe on all netdevs in parallel. Return the addresses that were answered.
 
-
     :param asked: IP addresses by netdev; IPv6 addresses in their shortest form.
     :param ours: hardware addresses whose answers are ignored: a NIC with VFs may return a node its own probe.
     :param seconds: how long to wait for answers in each of the two rounds; shorter if all addresses were answered.
