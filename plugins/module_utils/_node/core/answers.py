@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Waits for answers on many sockets."""
+"""Wait for answers on several sockets."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import select
 import time
 import typing as t
 
-# Rounds in which late answers are read: a flood of packets must not keep a module running.
+# The most rounds in which late answers are read, so that a flood of packets cannot keep a module running.
 _LATE_ROUNDS = 4096
 
 
 def ready(poller: select.poll, seconds: float, wanted: t.Callable[[], bool]) -> t.Iterator[int]:
-    """Descriptors that have something to read, while answers are wanted and the time is not up.
+    """Yield file descriptors that are readable, until no more answers are wanted or ``seconds`` have passed.
 
-    What came in time is read, also if a busy node let this process run too late.
+    Answers that arrived in time are also read if a busy node scheduled this process too late.
     """
     deadline = time.monotonic() + seconds
     late = 0

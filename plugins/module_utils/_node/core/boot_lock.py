@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Runs that change persistent state exclude each other: a module, the boot, or a device's return; and whatever
-else on a node must not be done twice at the same time.
+"""The lock that lets only one run at a time change persistent state: a module, the boot program, or the handler of a
+device that returns. Other work that must not run twice at the same time uses it with another file.
 
-It is a lock of the kernel's (flock(2)) on a file that names its holder. Who dies in the midst holds up no one; where
-no one is at work there is no file, so that a run which has nothing to change writes nothing.
+The lock is an flock(2) on a file that names its holder. The kernel releases it when the holder ends. The file exists
+only while the lock is held, so a run that has nothing to change writes nothing.
 """
 
 from __future__ import annotations
@@ -21,54 +21,54 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 FILE = "/run/railyard/turn"
-# VFs of eight cards come in a minute or two; the unit that waits for this is ended by systemd after 600 seconds.
+# Creating the VFs of eight cards takes one to two minutes; systemd stops the waiting unit after 600 seconds.
 SECONDS = 300.0
 _LOOK = 0.2
 
 
 class Busy(RailyardError):
-    """Another one is at work, and does not come to an end."""
+    """Another process holds the lock and does not release it in time."""
 
 
 @contextlib.contextmanager
 def turn(system: System, who: str, seconds: float, file: str = FILE) -> t.Iterator[None]:
     """Wait for the lock and hold it.
 
-    :param who: what others are reported the holder. :param seconds: how long to wait.
-    :param file: another one for another kind of work.
-    :raises Busy: where that is not enough. :raises RailyardError: where the file cannot be made.
+    :param who: the holder's name, reported to processes that wait. :param seconds: how long to wait.
+    :param file: the lock file; another kind of work uses another file.
+    :raises Busy: if the lock is not free in time. :raises RailyardError: if the file cannot be created.
     """
     seconds = max(seconds, 0)
-    end = time.monotonic() + seconds
-    descriptor = _locked(system, file)
+    deadline = time.monotonic() + seconds
+    descriptor = _try_lock(system, file)
     while descriptor is None:
-        _again(system, end, seconds, file)
-        descriptor = _locked(system, file)
+        _sleep_or_fail(system, deadline, seconds, file)
+        descriptor = _try_lock(system, file)
     try:
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         os.pwrite(descriptor, ("%s (pid %d), since %s" % (who, os.getpid(), since)).encode(), 0)
         yield
     finally:
-        # a program that waits sees that the file that it has locked is gone, and makes another
+        # a waiting process notices that the file it locked was removed, and creates a new one
         with contextlib.suppress(RailyardError):
             system.remove_file(file)
-        # not by closing it alone: a child that the kernel holds up has it too
+        # closing is not enough: a child process that hangs in the kernel still has the descriptor
         fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 
 
 def wait(system: System, seconds: float) -> None:
-    """Wait until the lock is free: state observed during a run is neither the old nor the new one.
+    """Wait until the lock is free, because state observed during another run is incomplete.
 
-    :raises Busy: where ``seconds`` are not enough.
+    :raises Busy: if the lock is not free after ``seconds``.
     """
-    end = time.monotonic() + seconds
-    while _held(system):
-        _again(system, end, seconds, FILE)
+    deadline = time.monotonic() + seconds
+    while _is_held(system):
+        _sleep_or_fail(system, deadline, seconds, FILE)
 
 
-def _again(system: System, end: float, seconds: float, file: str) -> None:
-    if time.monotonic() < end:
+def _sleep_or_fail(system: System, deadline: float, seconds: float, file: str) -> None:
+    if time.monotonic() < deadline:
         time.sleep(_LOOK)
         return
     holder = system.read(file) or "another run"
@@ -79,8 +79,8 @@ def _again(system: System, end: float, seconds: float, file: str) -> None:
     )
 
 
-def _locked(system: System, file: str) -> int | None:
-    """The file's descriptor, with the lock; None where another one has it."""
+def _try_lock(system: System, file: str) -> int | None:
+    """Return the descriptor of the locked file; None if another process holds the lock."""
     path = system.path(file)
     try:
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
@@ -97,11 +97,11 @@ def _locked(system: System, file: str) -> int | None:
     return None
 
 
-def _held(system: System) -> bool:
+def _is_held(system: System) -> bool:
     try:
         descriptor = os.open(system.path(FILE), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return False  # there is none; or it cannot be read, which a change will say
+        return False  # the file does not exist; if it is not readable, the change reports it
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

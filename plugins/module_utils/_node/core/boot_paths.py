@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Where options that are applied at boot are kept."""
+"""The directory of the options that are applied at boot."""
 
 from __future__ import annotations
 

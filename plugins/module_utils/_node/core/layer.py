@@ -21,7 +21,7 @@ Result = t.Dict[str, t.Any]
 
 
 class Layer(t.NamedTuple):
-    """``spec`` and ``required_if`` are those of Ansible's ``AnsibleModule``; ``build`` makes the subsystem."""
+    """The parts of a module: ``spec`` and ``required_if`` as in ``AnsibleModule``; ``build`` creates the subsystem."""
 
     spec: dict[str, t.Any]
     build: Builder
@@ -29,17 +29,17 @@ class Layer(t.NamedTuple):
 
 
 def run(name: str, build: Builder, options: Options, system: System, check: bool, warnings: list[str]) -> Result:
-    """The result of the module ``name``; with ``failed`` and what was done before it, if there was an error.
+    """Return the result of the module ``name``. After an error it has ``failed``, and the changes done before it.
 
-    :param options: as Ansible validated them.
-    :param warnings: receives what the module warns of.
+    :param options: the module's options, validated by Ansible.
+    :param warnings: receives the module's warnings.
     """
     done: list[Change] = []
     try:
         subsystem = build(options, system)
         gather = options.get("state") == "gathered"
         if subsystem.at_boot and not gather:
-            # here and below, so that the other modules do not pay for the import
+            # imported here and below, so that other modules do not load it
             from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
 
             boot_lock.wait(system, boot_lock.SECONDS)
@@ -69,7 +69,7 @@ def _converge(
     changes: t.Sequence[Change],
     done: list[Change],
 ) -> State:
-    """Do the changes; where the boot program may do them too, when it is this module's turn, and as it is then."""
+    """Do the changes. If the boot program may do them too, take the lock and compute them from the state then."""
     if not (subsystem.at_boot and changes):
         return converge(subsystem, state, changes, done)
     from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
@@ -80,10 +80,10 @@ def _converge(
 
 
 def failure(error: Exception, options: Options, done: t.Sequence[Change] = ()) -> Result:
-    """The result of a module that ends with an error: the error, and what was done before it."""
+    """Return the result of a module that failed: the error, and the changes ``done`` before it."""
     trace = ""
     if not isinstance(error, RailyardError):
-        # Ansible shows the traceback, kept in 'exception', only at -vvv
+        # Ansible shows 'exception' only at -vvv
         trace = traceback.format_exc()
         error = RailyardError(
             "%s: %s" % (type(error).__name__, error),

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The one way in which a module begins and ends; what it does in between is in ``layer``."""
+"""Entry and exit of every module; ``layer`` has the run itself."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 
 
 def run(module: AnsibleModule, build: layer.Builder) -> t.NoReturn:
-    """Run a module to its end. ``build`` makes the subsystem from the module's options; see :class:`Subsystem`."""
+    """Run a module and exit. ``build`` creates the subsystem from the module's options; see :class:`Subsystem`."""
     warnings: list[str] = []
     result = layer.run(module._name, build, module.params, System(), module.check_mode, warnings)
     end(module, result, module.params, warnings)
 
 
-def read(module: AnsibleModule, look: t.Callable[[t.Mapping[str, t.Any], System], dict[str, t.Any]]) -> t.NoReturn:
-    """Run a module that only reads; ``look`` gives its results."""
+def read(module: AnsibleModule, observe: t.Callable[[t.Mapping[str, t.Any], System], dict[str, t.Any]]) -> t.NoReturn:
+    """Run a module that only reads, and exit. ``observe`` returns its results."""
     try:
-        result = dict(look(module.params, System()), changed=False)
+        result = dict(observe(module.params, System()), changed=False)
     except Exception as error:
         result = layer.failure(error, module.params)
     end(module, result, module.params)
@@ -34,9 +34,9 @@ def read(module: AnsibleModule, look: t.Callable[[t.Mapping[str, t.Any], System]
 def end(
     module: AnsibleModule, result: layer.Result, options: t.Mapping[str, t.Any], warnings: t.Sequence[str] = ()
 ) -> t.NoReturn:
-    """End with the result, without passwords of URLs.
+    """Exit with the result; passwords in URLs are masked.
 
-    :param options: the result has them in place of those that Ansible would add as they were given.
+    :param options: reported as ``invocation`` with masked URLs, because Ansible would add them unmasked.
     """
     for warning in warnings:
         module.warn(warning)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Programs that stay on a node: this collection's own code, packed from its sources into one file."""
+"""Programs that are installed on a node: modules of this collection, packed into one zip application."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ GENERAL_PYTHON = "/usr/bin/python3"
 
 
 def interpreter(system: System, kept: str | None) -> str:
-    """The Python for a program that stays: the ``kept`` one as long as it is there, else the one that runs us.
+    """Return the path of the Python for an installed program: ``kept`` while it exists, else the running interpreter.
 
-    A later run may come by another interpreter, which is not a reason to change the program.
+    The interpreter of a later run may differ; the program is not changed for it.
     """
     if kept and system.exists(kept):
         return kept
     if os.path.realpath(GENERAL_PYTHON) == os.path.realpath(sys.executable):
-        # outlives the distribution's next release of Python
+        # this path stays valid when the distribution updates Python
         return GENERAL_PYTHON
     return sys.executable or GENERAL_PYTHON
 
 
 def pack(modules: t.Sequence[str], entry: str, compiled: bool = False) -> bytes:
-    """A program as a zip application: the same sources always give the same bytes, except for bytecode.
+    """Return a program as a zip application. The same sources give the same bytes, except for bytecode.
 
-    :param entry: which of ``modules`` has the ``main``.
-    :param compiled: with bytecode of the Python that runs us, for programs that are started often. Another Python
-        passes it by and takes the sources.
+    :param entry: the module of ``modules`` that has ``main``.
+    :param compiled: add bytecode of the running Python, for programs that are started often. Another Python ignores
+        it and uses the sources.
     """
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -63,19 +63,21 @@ def pack(modules: t.Sequence[str], entry: str, compiled: bool = False) -> bytes:
 
 
 def _bytecode(name: str, text: str) -> bytes:
-    """As a ``.pyc`` file of PEP 552: identified by the hash of its source, which is not checked again."""
+    """Return a ``.pyc`` file (PEP 552) that has the hash of its source and is not checked against it."""
     code = marshal.dumps(compile(text, name, "exec", dont_inherit=True))
     return importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(text.encode()) + code
 
 
 def same(held: bytes, wanted: bytes) -> bool:
-    """Whether a program is the wanted one: its first line and its sources, and bytecode of the same Python. Bytecode
-    itself is never the same twice; a program that need have none may.
+    """Return whether two programs have the same first line, the same sources, and bytecode for the same Python.
+
+    Bytecode itself is not compared, because it differs each time. If ``wanted`` has no bytecode, that of ``held`` is
+    ignored.
     """
-    return held == wanted or _essence(held, wanted) == _essence(wanted, wanted)
+    return held == wanted or _comparable(held, wanted) == _comparable(wanted, wanted)
 
 
-def _essence(program: bytes, wanted: bytes) -> t.Any:
+def _comparable(program: bytes, wanted: bytes) -> t.Any:
     names = _members(wanted)
     held = _members(program)
     compiled = any(name.endswith(".pyc") for name in names)
@@ -88,7 +90,7 @@ def _essence(program: bytes, wanted: bytes) -> t.Any:
 
 
 def _members(program: bytes) -> dict[str, bytes]:
-    """What is in a program; empty for another file."""
+    """Return the members of a program by name; empty if it is not a zip file."""
     try:
         with zipfile.ZipFile(io.BytesIO(program)) as archive:
             return {name: archive.read(name) for name in archive.namelist()}
@@ -101,5 +103,5 @@ def _source(name: str) -> str:
     source = spec.loader.get_source(name) if spec and spec.loader and hasattr(spec.loader, "get_source") else None
     if source is None:
         raise RailyardError("its source is not at hand to be packed", name, "install the collection with its sources")
-    # Ansible's own loader, on a controller, gives bytes
+    # Ansible's loader returns bytes on a controller
     return source.decode() if isinstance(source, bytes) else str(source)

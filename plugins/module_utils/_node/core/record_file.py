@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Rows that a program keeps over its restarts, in one JSON file. Each change is on the disk when a method returns."""
+"""Records that a program keeps across restarts, in one JSON file. A change is on disk when the method returns."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ Record = t.TypeVar("Record")
 
 
 class RecordFile(t.Generic[Record]):
-    """Records by their keys; safe for several threads.
+    """Records by key; safe for several threads.
 
-    :param name: of the list in the file. :param build, row, key: a record from its row, its row, and its key.
-    :param damaged: what is unknown if the file is damaged, and the remedy.
+    :param name: the name of the list in the file.
+    :param build, row, key: functions that return a record from its row, the row of a record, and its key.
+    :param damaged: (what is unknown if the file is damaged, remedy).
     :raises RailyardError: if the file is damaged: an empty record would give slots to two pods.
     """
 
@@ -54,7 +55,7 @@ class RecordFile(t.Generic[Record]):
             self._write({**self._records, self._key(record): record})
 
     def remove(self, key: str) -> None:
-        """Raises :class:`RailyardError` if it cannot be written."""
+        """Remove the record, if it exists. Raises :class:`RailyardError` if the file cannot be written."""
         with self._lock:
             if key in self._records:
                 self._write({each: value for each, value in self._records.items() if each != key})

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What stays live until the next boot although its module no longer sets it: an id and its subjects, as data.
+"""Settings that stay live until the next boot although their module no longer sets them: an id and its subjects.
 
-Sentences for people are made here and are never read again, except by :func:`from_text`, which reads the sentences that
-versions before 0.2 stored.
+Messages are formatted here. They are not parsed, except by :func:`from_text` for messages that versions before 0.2
+stored.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-# id -> sentence: {0} and {1} are single subjects, {all} is all of them, {detail} is the reason
+# id -> message: {0} and {1} are single subjects, {all} is all subjects, {detail} is the reason
 TEXTS = {
     "acs": "ACS between {all} and their GPUs stays cleared until the next boot",
     "autoprobe": "{0}: sriov_drivers_autoprobe stays 0 until the next boot",
@@ -34,10 +34,10 @@ TEXTS = {
     "read-request": "MaxReadReq of {all} stays as set until the next boot",
     "vf-attributes": "{0}: the attributes of its VFs stay as set until the next boot",
     "vfs": "{0}: its VFs stay until the next boot: {detail}",
-    # a sentence that no version is known to have stored
+    # a stored text that matches no message of this table
     "other": "{0}",
 }
-# module -> the ids of the sentences that it stored before 0.2
+# module -> the ids of the messages that it stored before 0.2
 _STORED = {
     "gpudirect": ("gpu-module",),
     "ib_ports": ("ipoib-mode", "ipoib-child", "options"),
@@ -52,7 +52,7 @@ _STORED = {
 
 
 class Staying(t.NamedTuple):
-    """One thing that stays. ``subjects``: what it is about, such as netdevs or PCI addresses; ``detail``: why."""
+    """One setting that stays. ``subjects``: such as netdevs or PCI addresses. ``detail``: the reason."""
 
     id: str
     subjects: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Staying(t.NamedTuple):
 
     @property
     def text(self) -> str:
-        """The sentence for people."""
+        """The message for users."""
         name = "rdma-names" if self.id == "rdma-name" and len(self.subjects) > 1 else self.id
         return TEXTS[name].format(*self.subjects, all=", ".join(self.subjects), detail=self.detail)
 
@@ -69,7 +69,7 @@ class Staying(t.NamedTuple):
 
 
 def from_dict(value: t.Any) -> Staying | None:
-    """What :meth:`Staying.as_dict` gave; None where it is something else, or has too few subjects."""
+    """Return the entry of a dict from :meth:`Staying.as_dict`; None if it is something else or has too few subjects."""
     if not isinstance(value, dict) or value.get("id") not in TEXTS or not isinstance(value.get("subjects"), list):
         return None
     found = Staying(value["id"], tuple(str(each) for each in value["subjects"]), str(value.get("detail") or ""))
@@ -81,7 +81,7 @@ def from_dict(value: t.Any) -> Staying | None:
 
 
 def from_text(module: str, text: str) -> Staying:
-    """What a version before 0.2 stored for a module: a sentence, or the name of a rail."""
+    """Return the entry for a text that a version before 0.2 stored for a module: a message, or the name of a rail."""
     if module == "rail_ports":
         return Staying("rail-port", (text,))
     for name in _STORED.get(module, ()):
@@ -103,7 +103,7 @@ def _pattern(name: str) -> str:
 
 
 def without(entries: t.Iterable[Staying], name: str, subjects: t.Collection[str | None]) -> list[Staying]:
-    """The entries, those of an id without these subjects; an entry that has no subject left is dropped."""
+    """Return the entries; from those of id ``name`` the subjects are removed, and entries without subjects dropped."""
     left = []
     for each in entries:
         if each.id == name:

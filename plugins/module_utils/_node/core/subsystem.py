@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What every part of a node has in common: it is observed, compared with what is wanted, and changed."""
+"""The interface of every part of a node: observe it, compare it with the desired state, change it."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ State = t.Dict[str, t.Any]
 
 
 class Subsystem:
-    """One concern of a node, with what is wanted of it (given to the constructor).
+    """One part of a node and its desired state, which is passed to the constructor.
 
-    A subclass keeps no live state: :meth:`observe` reads it, and gives it in the shape of the module's options.
+    A subclass stores no live state: :meth:`observe` returns it in the shape of the module's options.
     """
 
-    #: whether the boot program lays it down too, so that only one at a time may change it
+    #: whether the boot program applies it too, so that the lock is needed to change it
     at_boot = False
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
 
     def observe(self) -> State:
-        """Read the live state. Changes nothing. Raises :class:`RailyardError`."""
+        """Return the live state. Changes nothing. Raises :class:`RailyardError`."""
         raise NotImplementedError
 
     def changes(self, state: State) -> list[Change]:
-        """What must be done to get from ``state`` to what is wanted; empty where nothing must.
+        """Return the changes that lead from ``state`` to the desired state, in order.
 
-        All refusals are raised here, together and before anything is done. Raises :class:`RailyardError`.
+        All refusals are raised here, together, before anything is changed. Raises :class:`RailyardError`.
         """
         raise NotImplementedError
 
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
-        """Results beside the state, such as ``reboot_required``.
+        """Return results in addition to the state, such as ``reboot_required``.
 
-        :param pending: changes that are only predicted (check mode); empty once they are done.
+        :param pending: changes that are only predicted (check mode); empty after they are done.
         """
         return {}
 
 
 def converge(subsystem: Subsystem, state: State, changes: t.Sequence[Change], done: list[Change]) -> State:
-    """Do the changes in order and read back.
+    """Do the changes in order, and return the state observed afterwards.
 
-    :param done: receives each change that was done, so that a caller knows them after an error too.
-    :return: the state after.
+    :param done: receives each change that was done, so that the caller has them after an error too.
+    :raises RailyardError: if a change is needed again afterwards.
     """
     if not changes:
         return state

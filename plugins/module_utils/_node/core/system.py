@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""A node's filesystem and commands, behind one object, so that a test can hand in another.
+"""The node's filesystem and commands behind one object, which tests replace.
 
-All paths are absolute as the node knows them (``/sys/class/net``); ``root`` is put before them.
+All paths are absolute paths of the node (``/sys/class/net``); ``root`` is prepended.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ ABSENT = frozenset(
     (errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ENODEV, errno.EOPNOTSUPP, errno.ENXIO, errno.EIO, errno.ESRCH)
 )
 
-# How the names of files begin that are not whole yet.
+# The prefix of files that are not yet complete.
 TEMPORARY = ".railyard-"
 
 
 class CommandResult(t.NamedTuple):
-    """What a command left: exit status, standard output and standard error as text."""
+    """Result of a command: exit status, standard output and standard error as text."""
 
     rc: int
     out: str
@@ -39,11 +39,11 @@ class CommandResult(t.NamedTuple):
 def run_command(argv: t.Sequence[str], timeout: float) -> CommandResult:
     """Run a program without a shell, in the C locale; ``timeout`` in seconds.
 
-    A program that is missing gives 127, one that ran out of time 124, as a shell and ``timeout`` would say.
+    The exit status is 127 if the program is missing and 124 after the timeout, as in a shell and ``timeout``.
     """
     env = dict(os.environ, LC_ALL="C", LANG="C")
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             list(argv), capture_output=True, stdin=subprocess.DEVNULL, timeout=timeout, env=env, check=False
         )
     except FileNotFoundError:
@@ -51,12 +51,12 @@ def run_command(argv: t.Sequence[str], timeout: float) -> CommandResult:
     except subprocess.TimeoutExpired:
         return CommandResult(124, "", "%s: no answer within %g s" % (argv[0], timeout))
     return CommandResult(
-        done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+        completed.returncode, completed.stdout.decode("utf-8", "replace"), completed.stderr.decode("utf-8", "replace")
     )
 
 
 class System:
-    """One node. ``root`` and ``runner`` exist for tests; modules use the defaults."""
+    """One node. Only tests set ``root`` and ``runner``."""
 
     def __init__(
         self, root: str = "/", runner: t.Callable[[t.Sequence[str], float], CommandResult] = run_command
@@ -68,17 +68,17 @@ class System:
         return path if self.root == "/" else os.path.join(self.root, path.lstrip("/"))
 
     def read(self, path: str) -> str | None:
-        """The file's text without surrounding white space; None where there is none, or the kernel has no value."""
+        """Return the file's text without surrounding white space; None if it does not exist or has no value (sysfs)."""
         text = self.read_file(path)
         return None if text is None else text.strip()
 
     def read_file(self, path: str) -> str | None:
-        """The file's text as it is; None where there is none, or the kernel has no value."""
+        """Return the file's text unchanged; None if it does not exist or has no value (sysfs)."""
         data = self.read_bytes(path)
         return None if data is None else data.decode("utf-8", "replace")
 
     def read_exact(self, path: str) -> str | None:
-        """As :meth:`read_file`, to edit another's file: :meth:`edit_file` preserves bytes that are not UTF-8."""
+        """As :meth:`read_file`, for :meth:`edit_file`: bytes that are not UTF-8 are preserved."""
         data = self.read_bytes(path)
         return None if data is None else data.decode("utf-8", "surrogateescape")
 
@@ -87,7 +87,7 @@ class System:
             with open(self.path(path), "rb") as stream:
                 return stream.read()
         except OSError as error:
-            # sysfs answers EINVAL, ENODEV or EOPNOTSUPP for attributes that hold nothing just now
+            # sysfs returns EINVAL, ENODEV or EOPNOTSUPP for an attribute without a value
             if error.errno in ABSENT:
                 return None
             raise RailyardError("cannot be read: %s" % error.strerror, path, "run the task with become") from None
@@ -103,46 +103,46 @@ class System:
         return os.path.lexists(self.path(path))
 
     def modified(self, path: str) -> int:
-        """When a file was written last, in nanoseconds since 1970; 0 where there is none."""
+        """Return a file's modification time in nanoseconds since 1970; 0 if it does not exist."""
         try:
             return os.stat(self.path(path)).st_mtime_ns
         except OSError:
             return 0
 
     def mode(self, path: str) -> int | None:
-        """A file's permissions, such as 0o644; None where there is none."""
+        """Return a file's permissions, such as 0o644; None if it does not exist."""
         try:
             return stat.S_IMODE(os.stat(self.path(path)).st_mode)
         except OSError:
             return None
 
     def listdir(self, path: str) -> list[str]:
-        """The sorted names in a directory; empty where there is none."""
+        """Return the sorted names in a directory; empty if it does not exist."""
         try:
             return sorted(os.listdir(self.path(path)))
         except OSError:
             return []
 
     def link_target(self, path: str) -> str | None:
-        """A symbolic link's target as it is written; None where there is no link."""
+        """Return a symbolic link's target, unresolved; None if it is not a link."""
         try:
             return os.readlink(self.path(path))
         except OSError:
             return None
 
     def link_name(self, path: str) -> str | None:
-        """The last part of a symbolic link's target (``driver`` -> ``mlx5_core``); None where there is no link."""
+        """Return the last part of a symbolic link's target (``driver`` -> ``mlx5_core``); None if it is not a link."""
         target = self.link_target(path)
         return None if target is None else os.path.basename(target)
 
     def real_path(self, path: str) -> str:
-        """The path with all symbolic links resolved, as the node knows it."""
+        """Return the path on the node with all symbolic links resolved."""
         real = os.path.realpath(self.path(path))
         root = os.path.realpath(self.root)
         return real if root == "/" else "/" + os.path.relpath(real, root)
 
     def write_attribute(self, path: str, text: str) -> None:
-        """Write a sysfs or procfs attribute. Raises OSError as the kernel gives it: callers know what each means."""
+        """Write a sysfs or procfs attribute. Raises the kernel's OSError, which callers handle by its number."""
         fd = os.open(self.path(path), os.O_WRONLY)
         try:
             os.write(fd, text.encode())
@@ -150,7 +150,7 @@ class System:
             os.close(fd)
 
     def write_at(self, path: str, offset: int, data: bytes) -> None:
-        """Write bytes in the middle of a file, such as a function's ``config``. Raises OSError as the kernel does."""
+        """Write bytes at an offset, such as into a PCI function's ``config``. Raises the kernel's OSError."""
         fd = os.open(self.path(path), os.O_WRONLY)
         try:
             os.pwrite(fd, data, offset)
@@ -158,7 +158,7 @@ class System:
             os.close(fd)
 
     def write_file(self, path: str, data: str | bytes, mode: int = 0o644) -> None:
-        """Replace a file as a whole: a reader, or a crash, sees the old text or the new, never a part."""
+        """Replace a file atomically. Raises :class:`RailyardError`."""
         target = self.path(path)
         directory = os.path.dirname(target)
         try:
@@ -180,12 +180,12 @@ class System:
             ) from None
 
     def edit_file(self, path: str, text: str) -> None:
-        """Replace a file, which keeps its permissions. See :meth:`read_exact`."""
+        """Replace a file and keep its permissions. See :meth:`read_exact`."""
         mode = self.mode(path)
         self.write_file(path, text, 0o644 if mode is None else mode)
 
     def remove_file(self, path: str) -> None:
-        """Remove a file; nothing where there is none. Raises :class:`RailyardError`."""
+        """Remove a file if it exists. Raises :class:`RailyardError`."""
         try:
             os.unlink(self.path(path))
         except (FileNotFoundError, NotADirectoryError):
@@ -195,13 +195,13 @@ class System:
             raise RailyardError("cannot be removed: %s" % error.strerror, path, remedy) from None
 
     def forget_file(self, path: str) -> None:
-        """Remove a file, and its directory where that holds nothing any more."""
+        """Remove a file, and its directory if that is empty then."""
         self.remove_file(path)
         with contextlib.suppress(OSError):
             os.rmdir(self.path(os.path.dirname(path)))
 
     def symlink(self, target: str, path: str) -> None:
-        """Make ``path`` a symbolic link to ``target``, replacing another link. Raises :class:`RailyardError`."""
+        """Create the symbolic link ``path`` to ``target``, or replace another link. Raises :class:`RailyardError`."""
         full = self.path(path)
         try:
             os.makedirs(os.path.dirname(full), exist_ok=True)
@@ -213,7 +213,7 @@ class System:
             raise RailyardError("cannot be made a link: %s" % error.strerror, path, remedy) from None
 
     def which(self, program: str) -> str | None:
-        """The program's path on the node, also where sbin is not on the caller's PATH."""
+        """Return the program's path, or None. Searches the sbin directories also if PATH does not have them."""
         places = [os.environ.get("PATH", ""), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]
         return shutil.which(program, path=":".join(places))
 
@@ -222,7 +222,10 @@ class System:
         return self._runner(argv, timeout)
 
     def check(self, argv: t.Sequence[str], remedy: str, timeout: float = 300.0) -> str:
-        """Run a program that must succeed; its standard output. Its messages become the error."""
+        """Run a program and return its standard output.
+
+        :raises RailyardError: if it fails, with the first lines of its standard error.
+        """
         result = self.run(argv, timeout)
         if result.rc:
             message = " / ".join((result.err or result.out).split("\n")[:3]).strip(" /")

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What nftables does with RoCE that comes in on a port: its rules are gone through as the kernel does, never changed.
+"""Evaluate whether nftables drops RoCE packets that a port receives. The rules are not changed.
 
-iptables of these days writes nftables too, so that its rules are here as well. What a rule asks of a packet and only
-the packet can answer (an address, a mark, a rate) is neither true nor false here. Source: libnftables-json(5).
+Rules of current iptables are nftables rules and are evaluated too. A match on a value that is only known for a real
+packet (an address, a mark, a rate) is neither true nor false. Source: libnftables-json(5).
 
-RoCE v2 in a NIC's hardware passes by the kernel and its firewall; what is reported here is for soft RDMA.
+RoCE v2 in a NIC's hardware bypasses the kernel and its firewall; the result is for soft RDMA.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ import json
 import typing as t
 
 ROCE_PORT = 4791
-# Hooks on the way of a packet to this host itself.
+# Hooks of packets to this host, in their order.
 HOOKS = ("ingress", "prerouting", "input")
 FAMILIES = {"ipv4": ("ip", "inet", "netdev"), "ipv6": ("ip6", "inet", "netdev")}
 NOT_FOR_UDP = frozenset(("tcp", "icmp", "icmpv6", "sctp", "dccp", "igmp", "ah", "esp", "arp"))
-DEEPEST = 16
+MAX_DEPTH = 16
 Row = t.Dict[str, t.Any]
 
 
 class Unknown:
-    """A value that only a packet has. ``NEVER``: no such packet has it."""
+    """A value that is only known for a real packet. ``NEVER``: a value that no RoCE packet has."""
 
 
 UNKNOWN, NEVER = Unknown(), Unknown()
 
 
 class Packet(t.NamedTuple):
-    """The first packet of a RoCE flow, by the netdev on which it comes in and its family (``ipv4``, ``ipv6``)."""
+    """The first packet of a RoCE flow: the netdev that receives it, and its family (``ipv4``, ``ipv6``)."""
 
     netdev: str
     family: str
 
 
 class Rules:
-    """A listing of ``nft -j list ruleset``. Raises ValueError where it is invalid."""
+    """The rules in the output of ``nft -j list ruleset``. Raises ValueError if it is invalid."""
 
     def __init__(self, text: str) -> None:
         try:
@@ -57,7 +57,9 @@ class Rules:
                 self._rules.setdefault((rule["family"], rule["table"], rule["chain"]), []).append(rule)
 
     def drops(self, packet: Packet) -> list[Row]:
-        """What drops it: ``family``, ``table``, ``chain``, ``handle`` (None: the chain's policy), ``certain``."""
+        """Return the rules that drop the packet: ``family``, ``table``, ``chain``, ``handle`` (None: the chain's
+        policy), and ``certain`` (False if it depends on the packet).
+        """
         found: list[Row] = []
         for base in sorted(self.bases, key=lambda chain: HOOKS.index(chain["hook"])):
             if base["family"] not in FAMILIES[packet.family]:
@@ -76,94 +78,96 @@ class Rules:
 
 
 class _Walk:
-    """One packet's way through one base chain. ``sure``: that the packet comes this far."""
+    """Evaluation of one base chain for one packet. ``reached``: whether the packet certainly reaches the rule."""
 
     def __init__(self, rules: Rules, base: Row, packet: Packet) -> None:
         self._rules = rules
         self._base = base
         self._packet = packet
         self._depth = 0
-        self.sure = True
+        self.reached = True
         self.found: list[Row] = []
 
-    def drop(self, chain: str, handle: int | None, sure: bool = True) -> None:
+    def drop(self, chain: str, handle: int | None, reached: bool = True) -> None:
         row = {"family": self._base["family"], "table": self._base["table"], "chain": chain, "handle": handle}
-        self.found.append(dict(row, certain=self.sure and sure))
+        self.found.append(dict(row, certain=self.reached and reached))
 
-    def chain(self, name: str, sure: bool) -> bool:
-        """Go through a chain. True where the packet surely does not come out at its end."""
-        if self._depth >= DEEPEST:
+    def chain(self, name: str, reached: bool) -> bool:
+        """Evaluate a chain. Return whether the packet certainly does not reach its end."""
+        if self._depth >= MAX_DEPTH:
             return False
         self._depth += 1
         try:
             for rule in self._rules.of(self._base, name):
-                ends = self._rule(name, rule, sure)
+                ends = self._rule(name, rule, reached)
                 if ends is not None:
                     return ends
             return False
         finally:
             self._depth -= 1
 
-    def _rule(self, chain: str, rule: Row, sure: bool) -> bool | None:
-        """None where the packet goes on to the next rule; else whether it ends here, or leaves the chain."""
-        holds: bool | None = True
+    def _rule(self, chain: str, rule: Row, reached: bool) -> bool | None:
+        """Evaluate a rule. Return None if the packet continues with the next rule, True if evaluation ends, False if it
+        leaves the chain.
+        """
+        matched: bool | None = True
         for part in rule.get("expr", []):
             kind, body = next(iter(part.items()))
             if kind == "match":
-                answer = self._match(body)
+                result = self._match(body)
             elif kind in ("limit", "xt", "quota", "connlimit", "ct count"):
-                answer = None
+                result = None
             elif kind == "vmap":
-                return self._map(chain, rule, body, holds)
+                return self._map(chain, rule, body, matched)
             elif kind in ("accept", "drop", "reject", "return", "jump", "goto", "queue"):
-                return self._verdict(chain, rule, kind, body, holds)
+                return self._verdict(chain, rule, kind, body, matched)
             else:
                 continue
-            if answer is False:
+            if result is False:
                 return None
-            if answer is None:
-                holds = None
+            if result is None:
+                matched = None
         return None
 
-    def _verdict(self, chain: str, rule: Row, kind: str, body: t.Any, holds: bool | None) -> bool | None:
-        certain = holds is True
+    def _verdict(self, chain: str, rule: Row, kind: str, body: t.Any, matched: bool | None) -> bool | None:
+        certain = matched is True
         if kind in ("drop", "reject"):
             self.drop(chain, rule.get("handle"), certain)
             return True if certain else None
         if kind in ("accept", "queue"):
             if not certain:
-                self.sure = False
+                self.reached = False
             return True if certain else None
         if kind == "return":
             if not certain:
-                self.sure = False
+                self.reached = False
             return False if certain else None
-        before = self.sure
-        self.sure = before and certain
+        before = self.reached
+        self.reached = before and certain
         ended = self.chain(body["target"], certain)
         if certain:
-            # a goto does not come back here
+            # a goto does not return to this chain
             return True if ended else (False if kind == "goto" else None)
-        self.sure = False
+        self.reached = False
         return None
 
-    def _map(self, chain: str, rule: Row, body: Row, holds: bool | None) -> bool | None:
+    def _map(self, chain: str, rule: Row, body: Row, matched: bool | None) -> bool | None:
         value = self._value(body["key"])
         entries = body.get("data", {}).get("set", []) if isinstance(body.get("data"), dict) else []
-        other = [entry for entry in entries if entry[0] == "*"]
+        other_header = [entry for entry in entries if entry[0] == "*"]
         if value is NEVER:
             return None
         if not isinstance(value, Unknown):
-            chosen = [entry for entry in entries if self._equals(value, entry[0])] or other
+            chosen = [entry for entry in entries if self._equals(value, entry[0])] or other_header
             for _key, verdict in chosen[:1]:
                 kind, target = next(iter(verdict.items()))
-                return self._verdict(chain, rule, kind, target, holds)
-            self.sure = self.sure and bool(entries)
+                return self._verdict(chain, rule, kind, target, matched)
+            self.reached = self.reached and bool(entries)
             return None
         for _key, verdict in entries:
             kind, target = next(iter(verdict.items()))
             self._verdict(chain, rule, kind, target, None)
-        self.sure = False
+        self.reached = False
         return None
 
     # -- matches ------------------------------------------------------------------------------------------------------
@@ -184,7 +188,7 @@ class _Walk:
         return None
 
     def _value(self, left: t.Any) -> t.Any:
-        """What the packet has there."""
+        """Return the packet's value of an expression; :data:`UNKNOWN` or :data:`NEVER` if it has none."""
         if not isinstance(left, dict):
             return UNKNOWN
         kind, body = next(iter(left.items()))
@@ -206,12 +210,12 @@ class _Walk:
         return UNKNOWN
 
     def _field(self, protocol: t.Any, field: t.Any) -> t.Any:
-        own, other = ("ip", "ip6") if self._packet.family == "ipv4" else ("ip6", "ip")
-        if protocol in NOT_FOR_UDP or protocol == other:
+        ip_header, other_header = ("ip", "ip6") if self._packet.family == "ipv4" else ("ip6", "ip")
+        if protocol in NOT_FOR_UDP or protocol == other_header:
             return NEVER
         if protocol in ("udp", "th") and field == "dport":
             return ROCE_PORT
-        if protocol == own and field in ("protocol", "nexthdr"):
+        if protocol == ip_header and field in ("protocol", "nexthdr"):
             return "udp"
         return UNKNOWN
 

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""How much memory the container runtime's children may lock: RDMA registers its buffers by locking them.
+"""The limit of locked memory of container runtimes: RDMA locks the buffers that it registers.
 
-A container has its runtime's limit. systemd's own default is 8 MiB and less. A drop-in sets the limit of the
-service at its start. /proc shows the limit of a running service, which prlimit(2) changes without a restart.
+A container inherits the limit of its runtime. systemd's default is 8 MiB or less. A drop-in sets the limit of a
+service at its start. /proc shows the limit of a running service, and prlimit(2) changes it without a restart.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ Row = t.Dict[str, t.Any]
 
 
 def raise_limit(pid: int, limit: int = resource.RLIM_INFINITY) -> None:
-    """Let a process, and those that it starts from now on, lock as much as they want, or bytes. Raises OSError."""
+    """Set the limit in bytes of a process and of processes that it starts later; by default none. Raises OSError."""
     resource.prlimit(pid, resource.RLIMIT_MEMLOCK, (limit, limit))
 
 
 class Memlock:
-    """The services among :data:`SERVICES` that this node has.
+    """The limits of services that this node has.
 
-    :param give: does what :func:`raise_limit` does. For tests.
+    :param give: replaces :func:`raise_limit` in tests.
     """
 
     def __init__(self, system: System, services: t.Sequence[str], give: t.Callable[[int], None] = raise_limit) -> None:
@@ -59,12 +59,13 @@ class Memlock:
         self._give = give
 
     def know(self, services: t.Iterable[str]) -> None:
-        """Look at these too."""
+        """Include these services."""
         self._names += [each for each in services if each not in self._names]
 
     def observe(self) -> list[Row]:
-        """Of each: ``service``, ``pid`` (None: it does not run), ``configured`` (at its next start), ``live``, whether
-        systemd has read a ``drop_in`` of ours, and whether it is to ``reload`` some file of the service.
+        """Return per service: ``service``, ``pid`` (None: not running), ``configured`` (limit at the next start),
+        ``live`` (limit now), ``drop_in`` (whether systemd has read Railyard's drop-in), ``reload`` (whether systemd
+        must reload its files).
         """
         if not self._names or not self._system.exists("/run/systemd/system"):
             return []
@@ -93,7 +94,7 @@ class Memlock:
         return sorted(rows, key=lambda row: self._names.index(row["service"]))
 
     def _live(self, pid: int | None) -> str | None:
-        """``unlimited``, or bytes: the smaller of the soft and the hard limit."""
+        """Return ``unlimited``, or the smaller of the soft and the hard limit in bytes; None if unknown."""
         found = LINE.search(self._system.read("/proc/%d/limits" % pid) or "") if pid else None
         if not found:
             return None
@@ -101,18 +102,18 @@ class Memlock:
         return str(min(numbers)) if numbers else UNLIMITED
 
     def kept(self) -> list[str]:
-        """The services that have a drop-in of ours, whichever they were asked for."""
+        """Return all services that have Railyard's drop-in."""
         directory, _slash, name = DROP_IN.partition("/%s.service.d/")
         names = [each[: -len(SUFFIX)] for each in self._system.listdir(directory) if each.endswith(SUFFIX)]
         return [each for each in names if self._system.exists("%s/%s%s/%s" % (directory, each, SUFFIX, name))]
 
     def taken_back(self, rows: t.Sequence[Row]) -> list[Change]:
-        """What must be done so that no service has more than by its other files when it is started next."""
+        """Return the changes that remove Railyard's drop-ins; the limits apply at the next start of a service."""
         kept = self.kept()
         changes = [Change(DROP_IN % each, "LimitMEMLOCK", UNLIMITED, None, self._remover(each)) for each in kept]
-        # of a run that was cut off before systemd knew
-        unaware = any(row["drop_in"] and row["service"] not in kept for row in rows)
-        if (kept or unaware) and self._system.exists("/run/systemd/system"):
+        # a run was interrupted before it reloaded systemd
+        outdated = any(row["drop_in"] and row["service"] not in kept for row in rows)
+        if (kept or outdated) and self._system.exists("/run/systemd/system"):
             changes.append(Change("systemd", "units", "older", "reloaded", self._reload))
         return changes
 
@@ -125,12 +126,12 @@ class Memlock:
         reload_ = False
         for row in rows:
             path = DROP_IN % row["service"]
-            held = system.read_file(path)
-            # the service may have a limit from another program's file
-            if row["configured"] != UNLIMITED and held == TEXT and not row["reload"]:
+            drop_in_text = system.read_file(path)
+            # the service may get the limit from another program's file
+            if row["configured"] != UNLIMITED and drop_in_text == TEXT and not row["reload"]:
                 text = "gets LimitMEMLOCK=%s all the same: another drop-in sets it later" % row["configured"]
                 raise RailyardError(text, row["service"], "see 'systemctl cat %s'" % row["service"])
-            if row["configured"] != UNLIMITED and held != TEXT:
+            if row["configured"] != UNLIMITED and drop_in_text != TEXT:
                 changes.append(self._file_change(row, path))
             reload_ = reload_ or row["configured"] != UNLIMITED
         if reload_:

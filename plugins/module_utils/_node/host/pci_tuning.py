@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Rail ports on the PCI bus: ACS between each and its GPUs, read request size, and links as they should be.
+"""PCI settings of rail ports: ACS between a port and its GPUs, read request size, and the expected PCIe link.
 
-Which ACS bits are in the way, and that a machine with Grace or Vera processors or a DMA Direct function needs its own
-set of them, is as the kernel's ``pci=disable_acs_redir`` and rdma-core's ``rdma_topo`` have it.
+The ACS bits to clear, and the exceptions for Grace and Vera processors and DMA Direct functions, are those of the
+kernel's ``pci=disable_acs_redir`` and rdma-core's ``rdma_topo``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 
 MODULE = "pci_tuning"
-# After the VFs and before the RDMA links: nothing here makes or takes a device.
+# After the VFs and before the RDMA links: this layer creates and removes no device.
 RANK = 15
 NVIDIA = "10de"
 DMA_DIRECT = "2100"
@@ -36,7 +36,7 @@ Row = t.Dict[str, t.Any]
 
 
 class Bridge(t.NamedTuple):
-    """A bridge between rail ports and their GPUs. ``ports``: the ports it serves so."""
+    """A bridge between rail ports and their GPUs. ``ports``: the ports whose path to a GPU it is on."""
 
     pci: str
     config: Config
@@ -48,7 +48,7 @@ class Bridge(t.NamedTuple):
 
 
 class Seen(t.Dict[str, t.Any]):
-    """One look: in the shape of the options, with the ports' and the bridges' configuration spaces beside it."""
+    """The observed state in the shape of the options, with configuration spaces and bridges as attributes."""
 
     spec: PciSpec
     configs: dict[str, Config]
@@ -103,8 +103,8 @@ class PciTuning(Kept):
     def _port_row(self, port: Port, config: Config) -> Row:
         system = self._system
         link = pci.link(system, port.pci)
-        way = pci.path(system, port.pci)
-        above = way[-2] if len(way) > 1 and is_pci_address(way[-2]) else None
+        port_path = pci.path(system, port.pci)
+        above = port_path[-2] if len(port_path) > 1 and is_pci_address(port_path[-2]) else None
         slot = pci.link(system, above) if above else {}
         return {
             "pci": port.pci,
@@ -125,7 +125,7 @@ class PciTuning(Kept):
                     "gpu": int(number),
                     "pci": gpu,
                     "distance": pci_tuning_spec.distance(system, port.pci, gpu),
-                    "bridges": pci_tuning_spec.between(way, pci.path(system, gpu)),
+                    "bridges": pci_tuning_spec.between(port_path, pci.path(system, gpu)),
                 }
                 for number, gpu in port.gpus
             ],
@@ -145,7 +145,7 @@ class PciTuning(Kept):
             if expected is not None and link[key] != expected:
                 report(attribute, expected, link[key])
             elif expected is None and link[key] is not None and possible and link[key] < min(possible):
-                # both ends can do more: a bent pin, a dirty contact, a wrong riser or bifurcation
+                # both ends support more; the cause may be a bent pin, a dirty contact, a wrong riser or bifurcation
                 report(attribute, min(possible), link[key])
         expected = port.expect.get("gpu_distance")
         for near in row["near"]:
@@ -194,10 +194,10 @@ class PciTuning(Kept):
         self, port: Port, config: Config, management: ManagementPath, errors: list[RailyardError]
     ) -> list[Change]:
         size = port.max_read_request
-        held = config.max_read_request
-        if size is None or size == held:
+        current_size = config.max_read_request
+        if size is None or size == current_size:
             return []
-        if held is None:
+        if current_size is None:
             text = "%s is not a PCI Express function, and has no read request size" % port.pci
             errors.append(RailyardError(text, port.place, "leave max_read_request out for it"))
             return []
@@ -206,7 +206,7 @@ class PciTuning(Kept):
             errors.append(Refused("%s is not touched: %s" % (port.pci, why), port.place, "take it out of the ports"))
             return []
         wanted = size
-        return [Change(port.pci, "MaxReadReq", held, wanted, lambda: config.set_max_read_request(wanted))]
+        return [Change(port.pci, "MaxReadReq", current_size, wanted, lambda: config.set_max_read_request(wanted))]
 
     def _acs_changes(self, seen: Seen, management: ManagementPath, errors: list[RailyardError]) -> list[Change]:
         bridges = [bridge for bridge in seen.bridges if bridge.in_the_way()]
@@ -217,7 +217,7 @@ class PciTuning(Kept):
         changes = []
         for bridge in bridges:
             place = bridge.ports[0].place
-            below = [each for each, way in paths.items() if bridge.pci in way[:-1]]
+            below = [each for each, port_path in paths.items() if bridge.pci in port_path[:-1]]
             why = [management.why_function(each) for each in below if management.why_function(each)]
             if why:
                 text = "the bridge %s is not touched: below it, %s" % (bridge.pci, why[0])
@@ -241,7 +241,7 @@ class PciTuning(Kept):
         return (self._system.link_name(pci.attribute(function, "driver")) or "").startswith("vfio")
 
     def _special(self, bridges: t.Sequence[Bridge]) -> list[RailyardError]:
-        """Machines whose ACS is not to be cleared: each of their bridges needs a set of its own."""
+        """Return a refusal for machines on which each bridge needs its own ACS bits."""
         system = self._system
         why = ""
         for bridge in bridges:
@@ -281,7 +281,7 @@ class PciTuning(Kept):
     # -- boot ---------------------------------------------------------------------------------------------------------
 
     def _left_live(self) -> list[Staying]:
-        """What was set by what is kept. The former values of the registers are unknown: no register is changed."""
+        """Return the persistent settings, which stay live: the former values of the registers are unknown."""
         kept = [port for port in self._boot().ports() if port.get("pci")]
         sized = [str(port["pci"]) for port in kept if port.get("max_read_request")]
         opened = [str(port["pci"]) for port in kept if port.get("gpus")]
@@ -291,7 +291,7 @@ class PciTuning(Kept):
         ports: list[Row] = []
         gpus: dict[str, str] = {}
         devices: list[str] = []
-        # what is kept already stays: a default route over a rail's port may be a passing mistake
+        # a port that is persistent already stays: a default route over a rail port may be temporary
         before = [each.get("pci") for each in self._boot().ports()]
         for port in seen.spec.ports:
             open_ = bool(port.gpus) and seen.spec.acs == DISABLED
@@ -310,7 +310,7 @@ class PciTuning(Kept):
             return self._boot().changes(None)
         if gpus:
             devices += [bridge.pci for bridge in seen.bridges if bridge.config.acs]
-        # once where a device comes to the bus, and once where its driver, which may have reset it, is done
+        # when a device is added, and after its driver, which may reset the device, is bound
         match = 'ACTION=="add|bind", SUBSYSTEM=="pci", KERNEL=="%s"'
         options: Row = {"ports": ports, "acs": seen.spec.acs}
         if gpus:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The spec of the rail ports on the PCI bus: read from a module's options, and resolved on the node."""
+"""The spec of PCI settings of rail ports: read from a module's options, and resolved on the node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEAVE, DISABLED = "leave", "disabled"
 
 
 class Port(t.NamedTuple):
-    """One rail port. ``place`` is the place of its options; ``gpus`` are number and PCI address of those beside it."""
+    """One rail port. ``place``: the place of its options. ``gpus``: (number, PCI address) of its GPUs."""
 
     place: str
     pci: str
@@ -29,10 +29,10 @@ class Port(t.NamedTuple):
 
 
 class PciSpec:
-    """The options, with the names in them found on the node. Raises :class:`RailyardError`, all at once.
+    """The options, resolved to PCI addresses. Raises all errors together.
 
-    ``missing`` gets a row for each GPU of the plan that is not on the bus: the settings of the other GPUs are applied
-    even if one has died.
+    ``missing``: a text for each GPU of the plan that is not on the bus. The settings of other GPUs are applied all the
+    same.
     """
 
     def __init__(self, options: t.Mapping[str, t.Any], system: System) -> None:
@@ -95,7 +95,7 @@ class PciSpec:
         if not number.isdigit():
             errors.append(RailyardError("%r is not a GPU number" % number, place, "give numbers, from 0"))
         elif int(number) < len(self._found):
-            # the plan knows no address: GPUs count in the order of theirs, as their drivers count them
+            # without an address in the plan, GPUs are numbered by PCI address, as by their drivers
             return number, self._found[int(number)]
         else:
             self.missing.append("GPU %s is not on the PCI bus, which has %d GPUs" % (number, len(self._found)))
@@ -116,16 +116,16 @@ class PciSpec:
 
 
 def distance(system: System, one: str, other: str) -> str:
-    """How near two functions are, in the words of ``nvidia-smi topo``."""
+    """Return the distance of two functions, in the terms of ``nvidia-smi topo``."""
     nodes = pci.numa_node(system, one), pci.numa_node(system, other)
     return pci.proximity(pci.path(system, one), pci.path(system, other), *nodes)
 
 
 def between(one: t.Sequence[str], other: t.Sequence[str]) -> list[str]:
-    """The bridges that a transfer between two functions turns round in, from their :func:`.pci.path`.
+    """Return the bridges on the way between two functions whose ACS matters, from their :func:`.pci.path`.
 
-    Those below what the two share, on either side. None where they share no host bridge: what passes between those goes
-    through the processors, with any setting of the bridges' ACS.
+    These are the bridges below the shared part of the paths, on both sides. Empty if they share no host bridge, because
+    such transfers pass the processors with any ACS setting.
     """
     shared = 0
     for left, right in zip(one, other):

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What the rest of a node allows the rails: locked memory, hugepages, neighbour tables; who else sets the ports.
+"""Settings of a node that rails need: locked memory, hugepages, neighbour tables, and which programs leave the rail
+ports alone.
 
-Kept by the distribution's own files (systemd drop-ins, tmpfiles.d, sysctl.d, NetworkManager's and cloud-init's). What
-is only reported: reverse path filter, firewall, clock, processors' governor.
+They are persistent by files of the distribution (systemd drop-ins, tmpfiles.d, sysctl.d, NetworkManager, cloud-init).
+Reverse path filter, firewall, clock and processor governors are only reported.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ HUGEPAGES_FILE = "/etc/tmpfiles.d/railyard-hugepages.conf"
 NEIGHBOURS_FILE = "/etc/sysctl.d/91-railyard-neighbours.conf"
 NETWORK_MANAGER_FILE = "/etc/NetworkManager/conf.d/90-railyard-rails.conf"
 UNREAD = "# NetworkManager has yet to read this.\n"
-# What rail_ports writes where NetworkManager is the node's back-end.
+# The directory of rail_ports' files if NetworkManager is the node's back-end.
 OWN_CONNECTIONS = "/etc/NetworkManager/system-connections"
 CLOUD_INIT = "/etc/cloud/cloud.cfg.d"
 CLOUD_INIT_FILE = CLOUD_INIT + "/99-railyard-network.cfg"
@@ -39,10 +40,10 @@ CLOUD_INIT_TEXT = (
 )
 HEAD = "# Written by railyard.fabric.rail_limits.\n"
 THRESHOLDS = ("gc_thresh1", "gc_thresh2", "gc_thresh3")
-# Where a later file of the same setting counts.
+# Directories of sysctl.d. The last file by name that has a setting takes effect.
 SYSCTL_DIRECTORIES = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
 MEMORY = re.compile(r"^MemTotal:\s+([0-9]+) kB$", re.MULTILINE)
-# What is left beside hugepages, in kB at the least, and as a part of all memory.
+# The least memory without hugepages: in kB, and as a fraction (1/16) of all memory.
 LEFT_KB, LEFT_PART = 512 << 10, 16
 UNMANAGED, DISABLED = "unmanaged", "disabled"
 SHORT = "memory is too scattered, or pages are in use; a reboot brings the wanted number. It is now"
@@ -51,7 +52,7 @@ Row = t.Dict[str, t.Any]
 
 
 class Port(t.NamedTuple):
-    """A rail port. ``netdev``: the name that it has or gets; ``now``: the one that it has, None where it shows none."""
+    """A rail port. ``netdev``: its present or planned name. ``now``: its present name, None without a netdev here."""
 
     netdev: str | None
     now: str | None
@@ -74,9 +75,9 @@ class RailLimits(Subsystem):
         self._absent = options.get("state") == "absent"
         self._until_boot = UntilBoot(system, "rail_limits")
         if self._absent:
-            # those that earlier calls named: with a drop-in of ours, or noted
-            noted = [each.subjects[0] for each in self._until_boot.read() if each.id == "memlock"]
-            self._memlock.know([*self._memlock.kept(), *noted])
+            # services of earlier runs: with a drop-in, or recorded until the boot
+            recorded = [each.subjects[0] for each in self._until_boot.read() if each.id == "memlock"]
+            self._memlock.know([*self._memlock.kept(), *recorded])
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> RailLimits:
@@ -103,7 +104,7 @@ class RailLimits(Subsystem):
 
     def _check(self) -> None:
         if self._absent:
-            return  # what was asked for once does not matter any more
+            return  # removal does not depend on the options
         errors: list[RailyardError] = []
         self._ports = []
         for number, each in enumerate(self._options.get("ports") or []):
@@ -150,18 +151,18 @@ class RailLimits(Subsystem):
         return sorted(found, key=lambda page: int(page["size_kb"]))
 
     def _too_many(self) -> list[RailyardError]:
-        """Hugepages that would leave the node too little to run: it would not even boot again."""
+        """Return an error if the hugepages leave too little memory, with which the node would not boot."""
         found = MEMORY.search(self._system.read("/proc/meminfo") or "")
         wanted = sum(int(page["size_kb"]) * int(page["count"]) for page in self._options.get("hugepages") or [])
         total = int(found.group(1)) if found else 0
-        most = total - max(total // LEFT_PART, LEFT_KB)
-        if not found or wanted <= max(most, 0):
+        max_kb = total - max(total // LEFT_PART, LEFT_KB)
+        if not found or wanted <= max(max_kb, 0):
             return []
         text = "%d MiB of hugepages would leave too little of the node's %d MiB of memory" % (wanted >> 10, total >> 10)
-        return [RailyardError(text, "hugepages", "ask for %d MiB at most" % (max(most, 0) >> 10))]
+        return [RailyardError(text, "hugepages", "ask for %d MiB at most" % (max(max_kb, 0) >> 10))]
 
     def _threshold(self, key: str) -> int | None:
-        """The smaller of IPv4's and IPv6's."""
+        """Return the smaller one of the IPv4 and the IPv6 threshold; None if unknown."""
         numbers = [self._system.read_int(path) for path in self._threshold_paths(key)]
         return min((each for each in numbers if each is not None), default=None)
 
@@ -173,17 +174,19 @@ class RailLimits(Subsystem):
         return {key: value for key, value in (self._options.get("neighbours") or {}).items() if value is not None}
 
     def _cloud_init(self) -> str | None:
-        """``disabled``, ``enabled``; None where cloud-init is not there."""
+        """Return whether cloud-init's network configuration is ``disabled`` or ``enabled``; None without cloud-init."""
         if not self._system.exists(CLOUD_INIT):
             return None
         for name in self._system.listdir(CLOUD_INIT):
-            words = "".join((self._system.read("%s/%s" % (CLOUD_INIT, name)) or "").split())
-            if name.endswith(".cfg") and ("network:{config:disabled}" in words or "network:config:disabled" in words):
+            compact = "".join((self._system.read("%s/%s" % (CLOUD_INIT, name)) or "").split())
+            if name.endswith(".cfg") and (
+                "network:{config:disabled}" in compact or "network:config:disabled" in compact
+            ):
                 return DISABLED
         return "enabled"
 
     def _firewall(self) -> list[Row] | None:
-        """What drops RoCE on the ports; None where there is no nft to ask."""
+        """Return the rules that drop RoCE on the ports, by netdev and family; None if nft is missing or fails."""
         program = self._system.which("nft")
         if not program or not self._netdevs:
             return None if not program else []
@@ -224,7 +227,7 @@ class RailLimits(Subsystem):
                 "%s: rp_filter is 1 (strict) in effect, which drops what comes in on one rail and would go out on "
                 "another. Remedy: set the port's own to 2, or both its own and that of 'all' to 0." % ", ".join(strict)
             )
-        for drop in _together(state["firewall"] or []):
+        for drop in _grouped_by_rule(state["firewall"] or []):
             rule = "the policy" if drop["handle"] is None else "rule %d" % drop["handle"]
             found.append(
                 "%s: %s of nftables' chain %s %s %s %s RoCE (UDP 4791, %s) that the kernel handles. Remedy: accept it "
@@ -250,7 +253,7 @@ class RailLimits(Subsystem):
             return self._taken_back(state)
         errors: list[RailyardError] = []
         changes: list[Change] = []
-        for part in (self._memlock_changes, self._page_changes, self._neighbour_changes, self._others_changes):
+        for part in (self._memlock_changes, self._page_changes, self._neighbour_changes, self._other_program_changes):
             try:
                 changes += part(state)
             except RailyardError as error:
@@ -258,10 +261,10 @@ class RailLimits(Subsystem):
         raise_all(errors)
         return changes + self._until_boot.keep([])
 
-    # -- taken back
+    # -- removal
 
     def _taken_back(self, state: State) -> list[Change]:
-        """All for the next boot to know nothing of us. What stays until then is noted before anything goes."""
+        """Return the changes that remove all persistent settings. Live settings that stay are recorded first."""
         changes = self._memlock.taken_back(state["memlock"])
         changes += self._network_manager_change(None)
         for path, attribute in (
@@ -278,7 +281,7 @@ class RailLimits(Subsystem):
         return Staying("memlock", (str(row["service"]),))
 
     def _stays(self, state: State) -> list[Staying]:
-        """What is live by the files that are to go."""
+        """Return the live settings of the files to remove, which stay until the boot."""
         system = self._system
         kept = self._memlock.kept()
         found = [
@@ -290,19 +293,19 @@ class RailLimits(Subsystem):
                 found.append(Staying("hugepages", (str(page["count"]), str(page["size_kb"]))))
         return found + ([Staying("neighbour-tables")] if system.exists(NEIGHBOURS_FILE) else [])
 
-    # -- set up
+    # -- desired settings
 
     def _memlock_changes(self, state: State) -> list[Change]:
         return self._memlock.changes(state["memlock"]) if self._options.get("memlock") == memlock.UNLIMITED else []
 
     def _text_change(self, path: str, attribute: str, text: str | None) -> list[Change]:
-        """The change that makes a file of ours say ``text``; None takes it away."""
-        held = self._system.read_file(path)
-        if held == text:
+        """Return the change that writes ``text`` to a file, or removes the file if ``text`` is None."""
+        present = self._system.read_file(path)
+        if present == text:
             return []
         if text is None:
-            return [Change(path, attribute, held, None, lambda: self._system.remove_file(path))]
-        return [Change(path, attribute, held, text, lambda: self._system.write_file(path, text))]
+            return [Change(path, attribute, present, None, lambda: self._system.remove_file(path))]
+        return [Change(path, attribute, present, text, lambda: self._system.write_file(path, text))]
 
     def _page_changes(self, state: State) -> list[Change]:
         wanted = self._options.get("hugepages")
@@ -328,9 +331,9 @@ class RailLimits(Subsystem):
                 raise RailyardError(
                     "the kernel does not take %d: %s" % (after, error.strerror), path, "give fewer"
                 ) from None
-            got = self._system.read_int(path)
-            if got is not None and got != after:
-                self._short[path] = got
+            actual_count = self._system.read_int(path)
+            if actual_count is not None and actual_count != after:
+                self._short[path] = actual_count
                 raise NotTaken()
 
         return Change(path, "nr_hugepages", before, after, act)
@@ -341,15 +344,15 @@ class RailLimits(Subsystem):
             return []
         lines = []
         changes: list[Change] = []
-        # the largest first: the kernel takes them in any order, and the tables are never smaller than they were
+        # the largest first, so that the thresholds are in ascending order at any time
         for key in reversed([key for key in THRESHOLDS if key in wanted]):
             for path in self._threshold_paths(key):
-                held = self._system.read_int(path)
-                if held is None:
+                present = self._system.read_int(path)
+                if present is None:
                     continue
                 lines.append("%s = %d\n" % (path[len("/proc/sys/") :].replace("/", "."), wanted[key]))
-                if held < wanted[key]:
-                    changes.append(self._sysctl_change(path, held, wanted[key]))
+                if present < wanted[key]:
+                    changes.append(self._sysctl_change(path, present, wanted[key]))
         self._warn_of_later_files(lines)
         return self._text_change(NEIGHBOURS_FILE, "sysctl", HEAD + "".join(lines)) + changes
 
@@ -365,7 +368,7 @@ class RailLimits(Subsystem):
         return Change(path, path.rpartition("/")[2], before, after, act)
 
     def _warn_of_later_files(self, lines: t.Sequence[str]) -> None:
-        """Warn about files that set the same at boot after ours."""
+        """Warn about files that override these settings at boot."""
         ours = NEIGHBOURS_FILE.rpartition("/")[2]
         keys = {line.partition(" ")[0] for line in lines}
         for directory in SYSCTL_DIRECTORIES:
@@ -380,14 +383,14 @@ class RailLimits(Subsystem):
                         % (directory, name, ", ".join(sorted(found)), NEIGHBOURS_FILE)
                     )
 
-    def _others_changes(self, state: State) -> list[Change]:
+    def _other_program_changes(self, state: State) -> list[Change]:
         changes: list[Change] = []
         system = self._system
         if self._options.get("network_manager") == UNMANAGED and system.exists("/etc/NetworkManager"):
-            own = [name for name in system.listdir(OWN_CONNECTIONS) if name.startswith("railyard-")]
-            if own:
+            own_connections = [name for name in system.listdir(OWN_CONNECTIONS) if name.startswith("railyard-")]
+            if own_connections:
                 raise RailyardError(
-                    "NetworkManager sets the rail ports itself here, by %s" % own[0],
+                    "NetworkManager sets the rail ports itself here, by %s" % own_connections[0],
                     "network_manager",
                     "set network_manager: leave, or change the back-end of rail_ports",
                 )
@@ -405,22 +408,24 @@ class RailLimits(Subsystem):
         return changes
 
     def _network_manager_change(self, text: str | None) -> list[Change]:
-        """NetworkManager's file as ``text`` (None: without it), and read by it. Until it has read it, a line of the
-        file marks it as unread, so that the next run sees an interrupted run.
+        """Return the changes that write NetworkManager's file (``text`` None: remove it) and reload it. Before the
+        reload, the file has a line that marks it as unread, by which the next run detects an interrupted run.
         """
         system, path = self._system, NETWORK_MANAGER_FILE
-        held, draft = system.read_file(path), (text or HEAD) + UNREAD
-        if held == text or not system.which("nmcli"):
+        present, draft = system.read_file(path), (text or HEAD) + UNREAD
+        if present == text or not system.which("nmcli"):
             return self._text_change(path, "unmanaged", text)
 
         def act() -> None:
-            # not running is as good: it reads the file when it starts
+            # the result is ignored: if NetworkManager is not running, it reads the file at its start
             system.run(["nmcli", "general", "reload", "conf"], 60)
             for change in self._text_change(path, "unmanaged", text):
                 change.act()
 
         changes = (
-            [] if held == draft else [Change(path, "unmanaged", held, text, lambda: system.write_file(path, draft))]
+            []
+            if present == draft
+            else [Change(path, "unmanaged", present, text, lambda: system.write_file(path, draft))]
         )
         return [*changes, Change("NetworkManager", "conf", "older", "reloaded", act)]
 
@@ -429,8 +434,8 @@ class RailLimits(Subsystem):
         return self._until_boot.outcome(reasons)
 
 
-def _together(drops: t.Sequence[Row]) -> list[Row]:
-    """One row per rule, with all the ports and families that it is about."""
+def _grouped_by_rule(drops: t.Sequence[Row]) -> list[Row]:
+    """Return one row per rule, with the netdevs and families that it drops packets of."""
     found: dict[tuple[t.Any, ...], Row] = {}
     for drop in drops:
         key = (drop["family"], drop["table"], drop["chain"], drop["handle"], drop["certain"])

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Blocks of settings in files that other programs and people write too, such as NCCL's and UCX's."""
+"""Blocks of settings in files that other programs and users also edit, such as those of NCCL and UCX."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.changes im
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
-# No "=" in them: releases of NCCL that know no comments read a line with one as a setting.
+# Without "=": releases of NCCL that do not support comments would parse a line with it as a setting.
 BEGIN, END = "# BEGIN railyard.fabric\n", "# END railyard.fabric\n"
 _BLOCK = re.compile("^# BEGIN railyard[.]fabric$\n(.*?)^# END railyard[.]fabric$\n?", re.MULTILINE | re.DOTALL)
 _MODE = 0o644
@@ -65,6 +65,6 @@ class SettingsFiles(Subsystem):
 
 
 def _settings(text: str) -> dict[str, str] | None:
-    """What the block of a file sets; None if the file has no block."""
+    """Return the settings in the block of a file; None if the file has no block."""
     found = _BLOCK.search(text)
     return None if found is None else dict(line.split("=", 1) for line in found.group(1).splitlines() if "=" in line)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""All layers of a node, one after the other in one process."""
+"""Run all layers of a node, in order, in one process."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import installed_tools
 
 Row = t.Mapping[str, t.Any]
-# What the parts of a result have that the whole has too.
+# Keys of a module's result that are combined in the result of the node.
 _CHANGES, _REASONS = "changes", "reboot_reasons"
 
 
 def run(options: Row, system: System, check: bool, warnings: list[str]) -> Result:
-    """The result of ``rail_host``; see the module's documentation.
+    """Run the module ``rail_host`` and return its result; see the module's documentation.
 
-    All options are checked before the first layer is run.
+    All options are checked before the first layer runs.
     """
     boot_id = system.read("/proc/sys/kernel/random/boot_id")
     result: Result = {"modules": {}, "needs": {}, "system": {"boot_id": boot_id}}
     needs, parts = result["needs"], result["modules"]
     if boot_id and boot_id == options["control_boot_id"]:
         needs["control_node"] = True
-        return _whole(result)
+        return _combined(result)
     missing = _missing(options["packages"] or {}, system)
     if missing:
         needs["packages"] = missing
-        # check mode predicts the layers too, as far as they get without the packages
+        # check mode predicts the layers as far as possible without the packages
         if not check:
-            return _whole(result)
+            return _combined(result)
     try:
         chosen = [(each, *_checked(each["module"], each["options"] or {})) for each in options["modules"] or ()]
     except RailyardError as error:
         return _failed(result, layers.failure(error, {}))
     at_boot: set[str] = set()
-    for each, layer, given in chosen:
+    for each, layer, module_options in chosen:
         name = each["module"]
-        if each["skip_missing"] and _unmet(name, layer, given, system):
+        if each["skip_missing"] and _is_missing(name, layer, module_options, system):
             needs[each["layer"]] = True
             continue
-        parts[name] = layers.run(name, layer.build, given, system, check, warnings)
+        parts[name] = layers.run(name, layer.build, module_options, system, check, warnings)
         if name == "rail_ports":
-            at_boot = _names_at_boot(given, parts[name])
+            at_boot = _names_at_boot(module_options, parts[name])
         if not options["states"]:
             parts[name].pop("gathered", None)
         if parts[name].get("failed") and not options["keep_going"]:
@@ -58,11 +58,11 @@ def run(options: Row, system: System, check: bool, warnings: list[str]) -> Resul
                 return _failed(result, parts[name], layer=each["layer"])
             # after the reboot, all layers run again
             warnings.append("%s waits for the reboot: %s" % (each["layer"], parts[name]["msg"]))
-    return _whole(result)
+    return _combined(result)
 
 
 def _names_at_boot(options: Row, part: Row) -> set[str]:
-    """The names that rail ports get at the next boot and not now. Until then, other layers do not find these ports."""
+    """Return the names that rail ports get only at the next boot. Until then, other layers do not find these ports."""
     if not part.get(_REASONS) or "gathered" not in part:
         return set()
     names = {port["netdev"] for port in options.get("ports") or () if port["netdev"]}
@@ -74,40 +74,40 @@ def _missing(packages: t.Mapping[str, str], system: System) -> list[str]:
     return [package for tool, package in packages.items() if tool not in tools]
 
 
-def _checked(name: str, given: Row) -> tuple[Layer, dict[str, t.Any]]:
-    """The layer of a module, and its options as Ansible validates them. Raises :class:`RailyardError`."""
+def _checked(name: str, module_options: Row) -> tuple[Layer, dict[str, t.Any]]:
+    """Return the layer of a module, and its options after Ansible's validation. Raises :class:`RailyardError`."""
     layer = _layer(name)
-    validated = ModuleArgumentSpecValidator(layer.spec, required_if=layer.required_if).validate(dict(given))
+    validated = ModuleArgumentSpecValidator(layer.spec, required_if=layer.required_if).validate(dict(module_options))
     if validated.error_messages:
         raise RailyardError("; ".join(validated.error_messages), name, "see 'ansible-doc railyard.fabric.%s'" % name)
     return layer, dict(validated.validated_parameters)
 
 
-def _unmet(name: str, layer: Layer, options: Row, system: System) -> bool:
-    """Whether the node does not yet have what a package provides, according to the module."""
-    seen = layers.run(name, layer.build, dict(options, state="gathered"), system, True, [])
-    return bool(seen.get("missing"))
+def _is_missing(name: str, layer: Layer, options: Row, system: System) -> bool:
+    """Return whether the module reports that something is missing on the node, such as what a package installs."""
+    gathered = layers.run(name, layer.build, dict(options, state="gathered"), system, True, [])
+    return bool(gathered.get("missing"))
 
 
 def _failed(result: Result, part: Row, **more: str) -> Result:
-    """The result of a run that ended with an error: without the states of layers, which Ansible would show in full."""
+    """Return the result of a failed run, without the states of layers, which Ansible would print in full."""
     reason = {key: part[key] for key in ("failed", "msg", "errors", "exception") if key in part}
-    whole = {key: value for key, value in _whole(result).items() if key != "modules"}
-    return dict(whole, **reason, **more)
+    combined = {key: value for key, value in _combined(result).items() if key != "modules"}
+    return dict(combined, **reason, **more)
 
 
-def _whole(result: Result) -> Result:
-    """The result with what all its parts have, put together."""
+def _combined(result: Result) -> Result:
+    """Return the result with the changes, diffs and reboot reasons of all its modules."""
     parts = list(result["modules"].values())
     diffs = [part["diff"] for part in parts if part.get("diff") and any(part["diff"].values())]
     changes = [change for part in parts for change in part[_CHANGES]]
     reasons = [reason for part in parts for reason in part.get(_REASONS) or ()]
-    whole = {"changed": bool(changes), _CHANGES: changes, "diff": diffs}
-    return dict(result, **whole, reboot_required=bool(reasons), reboot_reasons=reasons)
+    combined = {"changed": bool(changes), _CHANGES: changes, "diff": diffs}
+    return dict(result, **combined, reboot_required=bool(reasons), reboot_reasons=reasons)
 
 
 def _layer(name: str) -> Layer:
-    """The layer of a module. Imports only what is asked for: imports are most of a converged run's time."""
+    """Return the layer of a module. Imports only this one: imports take most of the time of a converged run."""
     # fmt: off
     if name == "cni_networks":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.cni_networks_options import LAYER

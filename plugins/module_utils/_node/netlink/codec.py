@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Netlink messages and a socket for them: the part that all netlink families share.
+"""Netlink messages and a socket, as all netlink families use them.
 
-Source: netlink(7) and the kernel's ``include/uapi/linux/netlink.h``. Numbers are in the machine's own byte order, as
-netlink has them.
+Source: netlink(7) and the kernel's ``include/uapi/linux/netlink.h``. Numbers are in the machine's byte order.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ NETLINK_EXT_ACK = 11
 
 HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port id
 ATTRIBUTE = struct.Struct("=HH")  # length, type
-# A dump that changed while it was read is read again; one that never holds still is an error.
+# How often a dump is read if the table changes meanwhile.
 DUMP_TRIES = 20
 
 Attributes = t.List[t.Tuple[int, bytes]]
 
 
 class NetlinkError(RailyardError):
-    """The kernel refused a request. ``errno``: its number; ``reason``: the kernel's text, or empty."""
+    """The kernel refused a request. ``errno``: the error number; ``reason``: the kernel's text, or empty."""
 
     def __init__(self, number: int, reason: str = "", place: str = "netlink") -> None:
         text = "%s (%s)" % (os.strerror(number), errno.errorcode.get(number, str(number)))
@@ -55,7 +54,7 @@ class NetlinkError(RailyardError):
 
 
 class Message(t.NamedTuple):
-    """One netlink message without its header's bookkeeping."""
+    """One netlink message, without its length and port id."""
 
     type: int
     flags: int
@@ -68,7 +67,7 @@ def align(length: int) -> int:
 
 
 def attribute(kind: int, value: bytes) -> bytes:
-    """One attribute, padded."""
+    """Encode an attribute, padded to 4 bytes."""
     length = ATTRIBUTE.size + len(value)
     return ATTRIBUTE.pack(length, kind) + value + bytes(align(length) - length)
 
@@ -86,20 +85,20 @@ def u8(kind: int, value: int) -> bytes:
 
 
 def attributes(data: bytes) -> Attributes:
-    """All attributes in order: (type without its flag bits, value). Raises :class:`RailyardError` if cut short."""
+    """Decode attributes: (type without flag bits, value), in order. Raises :class:`RailyardError` if truncated."""
     found: Attributes = []
     place = 0
     while len(data) - place >= ATTRIBUTE.size:
         length, kind = ATTRIBUTE.unpack_from(data, place)
         if length < ATTRIBUTE.size or place + length > len(data):
-            raise _cut("an attribute of %d bytes in the %d that are left" % (length, len(data) - place))
+            raise _malformed("an attribute of %d bytes in the %d that are left" % (length, len(data) - place))
         found.append((kind & NLA_TYPE_MASK, data[place + ATTRIBUTE.size : place + length]))
         place += align(length)
     return found
 
 
 def table(data: bytes) -> dict[int, bytes]:
-    """The attributes by type; of several of one type the last."""
+    """Decode attributes by type; the last one of each type."""
     return dict(attributes(data))
 
 
@@ -108,35 +107,35 @@ def text(value: bytes) -> str:
 
 
 def number(value: bytes) -> int:
-    """An unsigned number of 1, 2, 4 or 8 bytes."""
+    """Decode an unsigned number of 1, 2, 4 or 8 bytes. Raises :class:`RailyardError` for other lengths."""
     formats = {1: "=B", 2: "=H", 4: "=I", 8: "=Q"}
     if len(value) not in formats:
-        raise _cut("a number of %d bytes" % len(value))
+        raise _malformed("a number of %d bytes" % len(value))
     return int(struct.unpack(formats[len(value)], value)[0])
 
 
 def encode(kind: int, flags: int, sequence: int, payload: bytes) -> bytes:
-    """A whole message."""
+    """Encode a message with its header."""
     return HEADER.pack(HEADER.size + len(payload), kind, flags, sequence, 0) + payload
 
 
 def decode(data: bytes) -> list[Message]:
-    """The messages in one datagram. Raises :class:`RailyardError` where one is cut short."""
+    """Decode the messages of a datagram. Raises :class:`RailyardError` if one is truncated."""
     messages: list[Message] = []
     place = 0
     while len(data) - place >= HEADER.size:
         length, kind, flags, sequence, _port = HEADER.unpack_from(data, place)
         if length < HEADER.size or place + length > len(data):
-            raise _cut("a message of %d bytes in the %d that are left" % (length, len(data) - place))
+            raise _malformed("a message of %d bytes in the %d that are left" % (length, len(data) - place))
         messages.append(Message(kind, flags, sequence, data[place + HEADER.size : place + length]))
         place += align(length)
     return messages
 
 
 def error_of(message: Message, place: str) -> NetlinkError | None:
-    """The error of an NLMSG_ERROR or NLMSG_DONE; None for an acknowledgement or a dump's good end."""
+    """Return the error of an NLMSG_ERROR or NLMSG_DONE; None for an acknowledgement or the end of a dump."""
     if len(message.payload) < 4:
-        # a bare NLMSG_DONE, from kernels before 2.6
+        # kernels before 2.6 send NLMSG_DONE without a code
         return None
     code = struct.unpack_from("=i", message.payload)[0]
     if not code:
@@ -145,7 +144,7 @@ def error_of(message: Message, place: str) -> NetlinkError | None:
     if message.flags & NLM_F_ACK_TLVS:
         rest = message.payload[4:]
         if message.type == NLMSG_ERROR:
-            # the request's header, and all of the request unless capped
+            # the header of the request follows, and its payload unless capped
             length = HEADER.size if message.flags & NLM_F_CAPPED else HEADER.unpack_from(rest)[0]
             rest = rest[align(length) :]
         reason = text(table(rest).get(NLMSGERR_ATTR_MSG, b""))
@@ -153,10 +152,10 @@ def error_of(message: Message, place: str) -> NetlinkError | None:
 
 
 class NetlinkSocket:
-    """A socket of one netlink family that asks and waits for the answer.
+    """A socket of one netlink family: sends requests and waits for the answers.
 
-    :param family: the protocol number, ``NETLINK_RDMA`` for one.
-    :param place: how errors name it.
+    :param family: the protocol number, such as ``NETLINK_RDMA``.
+    :param place: the place that errors report.
     :param sock: another datagram socket, for tests.
     :param timeout: seconds to wait for each part of an answer.
     """
@@ -173,7 +172,7 @@ class NetlinkSocket:
         self._sock.settimeout(timeout)
         if sock is None:
             self._sock.bind((0, 0))
-            # only better words for errors: kernels before 4.12 do not have them
+            # optional: they add texts to errors, and kernels before 4.12 do not have them
             for option in (NETLINK_CAP_ACK, NETLINK_EXT_ACK):
                 with contextlib.suppress(OSError):
                     self._sock.setsockopt(SOL_NETLINK, option, 1)
@@ -182,7 +181,7 @@ class NetlinkSocket:
         self._sock.close()
 
     def request(self, kind: int, payload: bytes = b"", flags: int = 0) -> list[bytes]:
-        """Ask once; the answers' payloads (often none), after the kernel has acknowledged.
+        """Send a request and wait for the acknowledgement. Return the payloads of the answers, often none.
 
         Raises :class:`NetlinkError`.
         """
@@ -195,19 +194,19 @@ class NetlinkSocket:
         return answers
 
     def dump(self, kind: int, payload: bytes = b"") -> list[bytes]:
-        """Ask for a whole table; the payloads of all its parts. Raises :class:`NetlinkError`."""
+        """Read a table. Return the payloads of all its messages. Raises :class:`NetlinkError`."""
         for _try in range(DUMP_TRIES):
             sequence = self._send(kind, NLM_F_REQUEST | NLM_F_DUMP, payload)
             answers: list[bytes] = []
-            torn = False
+            inconsistent = False
             for message in self._answers(sequence):
-                torn = torn or bool(message.flags & NLM_F_DUMP_INTR)
+                inconsistent = inconsistent or bool(message.flags & NLM_F_DUMP_INTR)
                 if message.type in (NLMSG_ERROR, NLMSG_DONE):
                     break
                 answers.append(message.payload)
                 if not message.flags & NLM_F_MULTI:
                     break
-            if not torn:
+            if not inconsistent:
                 return answers
         raise RailyardError(
             "the table changed each of the %d times that it was read" % DUMP_TRIES,
@@ -224,10 +223,10 @@ class NetlinkSocket:
         return self._sequence
 
     def _answers(self, sequence: int) -> t.Iterator[Message]:
-        """The messages that answer this request, up to and with the one that ends them; errors are raised."""
+        """Yield the messages that answer this request, including the last one. Raises :class:`NetlinkError`."""
         while True:
             for message in decode(self._receive()):
-                # what is left of an earlier request that was given up
+                # a late answer to an earlier request
                 if message.sequence != sequence or message.type == NLMSG_NOOP:
                     continue
                 if message.type == NLMSG_OVERRUN:
@@ -240,7 +239,7 @@ class NetlinkSocket:
 
     def _receive(self) -> bytes:
         try:
-            # the length first, so that nothing is ever cut off
+            # read the length first, so that the message is not truncated
             length = self._sock.recv_into(bytearray(1), 1, socket.MSG_PEEK | socket.MSG_TRUNC)
             return self._sock.recv(max(length, HEADER.size))
         except socket.timeout:
@@ -249,5 +248,5 @@ class NetlinkSocket:
             raise NetlinkError(error.errno or errno.EIO, "", self.place) from None
 
 
-def _cut(what: str) -> RailyardError:
-    return RailyardError("the kernel's answer makes no sense: %s" % what, "netlink", "report this as a bug")
+def _malformed(detail: str) -> RailyardError:
+    return RailyardError("the kernel's answer makes no sense: %s" % detail, "netlink", "report this as a bug")

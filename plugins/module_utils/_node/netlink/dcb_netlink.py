@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Data Center Bridging of netdevs over rtnetlink: what ``dcb`` of iproute2 reads and sets, by the same messages.
+"""Data Center Bridging of netdevs over rtnetlink, with the messages that ``dcb`` of iproute2 uses.
 
-Source: the kernel's ``include/uapi/linux/dcbnl.h`` and ``net/dcb/dcbnl.c``. Of the commands, those of IEEE 802.1Qaz are
-used (all drivers of RoCE NICs have them), and DCBX's own. Priorities, traffic classes and buffers are eight each.
+Source: the kernel's ``include/uapi/linux/dcbnl.h`` and ``net/dcb/dcbnl.c``. Only the commands of IEEE 802.1Qaz, which
+all drivers of RoCE NICs have, and those of DCBX are used. There are eight priorities, traffic classes and buffers.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ SELECTORS = {"dscp": SELECTOR_DSCP, "pcp": SELECTOR_PCP}
 TSA = {0: "strict", 1: "cb-shaper", 2: "ets", 255: "vendor"}
 TSA_NUMBERS = {name: number for number, name in TSA.items()}
 NLA_F_NESTED = 0x8000
-# Who negotiates: the host (its tools, or an LLDP agent there); without the flag the NIC's firmware does.
+# DCBX_HOST: the host (its tools, or an LLDP agent) negotiates; without the flag, the NIC's firmware does.
 DCBX_HOST, DCBX_LLD_MANAGED, DCBX_CEE, DCBX_IEEE = 0x1, 0x2, 0x4, 0x8
 
 MESSAGE = struct.Struct("=BBxx")  # struct dcbmsg: family, command
-# struct ieee_ets: willing, classes, cbs; then by class tx share, rx share, algorithm; class by priority; and the same
-# three that are recommended to the peer
+# struct ieee_ets: willing, classes, cbs; then tx share, rx share and algorithm by class; class by priority; then the
+# values recommended to the peer
 ETS = struct.Struct("=BBB8s8s8s8s8s8s8s")
 PFC = struct.Struct("=BBBxHxx8Q8Q")  # struct ieee_pfc: classes, enabled, bypass, delay; pauses sent, pauses received
 BUFFER = struct.Struct("=8s8II")  # struct dcbnl_buffer: buffer by priority, bytes by buffer, bytes in all
@@ -42,7 +42,9 @@ APP = struct.Struct("=BBH")  # struct dcb_app: selector, priority, protocol
 
 
 class Ets(t.NamedTuple):
-    """How priorities share the wire. ``classes``: how many the NIC has; ``tsa``: algorithms as the kernel's numbers."""
+    """Enhanced Transmission Selection: traffic class by priority (``prio_tc``), and by class the bandwidth in percent
+    (``tc_bw``) and the algorithm's number (``tsa``). ``classes``: how many traffic classes the NIC has.
+    """
 
     classes: int
     prio_tc: tuple[int, ...]
@@ -51,14 +53,14 @@ class Ets(t.NamedTuple):
     raw: bytes
 
     def with_values(self, prio_tc: t.Sequence[int], tc_bw: t.Sequence[int], tsa: t.Sequence[int]) -> bytes:
-        """The structure with these, and all else as it was read."""
-        part = list(ETS.unpack(self.raw))
-        part[3], part[5], part[6] = bytes(tc_bw), bytes(tsa), bytes(prio_tc)
-        return ETS.pack(*part)
+        """Return ``struct ieee_ets`` with these values, otherwise as read."""
+        fields = list(ETS.unpack(self.raw))
+        fields[3], fields[5], fields[6] = bytes(tc_bw), bytes(tsa), bytes(prio_tc)
+        return ETS.pack(*fields)
 
 
 class Pfc(t.NamedTuple):
-    """``enabled`` by priority; ``delay`` as the driver means it (mlx5: metres of cable); counters of pause frames."""
+    """Priority flow control: ``enabled`` by priority; ``delay`` in units of the driver (mlx5: metres of cable)."""
 
     classes: int
     enabled: tuple[int, ...]
@@ -66,13 +68,13 @@ class Pfc(t.NamedTuple):
     raw: bytes
 
     def with_values(self, enabled: t.Sequence[int], delay: int) -> bytes:
-        part = list(PFC.unpack(self.raw))
-        part[1], part[3] = sum(bit << priority for priority, bit in enumerate(enabled)), delay
-        return PFC.pack(*part)
+        fields = list(PFC.unpack(self.raw))
+        fields[1], fields[3] = sum(bit << priority for priority, bit in enumerate(enabled)), delay
+        return PFC.pack(*fields)
 
 
 class Buffer(t.NamedTuple):
-    """Receive buffers: which each priority has, the bytes of each, and the bytes of all that can be given out."""
+    """Receive buffers: buffer by priority, bytes of each buffer, and bytes available in total."""
 
     prio_buffer: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -83,7 +85,7 @@ class Buffer(t.NamedTuple):
 
 
 class App(t.NamedTuple):
-    """One entry of the application table: packets of ``protocol`` (of DSCP: the DSCP) have ``priority``."""
+    """One entry of the application table: packets of ``protocol`` (for DSCP, the code point) have ``priority``."""
 
     selector: int
     priority: int
@@ -91,9 +93,9 @@ class App(t.NamedTuple):
 
 
 class Dcb(t.NamedTuple):
-    """What a driver reports about a netdev; each None without support. ``trust`` are selectors in order.
+    """The DCB settings that a driver reports for a netdev; None for those that it does not support.
 
-    ``dcbx`` holds the DCBX flags.
+    ``trust``: selectors in order. ``dcbx``: the DCBX flags.
     """
 
     ets: Ets | None
@@ -104,7 +106,7 @@ class Dcb(t.NamedTuple):
     dcbx: int | None
 
     def dscp2prio(self) -> dict[int, int]:
-        """DSCP -> priority, of all entries; of several for one DSCP the highest, as the kernel has it."""
+        """Return DSCP -> priority; the highest priority if a DSCP has several entries, as in the kernel."""
         found: dict[int, int] = {}
         for app in self.apps:
             if app.selector == SELECTOR_DSCP:
@@ -113,7 +115,7 @@ class Dcb(t.NamedTuple):
 
 
 def decode(payload: bytes) -> Dcb:
-    """The answer to ``DCB_CMD_IEEE_GET``."""
+    """Decode the answer to ``DCB_CMD_IEEE_GET``."""
     outer = codec.table(payload[MESSAGE.size :])
     inner = codec.table(outer.get(ATTR_IEEE, b""))
     apps = [value for kind, value in codec.attributes(inner.get(IEEE_APP_TABLE, b"")) if kind == IEEE_APP]
@@ -134,26 +136,26 @@ def decode(payload: bytes) -> Dcb:
 def _ets(value: bytes | None) -> Ets | None:
     if value is None or len(value) < ETS.size:
         return None
-    part = ETS.unpack_from(value)
-    return Ets(part[1], tuple(part[6]), tuple(part[3]), tuple(part[5]), value[: ETS.size])
+    fields = ETS.unpack_from(value)
+    return Ets(fields[1], tuple(fields[6]), tuple(fields[3]), tuple(fields[5]), value[: ETS.size])
 
 
 def _pfc(value: bytes | None) -> Pfc | None:
     if value is None or len(value) < PFC.size:
         return None
-    part = PFC.unpack_from(value)
-    return Pfc(part[0], tuple(part[1] >> priority & 1 for priority in range(8)), part[3], value[: PFC.size])
+    fields = PFC.unpack_from(value)
+    return Pfc(fields[0], tuple(fields[1] >> priority & 1 for priority in range(8)), fields[3], value[: PFC.size])
 
 
 def _buffer(value: bytes | None) -> Buffer | None:
     if value is None or len(value) < BUFFER.size:
         return None
-    part = BUFFER.unpack_from(value)
-    return Buffer(tuple(part[0]), tuple(part[1:9]), part[9])
+    fields = BUFFER.unpack_from(value)
+    return Buffer(tuple(fields[0]), tuple(fields[1:9]), fields[9])
 
 
 class DcbSocket:
-    """Asks the kernel of netdevs in this network namespace. Raises :class:`NetlinkError`."""
+    """Reads and sets DCB of netdevs in this network namespace. Its methods raise :class:`NetlinkError`."""
 
     def __init__(self, sock: NetlinkSocket | None = None) -> None:
         self._sock = sock or NetlinkSocket(NETLINK_ROUTE, "dcb")
@@ -162,9 +164,9 @@ class DcbSocket:
         self._sock.close()
 
     def read(self, netdev: str) -> Dcb | None:
-        """All that the driver reports; None where it has no DCB at all, as of VFs and virtual netdevs."""
+        """Return the netdev's DCB settings; None if its driver has no DCB, such as for VFs and virtual netdevs."""
         try:
-            return decode(self._ask(RTM_GETDCB, CMD_IEEE_GET, netdev))
+            return decode(self._request(RTM_GETDCB, CMD_IEEE_GET, netdev))
         except NetlinkError as error:
             if error.errno == errno.EOPNOTSUPP:
                 return None
@@ -180,12 +182,12 @@ class DcbSocket:
         self._ieee(CMD_IEEE_SET, netdev, codec.attribute(IEEE_BUFFER, buffer.encoded()))
 
     def set_app(self, netdev: str, app: App) -> None:
-        self._ieee(CMD_IEEE_SET, netdev, _table(app))
+        self._ieee(CMD_IEEE_SET, netdev, _app_table(app))
 
     def delete_app(self, netdev: str, app: App) -> None:
         """Delete an entry, if it exists."""
         try:
-            self._ieee(CMD_IEEE_DEL, netdev, _table(app))
+            self._ieee(CMD_IEEE_DEL, netdev, _app_table(app))
         except NetlinkError as error:
             if error.errno != errno.ENOENT:
                 raise
@@ -195,21 +197,21 @@ class DcbSocket:
         self._ieee(CMD_IEEE_SET, netdev, _nested(IEEE_APP_TRUST_TABLE, rows))
 
     def set_dcbx(self, netdev: str, flags: int) -> None:
-        answer = self._ask(RTM_SETDCB, CMD_SDCBX, netdev, codec.u8(ATTR_DCBX, flags))
+        answer = self._request(RTM_SETDCB, CMD_SDCBX, netdev, codec.u8(ATTR_DCBX, flags))
         if codec.number(codec.table(answer[MESSAGE.size :]).get(ATTR_DCBX, b"\0")):
-            # the driver only reports that it refuses
+            # the driver reports no error number
             raise NetlinkError(errno.EOPNOTSUPP, "the driver keeps its DCBX mode", netdev)
 
     def _ieee(self, command: int, netdev: str, attribute: bytes) -> None:
-        answer = self._ask(RTM_SETDCB, command, netdev, _nested(ATTR_IEEE, attribute))
+        answer = self._request(RTM_SETDCB, command, netdev, _nested(ATTR_IEEE, attribute))
         report = codec.table(answer[MESSAGE.size :]).get(ATTR_IEEE, b"\0")
-        # an error number below zero, cut down to one byte
+        # a negative error number, truncated to one byte
         code = struct.unpack("=b", report[:1])[0]
         if code:
             raise NetlinkError(-code, "", netdev)
 
-    def _ask(self, kind: int, command: int, netdev: str, more: bytes = b"") -> bytes:
-        payload = MESSAGE.pack(socket.AF_UNSPEC, command) + codec.string(ATTR_IFNAME, netdev) + more
+    def _request(self, kind: int, command: int, netdev: str, more_attributes: bytes = b"") -> bytes:
+        payload = MESSAGE.pack(socket.AF_UNSPEC, command) + codec.string(ATTR_IFNAME, netdev) + more_attributes
         answers = self._sock.request(kind, payload)
         return answers[0] if answers else MESSAGE.pack(0, command)
 
@@ -218,5 +220,5 @@ def _nested(kind: int, value: bytes) -> bytes:
     return codec.attribute(kind | NLA_F_NESTED, value)
 
 
-def _table(app: App) -> bytes:
+def _app_table(app: App) -> bytes:
     return _nested(IEEE_APP_TABLE, codec.attribute(IEEE_APP, APP.pack(*app)))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Calls that the kernel may hold up without end, deaf to signals: made by a child, which is waited for in measure."""
+"""Run calls that may block in the kernel forever, without reaction to signals, in a child process."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.code
 
 
 def apart(act: t.Callable[[], None], seconds: float) -> bool:
-    """Do it in a child process. Raises the :class:`NetlinkError` that it raised there.
+    """Run ``act`` in a child process. Raises the :class:`NetlinkError` that ``act`` raised there.
 
-    :return: whether it was done within ``seconds``; otherwise the child goes on with it alone.
+    :return: whether it ended within ``seconds``; otherwise the child continues.
     """
     read_end, write_end = os.pipe()
     pid = os.fork()
@@ -33,7 +33,7 @@ def apart(act: t.Callable[[], None], seconds: float) -> bool:
         os.close(read_end)
     os.waitpid(pid, 0)
     if not output:
-        raise ChildProcessError("the child ended without a word")
+        raise ChildProcessError("the child ended without a result")
     error = json.loads(output)
     if error:
         raise NetlinkError(error["errno"], error["reason"], error["place"])
@@ -42,7 +42,7 @@ def apart(act: t.Callable[[], None], seconds: float) -> bool:
 
 def _child(act: t.Callable[[], None], write_end: int) -> t.NoReturn:
     try:
-        # the caller's caller waits for the end of these, which must not depend on the child
+        # processes that wait for the end of these streams must not wait for the child
         null = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(null, descriptor)

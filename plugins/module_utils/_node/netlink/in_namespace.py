@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Work in another network namespace, by a thread that enters it and ends there; the process stays where it is.
+"""Run a function in another network namespace, in a thread that enters the namespace. The process does not change.
 
-Sockets belong to the namespace in which they are opened, and ``/proc/sys/net`` shows the reader's namespace. ``/sys``
-shows the namespace in which it was mounted, so it stays the process's own.
+A socket belongs to the namespace in which it was opened, and ``/proc/sys/net`` shows the reader's namespace. ``/sys``
+shows the namespace in which it was mounted, so it still shows the process's namespace.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Found = t.TypeVar("Found")
 
 
 def enter(fd: int) -> None:
-    """Take the calling thread into a network namespace. Raises OSError."""
+    """Move the calling thread to the network namespace of a file descriptor. Raises OSError."""
     if hasattr(os, "setns"):
         os.setns(fd, CLONE_NEWNET)
         return
@@ -31,7 +31,7 @@ def enter(fd: int) -> None:
 
 
 def in_namespace(fd: int, work: t.Callable[[], Found]) -> Found:
-    """What ``work`` returns in the namespace of a file descriptor. What it raises is raised here."""
+    """Run ``work`` in the namespace of a file descriptor. Return its result, or raise its exception."""
     results: list[Found] = []
     errors: list[BaseException] = []
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What IP is set on a node's NICs: addresses, routes and the policy rules that lead to their tables. Read only."""
+"""Read the IP settings of a node's NICs: addresses, routes, and policy rules that look up their tables."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ _LEARNED = (PROTOCOL_RA, PROTOCOL_DHCP, PROTOCOL_REDIRECT)
 
 
 def _dynamic(address: Address) -> bool:
-    """Whether it is there for a time alone, as a lease is, or what a router advertised. The kernel marks those of its
-    own even where the router gave no time.
+    """Return whether an address has a lifetime, such as a lease, or was advertised by a router.
+
+    The kernel marks addresses of router advertisements even if they have no lifetime.
     """
     return not address.flags & IFA_F_PERMANENT or bool(address.flags & IFA_F_MANAGETEMPADDR)
 
 
 def look(table: Rtnetlink, netdevs: t.Mapping[int, str]) -> Row:
-    """``addresses`` that reach further than their link, ``routes`` but the kernel's own, and plain ``rules``.
+    """Return ``addresses`` of global scope, ``routes`` except those of the kernel, and plain ``rules``.
 
-    :param netdevs: index of an interface -> its name; only what is about these is reported.
-    :raises NetlinkError: where the kernel refuses a dump.
+    :param netdevs: index of an interface -> its name; only settings of these are returned.
+    :raises NetlinkError: if the kernel refuses a dump.
     """
     addresses = [
         {
@@ -62,7 +63,7 @@ def look(table: Rtnetlink, netdevs: t.Mapping[int, str]) -> Row:
         for each in table.routes(version)
         if each.oif in netdevs and each.protocol != PROTOCOL_KERNEL
     ]
-    own = {str(each["address"]).partition("/")[0] for each in addresses}
+    node_addresses = {str(each["address"]).partition("/")[0] for each in addresses}
     rules = [
         {
             "from": str(each.source) if each.source else None,
@@ -72,6 +73,7 @@ def look(table: Rtnetlink, netdevs: t.Mapping[int, str]) -> Row:
         }
         for version in (4, 6)
         for each in table.rules(version)
-        if each.plain and (each.oif in netdevs.values() or (each.source and str(each.source.network_address) in own))
+        if each.plain
+        and (each.oif in netdevs.values() or (each.source and str(each.source.network_address) in node_addresses))
     ]
     return {"addresses": addresses, "routes": routes, "rules": rules}

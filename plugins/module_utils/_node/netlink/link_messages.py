@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Links and their VFs as rtnetlink reports them: pure functions of :mod:`rtnetlink`.
+"""Decode and encode rtnetlink messages of links and their VFs: pure functions of :mod:`rtnetlink`.
 
-VFs are plain dicts; what the kernel does not report is None. MTU is in bytes, rates are in Mb/s.
+VFs are dicts; a value that the kernel does not report is None. MTU is in bytes, rates are in Mb/s.
 
 Source: the kernel's ``include/uapi/linux/if_link.h``.
 """
@@ -21,7 +21,7 @@ LINK_HEADER = struct.Struct("=BxHiII")  # family, hardware type, index, flags, w
 ARPHRD_INFINIBAND = 32
 IFF_UP = 0x1
 IFF_LOWER_UP = 0x10000
-# The kernel's "the driver does not say" for spoofchk and trust.
+# The kernel's value of spoofchk and trust if the driver does not report them.
 UNSAID = 0xFFFFFFFF
 
 IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_LINK = 1, 3, 4, 5
@@ -45,12 +45,12 @@ Row = t.Dict[str, t.Any]
 class Link(t.NamedTuple):
     """One interface.
 
-    ``min_mtu`` and ``max_mtu`` in bytes, 0 if the kernel reports none. ``permanent``: the hardware address that the NIC
-    was made with; empty where there is none, or not reported (kernels before 5.6). ``type``: the ARPHRD number.
-    ``operstate``: ``UP``, ``DOWN``... ``kind``: ``macvlan``, ``bond``...; None for hardware. ``parent``: PCI address,
-    from kernels since 5.14. ``below``: index of the link below a VLAN or macvlan; ``below_namespace`` is set where that
-    link is in another network namespace. ``vfs``: rows of :func:`vf_row`, where they were asked for. ``alias``: what
-    someone wrote beside its name, as the plugin host-device does with the name that it had before.
+    ``min_mtu`` and ``max_mtu`` in bytes, 0 if the kernel reports none. ``permanent``: the permanent hardware address;
+    empty if the NIC has none or the kernel (before 5.6) does not report it. ``type``: the ARPHRD number.
+    ``operstate``: ``UP``, ``DOWN``... ``kind``: ``macvlan``, ``bond``...; None for hardware. ``parent``: PCI address
+    (Linux 5.14 and later). ``below``: index of the link below a VLAN or macvlan; ``below_namespace`` is set if that
+    link is in another network namespace. ``vfs``: rows of :func:`vf_row`, if requested. ``alias``: the ifalias, in
+    which the plugin host-device keeps the previous name.
     """
 
     ifindex: int
@@ -74,7 +74,7 @@ class Link(t.NamedTuple):
 
 
 def decode_link(payload: bytes) -> Link:
-    """A link from an RTM_NEWLINK message."""
+    """Decode the payload of an RTM_NEWLINK message."""
     _family, kind, index, flags, _change = LINK_HEADER.unpack_from(payload)
     held = codec.table(payload[LINK_HEADER.size :])
     address = held.get(IFLA_ADDRESS, b"")
@@ -105,7 +105,7 @@ def decode_link(payload: bytes) -> Link:
 
 
 def encode_kind(kind: str) -> bytes:
-    """The attribute that makes a new link a ``macvlan`` in mode bridge, or an ``ipvlan`` in mode l2."""
+    """Return the attribute of a new ``macvlan`` in mode bridge, or ``ipvlan`` in mode l2."""
     data = {
         "macvlan": codec.u32(IFLA_MACVLAN_MODE, MACVLAN_BRIDGE),
         "ipvlan": codec.attribute(IFLA_IPVLAN_MODE, struct.pack("=H", IPVLAN_L2)),
@@ -116,33 +116,33 @@ def encode_kind(kind: str) -> bytes:
 
 
 def vf_rows(listing: bytes, address_length: int) -> list[Row]:
-    """The rows of an IFLA_VFINFO_LIST, in the order of their index. See :func:`vf_row`."""
+    """Decode an IFLA_VFINFO_LIST: rows of :func:`vf_row`, sorted by index."""
     rows = [vf_row(value, address_length) for kind, value in codec.attributes(listing) if kind == IFLA_VF_INFO]
     return sorted(rows, key=lambda row: int(row["index"]))
 
 
 def vf_row(info: bytes, address_length: int) -> Row:
-    """One VF: ``index``, ``mac``, ``vlan``, ``qos``, ``spoofchk``, ``trust``, ``link_state`` (``auto``, ``enable``,
-    ``disable``), ``min_tx_rate``, ``max_tx_rate``, ``node_guid``, ``port_guid``.
+    """Decode one VF: ``index``, ``mac``, ``vlan``, ``qos``, ``spoofchk``, ``trust``, ``link_state`` (``auto``,
+    ``enable``, ``disable``), ``min_tx_rate``, ``max_tx_rate``, ``node_guid``, ``port_guid``.
 
-    ``spoofchk`` and ``trust`` are None where the driver does not know them, ``mac`` and the GUIDs where they are not of
-    the PF's link layer.
+    ``spoofchk`` and ``trust`` are None if the driver does not report them; ``mac`` on InfiniBand, the GUIDs on
+    Ethernet.
 
-    :param address_length: bytes of the PF's own hardware address: 6 on Ethernet, 20 on InfiniBand.
+    :param address_length: length of the PF's hardware address in bytes: 6 on Ethernet, 20 on InfiniBand.
     """
     table = codec.table(info)
     mac = table.get(IFLA_VF_MAC, b"")
-    link_state = _second(table, IFLA_VF_LINK_STATE)
+    link_state = _vf_value(table, IFLA_VF_LINK_STATE)
     return {
-        "index": struct.unpack_from("=I", mac)[0] if mac else _first(table),
+        "index": struct.unpack_from("=I", mac)[0] if mac else _vf_index(table),
         "mac": hardware_address(mac[4:10]) if mac and address_length == 6 else None,
-        "vlan": _second(table, IFLA_VF_VLAN),
-        "qos": _second(table, IFLA_VF_VLAN, 8),
-        "spoofchk": _bool_or_none(_second(table, IFLA_VF_SPOOFCHK)),
-        "trust": _bool_or_none(_second(table, IFLA_VF_TRUST)),
+        "vlan": _vf_value(table, IFLA_VF_VLAN),
+        "qos": _vf_value(table, IFLA_VF_VLAN, 8),
+        "spoofchk": _bool_or_none(_vf_value(table, IFLA_VF_SPOOFCHK)),
+        "trust": _bool_or_none(_vf_value(table, IFLA_VF_TRUST)),
         "link_state": LINK_STATES[link_state] if link_state is not None and link_state < len(LINK_STATES) else None,
-        "min_tx_rate": _second(table, IFLA_VF_RATE),
-        "max_tx_rate": _second(table, IFLA_VF_RATE, 8),
+        "min_tx_rate": _vf_value(table, IFLA_VF_RATE),
+        "max_tx_rate": _vf_value(table, IFLA_VF_RATE, 8),
         "node_guid": _guid(table.get(IFLA_VF_IB_NODE_GUID)),
         "port_guid": _guid(table.get(IFLA_VF_IB_PORT_GUID)),
     }
@@ -159,13 +159,13 @@ def _guid(value: bytes | None) -> str | None:
     return hardware_address(struct.pack(">Q", struct.unpack_from("=Q", value, 8)[0]))
 
 
-def _first(table: t.Mapping[int, bytes]) -> int:
-    """The VF's index: each attribute but the nested ones begins with it."""
+def _vf_index(table: t.Mapping[int, bytes]) -> int:
+    """Return the VF's index, with which each attribute except the nested ones begins; -1 if there is none."""
     value = table.get(IFLA_VF_VLAN) or table.get(IFLA_VF_LINK_STATE) or b""
     return int(struct.unpack_from("=I", value)[0]) if len(value) >= 4 else -1
 
 
-def _second(table: t.Mapping[int, bytes], kind: int, offset: int = 4) -> int | None:
+def _vf_value(table: t.Mapping[int, bytes], kind: int, offset: int = 4) -> int | None:
     value = table.get(kind, b"")
     return int(struct.unpack_from("=I", value, offset)[0]) if len(value) >= offset + 4 else None
 

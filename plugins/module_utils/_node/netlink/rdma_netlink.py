@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The RDMA subsystem over NETLINK_RDMA: mode, devices, links, who uses them; links made, renamed and removed.
+"""The RDMA subsystem over NETLINK_RDMA: RDMA mode, devices, links and their users; create, rename and remove links.
 
 Source: the kernel's ``include/uapi/rdma/rdma_netlink.h`` (``rdma_nldev_command``, ``rdma_nldev_attr``) and
-``ib_user_ioctl_verbs.h`` (``rdma_driver_id``). What needs a name is spelled as ``rdma`` of iproute2 spells it.
+``ib_user_ioctl_verbs.h`` (``rdma_driver_id``). Names of values are those of ``rdma`` of iproute2.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ Row = t.Dict[str, t.Any]
 
 
 class Holder(t.NamedTuple):
-    """Who uses a device: a process (``pid``), or a part of the kernel (``pid`` None)."""
+    """A user of a device: a process (``pid``), or a part of the kernel (``pid`` None). ``what``: its resources."""
 
     pid: int | None
     command: str
@@ -96,7 +96,7 @@ class Holder(t.NamedTuple):
 
 
 def connect(system: System) -> NetlinkSocket | None:
-    """A socket to the RDMA subsystem; None where the kernel has not loaded it (nothing is loaded for asking)."""
+    """Return a socket to the RDMA subsystem; None if ib_core is not loaded. Does not load it."""
     if not system.exists("/sys/module/ib_core"):
         return None
     return NetlinkSocket(NETLINK_RDMA, "RDMA subsystem")
@@ -107,7 +107,7 @@ def message_type(command: int) -> int:
 
 
 def netns_mode(sock: NetlinkSocket) -> str | None:
-    """``shared`` or ``exclusive``; None where the kernel (before 5.2) knows no modes, which is as shared."""
+    """Return ``shared`` or ``exclusive``; None if the kernel (before 5.2) has no modes, which behaves as shared."""
     try:
         answers = sock.request(message_type(CMD_SYS_GET))
     except NetlinkError as error:
@@ -128,10 +128,10 @@ def set_netns_mode(sock: NetlinkSocket, mode: str) -> None:
 
 
 def devices(sock: NetlinkSocket) -> list[Row]:
-    """The RDMA devices that this network namespace sees, in the order of their names.
+    """Return the RDMA devices that are visible in this network namespace, sorted by name.
 
     Each: ``index``, ``name``, ``ports`` (count), ``node_type``, ``fw_version``, ``node_guid``, ``sys_image_guid``
-    (as sysfs writes them), ``protocol`` (``roce``, ``ib``, ``iw``, ``opa``, ``usnic``; None before Linux 5.2).
+    (in the format of sysfs), ``protocol`` (``roce``, ``ib``, ``iw``, ``opa``, ``usnic``; None before Linux 5.2).
     """
     found = []
     for answer in sock.dump(message_type(CMD_GET)):
@@ -152,18 +152,18 @@ def devices(sock: NetlinkSocket) -> list[Row]:
 
 
 def links(sock: NetlinkSocket, of: t.Iterable[Row] | None = None) -> list[Row]:
-    """The ports of the devices (of all, or of the given rows of :func:`devices`).
+    """Return the ports of devices (rows of :func:`devices`; by default all).
 
     Each: ``device_index``, ``device``, ``port`` (from 1), ``state``, ``physical_state``, ``netdev``, ``netdev_index``
-    (None where there is none, or it is in another network namespace), ``lid``, ``sm_lid``, ``lmc``, ``subnet_prefix``
-    (None on other than InfiniBand and OPA).
+    (None if there is none in this network namespace), ``lid``, ``sm_lid``, ``lmc``, ``subnet_prefix`` (None except on
+    InfiniBand and OPA).
     """
     found: list[Row] = []
     for device in devices(sock) if of is None else of:
         try:
             answers = sock.dump(message_type(CMD_PORT_GET), codec.u32(ATTR_DEV_INDEX, device["index"]))
         except NetlinkError as error:
-            # gone since the devices were listed
+            # the device was removed after the list was read
             if error.errno in (errno.ENODEV, errno.EINVAL):
                 continue
             raise
@@ -188,9 +188,9 @@ def links(sock: NetlinkSocket, of: t.Iterable[Row] | None = None) -> list[Row]:
 
 
 def chardev(sock: NetlinkSocket, index: int) -> Row | None:
-    """The device's uverbs character device: ``name`` (``uverbs0``) and ``driver`` (``rdma_driver_id``).
+    """Return the device's uverbs character device: ``name`` (``uverbs0``) and ``driver`` (``rdma_driver_id``).
 
-    None where it has none (ib_uverbs is not loaded), or the kernel (before 5.3) cannot say.
+    None if it has none (ib_uverbs is not loaded) or the kernel (before 5.3) does not report it.
     """
     payload = codec.u32(ATTR_DEV_INDEX, index) + codec.string(ATTR_CHARDEV_TYPE, "uverbs")
     try:
@@ -206,9 +206,9 @@ def chardev(sock: NetlinkSocket, index: int) -> Row | None:
 
 
 def hardware_counters(sock: NetlinkSocket, index: int, port: int) -> dict[str, int]:
-    """The counters of a device's port by the driver's names, as ``rdma statistic`` shows them.
+    """Return the counters of a device's port by the driver's names, as ``rdma statistic`` shows them.
 
-    Empty if the driver has none, if the device is gone, or before Linux 5.3.
+    Empty if the driver has none, if the device was removed, or before Linux 5.3.
     """
     payload = codec.u32(ATTR_DEV_INDEX, index) + codec.u32(ATTR_PORT_INDEX, port)
     try:
@@ -228,20 +228,20 @@ def hardware_counters(sock: NetlinkSocket, index: int, port: int) -> dict[str, i
 
 
 def link_type(sock: NetlinkSocket, system: System, device: Row) -> str:
-    """``rxe``, ``siw`` or ``hardware``."""
+    """Return the type of a device: ``rxe``, ``siw`` or ``hardware``."""
     character = chardev(sock, device["index"])
     if character and character["driver"] is not None:
         return SOFT_DRIVERS.get(character["driver"], "hardware")
-    place = "/sys/class/infiniband/%s" % device["name"]
-    if system.exists(place + "/parent"):
+    directory = "/sys/class/infiniband/%s" % device["name"]
+    if system.exists(directory + "/parent"):
         return "rxe"
-    if device["protocol"] == "iw" and not system.exists(place + "/device"):
+    if device["protocol"] == "iw" and not system.exists(directory + "/device"):
         return "siw"
     return "hardware"
 
 
 def new_link(sock: NetlinkSocket, name: str, kind: str, netdev: str) -> None:
-    """Make a soft link of ``kind`` on a netdev. The kernel loads the module if it has it, else EINVAL."""
+    """Create a soft link of ``kind`` on a netdev. The kernel loads the module; EINVAL if it has none."""
     sock.request(
         message_type(CMD_NEWLINK),
         codec.string(ATTR_DEV_NAME, name) + codec.string(ATTR_LINK_TYPE, kind) + codec.string(ATTR_NDEV_NAME, netdev),
@@ -249,12 +249,12 @@ def new_link(sock: NetlinkSocket, name: str, kind: str, netdev: str) -> None:
 
 
 def delete_link(sock: NetlinkSocket, index: int) -> None:
-    """Take a soft link away; EINVAL for hardware. The kernel may wait until no process has the device open."""
+    """Remove a soft link; EINVAL for hardware. The kernel may wait until no process has the device open."""
     sock.request(message_type(CMD_DELLINK), codec.u32(ATTR_DEV_INDEX, index))
 
 
 def rename(sock: NetlinkSocket, index: int, name: str) -> None:
-    """Give a device another name; EEXIST where another has it."""
+    """Rename a device; EEXIST if another device has the name."""
     sock.request(message_type(CMD_SET), codec.u32(ATTR_DEV_INDEX, index) + codec.string(ATTR_DEV_NAME, name))
 
 
@@ -264,9 +264,10 @@ def move(sock: NetlinkSocket, index: int, namespace: int) -> None:
 
 
 def holders(sock: NetlinkSocket, system: System, index: int, contexts: bool) -> list[Holder]:
-    """Who uses a device, each user once: queue pairs and connection ids of processes, connected ones of the kernel.
+    """Return the users of a device: processes with queue pairs or connection ids, and connected queue pairs of the
+    kernel.
 
-    :param contexts: name also processes that only have the device open: they hold up its removal, not its renaming.
+    :param contexts: also return processes that only have the device open. They block its removal, not its renaming.
     """
     uses: dict[tuple[int | None, str], dict[str, int]] = {}
 
@@ -284,14 +285,14 @@ def holders(sock: NetlinkSocket, system: System, index: int, contexts: bool) -> 
             if pid is not None:
                 add(pid, network_namespaces.command(system, pid), what)
             elif not kernel:
-                # of a process that ends just now, or lives in a PID namespace that we cannot see into
+                # a process that is ending, or that is in a PID namespace that is not visible here
                 add(None, "a process out of sight", what)
             elif _number(entry, ATTR_RES_TYPE) in QP_TYPES_CONNECTED and kind == ATTR_RES_QP:
                 add(None, "the kernel's %s" % kernel, what)
     if contexts:
-        seen = {pid for pid, _command in uses}
+        known_pids = {pid for pid, _command in uses}
         for pid in processes_with_device(system, chardev(sock, index)):
-            if pid not in seen:
+            if pid not in known_pids:
                 add(pid, network_namespaces.command(system, pid), OPEN)
     return [
         Holder(pid, command, ", ".join(what if what == OPEN else "%d %s" % (n, what) for what, n in use.items()))
@@ -303,7 +304,7 @@ def _resources(sock: NetlinkSocket, index: int, command: int, kind: int) -> list
     try:
         answers = sock.dump(message_type(command), codec.u32(ATTR_DEV_INDEX, index))
     except NetlinkError as error:
-        # gone meanwhile, or a kernel that does not count such resources
+        # the device was removed, or the kernel does not report such resources
         if error.errno in (errno.ENODEV, errno.EINVAL, errno.EOPNOTSUPP):
             return []
         raise
@@ -316,15 +317,16 @@ def _resources(sock: NetlinkSocket, index: int, command: int, kind: int) -> list
 
 
 def processes_with_device(system: System, character: Row | None) -> list[int]:
-    """The processes, in any namespace, that have a character device open (of :func:`chardev`), by their pid."""
+    """Return the pids of processes in any namespace that have a character device (of :func:`chardev`) open."""
     if character is None:
         return []
     found = []
     for entry in system.listdir("/proc"):
-        place = "/proc/%s/fd" % entry
-        # its name, not its device number: to stat() a process's files may hang on a dead server
+        directory = "/proc/%s/fd" % entry
+        # compare names, not device numbers: stat() of a process's file may hang on an unreachable file server
         if entry.isdigit() and any(
-            system.link_name("%s/%s" % (place, descriptor)) == character["name"] for descriptor in system.listdir(place)
+            system.link_name("%s/%s" % (directory, descriptor)) == character["name"]
+            for descriptor in system.listdir(directory)
         ):
             found.append(int(entry))
     return sorted(found)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The order in which devices can be renamed so that no name is ever held twice."""
+"""The order in which devices are renamed so that no two have the same name at any time."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ TEMPORARY = "railyard-%d"
 
 
 def renames(names: t.Iterable[str], wanted: t.Mapping[str, str]) -> list[tuple[str, str]]:
-    """The steps (name before, name after) that lead to the wanted names; a temporary name opens a ring of names.
+    """Return the steps (name before, name after) to the wanted names. A temporary name resolves a cycle of names.
 
-    :param names: of all devices there are.
-    :param wanted: name now -> name then. None of the latter may be held by a device that is not renamed itself.
+    :param names: the names of all devices.
+    :param wanted: present name -> wanted name, which only a device that is renamed itself may have.
     """
     taken = set(names)
-    left = {now: then for now, then in wanted.items() if now != then}
+    remaining = {before: after for before, after in wanted.items() if before != after}
     steps = []
 
-    def step(now: str, then: str) -> None:
-        steps.append((now, then))
-        taken.remove(now)
-        taken.add(then)
+    def step(before: str, after: str) -> None:
+        steps.append((before, after))
+        taken.remove(before)
+        taken.add(after)
 
-    while left:
-        now = next((each for each, then in left.items() if then not in taken), None)
-        if now is not None:
-            step(now, left.pop(now))
+    while remaining:
+        before = next((each for each, after in remaining.items() if after not in taken), None)
+        if before is not None:
+            step(before, remaining.pop(before))
             continue
-        now = next(iter(left))
-        aside = next(name for name in (TEMPORARY % number for number in itertools.count()) if name not in taken)
-        then = left.pop(now)
-        step(now, aside)
-        left[aside] = then
+        before = next(iter(remaining))
+        temporary = next(name for name in (TEMPORARY % number for number in itertools.count()) if name not in taken)
+        after = remaining.pop(before)
+        step(before, temporary)
+        remaining[temporary] = after
     return steps

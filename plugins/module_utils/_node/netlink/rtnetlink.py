@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Links with their VFs, addresses, routes and policy rules over rtnetlink: the one place that asks the kernel for them.
+"""Links with their VFs, addresses, routes and policy rules over rtnetlink: the only place that reads and sets them.
 
-All but VF attributes is set with nothing but the standard library, so that a converged run pays for three or four dumps
-and no import. Source: rtnetlink(7) and the kernel's ``include/uapi/linux/{rtnetlink,if_addr,fib_rules,neighbour}.h``.
+Only VF attributes need pyroute2, so a converged run costs three or four dumps and no import. Source: rtnetlink(7) and
+the kernel's ``include/uapi/linux/{rtnetlink,if_addr,fib_rules,neighbour}.h``.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ RTEXT_FILTER_SKIP_STATS = 0x8
 IFA_ADDRESS, IFA_LOCAL, IFA_BROADCAST, IFA_FLAGS = 1, 2, 4, 8
 NETNSA_NSID, NETNSA_FD = 1, 3
 IFA_F_SECONDARY = 0x01
-# Of IPv6: the address is used at once, without the kernel's own search for another host that has it.
+# IPv6: the address is used at once, without duplicate address detection.
 IFA_F_NODAD = 0x02
-# Of IPv6: another host has it; it is not yet known whether one has, and may be used meanwhile; it may not.
+# IPv6: duplicate address detection failed; it is running, and the address is usable; it is not usable.
 IFA_F_DADFAILED, IFA_F_OPTIMISTIC, IFA_F_TENTATIVE = 0x08, 0x04, 0x40
 IFA_F_PERMANENT, IFA_F_MANAGETEMPADDR, IFA_F_NOPREFIXROUTE = 0x80, 0x100, 0x200
 RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_TABLE = 1, 4, 5, 6, 7, 15
 FRA_DST, FRA_SRC, FRA_PRIORITY, FRA_TABLE, FRA_OIFNAME, FRA_PROTOCOL = 1, 2, 6, 15, 17, 21
-# A rule's attributes that select nothing: suppressors (where unset), the flow realm, padding, who made it.
+# Attributes of a plain rule, and those that select nothing: protocol, padding.
 FRA_PLAIN = frozenset((FRA_SRC, FRA_PRIORITY, FRA_TABLE, FRA_OIFNAME, FRA_PROTOCOL, 18))
 FRA_SUPPRESS = frozenset((13, 14))
 FR_ACT_TO_TBL = 1
@@ -71,11 +71,11 @@ NDA_LLADDR = 2
 TABLE_MAIN = 254
 TABLE_LOCAL = 255
 RESERVED_TABLES = frozenset((0, 253, TABLE_MAIN, TABLE_LOCAL))
-# The protocol that systemd-networkd gives to routes and rules of its files, so that its and ours are equal.
+# The protocol of routes and rules that systemd-networkd sets from its files, so that they are equal to ours.
 PROTOCOL_STATIC = 4
 PROTOCOL_REDIRECT, PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP = 1, 2, 9, 16
 SCOPE_UNIVERSE, SCOPE_LINK = 0, 253
-# Of addresses: those that the kernel gives by itself, or that reach no further than the link.
+# Scopes of addresses that are valid only on the link or the host, or nowhere.
 NARROW_SCOPES = (SCOPE_LINK, 254, 255)
 UNICAST = 1
 
@@ -99,7 +99,7 @@ class Address(t.NamedTuple):
 
 
 class Route(t.NamedTuple):
-    """One unicast route; ``oif`` is 0 for one with several next hops."""
+    """One unicast route; ``oif`` is 0 if it has several next hops."""
 
     table: int
     destination: Network
@@ -124,9 +124,9 @@ class Route(t.NamedTuple):
 
 
 class Rule(t.NamedTuple):
-    """One policy rule. ``plain``: it selects by ``source`` and ``oif`` alone and looks ``table`` up.
+    """One policy rule. ``plain``: it selects only by ``source`` and ``oif``, and looks up ``table``.
 
-    ``raw`` is the kernel's own form of it, by which it can be taken away.
+    ``raw``: the kernel's message, with which the rule can be removed.
     """
 
     version: int
@@ -139,7 +139,7 @@ class Rule(t.NamedTuple):
 
     @property
     def selector(self) -> str:
-        """What it selects, as ``ip rule`` writes it where it is plain."""
+        """The selector, for a plain rule in the format of ``ip rule``."""
         parts = ["from %s" % bare(self.source)] if self.source else []
         parts += ["oif %s" % self.oif] if self.oif else []
         parts += [] if self.plain else ["other selectors"]
@@ -151,7 +151,7 @@ class Rule(t.NamedTuple):
 
 
 def bare(network: Network) -> str:
-    """A network as rules are written: without a prefix length where it is one address."""
+    """Format a network as ``ip rule`` does: a single address has no prefix length."""
     return str(network.network_address if network.prefixlen == network.max_prefixlen else network)
 
 
@@ -162,8 +162,8 @@ def family(version: int) -> int:
 class Rtnetlink:
     """The kernel's tables of links, addresses, routes and rules in the caller's network namespace.
 
-    :param sock: another socket, for tests; else one is opened when it is first needed.
-    :param ip: what sets VF attributes, for tests; see :class:`.vf_setter.VfSetter`.
+    :param sock: another socket, for tests. By default one is opened when it is first needed.
+    :param ip: passed to :class:`.vf_setter.VfSetter`, for tests.
     """
 
     def __init__(self, sock: codec.NetlinkSocket | None = None, ip: t.Any = None) -> None:
@@ -189,25 +189,29 @@ class Rtnetlink:
         self.close()
 
     def links(self, vfs: bool = False, namespace: int | None = None) -> list[Link]:
-        """All interfaces, in the order of their index. Raises :class:`NetlinkError`.
+        """Return all interfaces, sorted by index. Raises :class:`NetlinkError`.
 
-        One dump for all may be too much for the kernel where a NIC has many VFs: ask :meth:`link` per NIC then.
+        A dump of all interfaces may fail if a NIC has many VFs; call :meth:`link` per NIC then.
 
-        :param namespace: another network namespace, by its number; EINVAL if there is none of this number (any more).
+        :param namespace: the number of another network namespace; EINVAL if no namespace has this number.
         """
-        request = LINK_HEADER.pack(0, 0, 0, 0, 0) + codec.u32(IFLA_EXT_MASK, _filter(vfs)) + _target(namespace)
+        request = (
+            LINK_HEADER.pack(0, 0, 0, 0, 0)
+            + codec.u32(IFLA_EXT_MASK, _extension_filter(vfs))
+            + _namespace_attribute(namespace)
+        )
         found = [decode_link(payload) for payload in self._sock.dump(RTM_GETLINK, request)]
         return sorted(found, key=lambda link: link.ifindex)
 
     def link(self, which: int | str, vfs: bool = False) -> Link | None:
-        """One link by index or name (or alternative name); None where there is none. Raises :class:`NetlinkError`.
+        """Return a link by index, name or alternative name; None if it does not exist. Raises :class:`NetlinkError`.
 
-        With ``vfs`` the kernel may refuse with EMSGSIZE, where a NIC's VFs are more than a message can hold.
+        With ``vfs`` the kernel may refuse with EMSGSIZE, if the NIC's VFs do not fit into a message.
         """
         request = LINK_HEADER.pack(0, 0, which if isinstance(which, int) else 0, 0, 0)
         if isinstance(which, str):
             request += codec.string(IFLA_IFNAME if len(which) < 16 else IFLA_ALT_IFNAME, which)
-        request += codec.u32(IFLA_EXT_MASK, _filter(vfs))
+        request += codec.u32(IFLA_EXT_MASK, _extension_filter(vfs))
         try:
             (answer,) = self._sock.request(RTM_GETLINK, request)
         except codec.NetlinkError as error:
@@ -217,26 +221,26 @@ class Rtnetlink:
         return decode_link(answer)
 
     def addresses(self) -> list[Address]:
-        """All IPv4 and IPv6 addresses. Raises :class:`NetlinkError`."""
+        """Return all IPv4 and IPv6 addresses. Raises :class:`NetlinkError`."""
         found = (
             decode_address(payload) for payload in self._sock.dump(RTM_GETADDR, ADDRESS_HEADER.pack(0, 0, 0, 0, 0))
         )
         return [address for address in found if address]
 
     def routes(self, version: int) -> list[Route]:
-        """All unicast routes of IP ``version`` but those of the local table. Raises :class:`NetlinkError`."""
+        """Return the unicast routes of IP ``version`` except the local table. Raises :class:`NetlinkError`."""
         request = ROUTE_HEADER.pack(family(version), 0, 0, 0, 0, 0, 0, 0, 0)
         found = (decode_route(payload) for payload in self._sock.dump(RTM_GETROUTE, request))
         return [route for route in found if route]
 
     def rules(self, version: int) -> list[Rule]:
-        """All policy rules of IP ``version``. Raises :class:`NetlinkError`."""
+        """Return the policy rules of IP ``version``. Raises :class:`NetlinkError`."""
         request = RULE_HEADER.pack(family(version), 0, 0, 0, 0, 0, 0)
         found = (decode_rule(payload) for payload in self._sock.dump(RTM_GETRULE, request))
         return [rule for rule in found if rule]
 
     def hardware_addresses(self, index: int) -> list[bytes]:
-        """The hardware addresses that an interface's filter lets in, of interfaces built on it in any namespace too."""
+        """Return the hardware addresses in an interface's receive filter, including those of interfaces built on it."""
         found: list[bytes] = []
         for payload in self._sock.dump(RTM_GETNEIGH, LINK_HEADER.pack(AF_BRIDGE, 0, 0, 0, 0)):
             if NEIGHBOUR_HEADER.unpack_from(payload)[1] == index:
@@ -255,10 +259,10 @@ class Rtnetlink:
     ) -> None:
         """Change an interface. Raises :class:`NetlinkError`.
 
-        :param address: its hardware address.
-        :param namespace: a file descriptor of the network namespace that it is moved to.
+        :param address: the new hardware address.
+        :param namespace: a file descriptor of the network namespace to move it to.
         """
-        attributes = _described(mtu, name, address, namespace)
+        attributes = _link_attributes(mtu, name, address, namespace)
         if alias is not None:
             attributes += codec.attribute(IFLA_IFALIAS, alias.encode())
         flags, mask = (IFF_UP if up else 0), (0 if up is None else IFF_UP)
@@ -267,22 +271,24 @@ class Rtnetlink:
     def new_link(
         self, kind: str, name: str, parent: int, namespace: int, mtu: int | None, address: bytes | None
     ) -> None:
-        """Make a macvlan or ipvlan on ``parent``, right in the network namespace of a file descriptor.
+        """Create a macvlan or ipvlan on ``parent``, directly in the network namespace of a file descriptor.
 
         Raises :class:`NetlinkError`: EEXIST if the namespace has an interface of that name.
         """
-        attributes = codec.u32(IFLA_LINK, parent) + _described(mtu, name, address, namespace) + encode_kind(kind)
+        attributes = codec.u32(IFLA_LINK, parent) + _link_attributes(mtu, name, address, namespace) + encode_kind(kind)
         self._sock.request(RTM_NEWLINK, LINK_HEADER.pack(0, 0, 0, 0, 0) + attributes, NLM_F_CREATE | NLM_F_EXCL)
 
     def delete_link(self, index: int, namespace: int | None = None) -> None:
-        """Remove a virtual interface; nothing where there is none. Raises :class:`NetlinkError`.
+        """Remove a virtual interface, if it exists. Raises :class:`NetlinkError`.
 
-        :param namespace: another network namespace, by its number.
+        :param namespace: the number of another network namespace.
         """
-        self._quietly(RTM_DELLINK, LINK_HEADER.pack(0, 0, index, 0, 0) + _target(namespace), errno.ENODEV)
+        self._request_idempotent(
+            RTM_DELLINK, LINK_HEADER.pack(0, 0, index, 0, 0) + _namespace_attribute(namespace), errno.ENODEV
+        )
 
     def namespace_number(self, fd: int) -> int | None:
-        """The number by which this network namespace knows that of a file descriptor; None where it does not."""
+        """Return the number that the namespace of a file descriptor has in the present one; None if it has none."""
         request = struct.pack("=B3x", 0) + codec.u32(NETNSA_FD, fd)
         for answer in self._sock.request(RTM_GETNSID, request):
             value = codec.table(answer[4:]).get(NETNSA_NSID)
@@ -291,63 +297,65 @@ class Rtnetlink:
         return None
 
     def number_namespace(self, fd: int) -> int:
-        """As :meth:`namespace_number`; the kernel gives one that has none a free number, which ends with it."""
+        """Return the number of a network namespace; assign a free number, valid while it exists, if it has none."""
         request = struct.pack("=B3x", 0) + codec.u32(NETNSA_FD, fd) + codec.attribute(NETNSA_NSID, b"\xff" * 4)
-        self._quietly(RTM_NEWNSID, request, errno.EEXIST)
+        self._request_idempotent(RTM_NEWNSID, request, errno.EEXIST)
         number = self.namespace_number(fd)
         if number is None:
             raise codec.NetlinkError(errno.ENOENT, "the network namespace has no number", "rtnetlink")
         return number
 
     def delete_altname(self, index: int, name: str) -> None:
-        """Take an alternative name from an interface. Raises :class:`NetlinkError`."""
+        """Remove an alternative name of an interface. Raises :class:`NetlinkError`."""
         names = codec.attribute(IFLA_PROP_LIST | NLA_F_NESTED, codec.string(IFLA_ALT_IFNAME, name))
         self._sock.request(RTM_DELLINKPROP, LINK_HEADER.pack(0, 0, index, 0, 0) + names)
 
     def add_address(self, index: int, interface: Interface, flags: int = 0) -> None:
-        """Give an interface an address; nothing where it has it. Raises :class:`NetlinkError`."""
-        self._quietly(RTM_NEWADDR, encode_address(index, interface, flags), errno.EEXIST, NLM_F_CREATE | NLM_F_EXCL)
+        """Add an address to an interface, if it does not have it. Raises :class:`NetlinkError`."""
+        self._request_idempotent(
+            RTM_NEWADDR, encode_address(index, interface, flags), errno.EEXIST, NLM_F_CREATE | NLM_F_EXCL
+        )
 
     def delete_address(self, index: int, interface: Interface) -> None:
-        """Delete an address of an interface, if it has it. Raises :class:`NetlinkError`."""
-        self._quietly(RTM_DELADDR, encode_address(index, interface), errno.EADDRNOTAVAIL)
+        """Remove an address of an interface, if it has it. Raises :class:`NetlinkError`."""
+        self._request_idempotent(RTM_DELADDR, encode_address(index, interface), errno.EADDRNOTAVAIL)
 
     def add_route(self, route: Route) -> None:
-        """Add a route; nothing where it is there. Raises :class:`NetlinkError`."""
-        self._quietly(RTM_NEWROUTE, encode_route(route), errno.EEXIST, NLM_F_CREATE | NLM_F_EXCL)
+        """Add a route, if it does not exist. Raises :class:`NetlinkError`."""
+        self._request_idempotent(RTM_NEWROUTE, encode_route(route), errno.EEXIST, NLM_F_CREATE | NLM_F_EXCL)
 
     def delete_route(self, route: Route) -> None:
-        """Remove a route; nothing where there is none. Raises :class:`NetlinkError`."""
-        self._quietly(RTM_DELROUTE, encode_route(route), errno.ESRCH)
+        """Remove a route, if it exists. Raises :class:`NetlinkError`."""
+        self._request_idempotent(RTM_DELROUTE, encode_route(route), errno.ESRCH)
 
     def add_rule(self, rule: Rule) -> None:
-        """Add a rule; nothing where it is there. Raises :class:`NetlinkError`."""
-        self._quietly(RTM_NEWRULE, encode_rule(rule), errno.EEXIST, NLM_F_CREATE | NLM_F_EXCL)
+        """Add a rule, if it does not exist. Raises :class:`NetlinkError`."""
+        self._request_idempotent(RTM_NEWRULE, encode_rule(rule), errno.EEXIST, NLM_F_CREATE | NLM_F_EXCL)
 
     def delete_rule(self, rule: Rule) -> None:
-        """Remove one rule of this content; nothing where there is none. Raises :class:`NetlinkError`."""
-        self._quietly(RTM_DELRULE, rule.raw or encode_rule(rule), errno.ENOENT)
+        """Remove a rule, if it exists. Raises :class:`NetlinkError`."""
+        self._request_idempotent(RTM_DELRULE, rule.raw or encode_rule(rule), errno.ENOENT)
 
     def set_vf(self, index: int, vf: int, **attributes: t.Any) -> None:
-        """Set attributes of a PF's VF; the names are those of :func:`.links.vf_row`. Raises :class:`NetlinkError`.
+        """Set attributes of a PF's VF, named as in :func:`.link_messages.vf_row`. Raises :class:`NetlinkError`.
 
-        ``vlan`` and ``qos`` are one setting of the kernel, as are ``min_tx_rate`` and ``max_tx_rate``: give both,
-        what is left out is 0. Where several are given the kernel may do some before it refuses another.
+        The kernel sets ``vlan`` with ``qos``, and ``min_tx_rate`` with ``max_tx_rate``; a missing value of a pair is 0.
+        The kernel may have set some attributes when it refuses another.
         """
         self._vfs.set(index, vf, attributes)
 
-    def _quietly(self, kind: int, payload: bytes, done_already: int, flags: int = 0) -> None:
+    def _request_idempotent(self, kind: int, payload: bytes, ignored_errno: int, flags: int = 0) -> None:
         try:
             self._sock.request(kind, payload, flags)
         except codec.NetlinkError as error:
-            if error.errno != done_already:
+            if error.errno != ignored_errno:
                 raise
 
 
 def decode_address(payload: bytes) -> Address | None:
     kind, prefix, short_flags, scope, index = ADDRESS_HEADER.unpack_from(payload)
     held = codec.table(payload[ADDRESS_HEADER.size :])
-    # of a point-to-point address, IFA_ADDRESS is the peer's
+    # of a point-to-point link, IFA_ADDRESS is the peer's address
     packed = held.get(IFA_LOCAL) or held.get(IFA_ADDRESS)
     if kind not in (socket.AF_INET, socket.AF_INET6) or not packed:
         return None
@@ -358,7 +366,7 @@ def decode_address(payload: bytes) -> Address | None:
 
 def decode_route(payload: bytes) -> Route | None:
     kind, dst_len, src_len, tos, table, protocol, scope, route_type, _flags = ROUTE_HEADER.unpack_from(payload)
-    # the local table may hold thousands (one for each service address of a cluster) and nothing that we look for
+    # not needed, and the local table may have thousands of routes (one for each service address of a cluster)
     if table == TABLE_LOCAL or route_type != UNICAST or src_len or tos:
         return None
     held = codec.table(payload[ROUTE_HEADER.size :])
@@ -382,7 +390,7 @@ def decode_rule(payload: bytes) -> Rule | None:
     held = codec.table(payload[RULE_HEADER.size :])
     source = held.get(FRA_SRC)
     selectors = set(held) - FRA_PLAIN
-    # -1 means "suppresses nothing"; the kernel always reports it
+    # the kernel always reports suppressors; -1 means unset
     selectors -= {key for key in FRA_SUPPRESS if held.get(key) == b"\xff\xff\xff\xff"}
     plain = action == FR_ACT_TO_TBL and not (selectors or dst_len or tos or flags & FIB_RULE_INVERT)
     return Rule(
@@ -438,15 +446,15 @@ def encode_rule(rule: Rule) -> bytes:
     return payload
 
 
-def _filter(vfs: bool) -> int:
+def _extension_filter(vfs: bool) -> int:
     return RTEXT_FILTER_SKIP_STATS | (RTEXT_FILTER_VF if vfs else 0)
 
 
-def _target(namespace: int | None) -> bytes:
+def _namespace_attribute(namespace: int | None) -> bytes:
     return b"" if namespace is None else codec.u32(IFLA_TARGET_NETNSID, namespace)
 
 
-def _described(mtu: int | None, name: str | None, address: bytes | None, namespace: int | None) -> bytes:
+def _link_attributes(mtu: int | None, name: str | None, address: bytes | None, namespace: int | None) -> bytes:
     found = b""
     if mtu is not None:
         found += codec.u32(IFLA_MTU, mtu)

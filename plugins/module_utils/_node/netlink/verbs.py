@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What only libibverbs reports of an RDMA device: a port's MTU in force, and its whole GID table at once.
+"""Read a port's active MTU and the GID table of RDMA devices through libibverbs.
 
-Neither netlink nor sysfs has the former, and sysfs has the latter only as thousands of files. Asked through libibverbs,
-which knows each driver's way: ``ibv_query_port(3)`` and what is behind ``ibv_query_gid_table(3)``.
+Netlink and sysfs do not report the active MTU, and sysfs has the GID table only as thousands of files. Uses
+``ibv_query_port(3)``, and the function that ``ibv_query_gid_table(3)`` calls.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class GidEntry(ctypes.Structure):
     ]
 
 
-# The kernel gets the size of the answer in 16 bits (struct ib_uverbs_attr). A larger one is cut off silently, and then
-# refused.
+# The size of the answer is passed to the kernel in 16 bits (struct ib_uverbs_attr). A larger size is truncated
+# silently, and then refused.
 MOST_GIDS = 0xFFFF // ctypes.sizeof(GidEntry)
 
 
 class PortAttributes(ctypes.Structure):
-    """The head of ``struct ibv_port_attr``, and room for the rest."""
+    """The first fields of ``struct ibv_port_attr``, and space for the others."""
 
     _fields_ = [
         ("state", ctypes.c_int),
@@ -50,7 +50,7 @@ class PortAttributes(ctypes.Structure):
 
 
 class Gid(t.NamedTuple):
-    """One entry of a GID table that holds something. ``kind`` is of :data:`GID_TYPES`, ``netdev`` an index or 0."""
+    """One used entry of a GID table, at index ``place``. ``kind``: of :data:`GID_TYPES`. ``netdev``: an index or 0."""
 
     port: int
     place: int
@@ -60,16 +60,16 @@ class Gid(t.NamedTuple):
 
 
 class DeviceReport(t.NamedTuple):
-    """What one device reports: (max, active) MTU in bytes by port, and its GIDs; ``gids`` may be None."""
+    """Values of one device: (max, active) MTU in bytes by port, and its GIDs; None before rdma-core 32."""
 
     mtus: dict[int, tuple[int | None, int | None]]
     gids: list[Gid] | None
 
 
 def ask(ports: t.Mapping[str, int]) -> dict[str, DeviceReport]:
-    """Ask the devices of these names (-> count of ports). Devices that cannot be opened are missing in the answer.
+    """Return the values of the named devices, without devices that cannot be opened. Empty without libibverbs.
 
-    The answer is empty where libibverbs is not installed.
+    :param ports: device name -> number of ports.
     """
     try:
         library = ctypes.CDLL(LIBRARY, use_errno=True)
@@ -127,10 +127,10 @@ def _gids(library: t.Any, context: int) -> list[Gid] | None:
         ctypes.c_size_t,
     ]
     entries = (GidEntry * MOST_GIDS)()
-    held = query(context, entries, MOST_GIDS, 0, ctypes.sizeof(GidEntry))
-    if held < 0:
+    entry_count = query(context, entries, MOST_GIDS, 0, ctypes.sizeof(GidEntry))
+    if entry_count < 0:
         return None
     return [
         Gid(each.port_num, each.gid_index, bytes(each.gid), GID_TYPES.get(each.gid_type, "IB"), each.ndev_ifindex)
-        for each in entries[:held]
+        for each in entries[:entry_count]
     ]

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""VF attributes set through pyroute2, whose import costs more than a converged run: the first of them imports it.
+"""Set VF attributes with pyroute2. Its import takes longer than a converged run, so only a change imports it.
 
-Works with pyroute2 0.7.2 (Debian 12) up to 0.9.
+Works with pyroute2 0.7.2 (Debian 12) to 0.9.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link
 
 
 class VfSetter:
-    """``ip``: a pyroute2 ``IPRoute`` or its fake in tests; else one is made when it is first needed."""
+    """Sets VF attributes. ``ip``: an ``IPRoute`` of tests; by default one is created when it is first needed."""
 
     def __init__(self, ip: t.Any = None) -> None:
         self._ip = ip
@@ -35,7 +35,7 @@ class VfSetter:
         try:
             self._ip.link("set", index=index, vf=_spec(vf, attributes))
         except Exception as error:
-            # pyroute2's own NetlinkError; its place differs between releases, its 'code' does not
+            # the NetlinkError of pyroute2, whose module differs between releases
             code = getattr(error, "code", None)
             if not isinstance(code, int):
                 raise
@@ -74,7 +74,7 @@ def _iproute() -> t.Any:
 
 
 def _kernel_text(error: Exception) -> str:
-    """The kernel's own text, if pyroute2 passes it on."""
-    words = error.args[1] if len(error.args) > 1 and isinstance(error.args[1], str) else ""
-    # most often it is only the number's own text
-    return "" if words == os.strerror(getattr(error, "code", 0) or 0) else words
+    """Return the kernel's text, if pyroute2 passes it on; else empty."""
+    text = error.args[1] if len(error.args) > 1 and isinstance(error.args[1], str) else ""
+    # usually it is only the text of the error number
+    return "" if text == os.strerror(getattr(error, "code", 0) or 0) else text

@@ -2,21 +2,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The distributions and kernels that a NIC driver supports, as its vendor lists or publishes it, and the meaning of a
-source's name.
+"""The distributions and kernels that a NIC driver supports according to its vendor, and the parts of a source's name.
 
 A combination that is missing here may work. Sources:
 
-- ``PUBLISHED`` was seen on 2026-11-21 and 2026-11-22: by the name of a published package or repository of that release,
-  as public build scripts and instructions fetch them; Debian of 5.8 and 23.10 by the vendor's own pages (General
-  Support of MLNX_OFED 5.8-1.0.1.1, Changes and New Features of 23.10-3.2.1.1); Ubuntu 18.04 and RHEL 9 of 5.8, and RHEL
-  10 of 26.04, by its release notes of GPUDirect Storage (MLNX_OFED/DOCA and File System Requirements); RHEL 8 of 25.01
-  to 25.10, Ubuntu 22.04, RHEL 8 and 9 of 26.04 by its list of driver images for each release
+- ``PUBLISHED`` was checked on 2026-11-21 and 2026-11-22: by the name of a published package or repository of that
+  release, as public build scripts and instructions use them; Debian of 5.8 and 23.10 by the vendor's pages (General
+  Support of MLNX_OFED 5.8-1.0.1.1, Changes and New Features of 23.10-3.2.1.1); Ubuntu 18.04 and RHEL 9 of 5.8, and
+  RHEL 10 of 26.04, by its release notes of GPUDirect Storage (MLNX_OFED/DOCA and File System Requirements); RHEL 8 of
+  25.01 to 25.10, Ubuntu 22.04, RHEL 8 and 9 of 26.04 by its list of driver images for each release
   (https://github.com/Mellanox/network-operator-docs, docs/advanced/images-sha256.rst).
-- ``UNCONFIRMED`` comes from the vendor's lists (MLNX_OFED 24.04 and 24.07, DOCA 2.9 to 3.4) and was not found again
-  on those days. Such a combination is accepted with a warning. Of Debian 10 with 24.10 the vendor's Changes and
-  New Features of DOCA 2.9.4 limits it to arm64 with a kernel 5.15.
-- That modules are built on the node from 25.10 on: the vendor's General Support page of DOCA 3.2.1.
+- ``UNCONFIRMED`` is from the vendor's lists (MLNX_OFED 24.04 and 24.07, DOCA 2.9 to 3.4), and no package was found on
+  these days. Such a combination is accepted with a warning. The vendor's Changes and New Features of DOCA 2.9.4 limit
+  Debian 10 with 24.10 to arm64 with a kernel 5.15.
+- ``BUILT_ON_NODE``: the vendor's General Support page of DOCA 3.2.1.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ TRAINS = {
     "3.4": "26.04",
 }
 SEEN = "2026-11-22"
-# OFED -> distributions that it is published for. Debian and RHEL by their major version: the minor
-# version is in the name of the source.
+# OFED release -> distributions that it is published for. Debian and RHEL by major version: the name of the source has
+# the minor version.
 PUBLISHED: dict[str, frozenset[str]] = {
     "5.8": frozenset(
         ("ubuntu18.04", "ubuntu20.04", "ubuntu22.04", "debian9", "debian10", "debian11", "rhel7", "rhel8", "rhel9")
@@ -75,9 +74,9 @@ UNCONFIRMED: dict[str, frozenset[str]] = {
 LISTED: dict[str, frozenset[str]] = {
     ofed: known | UNCONFIRMED.get(ofed, frozenset()) for ofed, known in PUBLISHED.items()
 }
-# From here on the modules are built on the node (DKMS), and the packages are those of a major version.
+# From this release on the modules are built on the node (DKMS), and there is one package per major version.
 BUILT_ON_NODE = (25, 10)
-# The kernel that each distribution came with, which is the vendor's default kernel for it.
+# The initial kernel of each distribution, which is the vendor's default kernel for it.
 KERNELS = {
     "ubuntu18.04": "4.15",
     "ubuntu20.04": "5.4",
@@ -94,7 +93,7 @@ KERNELS = {
     "rhel9": "5.14",
     "rhel10": "6.12",
 }
-# Rebuilds of RHEL, which the vendor's packages for RHEL fit.
+# RHEL and its rebuilds, for which the vendor's packages for RHEL are used.
 REBUILDS = ("almalinux", "centos", "ol", "rhel", "rocky")
 ARCHITECTURES = {"amd64": "x86_64", "x86_64": "x86_64", "arm64": "aarch64", "aarch64": "aarch64"}
 
@@ -121,7 +120,7 @@ class Node(t.NamedTuple):
 
 
 class SourceName(t.NamedTuple):
-    """What the name of a source contains; None for the rest."""
+    """The parts of a source's name; None for missing ones."""
 
     release: str | None = None
     distribution: str | None = None
@@ -129,7 +128,7 @@ class SourceName(t.NamedTuple):
 
 
 def node(system: System, kernel: str, architecture: str) -> Node:
-    """The node in the vendor's terms."""
+    """Return the node's distribution, kernel and architecture in the vendor's terms."""
     values = {}
     for line in (system.read_file("/etc/os-release") or system.read_file("/usr/lib/os-release") or "").splitlines():
         key, _equals, value = line.partition("=")
@@ -141,7 +140,7 @@ def node(system: System, kernel: str, architecture: str) -> Node:
 
 
 def parse_source(source: str) -> SourceName:
-    """Release, distribution and architecture in the name of a file, or in the path of a repository."""
+    """Parse the name of a file, or the path of a repository."""
     name = source.rstrip("/").rpartition("/")[2]
     match = _MLNX_FILE.match(name)
     if match:
@@ -159,7 +158,7 @@ def parse_source(source: str) -> SourceName:
 
 
 def train(kind: str, version: str) -> str | None:
-    """The OFED of a release: ``2.9.3`` of DOCA and ``24.10-1.1.4.0`` of MLNX_OFED are ``24.10``."""
+    """Return the OFED release: ``24.10`` for ``2.9.3`` of DOCA and ``24.10-1.1.4.0`` of MLNX_OFED; None if unknown."""
     match = re.match(r"(\d+\.\d+)", version)
     if not match:
         return None
@@ -167,7 +166,7 @@ def train(kind: str, version: str) -> str | None:
 
 
 def problems(kind: str, version: str, source: str, on: Node) -> list[RailyardError]:
-    """A refusal for each mismatch, and for a combination that the vendor is not known to list."""
+    """Return a refusal for each mismatch of source and node, and for a combination that is not in ``LISTED``."""
     found: list[RailyardError] = []
     named = parse_source(source)
     ofed = train(kind, version)
@@ -212,7 +211,7 @@ _COMPARE = (
 
 
 def unconfirmed(kind: str, version: str, on: Node) -> list[str]:
-    """The warning about a combination of ``UNCONFIRMED``; empty for others."""
+    """Return the warning about a combination of ``UNCONFIRMED``; empty for others."""
     if on.family not in UNCONFIRMED.get(train(kind, version) or "", ()):
         return []
     text = "%s %s for %s: listed by the vendor earlier, but no published package was found (%s). "
@@ -221,15 +220,15 @@ def unconfirmed(kind: str, version: str, on: Node) -> list[str]:
 
 
 def _fits(distribution: str, on: Node, ofed: str | None) -> bool:
-    """Whether a source's distribution (``ubuntu2204``, ``rhel9.4``, ``rhel9``) is the node's."""
-    bare, own = distribution.replace(".", ""), on.distribution.replace(".", "")
-    if bare == own:
+    """Return whether a source's distribution (``ubuntu2204``, ``rhel9.4``, ``rhel9``) is the node's."""
+    source_name, node_name = distribution.replace(".", ""), on.distribution.replace(".", "")
+    if source_name == node_name:
         return True
-    built = ofed is not None and tuple(int(part) for part in ofed.split(".")) >= BUILT_ON_NODE
-    debian = on.family.startswith("debian") and bare.startswith(on.family)
-    return debian or (built and bare == on.family.replace(".", ""))
+    built_on_node = ofed is not None and tuple(int(part) for part in ofed.split(".")) >= BUILT_ON_NODE
+    debian = on.family.startswith("debian") and source_name.startswith(on.family)
+    return debian or (built_on_node and source_name == on.family.replace(".", ""))
 
 
 def matches(installed: str, wanted: str) -> bool:
-    """Whether a package's version is of a release: ``2.9.3-0.2.2`` and ``2.9.3022-1`` are of ``2.9.3``."""
+    """Return whether a package's version is of a release: ``2.9.3-0.2.2`` and ``2.9.3022-1`` are of ``2.9.3``."""
     return re.match(r"(?:\d+:)?%s(?:\d{3})?(?:[-.+~]|$)" % re.escape(wanted), installed) is not None

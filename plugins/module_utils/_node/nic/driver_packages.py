@@ -45,7 +45,7 @@ class File(t.NamedTuple):
 
 
 def shown(text: str) -> str:
-    """A file's text without passwords, and without a user that has no password: it may be a token."""
+    """Return a file's text with passwords masked; a user without a password is masked too, as it may be a token."""
     secret = _PASSWORD if _PASSWORD.search(text) else _USER
     return secret.sub(r"\g<1>" + HIDDEN, masked(text))
 
@@ -55,7 +55,7 @@ def is_vendors(name: str, version: str) -> bool:
 
 
 def find(system: System) -> Packages:
-    """The node's package manager. Raises Unsupported."""
+    """Return the node's package manager. Raises :class:`Unsupported`."""
     if system.which("apt-get") and system.which("dpkg-query"):
         return Apt(system)
     if system.which("dnf") and system.which("rpm"):
@@ -80,33 +80,34 @@ class Packages:
         self._system = system
 
     def installed(self) -> dict[str, str]:
-        """The vendor's packages, name -> version."""
+        """Return the installed packages of the vendor: name -> version."""
         raise NotImplementedError
 
     def interrupted(self) -> list[str]:
-        """What an interrupted transaction left, as text."""
+        """Return the remains of an interrupted transaction, as texts."""
         return []
 
     def repair(self) -> None:
         """Finish an interrupted transaction."""
 
     def files(self, url: str, key: str | None, package: str, version: str, login: Login | None = None) -> list[File]:
-        """The repository's files; ``key``: the key's text, or None without signature checks.
+        """Return the desired files of the repository.
 
-        :param url: without user and password, which are ``login``.
+        :param url: without user and password, which are in ``login``.
+        :param key: the text of the key; None disables signature checks.
         """
         raise NotImplementedError
 
     def refresh(self, own: bool = True) -> None:
-        """Read the index of our repository, or of all repositories if ``own`` is false."""
+        """Read the index of Railyard's repository, or of all repositories if ``own`` is false."""
         raise NotImplementedError
 
     def versions(self, package: str) -> list[str]:
-        """The available versions, newest first."""
+        """Return the available versions, newest first."""
         raise NotImplementedError
 
     def install(self, wanted: t.Mapping[str, str], without: t.Iterable[str] = ()) -> None:
-        """Install these versions, and remove others in the same transaction."""
+        """Install packages (name -> version), and remove those in ``without`` in the same transaction."""
         raise NotImplementedError
 
     def remove(self, names: t.Sequence[str], restored: t.Mapping[str, str]) -> None:
@@ -118,7 +119,7 @@ class Packages:
         raise NotImplementedError
 
     def inbox_version(self, package: str) -> str | None:
-        """The distribution's own version of a package, or None."""
+        """Return the distribution's version of a package; None if it has none."""
         own = [version for version in self.versions(package) if not is_vendors("", version)]
         return None if NAMES.match(package) or not own else own[0]
 
@@ -149,7 +150,7 @@ class Apt(Packages):
         return {name: version for name, version in self._all("i") if is_vendors(name, version)}
 
     def _all(self, states: str, wanted: str = "") -> t.Iterator[tuple[str, str]]:
-        """The packages in these states and, if given, with these selections, by dpkg's letters."""
+        """Yield (name, version) of packages in these states and, if given, with these selections, by dpkg's letters."""
         output = self._system.check(
             ["dpkg-query", "-W", "-f", "${db:Status-Abbrev}\\t${Package}\\t${Version}\\n"], RETRY, ASK_SECONDS
         )
@@ -160,9 +161,9 @@ class Apt(Packages):
                 yield name, version
 
     def interrupted(self) -> list[str]:
-        half = ["%s %s" % each for each in self._all("UFHW", "ih")]
+        incomplete = ["%s %s" % each for each in self._all("UFHW", "ih")]
         journal = [name for name in self._system.listdir("/var/lib/dpkg/updates") if name.isdigit()]
-        return half + ["%d steps of dpkg" % len(journal)] * bool(journal)
+        return incomplete + ["%d steps of dpkg" % len(journal)] * bool(journal)
 
     def repair(self) -> None:
         _check(self._system, [*self._QUIET, "dpkg", "--force-confdef", "--force-confold"], ["--configure", "-a"])
@@ -173,11 +174,11 @@ class Apt(Packages):
         head = "# Written by railyard.fabric.nic_driver.\n"
         found = []
         if login:
-            # apt uses it for plain http only if the entry has the scheme, writes an IPv6 host without brackets, and
-            # compares the entry's path with a decoded one
+            # apt uses the entry for plain http only if it has the scheme, expects an IPv6 host without brackets, and
+            # compares the path with a decoded one
             machine = re.sub(r"[][]", "", url.rstrip("/") + "/").partition("%")[0]
-            words = (("machine", machine), ("login", login.user), ("password", login.password))
-            text = head + " ".join("%s %s" % each for each in words if each[1]) + "\n"
+            arguments = (("machine", machine), ("login", login.user), ("password", login.password))
+            text = head + " ".join("%s %s" % each for each in arguments if each[1]) + "\n"
             found.append(File(self.login, text, SECRET))
         found += [File(self.repository, "%sdeb [%s] %s ./\n" % (head, option, url.rstrip("/") + "/"))]
         if key:
@@ -186,9 +187,9 @@ class Apt(Packages):
         return found + [File(self.pin, pin)]
 
     def refresh(self, own: bool = True) -> None:
-        only = ["-o", "Dir::Etc::sourcelist=" + self.repository, "-o", "Dir::Etc::sourceparts=-"]
-        only += ["-o", "APT::Get::List-Cleanup=0"]
-        argv = ["apt-get", "update", *(only if own else []), "-o", "DPkg::Lock::Timeout=300"]
+        source_options = ["-o", "Dir::Etc::sourcelist=" + self.repository, "-o", "Dir::Etc::sourceparts=-"]
+        source_options += ["-o", "APT::Get::List-Cleanup=0"]
+        argv = ["apt-get", "update", *(source_options if own else []), "-o", "DPkg::Lock::Timeout=300"]
         remedy = "check that the node reaches the repository, and the user and password of source and the key"
         result = self._system.run([*argv, "-o", "APT::Update::Error-Mode=any"], SECONDS)
         lines = [line for line in (result.err + result.out).splitlines() if line[:2] in ("E:", "W:")]
@@ -202,44 +203,44 @@ class Apt(Packages):
         return list(dict.fromkeys(row[1] for row in rows if len(row) > 1 and row[0] == package))
 
     def install(self, wanted: t.Mapping[str, str], without: t.Iterable[str] = ()) -> None:
-        words = ["%s=%s" % each for each in self._with_parts(wanted).items()] + ["%s-" % name for name in without]
-        self._apt("--allow-downgrades", "--allow-change-held-packages", "install", *words)
+        arguments = ["%s=%s" % each for each in self._with_parts(wanted).items()] + ["%s-" % name for name in without]
+        self._apt("--allow-downgrades", "--allow-change-held-packages", "install", *arguments)
 
     def _with_parts(self, wanted: t.Mapping[str, str]) -> dict[str, str]:
-        """The packages and their dependencies: apt itself does not upgrade installed dependencies.
+        """Return the packages with their dependencies, because apt does not upgrade installed dependencies.
 
         These are exact versions that a package depends on, and newer versions of the vendor's other installed packages.
         """
         parts = dict(wanted)
         queue = list(wanted.items())
         while queue:
-            for name, version in self._exact(*queue.pop()):
+            for name, version in self._exact_dependencies(*queue.pop()):
                 if name not in parts:
                     parts[name] = version
                     queue.append((name, version))
         for name, version in self.installed().items():
             meta = any(each.match(name) for each in METAS.values())
-            there = [each for each in ([] if meta else self.versions(name)) if is_vendors(name, each)]
-            if name not in parts and there and there[0] != version:
-                parts[name] = there[0]
+            available = [each for each in ([] if meta else self.versions(name)) if is_vendors(name, each)]
+            if name not in parts and available and available[0] != version:
+                parts[name] = available[0]
         return parts
 
-    def _exact(self, name: str, version: str) -> list[tuple[str, str]]:
-        """The vendor's packages that a package depends on in an exact version."""
+    def _exact_dependencies(self, name: str, version: str) -> list[tuple[str, str]]:
+        """Return (name, version) of the vendor's packages that a package depends on in an exact version."""
         result = self._system.run(["apt-cache", "show", "%s=%s" % (name, version)], ASK_SECONDS)
         depends = ", ".join(re.findall(r"^(?:Pre-)?Depends: (.*)$", result.out, re.MULTILINE))
         found = re.findall(r"(?:^|, )([a-z0-9][a-z0-9+.-]*)(?::\w+)? \(= ([^)]+)\)(?=,|$)", depends)
         return [each for each in found if is_vendors(*each)]
 
     def remove(self, names: t.Sequence[str], restored: t.Mapping[str, str]) -> None:
-        words = ["%s=%s" % each for each in restored.items()] + ["%s-" % name for name in names]
-        self._apt("--purge", "--allow-downgrades", "--allow-change-held-packages", "install", *words)
+        arguments = ["%s=%s" % each for each in restored.items()] + ["%s-" % name for name in names]
+        self._apt("--purge", "--allow-downgrades", "--allow-change-held-packages", "install", *arguments)
 
     def install_file(self, path: str) -> None:
         self._apt("--allow-downgrades", "install", path)
 
-    def _apt(self, *words: str) -> None:
-        _check(self._system, [*self._QUIET, "apt-get", *self._OPTIONS], words)
+    def _apt(self, *arguments: str) -> None:
+        _check(self._system, [*self._QUIET, "apt-get", *self._OPTIONS], arguments)
 
 
 class Dnf(Packages):
@@ -266,8 +267,8 @@ class Dnf(Packages):
         lines += ["baseurl=%s/" % address.rstrip("/"), "enabled=1", "gpgcheck=%d" % bool(key), "metadata_expire=0"]
         lines += ["gpgkey=file://" + self.key] if key else []
         if login:
-            words = (("username", login.user), ("password", login.password))
-            lines += ["%s=%s" % each for each in words if each[1]]
+            arguments = (("username", login.user), ("password", login.password))
+            lines += ["%s=%s" % each for each in arguments if each[1]]
         found = [File(self.repository, "\n".join(lines) + "\n", SECRET if login else OPEN)]
         return found + ([File(self.key, key)] if key else [])
 
@@ -284,16 +285,16 @@ class Dnf(Packages):
         result = self._system.run(["dnf", "-q", "list", "--showduplicates", package], SECONDS)
         found = []
         for line in result.out.splitlines():
-            words = line.split()
-            if len(words) >= 3 and words[0].rpartition(".")[0] == package:
-                found.append(words[1].rpartition(":")[2])
+            arguments = line.split()
+            if len(arguments) >= 3 and arguments[0].rpartition(".")[0] == package:
+                found.append(arguments[1].rpartition(":")[2])
         # dnf lists the oldest first
         return list(dict.fromkeys(reversed(found)))
 
     def install(self, wanted: t.Mapping[str, str], without: t.Iterable[str] = ()) -> None:
-        gone = list(without)
-        if gone:
-            self._dnf("remove", *gone)
+        removed = list(without)
+        if removed:
+            self._dnf("remove", *removed)
         self._dnf("install", "--allowerasing", *("%s-%s" % each for each in wanted.items()))
         # 'install' does not downgrade
         installed = self.installed()
@@ -313,18 +314,18 @@ class Dnf(Packages):
     def install_file(self, path: str) -> None:
         self._dnf("install", path)
 
-    def _dnf(self, *words: str) -> None:
-        _check(self._system, [*ENVIRONMENT, "dnf", "-y"], words)
+    def _dnf(self, *arguments: str) -> None:
+        _check(self._system, [*ENVIRONMENT, "dnf", "-y"], arguments)
 
 
-def _check(system: System, program: t.Sequence[str], words: t.Sequence[str]) -> None:
-    """Run a transaction. On failure, its lines about errors become the error."""
-    result = system.run([*program, *words], SECONDS)
+def _check(system: System, program: t.Sequence[str], arguments: t.Sequence[str]) -> None:
+    """Run a transaction. Raises :class:`RailyardError` with the lines about errors if it fails."""
+    result = system.run([*program, *arguments], SECONDS)
     if not result.rc:
         return
     lines = [line.strip() for line in (result.out + "\n" + result.err).splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"(E:|Error|dpkg: error|error:|.* returned error|Problem)", line)]
     message = " / ".join(list(dict.fromkeys(errors or lines[-3:]))[:5])
     name = next(word for word in program if word in ("apt-get", "dpkg", "dnf"))
-    place = " ".join([name, *(word for word in words if word[0] != "-")])
+    place = " ".join([name, *(word for word in arguments if word[0] != "-")])
     raise RailyardError(message or "exit status %d" % result.rc, place, RETRY)

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Where a NIC driver's packages come from: a repository, an ISO, an archive, a package that brings one, a directory.
+"""Sources of a NIC driver's packages: a repository, an ISO, an archive, a package that adds one, a directory.
 
-Whatever is mounted, unpacked or written for the time of an installation has a fixed path, so that the run after an
-interrupted one finds and removes it.
+Temporary mounts, directories and files of an installation have fixed paths, so that the run after an interrupted one
+finds and removes them.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ PACKAGE = "package"
 DIRECTORY = "directory"
 MEDIA = "/run/railyard/nic_driver/media"
 SCRATCH = "/var/tmp/railyard-nic-driver"  # noqa: S108 - a fixed name, for root only, on the disk
-# Keeps the scripts of packages from starting or restarting the driver stack; lost at the next boot anyway.
+# Keeps the scripts of packages from starting or restarting the driver stack. Removed by a boot.
 MASK = "/run/systemd/system/openibd.service"
 UNIT = "openibd.service"
 _PER_CENT = "percent-encode all but letters and digits in user and password: %2F for a slash, %40 for an @"
 _INDEXES = ("Packages", "Packages.gz", "Packages.xz", "repodata")
 _UNPACK_SECONDS = 1800.0
 # Paths of the scripts of packages, which continue if dpkg or rpm is killed; the seconds that they may take, enough to
-# build the modules of two kernels; and the seconds between two checks.
+# build the modules of two kernels.
 _SCRIPTS = ("/var/lib/dpkg/info/", "/var/lib/dpkg/tmp.ci/", "/var/tmp/rpm-tmp.")  # noqa: S108 - names to be known by
 _SCRIPT_SECONDS = 1200.0
-_LOOK = 2.0
+_POLL_SECONDS = 2.0
 
 
 def form(source: str) -> str:
-    """The form of a source, by its spelling."""
+    """Return the form of a source, by its spelling."""
     if "://" in source or source.startswith("file:"):
         return REPOSITORY
     if source.endswith(".iso"):
@@ -55,7 +55,7 @@ def form(source: str) -> str:
 
 
 class Source:
-    """One source. ``key``: the key's text or None."""
+    """One source. ``key``: the text of the key, or None."""
 
     def __init__(self, system: System, source: str, key: str | None) -> None:
         self._system = system
@@ -64,22 +64,22 @@ class Source:
         #: without user and password, which are its ``login``
         self.source = source
         self.login: Login | None = None
-        self._wrong: list[RailyardError] = []
+        self._errors: list[RailyardError] = []
         try:
             if self.form == REPOSITORY:
                 self.source, self.login = parted(source)
         except ValueError as error:
-            self._wrong = [RailyardError("%s cannot be read: %s" % (source, error), "source", _PER_CENT)]
+            self._errors = [RailyardError("%s cannot be read: %s" % (source, error), "source", _PER_CENT)]
         if any(ord(sign) <= ord(" ") or sign == "\x7f" for sign in "".join(self.login or ())):
             message = "user or password contains white space, which package managers do not accept"
-            self._wrong = [RailyardError(message, "source", "use another user or password on the repository's server")]
+            self._errors = [RailyardError(message, "source", "use another user or password on the repository's server")]
 
     def problems(self, unsigned: bool) -> list[RailyardError]:
-        """All that is wrong with the source."""
+        """Return all errors of the source."""
         if self.form == REPOSITORY:
             if self.key or unsigned:
-                return list(self._wrong)
-            return self._wrong + [
+                return list(self._errors)
+            return self._errors + [
                 RailyardError(
                     "a repository requires a key", "key", "set it, or set unsigned: true for an unsigned repository"
                 )
@@ -103,7 +103,7 @@ class Source:
             yield
             return
         try:
-            place = self._placed()
+            place = self._open_directory()
             url = "file:" + self._with_index(place, packages)
             for file in packages.files(url, self.key, package, version):
                 self._system.write_file(file.path, file.text)
@@ -113,8 +113,8 @@ class Source:
             self._system.remove_file(packages.repository)
             clear(self._system)
 
-    def _placed(self) -> str:
-        """The directory in which the source's files can be read."""
+    def _open_directory(self) -> str:
+        """Mount or unpack the source. Return the directory of its files."""
         if self.form == DIRECTORY:
             return self.source
         if self.form == ISO:
@@ -145,7 +145,7 @@ def mounted(system: System) -> bool:
 
 
 def clear(system: System) -> None:
-    """Remove what was mounted and unpacked."""
+    """Unmount and remove temporary files of an installation."""
     if mounted(system):
         system.check(["umount", MEDIA], "see what uses %s (fuser -vm), and run the task again" % MEDIA)
     with contextlib.suppress(OSError):
@@ -154,19 +154,22 @@ def clear(system: System) -> None:
 
 
 def scripts(system: System) -> list[str]:
-    """The running scripts of packages, with their processes."""
+    """Return the names of running scripts of packages, with their process ids."""
     found = []
     for entry in system.listdir("/proc"):
-        words = (system.read_file("/proc/%s/cmdline" % entry) or "").split("\0") if entry.isdigit() else []
+        arguments = (system.read_file("/proc/%s/cmdline" % entry) or "").split("\0") if entry.isdigit() else []
         # the shell, and its first argument
-        name = next((word for word in words[:3] if word.startswith(_SCRIPTS)), None)
+        name = next((word for word in arguments[:3] if word.startswith(_SCRIPTS)), None)
         if name:
             found.append("%s (pid %s)" % (name.rpartition("/")[2], entry))
     return sorted(found)
 
 
 def settle(system: System) -> None:
-    """Wait for scripts that continue after dpkg or rpm was killed: they may start the driver stack or build modules."""
+    """Wait for scripts that continue after dpkg or rpm was killed: they may start the driver stack or build modules.
+
+    :raises RailyardError: if they run for more than 20 minutes.
+    """
     deadline = time.monotonic() + _SCRIPT_SECONDS
     while scripts(system):
         if time.monotonic() >= deadline:
@@ -175,7 +178,7 @@ def settle(system: System) -> None:
                 UNIT,
                 "see what they wait for, stop them, and run the task again",
             )
-        time.sleep(_LOOK)
+        time.sleep(_POLL_SECONDS)
 
 
 @contextlib.contextmanager
@@ -198,7 +201,7 @@ def _unmask(system: System) -> None:
 
 
 def leftovers(system: System, packages: Packages | None) -> list[Change]:
-    """The changes that remove what an interrupted run left."""
+    """Return the changes that remove the remains of an interrupted run."""
     found = []
     if mounted(system):
         found.append(Change(MEDIA, "mounted", True, False, lambda: clear(system)))
@@ -206,26 +209,26 @@ def leftovers(system: System, packages: Packages | None) -> list[Change]:
         found.append(Change(SCRATCH, "unpacked", True, False, lambda: clear(system)))
     masked = system.link_target(MASK) == "/dev/null"
     if packages is not None:
-        found += _of_packages(system, packages)
+        found += _package_leftovers(system, packages)
     if masked:
         # after the scripts of packages
         found.append(Change(UNIT, "masked", True, False, lambda: _unmask(system)))
     return found
 
 
-def _of_packages(system: System, packages: Packages) -> list[Change]:
+def _package_leftovers(system: System, packages: Packages) -> list[Change]:
     found = []
     text = system.read_file(packages.repository) or ""
     if any(" file:%s" % place in text or "file://%s" % place in text for place in (MEDIA, SCRATCH)):
         remove = partial(system.remove_file, packages.repository)
         found.append(Change(packages.repository, "content", text, None, remove))
-    half = packages.interrupted()
-    if half:
+    incomplete = packages.interrupted()
+    if incomplete:
 
         def repair() -> None:
             with quiet(system):
                 settle(system)
                 packages.repair()
 
-        found.append(Change(packages.name, "interrupted", half, [], repair))
+        found.append(Change(packages.name, "interrupted", incomplete, [], repair))
     return found

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The observed state of cards: their firmware parameters, and what the kernel knows of them."""
+"""The observed state of cards: their firmware parameters, and the kernel's state of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers impo
 MODES = {0: "dpu", 1: "nic"}
 ARPHRD_INFINIBAND = 32
 
-#: netdevs -> netdev -> the firmware that its driver reports, as ethtool shows it: 22.31.1014 (MT_0000000359)
+#: a function of netdevs that returns netdev -> firmware as ethtool shows it: 22.31.1014 (MT_0000000359)
 Drivers = t.Callable[[t.Iterable[str]], t.Dict[str, str]]
 
 
@@ -46,20 +46,20 @@ class CardReader:
         self._drivers = drivers
 
     def query(self, cards: t.Sequence[Card]) -> tuple[dict[str, QueryResult], list[RailyardError]]:
-        """The parameters of each card by device, and the errors of cards that do not answer."""
+        """Return the parameters of each card by device, and the errors of cards that do not answer."""
         results: dict[str, QueryResult] = {}
         errors: dict[str, RailyardError] = {}
 
-        def ask(card: Card) -> None:
+        def query_card(card: Card) -> None:
             try:
                 results[card.device] = self._tool.query(card.device, card.names())
             except RailyardError as error:
                 errors[card.device] = error
 
-        # the first query finds the options that the tool supports; the others run in parallel, since each takes seconds
-        threads = [threading.Thread(target=ask, args=(card,)) for card in cards[1:]]
+        # the first query finds the tool's supported options; the others run in parallel, because each takes seconds
+        threads = [threading.Thread(target=query_card, args=(card,)) for card in cards[1:]]
         for card in cards[:1]:
-            ask(card)
+            query_card(card)
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -89,7 +89,7 @@ class CardReader:
         return state
 
     def _running(self, card: Card) -> State:
-        """``version`` and ``psid`` of the running firmware, as the driver reports them; None without a driver."""
+        """Return ``version`` and ``psid`` of the running firmware as the driver reports them; None without a driver."""
         for function in card.functions:
             for name in pci_functions.rdma_devices(self._system, function):
                 place = "/sys/class/infiniband/" + name
@@ -106,7 +106,7 @@ class CardReader:
         return {"version": None, "psid": None}
 
     def port(self, function: str, card: Card, parameters: t.Mapping[str, Parameter]) -> State:
-        """A port in the shape of the option: the values of the next boot."""
+        """Return a port in the shape of the option, with the values of the next boot."""
         types: dict[str, t.Any] = {}
         others: dict[str, t.Any] = {}
         row: State = {"pci": function, "link_type": None, "link_types": types, "sriov_en": None, "num_of_vfs": None}
@@ -123,16 +123,16 @@ class CardReader:
         row["parameters"] = others
         return row
 
-    # -- what the kernel knows of a card ------------------------------------------------------------------------------
+    # -- the kernel's state of a card ---------------------------------------------------------------------------------
 
     def _in_force(self, card: Card, name: str) -> firmware_tool.Plain:
-        """A current value that the tool does not report, derived from the kernel's state; None if it is unknown."""
+        """Return a current value that the tool does not report, from the kernel's state; None if it is unknown."""
         port = LINK_TYPE.match(name)
         if port:
-            at = int(port.group(1)) - 1
+            port_index = int(port.group(1)) - 1
             if card.ports != len(card.functions):
-                return self._sensed(card.functions[0], at + 1)
-            layer = self.link_layer(card.functions[at]) if at < card.ports else None
+                return self._sensed(card.functions[0], port_index + 1)
+            layer = self.link_layer(card.functions[port_index]) if port_index < card.ports else None
             return LINK_TYPES[layer] if layer else None
         total = pci_functions.number(self._system, card.functions[0], "sriov_totalvfs")
         if name == "SRIOV_EN" and self._system.exists(pci_functions.attribute(card.functions[0], "driver")):
@@ -140,15 +140,15 @@ class CardReader:
         return total if name == "NUM_OF_VFS" else None
 
     def _sensed(self, function: str, port: int) -> firmware_tool.Plain:
-        """The type of a port of a ConnectX-3, as its driver reports it; None if an option of the driver sets it."""
+        """Return the type of a ConnectX-3's port as its driver reports it; None if an option of the driver sets it."""
         if re.search("[12]", self._system.read("/sys/module/mlx4_core/parameters/port_type_array") or ""):
             return None
         text = self._system.read(pci_functions.attribute(function, "mlx4_port%d" % port)) or ""
-        # "ib", "eth", or "auto (ib)" of a port that takes the type of its link partner
+        # "ib", "eth", or "auto (ib)" of a port that uses the type of its link partner
         return "VPI(3)" if text.startswith("auto") else LINK_TYPES.get(text)
 
     def link_layer(self, function: str) -> str | None:
-        """``ib`` or ``eth``; None without a driver."""
+        """Return ``ib`` or ``eth``; None without a driver."""
         for name in pci_functions.rdma_devices(self._system, function):
             layer = self._system.read("/sys/class/infiniband/%s/ports/1/link_layer" % name)
             if layer:

@@ -22,7 +22,7 @@ LINK_TYPE = re.compile(r"^LINK_TYPE_P(\d+)$")
 
 
 class ParameterSpec:
-    """The desired value of one parameter: ``value`` for the tool, ``shown`` in changes."""
+    """The desired value of one parameter: ``value`` for the tool, ``shown`` for changes."""
 
     def __init__(self, value: t.Any, shown: t.Any, place: str, every_port: bool = False) -> None:
         self.value = value
@@ -37,7 +37,7 @@ class ParameterSpec:
 
 
 def parameter_specs(port: t.Mapping[str, t.Any], place: str, ports: int) -> t.Iterator[tuple[str, ParameterSpec]]:
-    """A port's options as parameters of the card."""
+    """Yield a port's options as (parameter of the card, desired value). Raises :class:`RailyardError`."""
     types = port.get("link_types") or {}
     for number, kind in types.items():
         where = "%s.link_types[%s]" % (place, number)
@@ -81,7 +81,7 @@ def parameter_specs(port: t.Mapping[str, t.Any], place: str, ports: int) -> t.It
 
 
 def _elements(name: str, place: str, ports: int) -> list[str]:
-    """``NAME``, the elements of ``NAME[3]`` or ``NAME[3..5]``, or one parameter per port for ``NAME_P*``."""
+    """Return ``NAME``, the elements of ``NAME[3]`` or ``NAME[3..5]``, or one parameter per port for ``NAME_P*``."""
     match = firmware_parameters.NAME.match(name)
     if not match:
         raise RailyardError(
@@ -99,7 +99,7 @@ def _elements(name: str, place: str, ports: int) -> list[str]:
 
 
 def port_elements(name: str, ports: int) -> list[str]:
-    """A port's parameter and those of the card's other ports."""
+    """Return the names of a parameter for all ports of the card, from the name for one port."""
     base = re.sub(r"\d+$", "", name)
     return ["%s%d" % (base, number + 1) for number in range(ports)]
 

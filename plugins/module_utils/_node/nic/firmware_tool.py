@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""mstconfig and mstfwreset (mstflint), or mlxconfig and mlxfwreset (NVIDIA MFT), as one object.
+"""The programs mstconfig and mstfwreset (mstflint), or mlxconfig and mlxfwreset (NVIDIA MFT).
 
-Both families have one interface. Newer releases (mstflint 4.31, MFT 4.31) write a query as JSON into a file; all write
-it as a table, whose columns depend on the release and on the card's firmware. Errors are printed to standard output.
+Both have the same interface. Newer releases (mstflint 4.31, MFT 4.31) can write the result of a query as JSON to a
+file. All print it as a table, whose columns depend on the release and on the card's firmware. Errors are printed to
+standard output.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers impo
 Plain = t.Union[bool, int, str, None]
 Parameter = t.Dict[str, t.Any]
 
-# What a card is; "N/A" where the tool does not know the card's board.
+# Fields that describe a card; "N/A" if the tool does not know the card's board.
 ABOUT = ("device_type", "name", "description")
 COLUMNS = {"default": "default", "current": "current", "next boot": "next"}
 PACKAGES = "install the package mstflint (or NVIDIA MFT), or name the program in 'tool'"
@@ -34,7 +35,7 @@ SET_SECONDS = 180.0
 RESET_SECONDS = 600.0
 RESET_LEVEL = "3"
 
-# Errors of a query that another query would not avoid, and their remedies.
+# Permanent errors of a query, and their remedies.
 QUERY_REMEDIES = {
     "NV access registers": "power-cycle the server: a reboot is not enough after a change of the mode of a BlueField",
     "query device current configuration": (
@@ -58,7 +59,7 @@ class QueryResult(t.NamedTuple):
 
 
 def plain(text: t.Any) -> Plain:
-    """A value as the tool prints it -> a plain value; ``ETH(2)`` stays because of its name."""
+    """Return the plain value for a value that the tool printed; ``ETH(2)`` stays a string."""
     if text is None or isinstance(text, (bool, int)):
         return text
     text = str(text).strip()
@@ -73,7 +74,7 @@ def plain(text: t.Any) -> Plain:
 
 
 def number(value: t.Any) -> int | None:
-    """The number of a plain value or of a user's: ``ETH(2)``, ``2``, ``0x2``, ``true``; None for a name."""
+    """Return the number of a plain value or a user's value: ``ETH(2)``, ``2``, ``0x2``, ``true``; None for a name."""
     if isinstance(value, (bool, int)):
         return int(value)
     text = str(value).strip()
@@ -89,7 +90,7 @@ def number(value: t.Any) -> int | None:
 
 
 def same(observed: Plain, desired: t.Any) -> bool:
-    """Whether a device's value is the desired one: compared by number if possible, else by name in any case."""
+    """Return whether two values are equal: by number if possible, else by name, case-insensitive."""
     if observed is None:
         return False
     value = number(desired)
@@ -99,7 +100,7 @@ def same(observed: Plain, desired: t.Any) -> bool:
 
 
 def parse_text(text: str) -> QueryResult:
-    """Parse the table of a query. Rows that do not fit the header's columns are left out."""
+    """Parse the table of a query. Rows that do not match the header's columns are left out."""
     about: dict[str, str] = {}
     parameters: dict[str, Parameter] = {}
     columns: list[str] = []
@@ -127,7 +128,7 @@ def _row(line: str, count: int) -> tuple[str, bool, list[str]] | None:
         return None
     values = match.group(4).split()
     if len(values) != count:
-        # a value as wide as its column is not followed by a blank
+        # a value that fills its column is not followed by a space
         values = re.findall(r"[^\s()]+\(\d+\)|\S+", match.group(4))
     if len(values) != count:
         return None
@@ -135,7 +136,7 @@ def _row(line: str, count: int) -> tuple[str, bool, list[str]] | None:
 
 
 def parse_json(text: str) -> QueryResult:
-    """Parse the file that ``-j`` writes, with keys in any case. Raises ValueError for other contents."""
+    """Parse the file that ``-j`` writes; keys are case-insensitive. Raises ValueError for other contents."""
     for device in _lower(json.loads(text)).values():
         fields = _lower(device)
         about: dict[str, str] = {key: str(fields[key]) for key in ABOUT if plain(fields.get(key)) is not None}
@@ -178,28 +179,28 @@ class Tool:
         return name if "/" in name and self._system.exists(name) else self._system.which(name)
 
     def reset_program(self) -> str | None:
-        """mstfwreset for mstconfig, mlxfwreset for mlxconfig; None where it is not installed."""
+        """Return the path of mstfwreset for mstconfig, or of mlxfwreset for mlxconfig; None if it is not installed."""
         name = self.name.replace("config", "fwreset")
         return self._find(os.path.join(os.path.dirname(self.path), name)) or self._system.which(name)
 
     def query(self, device: str, names: t.Sequence[str]) -> QueryResult:
-        """The parameters of these names, without those that the card or the tool does not support."""
-        left = list(names)
+        """Return the named parameters, without those that the card or the tool does not support."""
+        remaining = list(names)
         about: dict[str, str] = {}
-        while left:
-            result, table = self._ask(device, left)
+        while remaining:
+            result, table = self._query(device, remaining)
             about = table.about or about
-            if all(name in table.parameters for name in left):
+            if all(name in table.parameters for name in remaining):
                 return table
             refused = _UNSUPPORTED.search(result.out + result.err) if result.rc else None
-            if not refused or refused.group(1).upper() not in left:
+            if not refused or refused.group(1).upper() not in remaining:
                 if result.rc:
                     raise self._error(device, "query", result)
                 return table
-            left.remove(refused.group(1).upper())
+            remaining.remove(refused.group(1).upper())
         return QueryResult(about, {})
 
-    def _ask(self, device: str, names: t.Sequence[str]) -> tuple[CommandResult, QueryResult]:
+    def _query(self, device: str, names: t.Sequence[str]) -> tuple[CommandResult, QueryResult]:
         while True:
             directory = tempfile.mkdtemp(prefix="railyard-") if self._json else None
             try:
@@ -228,14 +229,14 @@ class Tool:
             return QueryResult({}, {})
 
     def set(self, device: str, values: t.Mapping[str, str]) -> None:
-        """Stage the values for the next boot in one call: the tool checks its rules against all of them."""
+        """Stage the values for the next boot, in one call, because the tool checks its rules against all of them."""
         argv = [self.path, "-d", device, "-y", "set"] + ["%s=%s" % item for item in values.items()]
         result = self._system.run(argv, SET_SECONDS)
         if result.rc:
             raise self._error(device, "set", result)
 
     def reset(self, device: str) -> None:
-        """Restart the card's firmware, which brings staged values into force. All of its ports go down meanwhile."""
+        """Restart the card's firmware, which activates staged values. All of its ports go down meanwhile."""
         program = self.reset_program()
         if program is None:
             raise self.no_reset_program()
@@ -289,7 +290,7 @@ class Tool:
 
 
 def messages(result: CommandResult) -> str:
-    """The tool's messages: its -E- lines, else the first lines of its output, else its exit status."""
+    """Return the tool's messages: its -E- lines, else the first lines of its output, else its exit status."""
     lines = [line.strip() for line in (result.out + "\n" + result.err).splitlines() if line.strip()]
     errors = [line[3:].strip() for line in lines if line.startswith("-E-")]
     return " / ".join((errors or lines)[:3]) or "exit status %d" % result.rc

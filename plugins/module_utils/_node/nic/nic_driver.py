@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The NIC driver of a node: the kernel's own, DOCA-OFED, MLNX_OFED, or the modules of a driver container.
+"""The NIC driver of a node: the kernel's (inbox), DOCA-OFED, MLNX_OFED, or the modules of a driver container.
 
 An installation does not load or unload modules. The running driver is a separate state: it changes at a reboot, or by a
 restart of the driver stack that the user allows.
@@ -39,7 +39,7 @@ OFED = "ofed"
 INSTALLED = (driver_compatibility.DOCA, driver_compatibility.MLNX)
 DEFAULT = {driver_compatibility.DOCA: ["doca-ofed"], driver_compatibility.MLNX: ["mlnx-ofed-all"]}
 MODULE = "mlx5_core"
-# Modules of which the running ones are compared with those on disk.
+# Modules that are compared with those on disk while they are loaded.
 STACK = ("ib_core", MODULE, "mlx5_ib", "ib_uverbs", "rdma_cm")
 # The modules that openibd unloads and loads; another module that uses one of them blocks it.
 OWN = frozenset(
@@ -49,7 +49,7 @@ OWN = frozenset(
     )
 )  # fmt: skip
 DRIVERS = ("mlx5_core", "mlx4_core")
-# Exists from a change of the packages until the images with the driver are rebuilt.
+# Exists from a change of the packages until the initramfs images with the driver are rebuilt.
 UNFINISHED = "/var/lib/railyard/nic_driver.unfinished"
 MOK = ("/var/lib/shim-signed/mok/MOK.priv", "/var/lib/dkms/mok.key")
 RESTART_SECONDS = 600.0
@@ -68,7 +68,7 @@ class _Images(Initramfs):
 class NicDriver(Subsystem):
     """See the module's documentation for the options.
 
-    :param architecture: for tests, as is ``management``, the management path, observed if needed.
+    :param architecture, management: the architecture and the management path, for tests; by default observed.
     """
 
     def __init__(
@@ -131,9 +131,9 @@ class NicDriver(Subsystem):
     def _repository(self) -> str | None:
         text = (self._system.read_file(self._manager.repository) or "") if self._manager else ""
         for line in text.splitlines():
-            words = line.split()
-            if words[:1] == ["deb"]:
-                return masked(words[-2].rstrip("/"))
+            fields = line.split()
+            if fields[:1] == ["deb"]:
+                return masked(fields[-2].rstrip("/"))
             if line.startswith("baseurl="):
                 return masked(line.partition("=")[2].rstrip("/"))
         return None
@@ -147,12 +147,12 @@ class NicDriver(Subsystem):
 
     @staticmethod
     def _differs(modules: KernelModules, name: str) -> bool:
-        """Whether a loaded module differs from the one on disk, which the next load uses."""
+        """Return whether a loaded module differs from the one on disk, which is loaded next time."""
         live, info = modules.attribute(name, "srcversion"), modules.info(name)
         disk = info.get("srcversion")
         if live and disk:
             return live != disk
-        # modules of some kernels, such as Debian's, have no srcversion: compare whether they are of the kernel's tree
+        # modules of some kernels, such as Debian's, have no srcversion: compare whether both are in-tree modules
         taint = modules.attribute(name, "taint") or ""
         return bool(info) and ("O" in taint) != (info.get("intree") != "Y")
 
@@ -160,15 +160,15 @@ class NicDriver(Subsystem):
 
     def changes(self, state: State) -> list[Change]:
         self.warnings = []
-        left = sources.leftovers(self._system, self._manager)
+        leftovers = sources.leftovers(self._system, self._manager)
         if self._kind in INSTALLED:
             changes = self._installing(state)
         else:
             changes = self._to_inbox(state)
             self._warn_of_container(state)
-        # leftovers that are replaced or removed anyway are not removed first
+        # leftovers that other changes replace or remove are not removed first
         files = [change.subject for change in changes if change.attribute == "content"]
-        changes = [change for change in left if change.subject not in files] + changes
+        changes = [change for change in leftovers if change.subject not in files] + changes
         return changes + self._restarting(state, changes)
 
     def _installing(self, state: State) -> list[Change]:
@@ -176,30 +176,32 @@ class NicDriver(Subsystem):
         if manager is None:
             raise Unsupported("no package manager was found", "kind", "install apt or dnf")
         installed = state["installed"]
-        right = all(driver_compatibility.matches(installed.get(name, ""), self._version) for name in self._metas)
+        installed_right = all(
+            driver_compatibility.matches(installed.get(name, ""), self._version) for name in self._metas
+        )
         key = self._key() if self._key_option else None
         source = sources.Source(self._system, self._source_text, key)
-        if not right:
+        if not installed_right:
             raise_all(self._refusals(state, source))
         elif source.form == sources.REPOSITORY:
-            # the repository's file is compared with the options anyway, and sets whether signatures are checked
+            # the repository's file depends on the source and on signature checks also if all packages are installed
             raise_all(source.problems(self._unsigned))
         files = manager.files(source.source, key, self._metas[0], self._version, source.login)
         if source.form == sources.REPOSITORY:
             changes = self._files(files)
             if not source.login:
-                changes += self._gone([manager.login])
+                changes += self._removals([manager.login])
         else:
             # packages that are installed from media stay pinned too
             changes = self._files([file for file in files if file.path == manager.pin])
-            if source.form != sources.PACKAGE and not right:
+            if source.form != sources.PACKAGE and not installed_right:
                 # the file of an earlier repository is removed too
-                changes += self._gone([manager.login])
-        if not right:
+                changes += self._removals([manager.login])
+        if not installed_right:
             changes += self._packages(state, source, manager)
         wanted = "%s %s" % (self._kind, self._version)
-        changes += self._built(state, wanted)
-        return changes + self._images(changed=not right)
+        changes += self._missing_builds(state, wanted)
+        return changes + self._images(changed=not installed_right)
 
     def _refusals(self, state: State, source: sources.Source) -> list[RailyardError]:
         missing = [key for key, value in (("version", self._version), ("source", self._source_text)) if not value]
@@ -224,19 +226,19 @@ class NicDriver(Subsystem):
         return errors
 
     def _builds(self) -> bool:
-        """Whether the modules are built on the node."""
+        """Return whether the modules are built on the node."""
         if self._manager is not None and self._manager.name == "apt":
             return True
         train = driver_compatibility.train(self._kind, self._version) or "0"
         return tuple(int(part) for part in train.split(".")) >= driver_compatibility.BUILT_ON_NODE
 
     def _key(self) -> str:
-        given = self._key_option or ""
-        text: str | None = given
-        if not given.lstrip().startswith("-----BEGIN"):
-            text = self._system.read_file(given)
+        option = self._key_option or ""
+        text: str | None = option
+        if not option.lstrip().startswith("-----BEGIN"):
+            text = self._system.read_file(option)
         if not text or "-----BEGIN PGP PUBLIC KEY BLOCK-----" not in text:
-            message = "%s is not an armored public key" % (given if given.startswith("/") else "the text")
+            message = "%s is not an armored public key" % (option if option.startswith("/") else "the text")
             remedy = "give the path of a file on the node, or the output of 'gpg --export --armor'"
             raise RailyardError(message, "key", remedy)
         return text.strip() + "\n"
@@ -244,12 +246,12 @@ class NicDriver(Subsystem):
     def _files(self, wanted: t.Sequence[packages.File]) -> list[Change]:
         changes = []
         for file in wanted:
-            held = self._system.read_file(file.path)
+            present = self._system.read_file(file.path)
             mode = self._system.mode(file.path)
 
             act = partial(self._system.write_file, file.path, file.text, file.mode)
-            if held != file.text:
-                before, after = _shown(held), _shown(file.text)
+            if present != file.text:
+                before, after = _shown(present), _shown(file.text)
                 if before == after:
                     after = str(after).replace(HIDDEN, "%s (another)" % HIDDEN)
                 changes.append(Change(file.path, "content", before, after, act))
@@ -257,16 +259,16 @@ class NicDriver(Subsystem):
                 changes.append(Change(file.path, "mode", "%04o" % mode, "%04o" % file.mode, act))
         return changes
 
-    def _gone(self, paths: t.Sequence[str]) -> list[Change]:
+    def _removals(self, paths: t.Sequence[str]) -> list[Change]:
         changes = []
         for path in paths:
-            held = self._system.read_file(path) if path else None
-            if held is not None:
-                changes.append(Change(path, "content", _shown(held), None, partial(self._system.remove_file, path)))
+            present = self._system.read_file(path) if path else None
+            if present is not None:
+                changes.append(Change(path, "content", _shown(present), None, partial(self._system.remove_file, path)))
         return changes
 
     def _packages(self, state: State, source: sources.Source, manager: packages.Packages) -> list[Change]:
-        """One change per package, installed in one transaction."""
+        """Return one change per package; they are done in one transaction."""
         installed = state["installed"]
         others = [
             name
@@ -288,13 +290,13 @@ class NicDriver(Subsystem):
         versions = manager.versions(name)
         found = next((each for each in versions if driver_compatibility.matches(each, self._version)), None)
         if found is None:
-            there = ", ".join(versions[:5]) or "no version"
-            message = "the source has %s of %s, not %s" % (there, name, self._version)
+            available = ", ".join(versions[:5]) or "no version"
+            message = "the source has %s of %s, not %s" % (available, name, self._version)
             raise RailyardError(message, "version", "use a version of the source, or another source")
         return found
 
-    def _built(self, state: State, wanted: str) -> list[Change]:
-        """The kernels without the driver's modules that it can be built for."""
+    def _missing_builds(self, state: State, wanted: str) -> list[Change]:
+        """Return the changes that build the driver for kernels without its modules."""
         changes = []
         for release, stack in state["kernels"].items():
             running = release == state["running"]["kernel"]
@@ -324,7 +326,7 @@ class NicDriver(Subsystem):
             )
 
     def _images(self, changed: bool) -> list[Change]:
-        """Initial RAM filesystems with the driver, if its packages change, or did in an interrupted run."""
+        """Return the rebuilds of initramfs images, if packages change or were changed by an interrupted run."""
         if not changed and not self._system.exists(UNFINISHED):
             return []
         images = _Images(self._system)
@@ -343,17 +345,19 @@ class NicDriver(Subsystem):
         installed = state["installed"]
         changes: list[Change] = []
         if installed:
-            own = {name: manager.inbox_version(name) for name in installed}
-            restored = {name: version for name, version in own.items() if version}
-            gone = [name for name in installed if not own[name]]
+            inbox_versions = {name: manager.inbox_version(name) for name in installed}
+            restored = {name: version for name, version in inbox_versions.items() if version}
+            removed = [name for name in installed if not inbox_versions[name]]
 
             def act() -> None:
                 self._system.write_file(UNFINISHED, "images\n")
                 with sources.quiet(self._system):
-                    manager.remove(gone, restored)
+                    manager.remove(removed, restored)
 
-            changes = batch(((name, "version", version, own[name]) for name, version in installed.items()), act)
-        changes += self._gone([manager.pin, manager.repository, manager.login, manager.key])
+            changes = batch(
+                ((name, "version", version, inbox_versions[name]) for name, version in installed.items()), act
+            )
+        changes += self._removals([manager.pin, manager.repository, manager.login, manager.key])
         for release, stack in state["kernels"].items():
             if stack == OFED:
                 changes.append(Change(release, MODULE, stack, INBOX, partial(self._unbuild, release)))
@@ -361,7 +365,7 @@ class NicDriver(Subsystem):
 
     def _unbuild(self, release: str) -> None:
         if _stack(self._modules(release)) == OFED:
-            # the packages are removed: only their listing is left
+            # the packages are removed; only the index of modules is outdated
             program = self._system.which("depmod") or "depmod"
             self._system.check([program, release], "run it by hand")
 
@@ -383,15 +387,15 @@ class NicDriver(Subsystem):
     # -- the running driver -------------------------------------------------------------------------------------------
 
     def _restarting(self, state: State, changes: t.Sequence[Change]) -> list[Change]:
-        if not self._restart or self._restarted or not self._other_runs(state, changes):
+        if not self._restart or self._restarted or not self._runs_other_driver(state, changes):
             return []
-        why = self._why_not(state)
+        why = self._restart_blocker(state)
         if why:
             self.warnings.append("The driver stack is not restarted: %s. The driver takes effect after a reboot." % why)
             return []
         return [Change(UNIT_NAME, "restart", None, "restarted", self._do_restart)]
 
-    def _other_runs(self, state: State, changes: t.Sequence[Change]) -> bool:
+    def _runs_other_driver(self, state: State, changes: t.Sequence[Change]) -> bool:
         running = state["running"]
         if running["stack"] is None:
             return False
@@ -399,7 +403,7 @@ class NicDriver(Subsystem):
             change.attribute == "version" or (change.attribute == MODULE and change.subject == running["kernel"])
             for change in changes
         ):
-            # predicted: modules of other kernels, and images, do not change what runs
+            # predicted: modules of other kernels and initramfs images do not change the running driver
             target = OFED if self._kind in INSTALLED else INBOX
             return target == OFED or running["stack"] != INBOX
         if running["differing"]:
@@ -407,8 +411,8 @@ class NicDriver(Subsystem):
         on_disk = state["kernels"].get(running["kernel"])
         return on_disk not in (None, running["stack"])
 
-    def _why_not(self, state: State) -> str | None:
-        """Why the driver stack must not be restarted; None if it may be."""
+    def _restart_blocker(self, state: State) -> str | None:
+        """Return why the driver stack must not be restarted; None if it may be."""
         if self._kind not in INSTALLED and not self._system.exists("/etc/init.d/openibd"):
             return "openibd is removed with the driver, and it is the only safe way to restart the stack"
         management = self._management = self._management or ManagementPath.observe(self._system)
@@ -429,9 +433,9 @@ class NicDriver(Subsystem):
         self._restarted = True
 
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
-        """``reboot_required`` and ``reboot_reasons``: the next boot loads another driver than the running one."""
+        """Return ``reboot_required`` and ``reboot_reasons``, if the next boot loads another driver."""
         restarts = any(change.subject == UNIT_NAME for change in pending)
-        if self._gather or restarts or not self._other_runs(state, pending):
+        if self._gather or restarts or not self._runs_other_driver(state, pending):
             return {"reboot_required": False, "reboot_reasons": []}
         wanted = "%s %s" % (self._kind, self._version) if self._kind in INSTALLED else INBOX
         running = state["running"]
@@ -444,7 +448,7 @@ UNIT_NAME = "openibd"
 
 
 def blocking(system: System) -> dict[str, list[str]]:
-    """Other modules that use the RDMA core or the driver: name -> the modules that they use."""
+    """Return other modules that use the RDMA core or the driver: name -> the modules that they use."""
     found: dict[str, list[str]] = {}
     for name in sorted(OWN):
         for holder in system.listdir("/sys/module/%s/holders" % name):
@@ -454,7 +458,7 @@ def blocking(system: System) -> dict[str, list[str]]:
 
 
 def _stack(modules: KernelModules) -> str | None:
-    """The driver that a kernel would load, ``inbox`` or ``ofed``; None without one."""
+    """Return the driver that a kernel would load, ``inbox`` or ``ofed``; None without one."""
     path = modules.path(MODULE) or modules.path("ib_core")
     if path is None:
         return None
@@ -462,7 +466,7 @@ def _stack(modules: KernelModules) -> str | None:
 
 
 def _kind(installed: t.Mapping[str, str]) -> tuple[str, str | None]:
-    """The installed driver and its version, by its packages."""
+    """Return the kind and version of the installed driver, by its packages."""
     for kind, meta in packages.METAS.items():
         for name in sorted(installed):
             if meta.match(name):
@@ -474,7 +478,7 @@ def _kind(installed: t.Mapping[str, str]) -> tuple[str, str | None]:
 
 
 def _shown(text: str | None) -> str | None:
-    """A file's text for the list of changes: a key as its hash, and without passwords."""
+    """Return a file's text for the list of changes: a key as its hash, other files with passwords masked."""
     if text is None:
         return None
     if "BEGIN PGP" not in text:

@@ -4,8 +4,8 @@
 
 """Firmware parameters of NVIDIA NICs: link type, SR-IOV, VF count and any other by name.
 
-A card has three values of each: the factory default, the current one (in force) and that of the next boot. A value that
-differs from that of the next boot is set; a value that differs from the current one needs a reboot or a reset.
+A card has three values of each: the factory default, the current one, and that of the next boot. A desired value that
+differs from that of the next boot is set; one that differs from the current one needs a reboot or a reset.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers impo
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 
-# Lost at boot, which makes a reset unnecessary.
+# Removed by a boot, which makes a reset unnecessary.
 RESET_DIR = "/run/railyard/firmware"
 
 
 Specs = t.Mapping[str, ParameterSpec]
-# At most so many VFs are named in a refusal.
+# How many VFs are named in a refusal.
 NAMED = 8
 
 
@@ -72,7 +72,7 @@ class Firmware(Subsystem):
     :param reset: ``never`` or ``allowed``.
     :param timeout: seconds that a card may take to return after a reset.
     :param never_reset: PCI addresses whose cards are never reset.
-    :param management: the management path, observed if needed. For tests, as are ``holders`` of VFs and ``drivers``.
+    :param management, holders, drivers: for tests; by default observed.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Firmware(Subsystem):
         self._every = ports is None
         self._staged: set[tuple[str, str]] = set()
         self._restarted: set[str] = set()
-        # not shown by the card at first: the next run sets them if a reset makes them visible
+        # parameters that the card hides: the next run sets them if a reset makes them visible
         self._unseen: set[tuple[str, str]] = set()
         self._by_port: list[tuple[str, Card]] = []
         self._cards: dict[str, Card] = {}
@@ -183,7 +183,7 @@ class Firmware(Subsystem):
             staged: dict[str, ParameterSpec] = {}
             for name, spec in card.specs.items():
                 if name not in parameters:
-                    error = self._absent(card, name, spec, parameters)
+                    error = self._missing_parameter(card, name, spec, parameters)
                     errors += [error] if error else []
                 elif str(parameters[name]["next"]).startswith("Array["):
                     elements = str(parameters[name]["next"]).replace("Array", name)
@@ -206,11 +206,15 @@ class Firmware(Subsystem):
         return changes
 
     def _with_parameters(self, state: State) -> list[tuple[Card, dict[str, Parameter]]]:
-        """Each card with its observed parameters."""
-        seen = state["cards"]
-        return [(card, seen[device]["parameters"]) for device, card in self._cards.items() if device in seen]
+        """Return each card with its observed parameters."""
+        observed_cards = state["cards"]
+        return [
+            (card, observed_cards[device]["parameters"])
+            for device, card in self._cards.items()
+            if device in observed_cards
+        ]
 
-    def _absent(
+    def _missing_parameter(
         self, card: Card, name: str, spec: ParameterSpec, parameters: t.Mapping[str, Parameter]
     ) -> RailyardError | None:
         port = LINK_TYPE.match(name)
@@ -228,24 +232,24 @@ class Firmware(Subsystem):
             return Unsupported("%s does not have the parameter %s" % (card.device, name), spec.place, remedy)
         if spec.every_port and any(LINK_TYPE.match(other) for other in parameters):
             return None  # 'link_type' covers the existing ports
-        at = int(port.group(1)) - 1
-        layer = self._reader.link_layer(card.functions[at]) if at < len(card.functions) else None
-        if spec.every_port and at > 0:
+        port_index = int(port.group(1)) - 1
+        layer = self._reader.link_layer(card.functions[port_index]) if port_index < len(card.functions) else None
+        if spec.every_port and port_index > 0:
             return None  # one error is enough
         if layer and LINK_TYPES[layer] == spec.shown:
             return None  # fixed to the desired type
-        what = "its link type is fixed%s (not a VPI card)" % (" to %s" % layer if layer else "")
+        reason = "its link type is fixed%s (not a VPI card)" % (" to %s" % layer if layer else "")
         if any(LINK_TYPE.match(other) for other in parameters):
-            what = "the card does not have port %s" % port.group(1)
+            reason = "the card does not have port %s" % port.group(1)
         return Unsupported(
-            "%s does not have the parameter %s: %s" % (card.device, name, what),
+            "%s does not have the parameter %s: %s" % (card.device, name, reason),
             spec.place,
             "leave the link type out, or use a card that supports both types",
         )
 
     @staticmethod
     def _hidden(card: Card, name: str, parameters: t.Mapping[str, Parameter]) -> bool:
-        """Whether the card may hide a parameter until the advanced settings are in force."""
+        """Return whether the card may hide a parameter until the advanced settings are in force."""
         spec, guard = card.specs.get(firmware_parameters.ADVANCED), parameters.get(firmware_parameters.ADVANCED)
         if name in parameters or spec is None or guard is None or spec.argument() != "1":
             return False
@@ -267,7 +271,7 @@ class Firmware(Subsystem):
         return bool(waiting) and waiting != self._tried(card)
 
     def _waiting(self, card: Card, parameters: t.Mapping[str, Parameter], staged: t.Iterable[str]) -> dict[str, str]:
-        """The specs that are staged, or about to be, and not in force: name -> value."""
+        """Return the desired values that are staged, or are about to be, and not in force: name -> value."""
         found = {}
         for name, spec in card.specs.items():
             if name not in parameters or (card.device, name) in self._unseen:
@@ -279,7 +283,7 @@ class Firmware(Subsystem):
         return found
 
     def _tried(self, card: Card) -> dict[str, str] | None:
-        """What a reset since boot did not bring into force: another reset would not help."""
+        """Return the values that a reset since boot did not activate, so another reset is useless; None if none."""
         try:
             return t.cast("dict[str, str]", json.loads(self._system.read(self._record(card)) or "null"))
         except ValueError:
@@ -317,11 +321,11 @@ class Firmware(Subsystem):
         return errors
 
     def _place(self, card: Card) -> str:
-        at = next(number for number, (_function, each) in enumerate(self._by_port) if each is card)
-        return "ports[%d].pci" % at
+        port_index = next(number for number, (_function, each) in enumerate(self._by_port) if each is card)
+        return "ports[%d].pci" % port_index
 
     def _staging(self, card: Card, parameters: t.Mapping[str, Parameter], staged: Specs) -> list[Change]:
-        """One change per parameter, set together: the tool checks its rules against all of them."""
+        """Return one change per parameter; all are set in one call, because the tool checks its rules against all."""
 
         def act() -> None:
             self._tool.set(card.device, {name: spec.argument() for name, spec in staged.items()})
@@ -347,17 +351,19 @@ class Firmware(Subsystem):
                 )
             time.sleep(0.2)
         after = self._tool.query(card.device, card.names()).parameters
-        left = self._waiting(card, after, ())
-        if left:
-            text = json.dumps(left, sort_keys=True) + "\n"
+        remaining = self._waiting(card, after, ())
+        if remaining:
+            text = json.dumps(remaining, sort_keys=True) + "\n"
             self._system.write_file(self._record(card), text)
         elif self._system.exists(self._record(card)):
             self._system.remove_file(self._record(card))
 
-    # -- what needs a reboot ------------------------------------------------------------------------------------------
+    # -- reboots ------------------------------------------------------------------------------------------------------
 
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
-        """``reboot_required`` and ``reboot_reasons``: each parameter whose desired value is not in force."""
+        """Return ``reboot_required`` and ``reboot_reasons`` (each parameter whose desired value is not in force), and
+        ``firmware_differs``.
+        """
         expected = {(change.subject, change.attribute) for change in pending}
         reasons: list[str] = []
         for card, parameters in self._with_parameters(state):
@@ -400,7 +406,7 @@ class Firmware(Subsystem):
         }
 
     def _other_versions(self, state: State) -> list[dict[str, t.Any]]:
-        """The cards with another firmware than the desired one. Firmware is never burnt here."""
+        """Return the cards whose firmware is not the desired one, and warn. This module does not burn firmware."""
         found = []
         for card in self._cards.values():
             version = state["cards"][card.device]["version"] if card.version else None
@@ -414,7 +420,7 @@ class Firmware(Subsystem):
         return found
 
     def _check_total(self, card: Card, parameters: t.Mapping[str, Parameter]) -> None:
-        """NUM_OF_VFS is not used while PF_NUM_OF_VF_VALID is set: then the kernel's count differs from it."""
+        """Warn if NUM_OF_VFS differs from the kernel's count: it is not used while PF_NUM_OF_VF_VALID is set."""
         count, enabled = (parameters.get(name, {}).get("current") for name in ("NUM_OF_VFS", "SRIOV_EN"))
         total = pci_functions.number(self._system, card.functions[0], "sriov_totalvfs")
         if enabled and isinstance(count, int) and total not in (None, count):

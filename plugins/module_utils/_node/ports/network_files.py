@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Rail ports in the files that the distribution itself reads at boot.
+"""Persistent rail ports, in the files that the distribution reads at boot.
 
-Every back-end needs systemd ``.link`` files, which give a PCI address its netdev name, and one sysctl.d file.
-Addresses, routes and rules go to the back-end that manages the node's network: systemd-networkd, netplan or
-NetworkManager. The files are identified by their names, so that files of former rails are removed.
+Every back-end needs systemd ``.link`` files, which assign the netdev name of a PCI address, and one sysctl.d file.
+Addresses, routes and rules are written for the back-end that manages the node's network: systemd-networkd, netplan or
+NetworkManager. Railyard's files are identified by their names, so files of former rails are removed.
 
 Sources: systemd.link(5), systemd.network(5), netplan(5), nm-settings-keyfile(5), sysctl.d(5).
 """
@@ -26,7 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_s
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import sysctl
 
 SYSTEMD_DIR = "/etc/systemd/network"
-# Before what netplan writes (10-) and what images bring (20-, 70-...): systemd takes the first file that matches.
+# Sorts before files of netplan (10-) and of images (20-, 70-...): systemd uses the first file that matches.
 SYSTEMD_PREFIX = "05-railyard-"
 SYSCTL_FILE = "/etc/sysctl.d/90-railyard.conf"
 NETPLAN_DIRS = ("/lib/netplan", "/etc/netplan", "/run/netplan")
@@ -41,11 +41,11 @@ HEAD = "# Written by railyard.fabric.rail_ports, which replaces it at its next r
 CONFIGURED = "configured"
 GAVE_UP = "failed"
 SETTLED = (CONFIGURED, GAVE_UP)
-# minimal seconds for a link's second try
+# seconds that a link's second attempt gets at least
 RETRY = 10.0
-# seconds until systemd-networkd starts to configure a link after a reload
+# seconds within which systemd-networkd starts to configure a link after a reload
 BEGUN = 5.0
-# CLOCK_REALTIME_COARSE, which gives files their times (clock_gettime(2)); Python has no name for it
+# CLOCK_REALTIME_COARSE, the clock of file timestamps (clock_gettime(2)); not named in Python
 CLOCK_OF_FILES = 5
 
 
@@ -66,15 +66,15 @@ class Kept(t.NamedTuple):
 
 
 def running(system: System, unit: str) -> bool:
-    """Whether a systemd unit is active: systemd keeps one link here for each of these."""
+    """Return whether a systemd unit is active: systemd keeps one link per active unit in this directory."""
     return system.exists("/run/systemd/units/invocation:%s" % unit)
 
 
-# -- under every back-end --------------------------------------------------------------------------------------------
+# -- files of every back-end -----------------------------------------------------------------------------------------
 
 
 def common_files(kept: t.Sequence[Kept]) -> dict[str, File]:
-    """The ``.link`` files and the sysctl.d file."""
+    """Return the desired ``.link`` files and the sysctl.d file, by path."""
     files: dict[str, File] = {}
     lines: list[str] = []
     for each in kept:
@@ -88,12 +88,12 @@ def common_files(kept: t.Sequence[Kept]) -> dict[str, File]:
 
 
 def our_common_files(system: System) -> list[str]:
-    """Those that are on the node."""
+    """Return the paths of Railyard's ``.link`` and sysctl.d files on the node."""
     return _named(system, SYSTEMD_DIR, SYSTEMD_PREFIX, ".link") + _present(system, SYSCTL_FILE)
 
 
 def _link_text(each: Kept) -> str:
-    # where the host bridge is not a PCI device (most ARM servers), its own path comes before the PCI part
+    # if the host bridge is not a PCI device (most ARM servers), its path precedes the PCI part
     match = "Path=pci-{0} *-pci-{0}".format(each.port.pci)
     link = ["Description=Rail %s" % each.port.rail, "Name=%s" % each.netdev]
     # only the first matching file is used, so it must repeat the default's alternative names
@@ -119,7 +119,7 @@ def _present(system: System, path: str) -> list[str]:
 
 
 class Backend:
-    """Makes addresses, routes and rules persistent; this one does nothing."""
+    """Makes addresses, routes and rules persistent. This base class does nothing."""
 
     name = "none"
 
@@ -135,14 +135,14 @@ class Backend:
         return []
 
     def is_running(self) -> bool:
-        """Whether it can load files now, and not only at the next boot."""
+        """Return whether it can load files now, not only at the next boot."""
         return False
 
     def check(self, path: str, text: str) -> None:
-        """Let the back-end's own reader check a file before it is installed. Raises :class:`RailyardError`."""
+        """Validate a file with the back-end's parser before it is installed. Raises :class:`RailyardError`."""
 
     def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
-        """Reload its files and wait up to ``timeout`` seconds. ``changed``: the files that it has not read yet."""
+        """Reload the files and wait up to ``timeout`` seconds. ``changed``: the paths that it has not read yet."""
 
     def warnings(self) -> list[str]:
         return []
@@ -186,7 +186,7 @@ def _network_text(each: Kept) -> str:
     network += ["Address=%s" % side.address for side in port.sides]
     sections = [("Match", ["Name=%s" % each.netdev]), ("Link", link), ("Network", network)]
     sections += [("Route", _route_lines(route)) for route in port_observed.port_routes(port, 0)]
-    for side in _ruled(port):
+    for side in _sides_with_rules(port):
         sections += _rule_sections(each, side, ("From=%s" % side.address.ip, "OutgoingInterface=%s" % each.netdev))
     return _ini(sections)
 
@@ -199,13 +199,13 @@ def _route_lines(route: Route) -> list[str]:
     return lines + ["Table=%d" % route.table]
 
 
-def _ruled(port: Port) -> list[Side]:
-    """The sides of a port that rules lead to its table."""
+def _sides_with_rules(port: Port) -> list[Side]:
+    """Return the sides of a port that have rules to its table."""
     return port.sides if port.table is not None and port.priority is not None else []
 
 
 def _network_lines() -> list[str]:
-    # a flap of the link must not take the address, and with it the GIDs, from under running transfers
+    # a link flap must not remove the address, and with it the GIDs that running transfers use
     return ["ConfigureWithoutCarrier=yes", "KeepConfiguration=static"]
 
 
@@ -217,24 +217,30 @@ def _rule_sections(each: Kept, side: Side, selectors: t.Sequence[str]) -> list[t
 def _reload_networkd(
     system: System, wanted: t.Sequence[tuple[Kept, str]], changed: t.Collection[str], timeout: float
 ) -> None:
-    """Wait until systemd-networkd has configured each link by its file. A link that failed is tried once more."""
-    asked = time.clock_gettime_ns(CLOCK_OF_FILES)
+    """Reload, and wait until systemd-networkd has configured each link from its file. A failed link is retried once.
+
+    :param wanted: (rail port, path of its file).
+    :raises RailyardError: if it uses another file for a link, or does not configure it.
+    """
+    reload_time = time.clock_gettime_ns(CLOCK_OF_FILES)
     # 'reload' reconfigures only the links whose files changed: the management path is not among them
     system.check(["networkctl", "reload"], "see 'journalctl -u systemd-networkd' for what is wrong with the files")
-    begin = time.monotonic()
-    deadline = begin + timeout
+    start = time.monotonic()
+    deadline = start + timeout
     for each, path in wanted:
         if each.ifindex is None:
             continue
-        # 'reload' ends before networkd has begun with the links: a state from before it is of the former file
-        begun = begin + BEGUN if path in changed else begin
-        while system.modified(_networkd_file(each)) < asked and time.monotonic() < begun:
+        # 'reload' returns before networkd configures the links: an older state belongs to the former file
+        start_deadline = start + BEGUN if path in changed else start
+        while system.modified(_networkd_file(each)) < reload_time and time.monotonic() < start_deadline:
             time.sleep(0.05)
-        used, phase = _networkd_settled(system, each, path, deadline, SETTLED)
-        if used == path and phase == GAVE_UP:
-            # often for a moment's reason, such as a kernel that was busy with the card's virtual functions
+        used, link_state = _networkd_settled(system, each, path, deadline, SETTLED)
+        if used == path and link_state == GAVE_UP:
+            # the reason is often temporary, such as a kernel that is busy with the card's virtual functions
             system.run(["networkctl", "reconfigure", each.netdev])
-            used, phase = _networkd_settled(system, each, path, max(deadline, time.monotonic() + RETRY), (CONFIGURED,))
+            used, link_state = _networkd_settled(
+                system, each, path, max(deadline, time.monotonic() + RETRY), (CONFIGURED,)
+            )
         if used != path:
             raise RailyardError(
                 "systemd-networkd uses %s for %s" % (used or "no file", each.netdev),
@@ -243,9 +249,9 @@ def _reload_networkd(
                 if used
                 else "see 'networkctl status %s'" % each.netdev,
             )
-        if phase != CONFIGURED and not _waits_for_carrier(system, each, phase):
+        if link_state != CONFIGURED and not _waits_for_carrier(system, each, link_state):
             raise RailyardError(
-                "systemd-networkd reports %s as %r%s" % (each.netdev, phase, _networkd_error(system, each.netdev)),
+                "systemd-networkd reports %s as %r%s" % (each.netdev, link_state, _networkd_error(system, each.netdev)),
                 path,
                 "see 'journalctl -u systemd-networkd' for the reason",
             )
@@ -254,32 +260,32 @@ def _reload_networkd(
 def _networkd_settled(
     system: System, each: Kept, path: str, deadline: float, settled: t.Sequence[str]
 ) -> tuple[str, str]:
-    """The file that systemd-networkd uses for a link, and the link's state, once that is settled or time is up."""
+    """Wait for one of the states ``settled``. Return the file that systemd-networkd uses for a link, and the state."""
     while True:
         state = _networkd_state(system, each)
-        used, phase = state.get("NETWORK_FILE", ""), state.get("ADMIN_STATE", "")
-        done = used == path and (phase in settled or _waits_for_carrier(system, each, phase))
-        if done or time.monotonic() >= deadline:
-            return used, phase
+        used, link_state = state.get("NETWORK_FILE", ""), state.get("ADMIN_STATE", "")
+        settled_now = used == path and (link_state in settled or _waits_for_carrier(system, each, link_state))
+        if settled_now or time.monotonic() >= deadline:
+            return used, link_state
         time.sleep(0.1)
 
 
 def _networkd_error(system: System, netdev: str) -> str:
-    """systemd-networkd's last error about a link, to append to a message; empty where unknown."""
+    """Return systemd-networkd's last error about a link in parentheses, to append to a message; empty if unknown."""
     lines = system.run(["journalctl", "-b", "-u", NETWORKD, "-n", "200", "-o", "cat", "--no-pager"]).out.splitlines()
     messages = [line.partition(": ")[2] for line in lines if line.startswith(netdev + ": ")]
-    wrong = [text for text in messages if text.startswith(("Could not", "Failed"))]
-    return " (%s)" % wrong[-1] if wrong else ""
+    error_texts = [text for text in messages if text.startswith(("Could not", "Failed"))]
+    return " (%s)" % error_texts[-1] if error_texts else ""
 
 
-def _waits_for_carrier(system: System, each: Kept, phase: str) -> bool:
-    """Whether a link cannot be finished: without a carrier the kernel does not detect duplicate IPv6 addresses."""
+def _waits_for_carrier(system: System, each: Kept, link_state: str) -> bool:
+    """Return whether a link waits for its carrier, without which duplicate IPv6 addresses cannot be detected."""
     carrier = system.read("/sys/class/net/%s/carrier" % each.netdev)
-    return phase == "configuring" and each.port.side(6) is not None and carrier == "0"
+    return link_state == "configuring" and each.port.side(6) is not None and carrier == "0"
 
 
 def _networkd_file(each: Kept) -> str:
-    """systemd-networkd's state file of a link, which it replaces when the state changes."""
+    """Return the path of systemd-networkd's state file of a link, which it replaces when the state changes."""
     return "/run/systemd/netif/links/%d" % (each.ifindex or 0)
 
 
@@ -289,7 +295,7 @@ def _networkd_state(system: System, each: Kept) -> dict[str, str]:
 
 
 class Netplan(Backend):
-    """netplan over systemd-networkd: one YAML file, and one drop-in per rail for what netplan does not support."""
+    """netplan over systemd-networkd: one YAML file, and one drop-in per rail for settings missing in netplan."""
 
     name = "netplan"
 
@@ -314,7 +320,7 @@ class Netplan(Backend):
     def check(self, path: str, text: str) -> None:
         if path != NETPLAN_FILE:
             return
-        # a file that netplan cannot read would leave the node without any network at its next boot
+        # with a file that netplan cannot read, the node would have no network at its next boot
         system = self._system
         root = tempfile.mkdtemp(prefix="railyard-")
         try:
@@ -331,10 +337,10 @@ class Netplan(Backend):
             shutil.rmtree(root, ignore_errors=True)
 
     def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
-        # not 'netplan apply': that restarts what carries the connection
+        # not 'netplan apply', which would reconfigure the management path too
         self._system.check(["netplan", "generate"], "correct the file in /etc/netplan that netplan names")
         generated = [(each, "/run/systemd/network/10-netplan-%s.network" % each.netdev) for each in kept]
-        # netplan replaces all files when one changes
+        # netplan rewrites all generated files if one changes
         _reload_networkd(self._system, generated, [path for _each, path in generated] if changed else [], timeout)
 
 
@@ -344,7 +350,7 @@ def _drop_in_directory(netdev: str) -> str:
 
 def _drop_in_text(each: Kept) -> str:
     sections = [("Link", ["RequiredForOnline=no"]), ("Network", _network_lines())]
-    for side in _ruled(each.port):
+    for side in _sides_with_rules(each.port):
         sections += _rule_sections(each, side, ("OutgoingInterface=%s" % each.netdev,))
     return _ini(sections)
 
@@ -361,8 +367,8 @@ def _netplan_text(kept: t.Sequence[Kept]) -> str:
         routes = port_observed.port_routes(port, 0)
         lines += ["      routes:"] if routes else []
         lines += ["        - {%s}" % ", ".join(_netplan_route(route)) for route in routes]
-        lines += ["      routing-policy:"] if _ruled(port) else []
-        for side in _ruled(port):
+        lines += ["      routing-policy:"] if _sides_with_rules(port) else []
+        for side in _sides_with_rules(port):
             rule = "        - {from: '%s', table: %d, priority: %d}"
             lines += [rule % (side.source, port.table or 0, port.priority or 0)]
     return "\n".join(lines) + "\n"
@@ -370,7 +376,7 @@ def _netplan_text(kept: t.Sequence[Kept]) -> str:
 
 def _netplan_route(route: Route) -> list[str]:
     parts = ["to: '%s'" % route.destination]
-    # netplan takes no route without a gateway but one of this scope
+    # netplan requires this scope for a route without a gateway
     parts += ["via: '%s'" % route.gateway] if route.gateway else ["scope: link"]
     parts += ["from: '%s'" % route.source] if route.source else []
     return parts + ["table: %d" % route.table]
@@ -382,7 +388,7 @@ class NetworkManager(Backend):
     name = "networkmanager"
 
     def files(self, kept: t.Sequence[Kept]) -> dict[str, File]:
-        # it ignores keyfiles that others may read
+        # NetworkManager ignores keyfiles that other users can read
         return {self._path(each): File(_keyfile_text(each), 0o600) for each in kept}
 
     def ours(self) -> list[str]:
@@ -417,33 +423,33 @@ def _keyfile_text(each: Kept) -> str:
         "type=%s" % kind,
         "interface-name=%s" % each.netdev,
         "autoconnect=true",
-        # before a profile that the installer made for any Ethernet interface
+        # preferred over an installer's profile for any Ethernet interface
         "autoconnect-priority=100",
     ]
     hardware = (["mtu=%d" % port.mtu] if port.mtu else []) + (["transport-mode=datagram"] if each.infiniband else [])
-    # the same link-local address as the kernel makes by itself, so that the GIDs stay what they are
-    six = ["addr-gen-mode=eui64"]
+    # the link-local address that the kernel assigns too, so that the GIDs do not change
+    ipv6_lines = ["addr-gen-mode=eui64"]
     blocks = [
         ("ipv4", _manual(each, 4) or ["method=disabled"]),
-        ("ipv6", (_manual(each, 6) or ["method=link-local"]) + six),
+        ("ipv6", (_manual(each, 6) or ["method=link-local"]) + ipv6_lines),
     ]
     return _ini([("connection", connection), (kind, hardware)] + blocks)
 
 
 def _manual(each: Kept, version: int) -> list[str]:
-    """A family's part of a keyfile; empty where the port has no address of it."""
+    """Return the lines of an IP family's section of a keyfile; empty if the port has no address of it."""
     port, side = each.port, each.port.side(version)
     if not side:
         return []
-    # the default route of the rail's own table is one of the routes: no gateway for the main table
+    # the default route of the rail's own table is one of the routes; 'gateway' would set one in the main table
     lines = ["method=manual", "never-default=true", "address1=%s" % side.address]
     routes = [route for route in port_observed.port_routes(port, 0) if route.destination.version == version]
     for number, route in enumerate(routes, 1):
-        hop = ",%s" % route.gateway if route.gateway else ""
+        next_hop = ",%s" % route.gateway if route.gateway else ""
         options = ["table=%d" % route.table] + (["src=%s" % route.source] if route.source else [])
-        lines += ["route%d=%s%s" % (number, route.destination, hop)]
+        lines += ["route%d=%s%s" % (number, route.destination, next_hop)]
         lines += ["route%d_options=%s" % (number, ",".join(options))]
-    if side in _ruled(port):
+    if side in _sides_with_rules(port):
         rule = "priority %d %s table %d"
         selectors = ("from %s" % bare(side.source), "from %s oif %s" % (port_observed.ANYWHERE[version], each.netdev))
         for number, selector in enumerate(selectors, 1):
@@ -452,8 +458,8 @@ def _manual(each: Kept, version: int) -> list[str]:
 
 
 def _uuid(name: str) -> str:
-    """The same profile has the same UUID on every run (RFC 9562, version 5 over our own name)."""
-    import hashlib  # for this back-end alone
+    """Return a UUID of version 5 (RFC 9562), which is the same on every run."""
+    import hashlib  # only this back-end needs it
 
     digest = bytearray(hashlib.sha1(b"railyard.fabric/" + name.encode()).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x50
@@ -466,7 +472,7 @@ BACKENDS: dict[str, type[Backend]] = {each.name: each for each in (Backend, Netw
 
 
 def choose(system: System, name: str) -> Backend:
-    """The back-end of that name, or with ``auto`` the detected one. Raises :class:`RailyardError`."""
+    """Return the back-end of this name; with ``auto`` the detected one. Raises :class:`Unsupported`."""
     if name == "auto":
         name = detect(system)
     if name == "netplan" and not system.which("netplan"):
@@ -475,12 +481,12 @@ def choose(system: System, name: str) -> Backend:
 
 
 def detect(system: System) -> str:
-    """The back-end that manages the node's network. Raises :class:`Unsupported` where none does."""
-    plans = [path for directory in NETPLAN_DIRS for path in _named(system, directory, "", ".yaml")]
-    plans = [path for path in plans if path != NETPLAN_FILE or len(plans) > 1]
-    if plans and system.which("netplan"):
-        # its files then only pass through to NetworkManager
-        if any("NetworkManager" in (system.read(path) or "") for path in plans):
+    """Return the name of the back-end that manages the node's network. Raises :class:`Unsupported` if none does."""
+    netplan_files = [path for directory in NETPLAN_DIRS for path in _named(system, directory, "", ".yaml")]
+    netplan_files = [path for path in netplan_files if path != NETPLAN_FILE or len(netplan_files) > 1]
+    if netplan_files and system.which("netplan"):
+        # netplan then only generates files for NetworkManager
+        if any("NetworkManager" in (system.read(path) or "") for path in netplan_files):
             return "networkmanager"
         return "netplan"
     if running(system, NETWORK_MANAGER):

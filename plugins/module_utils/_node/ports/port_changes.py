@@ -58,21 +58,21 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.manag
 class Plan:
     """The live changes, with errors and warnings.
 
-    ``disturbed`` receives the indices of links whose carrier a change may interrupt; ``tried`` the IPv6 addresses that
-    were added, with their links' indices.
+    ``disturbed`` receives the indices of links whose carrier a change may interrupt; ``tried`` receives the IPv6
+    addresses that were added, with their links' indices.
     """
 
     def __init__(
-        self, system: System, rtnl: Rtnetlink, seen: Seen, disturbed: set[int], tried: set[tuple[int, Interface]]
+        self, system: System, rtnl: Rtnetlink, observed: Seen, disturbed: set[int], tried: set[tuple[int, Interface]]
     ) -> None:
         self._system = system
         self._rtnl = rtnl
-        self._seen = seen
+        self._state = observed
         self._disturbed = disturbed
         self._tried = tried
-        # links that renaming sets down, which removes their routes
+        # links that are set down for renaming, which removes their routes
         self._downed: set[int] = set()
-        # links that lose their last IPv4 address, and with it their IPv4 routes
+        # links whose last IPv4 address is removed, and with it their IPv4 routes
         self._emptied: set[int] = set()
         self._lost: list[Address] = []
         self.changes: list[Change] = []
@@ -83,10 +83,10 @@ class Plan:
     # -- finding ports, and refusing ---------------------------------------------------------------------------------
 
     def targets(self, ports: t.Sequence[Port]) -> list[Target]:
-        """The interface of each port; those that cannot be found or named become errors."""
+        """Return the interface of each port. A port that cannot be found or named becomes an error."""
         found: dict[int, tuple[Port, Link]] = {}
         for port in ports:
-            link, problem = find(self._system, port, self._seen)
+            link, problem = find(self._system, port, self._state)
             if problem:
                 self.errors.append(problem)
             elif link and found.setdefault(link.ifindex, (port, link))[0] is not port:
@@ -94,15 +94,15 @@ class Plan:
                 key = "pci" if port.pci else "netdev"
                 message = "%s is also the interface of %s (%s)" % (link.name, other.place, other.rail)
                 self.errors.append(RailyardError(message, at(port, key), "give each rail port its own"))
-        movers = self._movers(found)
-        self._rename({index: found[index] for index in movers})
+        renamed = self._links_to_rename(found)
+        self._rename({index: found[index] for index in renamed})
         return [
-            Target(port, link, str(port.netdev) if index in movers else link.name)
+            Target(port, link, str(port.netdev) if index in renamed else link.name)
             for index, (port, link) in found.items()
         ]
 
-    def _movers(self, found: t.Mapping[int, tuple[Port, Link]]) -> set[int]:
-        """The links that are renamed now; the others become errors, or are renamed at the next boot."""
+    def _links_to_rename(self, found: t.Mapping[int, tuple[Port, Link]]) -> set[int]:
+        """Return the indices of links that are renamed now. Others become errors, or are renamed at the next boot."""
         names = {
             index: str(port.netdev) for index, (port, link) in found.items() if port.netdev not in (None, link.name)
         }
@@ -120,29 +120,29 @@ class Plan:
                 )
         waiting = {index: self._why_not_down(found[index][1]) for index in names}
         waiting = {index: why for index, why in waiting.items() if why}
-        movers = set(names) - set(waiting)
+        renamed = set(names) - set(waiting)
         while True:
             # a name that changes at the next boot blocks the ports that get it
             held = {found[index][1].name for index in waiting}
-            blocked = [index for index in movers if names[index] in held]
+            blocked = [index for index in renamed if names[index] in held]
             if not blocked:
                 break
             waiting.update((index, "the name is not free before") for index in blocked)
-            movers -= set(blocked)
+            renamed -= set(blocked)
         for index, why in sorted(waiting.items()):
             port, link = found[index]
             text = "%s: %s becomes %s at the next boot, not now: %s"
             self.reboot_reasons.append(text % (port.rail, link.name, port.netdev, why))
-        return movers
+        return renamed
 
-    def _holder(self, name: str, but: int) -> Link | None:
-        for link in self._seen.links.values():
-            if link.ifindex != but and name in (link.name,) + link.altnames:
+    def _holder(self, name: str, except_index: int) -> Link | None:
+        for link in self._state.links.values():
+            if link.ifindex != except_index and name in (link.name,) + link.altnames:
                 return link
         return None
 
     def _why_not_down(self, link: Link) -> str | None:
-        """Why a link must not go down for a moment, which removes its routes; None where it may."""
+        """Return why a link must not be set down, which removes its routes; None if it may."""
         if not link.up:
             return None
         directory = "/sys/class/net/%s" % link.name
@@ -151,30 +151,30 @@ class Plan:
             return "%s is built on it" % ", ".join(uppers)
         if self._system.read_int(directory + "/device/sriov_numvfs"):
             return "it has VFs"
-        # a pod's macvlan is seen here by its hardware address alone
+        # a pod's macvlan is visible in this namespace only by its hardware address
         others = [mac for mac in self._rtnl.hardware_addresses(link.ifindex) if mac and not mac[0] & 1]
         if any(mac != link.address for mac in others):
             return "an interface in another network namespace is built on it"
         return None
 
-    def _rename(self, movers: t.Mapping[int, tuple[Port, Link]]) -> None:
-        names = {index: link.name for index, (_port, link) in sorted(movers.items())}
+    def _rename(self, renamed: t.Mapping[int, tuple[Port, Link]]) -> None:
+        names = {index: link.name for index, (_port, link) in sorted(renamed.items())}
         while names:
             for index in names:
-                desired = str(movers[index][0].netdev)
+                desired = str(renamed[index][0].netdev)
                 if desired not in [name for other, name in names.items() if other != index]:
-                    self._rename_one(movers[index][1], names.pop(index), desired)
+                    self._rename_one(renamed[index][1], names.pop(index), desired)
                     break
             else:
                 # a cycle of names: one gets a temporary name
                 index = min(names)
-                aside = "railyard%d" % index
-                self._rename_one(movers[index][1], names[index], aside)
-                names[index] = aside
+                temporary = "railyard%d" % index
+                self._rename_one(renamed[index][1], names[index], temporary)
+                names[index] = temporary
 
     def _rename_one(self, link: Link, before: str, after: str) -> None:
         def act() -> None:
-            # only kernels from 6.2 on rename a link that is up
+            # kernels before 6.2 cannot rename a link that is up
             self._rtnl.set_link(link.ifindex, up=False)
             if after in link.altnames:
                 self._rtnl.delete_altname(link.ifindex, after)
@@ -192,11 +192,11 @@ class Plan:
             elif target.port.pci and management.why_function(target.port.pci):
                 self._refuse(target.port, str(management.why_function(target.port.pci)))
             else:
-                self._guard_way_back(management, target.port)
-        mine = {target.link.ifindex for target in targets}
+                self._guard_connection(management, target.port)
+        target_indices = {target.link.ifindex for target in targets}
         for port in former:
-            link, _problem = find(self._system, port, self._seen)
-            why = management.why_netdev(link.name) if link and link.ifindex not in mine else None
+            link, _problem = find(self._system, port, self._state)
+            why = management.why_netdev(link.name) if link and link.ifindex not in target_indices else None
             if link and why:
                 self._refuse(port, "%s %s, and was set up as a rail port before" % (link.name, why))
 
@@ -204,7 +204,7 @@ class Plan:
         remedy = "leave it out: a rail port must not be an interface that the node is reached by"
         self.errors.append(Refused(message, at(port, "pci" if port.pci else "netdev"), remedy))
 
-    def _guard_way_back(self, management: ManagementPath, port: Port) -> None:
+    def _guard_connection(self, management: ManagementPath, port: Port) -> None:
         peer = connection_peer(self._system)
         for side in port.sides:
             self._guard_network(management, port, side.key, side.address.network, peer)
@@ -217,8 +217,8 @@ class Plan:
         remedy = "plan another subnet for the rail: its route would cut off this connection"
         safe = False
         for netdev, why in path.netdevs.items():
-            link = self._seen.named(netdev)
-            for other in self._seen.of(link) if link else []:
+            link = self._state.named(netdev)
+            for other in self._state.of(link) if link else []:
                 theirs = other.interface.network
                 if other.scope != SCOPE_UNIVERSE or not theirs.overlaps(network):
                     continue
@@ -233,7 +233,7 @@ class Plan:
             self.errors.append(Refused(message, at(port, key), remedy))
 
     def check(self, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
-        """Report early what the kernel or the driver would refuse. ``former``: ports as earlier runs set them."""
+        """Find settings that the kernel or the driver would refuse. ``former``: ports as earlier runs set them."""
         leaving, before = self.leaving(former, targets), self.staying(former)
         for port, link, _name in targets:
             if port.mtu is not None and (port.mtu < link.min_mtu or (link.max_mtu and port.mtu > link.max_mtu)):
@@ -253,20 +253,20 @@ class Plan:
         if side.version == 6 and port.mtu is None and link.mtu < MTU_LEAST_6:
             message = "the MTU of %s is %d, and IPv6 needs %d" % (link.name, link.mtu, MTU_LEAST_6)
             self.errors.append(Unsupported(message, at(port, side.key), "plan an MTU"))
-        for other in self._seen.addresses:
+        for other in self._state.addresses:
             if other.interface.ip != side.address.ip or other.ifindex == link.ifindex:
                 continue
             if (other.ifindex, other.interface) not in leaving:
                 holder = self._name_of(other.ifindex)
                 message = "%s is already the address of %s" % (side.address.ip, holder)
                 self.errors.append(RailyardError(message, at(port, side.key), "remove it there first"))
-        self.errors += duplicates(port, link, self._seen, self._tried) if side.version == 6 else []
+        self.errors += duplicates(port, link, self._state, self._tried) if side.version == 6 else []
 
     def _check_main_routes(self, port: Port, link: Link, former: t.Sequence[Target]) -> None:
-        """The main table is shared: the route of another program is not removed."""
+        """Check for routes of other programs in the main table, which are not replaced."""
         ours = [route for each in former for route in port_routes(each.port, each.link.ifindex)]
         for number, planned in enumerate(port.routes):
-            for live in self._seen.routes if planned.table is None else []:
+            for live in self._state.routes if planned.table is None else []:
                 if (live.table, live.destination) != (TABLE_MAIN, planned.to) or live.oif == link.ifindex:
                     continue
                 if not any(is_same_route(live, route) for route in ours):
@@ -295,15 +295,15 @@ class Plan:
     def _has_ipv6(self, netdev: str) -> bool:
         return sysctl.read(self._system, netdev, "disable_ipv6", "ipv6") == "0"
 
-    # -- deciding ----------------------------------------------------------------------------------------------------
+    # -- planning changes --------------------------------------------------------------------------------------------
 
     def link_changes(self, targets: t.Sequence[Target]) -> None:
-        """MTU, up, and the settings under which addresses are then added."""
+        """Plan MTU, link state and sysctls, which must be set before addresses are added."""
         for port, link, name in targets:
             if port.mtu is not None and port.mtu != link.mtu:
-                self._change(name, "mtu", link.mtu, port.mtu, self._disturbing(link, mtu=port.mtu))
+                self._change(name, "mtu", link.mtu, port.mtu, self._disturbing_change(link, mtu=port.mtu))
             if not link.up or link.ifindex in self._downed:
-                self._change(name, "state", "down", "up", self._disturbing(link, up=True))
+                self._change(name, "state", "down", "up", self._disturbing_change(link, up=True))
             elif self._system.read("/sys/class/net/%s/carrier" % link.name) != "1":
                 text = "%s (%s) has no carrier: see its cable and the switch port"
                 self.warnings.append(text % (link.name, port.rail))
@@ -317,7 +317,7 @@ class Plan:
                     act = partial(sysctl.write, self._system, name, key, value, family)
                     self._change(name, "%s.%s" % (family, key), before, value, act)
 
-    def _disturbing(self, link: Link, mtu: int | None = None, up: bool | None = None) -> t.Callable[[], None]:
+    def _disturbing_change(self, link: Link, mtu: int | None = None, up: bool | None = None) -> t.Callable[[], None]:
         def act() -> None:
             self._rtnl.set_link(link.ifindex, mtu=mtu, up=up)
             self._disturbed.add(link.ifindex)
@@ -325,18 +325,18 @@ class Plan:
         return act
 
     def staying(self, ports: t.Sequence[Port]) -> list[Target]:
-        """The targets of ports that stay as they are, where they can be found."""
-        found = [(port, find(self._system, port, self._seen)[0]) for port in ports]
+        """Return the targets of ports that are not renamed, without ports that have no interface."""
+        found = [(port, find(self._system, port, self._state)[0]) for port in ports]
         return [Target(port, link, link.name) for port, link in found if link]
 
     def leaving(self, former: t.Sequence[Port], targets: t.Sequence[Target]) -> set[tuple[int, Interface]]:
-        """The addresses that :meth:`remove` takes away, as far as they are former ones."""
+        """Return the former addresses that :meth:`remove` removes, with the indices of their links."""
         return addresses_of(self.staying(former)) - addresses_of(targets)
 
     def remove(self, former: t.Sequence[Port], targets: t.Sequence[Target]) -> None:
-        """Remove what earlier runs set (``former``) and is not desired, and what blocks ``targets``.
+        """Remove former settings that are not desired, and settings that conflict with ``targets``.
 
-        Rules go first, then routes, then addresses.
+        The order is rules, routes, addresses. ``former``: the ports of earlier runs.
         """
         old = self.staying(former)
         self._remove_rules(former, old, targets)
@@ -346,16 +346,16 @@ class Plan:
     def _remove_rules(self, former: t.Sequence[Port], old: t.Sequence[Target], targets: t.Sequence[Target]) -> None:
         wanted = {key for target in targets for key in rule_keys(target.port, target.name)}
         priorities = {key[:2] for key in wanted}
-        # the former interface may have disappeared, or have another name now
-        gone = {key for port in former for key in rule_keys(port, str(port.netdev))}
-        gone |= {key for each in old for key in rule_keys(each.port, each.name)}
-        met: set[RuleKey | None] = set()
-        for rule in self._seen.rules:
+        # the former interface may have been removed or renamed
+        former_keys = {key for port in former for key in rule_keys(port, str(port.netdev))}
+        former_keys |= {key for each in old for key in rule_keys(each.port, each.name)}
+        found_keys: set[RuleKey | None] = set()
+        for rule in self._state.rules:
             key = rule_key(rule)
-            surplus = key in met
-            met.add(key)
+            surplus = key in found_keys
+            found_keys.add(key)
             if (key in wanted and surplus) or (
-                key not in wanted and (key in gone or (rule.version, rule.priority) in priorities)
+                key not in wanted and (key in former_keys or (rule.version, rule.priority) in priorities)
             ):
                 port = next((each.name for each in targets if each.port.priority == rule.priority), None)
                 act = partial(self._rtnl.delete_rule, rule)
@@ -364,12 +364,12 @@ class Plan:
     def _remove_routes(self, old: t.Sequence[Target], targets: t.Sequence[Target]) -> None:
         wanted = [route for target in targets for route in port_routes(target.port, target.link.ifindex)]
         # in the main table, only routes of the rail ports themselves conflict
-        places = {route_key(route) for route in wanted}
-        gone = [route for each in old for route in port_routes(each.port, each.link.ifindex)]
+        wanted_keys = {route_key(route) for route in wanted}
+        former_routes = [route for each in old for route in port_routes(each.port, each.link.ifindex)]
         for route in self._routes():
             if any(is_same_route(route, each) for each in wanted):
                 continue
-            if route_key(route) in places or any(is_same_route(route, each) for each in gone):
+            if route_key(route) in wanted_keys or any(is_same_route(route, each) for each in former_routes):
                 netdev = self._name_of(route.oif)
                 act = partial(self._rtnl.delete_route, route)
                 self._change(netdev, route_name(route), str(route), None, act, ROUTE)
@@ -377,7 +377,7 @@ class Plan:
     def _remove_addresses(self, leaving: t.Container[tuple[int, Interface]], targets: t.Sequence[Target]) -> None:
         wanted = {target.link.ifindex: target for target in targets if target.port.sides}
         removed: list[Address] = []
-        for address in self._seen.addresses:
+        for address in self._state.addresses:
             target = wanted.get(address.ifindex)
             planned = [side.address for side in target.port.sides] if target else []
             if address.interface in planned:
@@ -393,13 +393,13 @@ class Plan:
                     "%s (%s) also has %s, which is not planned and which Railyard did not set: it stays"
                     % (target.link.name, target.port.rail, address.interface)
                 )
-        self._lost = [address for address in self._seen.addresses if self._goes_with(address, removed)]
+        self._lost = [address for address in self._state.addresses if self._is_removed_with(address, removed)]
         going = [each for each in removed + self._lost if each.interface.version == 4]
-        staying = {each.ifindex for each in self._seen.addresses if each.interface.version == 4 and each not in going}
+        staying = {each.ifindex for each in self._state.addresses if each.interface.version == 4 and each not in going}
         self._emptied = {each.ifindex for each in going} - staying
 
-    def _goes_with(self, address: Address, removed: t.Sequence[Address]) -> bool:
-        """Whether the kernel drops a secondary address together with the first one of its subnet."""
+    def _is_removed_with(self, address: Address, removed: t.Sequence[Address]) -> bool:
+        """Return whether the kernel removes a secondary address together with the primary one of its subnet."""
         if not address.flags & IFA_F_SECONDARY or address.interface.version != 4:
             return False
         name = self._name_of(address.ifindex)
@@ -413,7 +413,7 @@ class Plan:
         )
 
     def add(self, targets: t.Sequence[Target]) -> None:
-        """Add what is missing: addresses, routes, rules."""
+        """Add missing addresses, routes and rules."""
         for target in targets:
             for side in target.port.sides:
                 self._add_address(target, side)
@@ -421,7 +421,7 @@ class Plan:
             for route in port_routes(target.port, target.link.ifindex):
                 if not any(is_same_route(live, route) for live in self._routes()):
                     self._add_route(target.name, route)
-        live_rules = {rule_key(rule) for rule in self._seen.rules}
+        live_rules = {rule_key(rule) for rule in self._state.rules}
         for target in targets:
             for version, priority, source, oif, table in rule_keys(target.port, target.name):
                 if (version, priority, source, oif, table) not in live_rules:
@@ -433,16 +433,16 @@ class Plan:
     def _add_address(self, target: Target, side: Side) -> None:
         address, link = side.address, target.link
         down = not link.up or link.ifindex in self._downed
-        live = next((each for each in self._seen.of(link) if each.interface == address), None)
+        live = next((each for each in self._state.of(link) if each.interface == address), None)
         if live and live.flags & IFA_F_DADFAILED:
-            # the other host may have dropped it; the kernel checks again only when the address is added
+            # the other host may have removed it; the kernel checks again only when the address is added
             before = "%s, which another host has" % address
-            self._change(target.name, "address", before, str(address), self._adding(link, address, True))
+            self._change(target.name, "address", before, str(address), self._adding_change(link, address, True))
             return
         if live is None or live in self._lost or (down and side.version == 6):
-            self._change(target.name, "address", None, str(address), self._adding(link, address))
+            self._change(target.name, "address", None, str(address), self._adding_change(link, address))
             return
-        # when the link comes up, the kernel restores the address' route, unless the address has noprefixroute
+        # when the link comes up, the kernel restores the route of the address, unless it has noprefixroute
         by_kernel = down and not live.flags & IFA_F_NOPREFIXROUTE
         if side.has_subnet and not by_kernel:
             route = make_route(TABLE_MAIN, side, address.network, link.ifindex, None)
@@ -450,9 +450,9 @@ class Plan:
             if not any(is_same_route(each, route) for each in self._routes()):
                 self._add_route(target.name, route)
 
-    def _adding(self, link: Link, address: Interface, again: bool = False) -> t.Callable[[], None]:
+    def _adding_change(self, link: Link, address: Interface, readd: bool = False) -> t.Callable[[], None]:
         def act() -> None:
-            if again:
+            if readd:
                 self._rtnl.delete_address(link.ifindex, address)
             self._rtnl.add_address(link.ifindex, address)
             if address.version == 6:
@@ -464,15 +464,15 @@ class Plan:
         self._change(netdev, route_name(route), None, str(route), partial(self._rtnl.add_route, route), ROUTE)
 
     def _routes(self) -> list[Route]:
-        """The routes that remain after the link changes and removals."""
+        """Return the routes that remain after the link changes and removals."""
         return [
             route
-            for route in self._seen.routes
+            for route in self._state.routes
             if route.oif not in self._downed and not (route.oif in self._emptied and route.destination.version == 4)
         ]
 
     def _name_of(self, ifindex: int) -> str:
-        link = self._seen.links.get(ifindex)
+        link = self._state.links.get(ifindex)
         return link.name if link else str(ifindex)
 
     def _change(
@@ -489,10 +489,10 @@ class Plan:
             try:
                 act()
             except NetlinkError as error:
-                what = "%s %r" % (attribute, before if after is None else after)
+                setting = "%s %r" % (attribute, before if after is None else after)
                 verb = "removed" if after is None else "set"
                 raise RailyardError(
-                    "%s could not be %s: %s" % (what, verb, error.message),
+                    "%s could not be %s: %s" % (setting, verb, error.message),
                     subject,
                     "see the kernel's messages (dmesg), and what else manages this interface",
                 ) from None

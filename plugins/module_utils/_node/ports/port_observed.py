@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""A node's interfaces as observed, and the routes and rules that its rail ports must have."""
+"""A node's observed interfaces, and the routes and rules that its rail ports must have."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers impo
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.vf_holders import Moved
 
-# As the kernel gives them to the routes that come with an address.
+# Metrics of the routes that the kernel adds with an address, by IP version.
 KERNEL_METRIC = {4: 0, 6: 256}
 
 ANYWHERE: dict[int, Network] = {4: ipaddress.ip_network("0.0.0.0/0"), 6: ipaddress.ip_network("::/0")}
 
 LINK_LOCAL = ipaddress.ip_network("fe80::/64")
 
-# Settings of IPv6 that a rail port needs: a router on a rail must not become the default route of the main table, nor
-# give the port addresses that are not planned.
+# IPv6 sysctls of a rail port: router advertisements must not add a default route to the main table, nor addresses
+# that are not planned.
 SYSCTL_6 = {"accept_ra": "0", "autoconf": "0"}
 
 RuleKey = t.Tuple[int, int, t.Optional[Network], str, int]
 
 
 class Seen(t.Dict[str, t.Any]):
-    """One look at the node: in the shape of the module's options, and beside it the kernel's tables themselves."""
+    """The observed state in the shape of the module's options, with the kernel's tables as attributes."""
 
     record: Record
     links: dict[int, Link]
     addresses: list[Address]
     routes: list[Route]
     rules: list[Rule]
-    # PCI function of a port -> where it is, of those that are in another network namespace
+    # PCI address of a port whose netdev is in another network namespace -> where it is
     held: dict[str, Moved]
 
     def named(self, netdev: str | None) -> Link | None:
@@ -64,9 +64,9 @@ class Seen(t.Dict[str, t.Any]):
         return [address for address in self.addresses if address.ifindex == link.ifindex]
 
     def is_unsettled(self, address: Address) -> bool:
-        """Whether the kernel is finding out if another host has an IPv6 address, which may not be used until then.
+        """Return whether duplicate address detection of an IPv6 address is running. It is not usable until then.
 
-        Without a carrier it cannot, and does not begin.
+        It does not start without a carrier.
         """
         link = self.links.get(address.ifindex)
         state = address.flags & (IFA_F_TENTATIVE | IFA_F_OPTIMISTIC | IFA_F_DADFAILED)
@@ -74,7 +74,7 @@ class Seen(t.Dict[str, t.Any]):
 
 
 class Target(t.NamedTuple):
-    """A port and the interface that is it. ``name`` is what it is called once the changes are done."""
+    """A port and its interface. ``name``: the netdev name after the changes."""
 
     port: Port
     link: Link
@@ -82,20 +82,20 @@ class Target(t.NamedTuple):
 
 
 def at(port: Port, key: str) -> str:
-    """The place of a port's option, for errors."""
+    """Return the place of a port's option, for errors."""
     return "%s.%s (%s)" % (port.place, key, port.rail)
 
 
-def find(system: System, port: Port, seen: Seen) -> tuple[Link | None, RailyardError | None]:
-    """The interface that is the port now, or why there is none. The PCI address wins over the name."""
+def find(system: System, port: Port, observed: Seen) -> tuple[Link | None, RailyardError | None]:
+    """Return a port's interface, or the error why there is none. The PCI address has priority over the name."""
     if not port.pci:
-        link = seen.named(port.netdev)
-        return link, None if link else _no_netdev(port, seen)
+        link = observed.named(port.netdev)
+        return link, None if link else _no_netdev(port, observed)
     try:
         port_reference.check_function(system, port.pci, at(port, "pci"))
     except RailyardError as error:
         return None, error
-    links = [link for link in map(seen.named, pci_functions.netdevs(system, port.pci)) if link]
+    links = [link for link in map(observed.named, pci_functions.netdevs(system, port.pci)) if link]
     if len(links) > 1:
         links = [link for link in links if port.netdev in (link.name,) + link.altnames] or links
     if len(links) == 1:
@@ -105,8 +105,8 @@ def find(system: System, port: Port, seen: Seen) -> tuple[Link | None, RailyardE
     return None, port_reference.no_netdev_of(system, port.pci, at(port, "pci"))
 
 
-def _no_netdev(port: Port, seen: Seen) -> RailyardError:
-    for link in seen.links.values():
+def _no_netdev(port: Port, observed: Seen) -> RailyardError:
+    for link in observed.links.values():
         if port.netdev in link.altnames:
             return RailyardError(
                 "%s is only another name of %s" % (port.netdev, link.name),
@@ -117,7 +117,9 @@ def _no_netdev(port: Port, seen: Seen) -> RailyardError:
 
 
 def rule_keys(port: Port, netdev: str) -> list[RuleKey]:
-    """The rules of a port: what it sends, and what is bound to its interface before it has chosen an address."""
+    """Return the keys of a port's rules: per IP version one by source address, and one by outgoing interface for
+    sockets that are bound to the interface but not to an address.
+    """
     if port.table is None or port.priority is None:
         return []
     keys: list[RuleKey] = []
@@ -128,7 +130,7 @@ def rule_keys(port: Port, netdev: str) -> list[RuleKey]:
 
 
 def port_routes(port: Port, ifindex: int) -> list[Route]:
-    """The routes of a port: those of its own table, then those planned beside them, on-link ones first."""
+    """Return the routes of a port: those of its own table, then the additional ones of the plan, on-link ones first."""
     found = [route for side in port.sides for route in _table_routes(port, side, ifindex)]
     for planned in sorted(port.routes, key=lambda each: each.via is not None):
         table = TABLE_MAIN if planned.table is None else planned.table
@@ -145,7 +147,7 @@ def _table_routes(port: Port, side: Side, ifindex: int) -> list[Route]:
     if side.has_subnet:
         routes.append(make_route(port.table, side, side.address.network, ifindex, None))
     if side.version == 6:
-        # else the rule for what is bound to the interface would send link-local traffic to the gateway
+        # without it, the rule by outgoing interface would send link-local traffic to the gateway
         routes.append(make_route(port.table, side, LINK_LOCAL, ifindex, None))
     if side.gateway:
         routes.append(make_route(port.table, side, ANYWHERE[side.version], ifindex, side.gateway))
@@ -153,7 +155,7 @@ def _table_routes(port: Port, side: Side, ifindex: int) -> list[Route]:
 
 
 def make_route(table: int, side: Side, to: Network, ifindex: int, via: IP | None) -> Route:
-    # an IPv6 address cannot be named as source before the kernel has seen that no one else has it
+    # an IPv6 address cannot be the preferred source before duplicate address detection has ended
     source, scope = None, SCOPE_UNIVERSE
     if not via and side.version == 4:
         source, scope = side.address.ip, SCOPE_LINK
@@ -161,14 +163,14 @@ def make_route(table: int, side: Side, to: Network, ifindex: int, via: IP | None
 
 
 def is_same_route(live: Route, wanted: Route) -> bool:
-    """Whether a live route does what the wanted one does; metric and protocol differ from back-end to back-end."""
+    """Return whether a live route is equivalent to the wanted one. Metric and protocol depend on the back-end."""
     if (live.table, live.destination, live.oif, live.gateway) != wanted[:4]:
         return False
     return wanted.source is None or live.source == wanted.source
 
 
 def route_key(route: Route) -> tuple[int, Network, int]:
-    """What identifies a route: in a rail's own table the destination, in the main table the interface too."""
+    """Return the key of a route: in a rail's own table by destination, in the main table also by interface."""
     return route.table, route.destination, route.oif if route.table == TABLE_MAIN else 0
 
 
@@ -177,7 +179,7 @@ def addresses_of(targets: t.Sequence[Target]) -> set[tuple[int, Interface]]:
 
 
 def rule_key(rule: Rule) -> RuleKey | None:
-    """What a live rule is known by; None where it selects by more than a port's rules do."""
+    """Return the key of a live rule; None if it has other selectors than a port's rules."""
     return (rule.version, rule.priority, rule.source, rule.oif, rule.table) if rule.plain else None
 
 
@@ -186,19 +188,22 @@ def route_name(route: Route) -> str:
     return "route %s table %s" % (destination, "main" if route.table == TABLE_MAIN else route.table)
 
 
-def duplicates(port: Port, link: Link, seen: Seen, tried: t.Container[tuple[int, Interface]]) -> list[RailyardError]:
-    """What the kernel's duplicate address detection has against a port's IPv6 address.
+def duplicates(
+    port: Port, link: Link, observed: Seen, tried: t.Container[tuple[int, Interface]]
+) -> list[RailyardError]:
+    """Return the errors of duplicate address detection of a port's IPv6 address.
 
-    :param tried: the addresses that this run has added, with their links' indices; others are tried again first.
+    :param tried: the addresses that this run added, with their links' indices. Others are added again first, so a
+        failed detection of these is not an error.
     """
     side = port.side(6)
-    live = next((each for each in seen.of(link) if side and each.interface == side.address), None)
+    live = next((each for each in observed.of(link) if side and each.interface == side.address), None)
     if not side or not live:
         return []
     if live.flags & IFA_F_DADFAILED and (link.ifindex, side.address) in tried:
         message = "another host on the rail has %s, as the kernel's duplicate address detection found"
         remedy = "find who has it (a node with another plan, a cable in another rail's switch), and run again"
-    elif seen.is_unsettled(live):
+    elif observed.is_unsettled(live):
         message = "the kernel has not yet found out whether another host has %s"
         remedy = "give more timeout, or see net.ipv6.conf.%s.dad_transmits" % link.name
     else:

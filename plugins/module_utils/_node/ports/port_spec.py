@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The spec of rail ports: read from a module's options, checked, and recorded for later runs."""
+"""The spec of rail ports: read and checked from a module's options, and recorded for later runs."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
 
-# Kept beside the files of whatever back-end there is, so that one reader knows what is ours under all of them.
+# The record of the settings that Railyard made, in one format for all back-ends.
 RECORD = "/var/lib/railyard/rail_ports.json"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 SYSCTL = re.compile(r"[a-z0-9_]+\Z")
-# The kernel's own rules have the priorities 0, 32766 and 32767.
+# The kernel's rules have the priorities 0, 32766 and 32767.
 PRIORITIES = range(1, 32766)
 MTU_LEAST = 68
-# The least that IPv6 works with (RFC 8200): below it the kernel takes IPv6 off the interface.
+# The least MTU of IPv6 (RFC 8200). With a smaller MTU the kernel removes IPv6 from the interface.
 MTU_LEAST_6 = 1280
 
 Wrong = t.Callable[[str, str, str], None]
 
 
 class Side(t.NamedTuple):
-    """One IP family's part of a port. ``key``: the option of its address."""
+    """The IPv4 or IPv6 settings of a port. ``key``: the option of its address."""
 
     key: str
     address: Interface
@@ -53,12 +53,12 @@ class Side(t.NamedTuple):
 
     @property
     def has_subnet(self) -> bool:
-        """Whether a route to others comes with the address."""
+        """Whether the address's subnet has other addresses, so that the kernel adds a route to it."""
         return self.address.network.prefixlen < self.address.network.max_prefixlen
 
 
 class Via(t.NamedTuple):
-    """A route beside those that come with address and gateway. ``table`` None: the main one; ``via`` None: on link."""
+    """A route in addition to those of address and gateway. ``table`` None: the main table; ``via`` None: on link."""
 
     to: Network
     via: IP | None
@@ -69,7 +69,7 @@ class Via(t.NamedTuple):
 
 
 class Port(t.NamedTuple):
-    """One desired rail port. ``place`` is the place of its options; ``sysctl`` values are as procfs has them."""
+    """One desired rail port. ``place``: the place of its options. ``sysctl``: values in the format of procfs."""
 
     place: str
     rail: str
@@ -87,16 +87,16 @@ class Port(t.NamedTuple):
 
     @property
     def sides(self) -> list[Side]:
-        """What the port has of IPv4 and IPv6, in this order."""
+        """The port's settings of IPv4 and IPv6, in this order, without versions that have no address."""
         found = [Side("address", self.address, self.gateway)] if self.address else []
         return found + ([Side("address6", self.address6, self.gateway6)] if self.address6 else [])
 
     def side(self, version: int) -> Side | None:
-        """The port's part in IP ``version``."""
+        """Return the port's settings of an IP version; None if it has no address of it."""
         return next((side for side in self.sides if side.version == version), None)
 
     def as_options(self) -> dict[str, t.Any]:
-        """The port in the shape of the module's option."""
+        """Return the port in the shape of the module's option."""
         return {
             "rail": self.rail,
             "pci": self.pci,
@@ -114,7 +114,7 @@ class Port(t.NamedTuple):
 
 
 def read_ports(options: t.Sequence[t.Mapping[str, t.Any]]) -> list[Port]:
-    """Read and check the option ``ports``. Raises all that is wrong with it at once."""
+    """Read and check the option ``ports``. Raises all errors together."""
     errors: list[RailyardError] = []
     ports = [read_port(option, "ports[%d]" % index, errors) for index, option in enumerate(options)]
     for name in ("rail", "pci", "netdev", "address", "address6", "table", "rule_priority"):
@@ -129,7 +129,7 @@ def read_ports(options: t.Sequence[t.Mapping[str, t.Any]]) -> list[Port]:
 
 
 def _check_main_routes(ports: t.Sequence[Port], errors: list[RailyardError]) -> None:
-    """The main table has one route to a destination: two ports cannot both have it."""
+    """Check that no two ports have a route to the same destination in the main table."""
     first: dict[Network, Port] = {}
     for port in ports:
         for number, route in enumerate(port.routes):
@@ -145,7 +145,7 @@ def _check_main_routes(ports: t.Sequence[Port], errors: list[RailyardError]) -> 
 
 
 def read_port(option: t.Mapping[str, t.Any], place: str, errors: list[RailyardError]) -> Port:
-    """Read one entry; what is wrong is added to ``errors``, and left out of the result."""
+    """Read one entry. Errors are added to ``errors``, and invalid values left out of the result."""
 
     def wrong(key: str, message: str, remedy: str) -> None:
         errors.append(RailyardError(message, "%s.%s" % (place, key), remedy))
@@ -212,7 +212,7 @@ def _addresses(
         except ValueError as error:
             wrong(key, str(error), "write it with its prefix length, such as 172.16.11.201/24")
     if address is not None:
-        problem = _not_a_hosts(address, "/" in str(text))
+        problem = _host_address_problem(address, "/" in str(text))
         if problem:
             wrong(key, "%s %s" % (text, problem), "plan a host's address, with its prefix length")
             address = None
@@ -225,17 +225,17 @@ def _addresses(
     if gateway is not None and not option.get(key):
         wrong(gateway_key, "the port has no %s to use it with" % key, "plan an address or no gateway")
     elif gateway is not None and address is not None:
-        problem = _not_a_next_hop(gateway, address)
+        problem = _next_hop_problem(gateway, address)
         if problem:
             wrong(gateway_key, "%s %s" % (gateway, problem), "plan a gateway in the rail's subnet")
     return address, gateway
 
 
-def _not_a_next_hop(via: IP, address: Interface) -> str:
-    """Why an address cannot be a next hop of a port with this one; empty where it can."""
+def _next_hop_problem(via: IP, address: Interface) -> str:
+    """Return why ``via`` cannot be a next hop of a port with this address; empty if it can."""
     if via == address.ip:
         return "is the port's own address"
-    # a router's link-local address is in every IPv6 link's reach
+    # a router's link-local address is reachable on every IPv6 link
     if via.version == 6 == address.version and via.is_link_local:
         return ""
     return "" if via in address.network else "is not in %s" % address.network
@@ -244,7 +244,7 @@ def _not_a_next_hop(via: IP, address: Interface) -> str:
 def _route(
     route: t.Mapping[str, t.Any], place: str, option: t.Mapping[str, t.Any], port: Port, wrong: Wrong
 ) -> Via | None:
-    """Read one of a port's routes; None, with an error, where it is invalid."""
+    """Read one of a port's routes. Return None and add an error if it is invalid."""
     try:
         to: Network = ipaddress.ip_network(str(route.get("to")))
     except ValueError as error:
@@ -264,7 +264,7 @@ def _route(
     elif table is None and not to.prefixlen:
         wrong(place + ".to", "a rail never gives the main table a default route", "plan a table for it")
     elif side is None:
-        # an invalid address has its own error
+        # an invalid address has been reported
         if not option.get("address6" if to.version == 6 else "address"):
             wrong(place + ".to", "the port has no IPv%d address" % to.version, "plan one, or no such route")
     elif not to.prefixlen and side.gateway:
@@ -273,14 +273,14 @@ def _route(
         wrong(place + ".to", "%s is the port's own subnet" % to, "leave it out: it comes with the address")
     elif via is not None and via.version != to.version:
         wrong(place + ".via", "%s is not a next hop to %s" % (via, to), "write an IPv%d address" % to.version)
-    elif via is not None and _not_a_next_hop(via, side.address):
-        wrong(place + ".via", "%s %s" % (via, _not_a_next_hop(via, side.address)), "plan one in the rail's subnet")
+    elif via is not None and _next_hop_problem(via, side.address):
+        wrong(place + ".via", "%s %s" % (via, _next_hop_problem(via, side.address)), "plan one in the rail's subnet")
     else:
         return Via(to, via, table)
     return None
 
 
-def _not_a_hosts(address: Interface, has_prefix: bool) -> str:
+def _host_address_problem(address: Interface, has_prefix: bool) -> str:
     ip, network = address.ip, address.network
     if not has_prefix:
         return "has no prefix length"
@@ -307,9 +307,10 @@ def _sysctl(values: t.Mapping[str, t.Any], wrong: Wrong) -> dict[str, str]:
 
 
 class Record(t.NamedTuple):
-    """What earlier runs set: the ``ports`` in force, and ``former`` ones that a run was taking away.
+    """The settings of earlier runs: the present ``ports``, and ``former`` ones that a run was removing.
 
-    ``done`` is false from before the first of a run's changes until after its last: what is found so was interrupted.
+    ``done`` is false from before a run's first change until after its last, so a record with false is of an interrupted
+    run.
     """
 
     ports: list[Port]
@@ -317,24 +318,24 @@ class Record(t.NamedTuple):
     done: bool
 
     def text(self) -> str:
-        held = {
+        document = {
             "ports": [port.as_options() for port in self.ports],
             "former": [port.as_options() for port in self.former],
             "done": self.done,
         }
-        return json.dumps(held, indent=1, sort_keys=True) + "\n"
+        return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
     @classmethod
     def read(cls, system: System) -> Record:
-        """The record of this node; an empty one where there is none, or it makes no sense."""
+        """Return the record of this node; an empty one if it does not exist or is invalid (``done`` is false then)."""
         text = system.read(RECORD)
         if text is None:
             return cls([], [], True)
         try:
-            held = json.loads(text)
+            document = json.loads(text)
             errors: list[RailyardError] = []
-            ports = [read_port(option, RECORD, errors) for option in held["ports"]]
-            former = [read_port(option, RECORD, errors) for option in held["former"]]
-            return cls(ports, former, bool(held["done"]))
+            ports = [read_port(option, RECORD, errors) for option in document["ports"]]
+            former = [read_port(option, RECORD, errors) for option in document["former"]]
+            return cls(ports, former, bool(document["done"]))
         except (ValueError, KeyError, TypeError, AttributeError):
             return cls([], [], False)

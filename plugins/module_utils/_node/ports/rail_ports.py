@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""A node's rail ports as IP sees them: names, MTU, addresses, tables, rules and sysctls, live and at boot.
+"""A node's rail ports: names, MTU, addresses, tables, rules and sysctls, live and at boot.
 
-The order of the changes is chosen so that a run may be killed anywhere: first the record of what is now ours, then the
-live state (what goes before what comes), then the files, then the back-end that reads them, then the record's end mark.
+The order of the changes allows a run to be killed at any point: the record of the ports, the live state (removals
+before additions), the files, the reload of the back-end, and the mark that the record is complete.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.manag
 )
 
 ARPHRD_INFINIBAND = 32
-# What is gathered where a port does not say which settings it is about.
+# The sysctls that are gathered for a port whose spec has none.
 USUAL_SYSCTLS = ("arp_announce", "arp_ignore", "rp_filter")
 NAMELESS = (
     "%s (%s) has no interface here: no file for the next boot is changed, its neighbours' neither. "
@@ -60,9 +60,9 @@ UNREADABLE = "%s could not be read: addresses, routes and rules that it recorded
 class RailPorts(Subsystem):
     """The subsystem of the module ``rail_ports``.
 
-    :param ports: what is wanted; with ``state`` ``absent`` what must go, all that is ours where it is empty.
+    :param ports: the desired ports; with ``state`` ``absent`` those to remove, or all recorded ports if it is empty.
     :param timeout: seconds to wait for carriers, and for the back-end.
-    :param rtnl: the kernel's tables, for tests.
+    :param rtnl: another source of the kernel's tables, for tests.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class RailPorts(Subsystem):
         self._timeout = timeout
         self._rtnl = rtnl or Rtnetlink()
         self._until_boot = UntilBoot(system, "rail_ports")
-        # what has been done: links that may restart, IPv6 addresses that another host may have
+        # of the changes done: links that may restart, and IPv6 addresses that another host may have
         self._disturbed: set[int] = set()
         self._tried: set[tuple[int, Interface]] = set()
         self._results: dict[str, t.Any] = {}
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> RailPorts:
-        """From the module's options. Raises all that is wrong with them at once."""
+        """Return the subsystem for the module's options. Raises all errors together."""
         ports = read_ports(options.get("ports") or [])
         if options["state"] == "present" and not ports:
             raise RailyardError("no rail port is given", "ports", "to take all away again, set state to absent")
@@ -100,18 +100,18 @@ class RailPorts(Subsystem):
     # -- observing ---------------------------------------------------------------------------------------------------
 
     def observe(self) -> Seen:
-        self._settle()
-        seen = Seen()
-        seen.record = Record.read(self._system)
-        staying = seen.record.ports if self._state == "absent" else self._ports
-        seen.held = vf_holders.moved(self._system, [port.pci for port in staying])
-        self._look_at_links(seen)
-        known = self._ports + seen.record.ports + seen.record.former
+        self._await_carriers()
+        observed = Seen()
+        observed.record = Record.read(self._system)
+        staying = observed.record.ports if self._state == "absent" else self._ports
+        observed.held = vf_holders.moved(self._system, [port.pci for port in staying])
+        self._read_links(observed)
+        known = self._ports + observed.record.ports + observed.record.former
         versions = sorted({side.version for port in known for side in port.sides}) or [4]
-        seen.routes = [route for version in versions for route in self._rtnl.routes(version)]
-        seen.rules = [rule for version in versions for rule in self._rtnl.rules(version)]
-        seen["ports"] = [self._gather(port, seen) for port in self._ports or seen.record.ports]
-        return seen
+        observed.routes = [route for version in versions for route in self._rtnl.routes(version)]
+        observed.rules = [rule for version in versions for rule in self._rtnl.rules(version)]
+        observed["ports"] = [self._gather(port, observed) for port in self._ports or observed.record.ports]
+        return observed
 
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
         ports = [port for port in state["ports"] if port["netdev"]]
@@ -121,18 +121,18 @@ class RailPorts(Subsystem):
         }
         return dict(self._results, effective_sysctl=effective)
 
-    def _gather(self, port: Port, seen: Seen) -> dict[str, t.Any]:
-        """The port as it is, in the shape of the option; what is not there is None."""
-        link = port_observed.find(self._system, port, seen)[0]
+    def _gather(self, port: Port, observed: Seen) -> dict[str, t.Any]:
+        """Return the observed port in the shape of the option; missing values are None."""
+        link = port_observed.find(self._system, port, observed)[0]
         if link is None:
             bare = Port(port.place, port.rail, port.pci, None, None, None, None, None, None, {})
             return bare.as_options()
-        address, address6 = (_address_of(version, port, link, seen) for version in (4, 6))
-        rules = [_rule_of(each, port, seen) for each in (address, address6) if each]
+        address, address6 = (_address_of(version, port, link, observed) for version in (4, 6))
+        rules = [_rule_of(each, port, observed) for each in (address, address6) if each]
         rule = next((rule for rule in rules if rule), None)
         table = rule.table if rule else None
         if address is None and port.address6 is None and port.address and port.address.version == 6:
-            # asked for as the one address
+            # the spec has the IPv6 address in 'address'
             address, address6 = address6, None
         read = {key: sysctl.read(self._system, link.name, key) for key in sorted(port.sysctl) or USUAL_SYSCTLS}
         live = port._replace(
@@ -140,18 +140,18 @@ class RailPorts(Subsystem):
             netdev=link.name,
             mtu=link.mtu,
             address=address,
-            gateway=_gateway(address, table, link, seen),
+            gateway=_gateway(address, table, link, observed),
             address6=address6,
-            gateway6=_gateway(address6, table, link, seen),
+            gateway6=_gateway(address6, table, link, observed),
             table=table,
             priority=rule.priority if rule else None,
             routes=(),
             sysctl={key: value for key, value in read.items() if value is not None},
         )
-        return live._replace(routes=_planned_like(port, _routes_beside(live, link, seen))).as_options()
+        return live._replace(routes=_in_planned_order(port, _additional_routes(live, link, observed))).as_options()
 
-    def _settle(self) -> None:
-        """Wait until links that were disturbed (some drivers restart them for a new MTU) have their carrier again."""
+    def _await_carriers(self) -> None:
+        """Wait until disturbed links have their carrier again: some drivers restart a link for a new MTU."""
         deadline = time.monotonic() + self._timeout
         while self._disturbed and time.monotonic() < deadline:
             names = [link.name for link in self._rtnl.links() if link.ifindex in self._disturbed]
@@ -160,35 +160,37 @@ class RailPorts(Subsystem):
             time.sleep(0.2)
         self._disturbed.clear()
 
-    def _look_at_links(self, seen: Seen) -> None:
-        """Links and addresses, once the kernel has found out which of ours another host on the rail has."""
+    def _read_links(self, observed: Seen) -> None:
+        """Read links and addresses, after duplicate address detection of the planned addresses has ended."""
         wanted = {side.address for port in self._ports for side in port.sides} if self._state == "present" else set()
         deadline = time.monotonic() + self._timeout
         while True:
-            seen.links = {link.ifindex: link for link in self._rtnl.links()}
-            seen.addresses = self._rtnl.addresses()
-            tentative = [each for each in seen.addresses if each.interface in wanted and seen.is_unsettled(each)]
+            observed.links = {link.ifindex: link for link in self._rtnl.links()}
+            observed.addresses = self._rtnl.addresses()
+            tentative = [
+                each for each in observed.addresses if each.interface in wanted and observed.is_unsettled(each)
+            ]
             if not tentative or time.monotonic() >= deadline:
                 return
             time.sleep(0.1)
 
-    # -- deciding ----------------------------------------------------------------------------------------------------
+    # -- planning changes --------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
-        seen = t.cast(Seen, state)
-        record = seen.record
-        plan = Plan(self._system, self._rtnl, seen, self._disturbed, self._tried)
+        observed = t.cast(Seen, state)
+        record = observed.record
+        plan = Plan(self._system, self._rtnl, observed, self._disturbed, self._tried)
         absent = self._state == "absent"
         wanted, former = self._ports, record.ports + record.former
         if absent:
             rails = {port.rail for port in self._ports or former}
             wanted = [port for port in record.ports if port.rail not in rails]
             former = [port for port in former if port.rail in rails] + self._ports
-        held = {port.rail: seen.held[port.pci] for port in wanted if port.pci in seen.held}
-        # what a pod has is neither missing nor to be cleared away: its routes went with it, and come back by its files
+        held = {port.rail: observed.held[port.pci] for port in wanted if port.pci in observed.held}
+        # a port in a pod is neither missing nor removed: its routes were moved with it, and its files restore them
         former = [port for port in former if port.rail not in held]
-        here = [port for port in wanted if port.rail not in held]
-        targets = plan.staying(wanted) if absent else plan.targets(here)
+        recorded = [port for port in wanted if port.rail not in held]
+        targets = plan.staying(wanted) if absent else plan.targets(recorded)
         plan.guard(ManagementPath.observe(self._system), [] if absent else targets, former)
         if not absent:
             plan.check(targets, former)
@@ -196,39 +198,39 @@ class RailPorts(Subsystem):
             self._check_recordless(record, plan)
         raise_all(plan.errors)
         backend = self._choose_backend(wanted)
-        self._decide(plan, targets, former)
-        gone = [port for port in wanted if port.rail in held]
-        alone = [vf_holders.left_alone(port.rail, str(port.pci), held[port.rail].why) for port in gone]
+        self._plan_live(plan, targets, former)
+        held_ports = [port for port in wanted if port.rail in held]
+        ignored_warnings = [vf_holders.left_alone(port.rail, str(port.pci), held[port.rail].why) for port in held_ports]
         kept = self._kept(wanted, targets, held)
-        # by the name that a file is for; without it those that are there stay
+        # a file needs the netdev name; without it the existing files stay
         nameless = [port for port in wanted if port.rail not in [each.port.rail for each in kept]]
-        alone += [NAMELESS % (port.rail, port.pci) for port in nameless if port.rail not in held]
-        self._warn(plan.warnings + backend.warnings() + alone)
+        ignored_warnings += [NAMELESS % (port.rail, port.pci) for port in nameless if port.rail not in held]
+        self._warn(plan.warnings + backend.warnings() + ignored_warnings)
         staying = self._staying(record, wanted)
         reasons = plan.reboot_reasons + [each.text for each in staying if absent]
         self._results = {
             "backend": backend.name,
             "reboot_required": bool(reasons),
             "reboot_reasons": reasons,
-            "held": [{"rail": port.rail, "pci": port.pci, "by": held[port.rail].why} for port in gone],
+            "held": [{"rail": port.rail, "pci": port.pci, "by": held[port.rail].why} for port in held_ports],
         }
         files = self._file_changes(backend, kept) if (self._persist or absent) and not nameless else []
 
         def load() -> None:
-            # a back-end would only say that it is not done
+            # reports duplicates first, because the back-end would only report that the link is not configured
             self._check_duplicates(targets)
             backend.load(kept, [change.subject for change in files], self._timeout)
-            self._await_back(targets, former)
+            self._await_live(targets, former)
 
         loaded = [Change(backend.name, "loaded", False, True, load, STEP)] if backend.is_running() else []
-        # what was set on a held port before is cleared away once it is back
+        # settings of a held port are removed when it is back
         before = {port.rail: port for port in record.ports if port.rail in held}
         kept_ports = [before.get(port.rail, port) for port in wanted if port.rail not in held or port.rail in before]
-        # noted first: whose they were is known from the record
-        return self._until_boot.keep(staying) + self._in_record(record, kept_ports, plan.changes, files, loaded)
+        # recorded first, because it is derived from the record
+        return self._until_boot.keep(staying) + self._with_record(record, kept_ports, plan.changes, files, loaded)
 
     def _staying(self, record: Record, wanted: t.Sequence[Port]) -> list[Staying]:
-        """The rails whose ports are, or were, taken back: the former values of what stays live are unknown."""
+        """Return the rails whose ports were removed. Settings without a known former value stay live until the boot."""
         rails = {rail for each in self._until_boot.read() for rail in each.subjects if NAME.match(rail)}
         if self._state == "absent":
             rails.update(port.rail for port in record.ports + record.former)
@@ -236,7 +238,7 @@ class RailPorts(Subsystem):
         return [Staying("rail-port", tuple(left))] if left else []
 
     def _check_recordless(self, record: Record, plan: Plan) -> None:
-        """Without a record of the ports that were set up, the files of ports that were not named are not removed."""
+        """Refuse to remove single ports if there are files but no record, because all files would be removed."""
         if self._ports and self._our_files():
             message = "does not show which rail ports are set up, and there are files: all would be removed"
             remedy = "run with state present and the ports that stay, or without ports to take all away"
@@ -244,41 +246,41 @@ class RailPorts(Subsystem):
         elif not record.done:
             plan.warnings.append(UNREADABLE % RECORD)
 
-    def _decide(self, plan: Plan, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
-        """The live changes; ``targets``: the desired ports, or with state absent those that stay."""
+    def _plan_live(self, plan: Plan, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
+        """Plan the live changes. ``targets``: the desired ports, or with state absent those that stay."""
         if self._state != "absent":
             plan.link_changes(targets)
         plan.remove(former, targets)
         if self._state != "absent":
             plan.add(targets)
 
-    def _await_back(self, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
-        """Wait until all is live again, or until the timeout: reading back then shows what is missing.
+    def _await_live(self, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
+        """Wait until the live state is as planned, or until the timeout.
 
-        systemd-networkd takes away, for a moment, rules of ports whose new files it has not come to.
+        systemd-networkd temporarily removes rules of ports whose new files it has not processed yet.
         """
         deadline = time.monotonic() + self._timeout
         while time.monotonic() < deadline:
             plan = Plan(self._system, self._rtnl, self.observe(), set(), set())
-            self._decide(plan, plan.targets([each.port for each in targets]), former)
+            self._plan_live(plan, plan.targets([each.port for each in targets]), former)
             if not plan.changes:
                 return
             time.sleep(0.2)
 
     def _check_duplicates(self, targets: t.Sequence[Target]) -> None:
         if self._tried:
-            seen = Seen()
-            self._look_at_links(seen)
+            observed = Seen()
+            self._read_links(observed)
             raise_all(
                 [
                     error
                     for each in targets
-                    for error in port_observed.duplicates(each.port, each.link, seen, self._tried)
+                    for error in port_observed.duplicates(each.port, each.link, observed, self._tried)
                 ]
             )
 
     def _warn(self, warnings: t.Sequence[str]) -> None:
-        # a run decides twice: before, and when it reads back
+        # changes are planned twice: before the run, and when its result is read back
         self.warnings.extend(text for text in warnings if text not in self.warnings)
 
     def _choose_backend(self, wanted: t.Sequence[Port]) -> network_files.Backend:
@@ -329,7 +331,7 @@ class RailPorts(Subsystem):
         found = network_files.our_common_files(self._system)
         return found + [path for each in network_files.BACKENDS.values() for path in each(self._system).ours()]
 
-    def _in_record(
+    def _with_record(
         self,
         record: Record,
         wanted: t.Sequence[Port],
@@ -337,21 +339,23 @@ class RailPorts(Subsystem):
         files: t.Sequence[Change],
         loaded: t.Sequence[Change],
     ) -> list[Change]:
-        """All changes in order, with the record opened before and closed after those that a later run must know of.
+        """Return all changes in order. The record is opened before them and closed after them if a later run needs it.
 
-        :param loaded: what makes the back-end read the files, needed where they change or an earlier run was cut off.
+        :param loaded: the reload of the back-end, needed if files change or an earlier run was interrupted.
         """
         system = self._system
-        here = [port.as_options() for port in record.ports]
-        then = [port.as_options() for port in wanted]
+        recorded = [port.as_options() for port in record.ports]
+        wanted_options = [port.as_options() for port in wanted]
         open_already = not record.done
-        if here == then and not files and not open_already:
+        if recorded == wanted_options and not files and not open_already:
             return list(live)
-        former = [port for port in record.ports + record.former if port.as_options() not in then]
+        former = [port for port in record.ports + record.former if port.as_options() not in wanted_options]
         opened, closed = Record(list(wanted), former, False), Record(list(wanted), [], True)
         before: list[Change] = []
-        if here != then:
-            before.append(Change(RECORD, "ports", here, then, lambda: system.write_file(RECORD, opened.text())))
+        if recorded != wanted_options:
+            before.append(
+                Change(RECORD, "ports", recorded, wanted_options, lambda: system.write_file(RECORD, opened.text()))
+            )
         elif not open_already:
             before.append(Change(RECORD, "done", True, False, lambda: system.write_file(RECORD, opened.text()), STEP))
         after = list(loaded) if files or open_already else []
@@ -366,49 +370,49 @@ class RailPorts(Subsystem):
         return before + list(live) + list(files) + after
 
 
-def _rule_of(address: Interface, port: Port, seen: Seen) -> Rule | None:
-    """The rule that leads what comes from an address to a table; the planned one where there are several."""
+def _rule_of(address: Interface, port: Port, observed: Seen) -> Rule | None:
+    """Return the rule by a source address; the planned one if there are several, None if there is none."""
     rules = [
         rule
-        for rule in seen.rules
+        for rule in observed.rules
         if rule.plain and not rule.oif and rule.source and rule.source.network_address == address.ip
     ]
     return next((rule for rule in rules if rule.priority == port.priority), rules[0] if rules else None)
 
 
-def _address_of(version: int, port: Port, link: Link, seen: Seen) -> Interface | None:
-    """The interface's address of an IP version; the planned one where it has several."""
-    own = [each.interface for each in seen.of(link) if each.scope == SCOPE_UNIVERSE]
-    own = [each for each in own if each.version == version]
+def _address_of(version: int, port: Port, link: Link, observed: Seen) -> Interface | None:
+    """Return the interface's address of an IP version; the planned one if it has several, None if it has none."""
+    interfaces = [each.interface for each in observed.of(link) if each.scope == SCOPE_UNIVERSE]
+    interfaces = [each for each in interfaces if each.version == version]
     side = port.side(version)
-    return side.address if side and side.address in own else next(iter(own), None)
+    return side.address if side and side.address in interfaces else next(iter(interfaces), None)
 
 
-def _gateway(address: Interface | None, table: int | None, link: Link, seen: Seen) -> IP | None:
-    """The next hop of the default route of a table."""
-    for route in seen.routes if address else []:
-        at = (route.table, route.oif, route.destination.version, route.destination.prefixlen)
-        if address and at == (table, link.ifindex, address.version, 0):
+def _gateway(address: Interface | None, table: int | None, link: Link, observed: Seen) -> IP | None:
+    """Return the next hop of the default route of a table."""
+    for route in observed.routes if address else []:
+        route_key = (route.table, route.oif, route.destination.version, route.destination.prefixlen)
+        if address and route_key == (table, link.ifindex, address.version, 0):
             return route.gateway
     return None
 
 
-def _routes_beside(live: Port, link: Link, seen: Seen) -> list[Via]:
-    """The interface's routes in the main table and its own, except those that come with address and gateway."""
-    by_themselves = port_observed.port_routes(live, link.ifindex)
+def _additional_routes(live: Port, link: Link, observed: Seen) -> list[Via]:
+    """Return the interface's routes in the main table and its own, except those of its address and gateway."""
+    own_routes = port_observed.port_routes(live, link.ifindex)
     found: list[Via] = []
-    for route in seen.routes:
+    for route in observed.routes:
         if route.oif != link.ifindex or route.table not in (TABLE_MAIN, live.table):
             continue
         if route.protocol == PROTOCOL_KERNEL or not route.destination.prefixlen or route.destination.is_link_local:
             continue
-        if not any(port_observed.is_same_route(route, each) for each in by_themselves):
+        if not any(port_observed.is_same_route(route, each) for each in own_routes):
             found.append(Via(route.destination, route.gateway, None if route.table == TABLE_MAIN else route.table))
     return found
 
 
-def _planned_like(port: Port, found: t.Sequence[Via]) -> tuple[Via, ...]:
-    """In the order of the plan; others after them."""
+def _in_planned_order(port: Port, found: t.Sequence[Via]) -> tuple[Via, ...]:
+    """Return the routes in the order of the plan, followed by others."""
     order = {route: number for number, route in enumerate(port.routes)}
     return tuple(sorted(found, key=lambda route: (order.get(route, len(order)), str(route.to))))
 

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""InfiniBand rail ports: the mode of IPoIB, child interfaces for partitions, and whether a subnet manager is there.
+"""InfiniBand rail ports: IPoIB mode, child interfaces for partitions, and the state of the subnet manager.
 
 Sources: the kernel's ``Documentation/infiniband/ipoib.rst`` and ``drivers/infiniband/ulp/ipoib``, and
-``Documentation/ABI/stable/sysfs-class-infiniband``. A port without a subnet manager stays in the state INIT and has no
-LID; one whose manager knows no virtualization is ACTIVE while its VFs are not.
+``Documentation/ABI/stable/sysfs-class-infiniband``. Without a subnet manager a port stays in state INIT and has no LID.
+If the subnet manager does not support virtualization, the port is ACTIVE but its VFs are not.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ACTIVE = "ACTIVE"
 FULL, DEFAULT = 0x8000, 0x7FFF
 NAME_MAX = 15
 ASK_SECONDS = 10.0
-#: what asks the manager itself, of the package infiniband-diags
+#: the program that queries the subnet manager, from the package infiniband-diags
 ASK = "sminfo"
 NO_GUIDS = "0000:0000:0000:0000"
 
@@ -59,7 +59,7 @@ class Port(t.NamedTuple):
 
 
 class Seen(t.NamedTuple):
-    """One port as it is. ``children``: partition key -> interface; ``known``: the keys that the manager has given."""
+    """One observed port. ``children``: partition key -> interface. ``known``: keys that the subnet manager assigned."""
 
     netdev: str
     device: str | None
@@ -73,8 +73,7 @@ class Seen(t.NamedTuple):
 class IbPorts(Kept):
     """See the module's documentation for the options.
 
-    :param management: what must not be touched; observed when it is needed. For tests, as is ``bring_up``: sets an
-        interface up.
+    :param management, bring_up: the management path, and a function that sets an interface up, for tests.
     """
 
     def __init__(
@@ -90,35 +89,35 @@ class IbPorts(Kept):
         self._bring_up = bring_up or _bring_up
         self._manager = options.get("subnet_manager") or "reported"
         self._gather = options.get("state") == "gathered"
-        given = options.get("ports")
-        if given is None:
-            given = [{"netdev": name} for name in self._all()] if self._gather else []
-        self._options = [dict(each, pci=_address(each.get("pci"))) for each in given]
-        self._ports = self._read(given)
-        self._here = self._ports
-        self._alone: list[str] = []
-        # what is to be taken back is known from what was kept, which then goes: found once, before
+        port_options = options.get("ports")
+        if port_options is None:
+            port_options = [{"netdev": name} for name in self._every_port()] if self._gather else []
+        self._options = [dict(each, pci=_address(each.get("pci"))) for each in port_options]
+        self._ports = self._read(port_options)
+        self._local_ports = self._ports
+        self._ignored: list[str] = []
+        # the ports to remove, read once, because removal deletes the persistent options
         self._going: list[dict[str, t.Any]] | None = None
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> IbPorts:
         return cls(options, system)
 
-    # -- what is wanted -----------------------------------------------------------------------------------------------
+    # -- desired state ------------------------------------------------------------------------------------------------
 
-    def _read(self, given: t.Sequence[t.Mapping[str, t.Any]]) -> list[Port]:
+    def _read(self, port_options: t.Sequence[t.Mapping[str, t.Any]]) -> list[Port]:
         errors: list[RailyardError] = []
         ports = []
-        for number, each in enumerate(given):
+        for number, each in enumerate(port_options):
             place = "ports[%d]" % number
             port = port_reference.read(each, place, errors)
             keys = []
-            for at, text in enumerate(each.get("pkeys") or []):
+            for index, text in enumerate(each.get("pkeys") or []):
                 key = _pkey(text)
                 if key is None:
                     message = "%r is not a partition key" % (text,)
                     remedy = "write it from 0x0001 to 0x7ffe, with or without the bit 0x8000 of full members"
-                    errors.append(RailyardError(message, "%s.pkeys[%d]" % (place, at), remedy))
+                    errors.append(RailyardError(message, "%s.pkeys[%d]" % (place, index), remedy))
                 elif key not in keys:
                     keys.append(key)
             ports.append(Port(place, port.pci, port.netdev, each.get("mode"), tuple(keys)))
@@ -126,41 +125,41 @@ class IbPorts(Kept):
         raise_all(errors)
         return ports
 
-    def _all(self) -> list[str]:
+    def _every_port(self) -> list[str]:
         return [
             name
             for name in self._system.listdir(NET)
             if self._system.read_int("%s/%s/type" % (NET, name)) == ARPHRD_INFINIBAND and not self._parent(name)
         ]
 
-    # -- what is ------------------------------------------------------------------------------------------------------
+    # -- observed state -----------------------------------------------------------------------------------------------
 
     def observe(self) -> State:
         errors: list[RailyardError] = []
         rows: list[State] = []
         seen: list[Seen] = []
         held = vf_holders.moved(self._system, [port.pci for port in self._ports])
-        self._here = [port for port in self._ports if port.pci not in held]
-        self._alone = [
+        self._local_ports = [port for port in self._ports if port.pci not in held]
+        self._ignored = [
             vf_holders.left_alone(each.place, each.pci, held[each.pci].why) for each in self._ports if each.pci in held
         ]
-        for port in self._here:
+        for port in self._local_ports:
             try:
-                look = self._look(port)
+                observed_port = self._observe_port(port)
             except RailyardError as error:
                 errors.append(error)
                 continue
-            seen.append(look)
+            seen.append(observed_port)
             rows.append(
                 {
-                    "pci": port.pci or netdev_pci(self._system, look.netdev),
-                    "netdev": look.netdev,
-                    "mode": look.mode,
-                    "mtu": self._system.read_int("%s/%s/mtu" % (NET, look.netdev)),
-                    "pkeys": ["0x%04x" % key for key in look.children],
-                    "children": list(look.children.values()),
-                    "known_pkeys": ["0x%04x" % key for key in look.known],
-                    "subnet_manager": look.manager,
+                    "pci": port.pci or netdev_pci(self._system, observed_port.netdev),
+                    "netdev": observed_port.netdev,
+                    "mode": observed_port.mode,
+                    "mtu": self._system.read_int("%s/%s/mtu" % (NET, observed_port.netdev)),
+                    "pkeys": ["0x%04x" % key for key in observed_port.children],
+                    "children": list(observed_port.children.values()),
+                    "known_pkeys": ["0x%04x" % key for key in observed_port.known],
+                    "subnet_manager": observed_port.manager,
                 }
             )
         raise_all(errors)
@@ -168,21 +167,23 @@ class IbPorts(Kept):
         state.seen = seen
         return state
 
-    def _look(self, port: Port) -> Seen:
+    def _observe_port(self, port: Port) -> Seen:
         netdev = self._netdev(port)
         function = port.pci or netdev_pci(self._system, netdev)
         devices = pci.rdma_devices(self._system, function) if function else []
         device = devices[0] if devices else None
         number = (self._system.read_int("%s/%s/dev_port" % (NET, netdev)) or 0) + 1
         place = "%s/%s/ports/%d" % (RDMA, device, number)
-        held = [self._system.read_int("%s/pkeys/%s" % (place, at)) for at in self._system.listdir(place + "/pkeys")]
+        held = [
+            self._system.read_int("%s/pkeys/%s" % (place, index)) for index in self._system.listdir(place + "/pkeys")
+        ]
         known = tuple(sorted({key for key in held if key}))
         manager = self._subnet_manager(device, number, function) if device else _no_manager()
         mode = self._system.read("%s/%s/mode" % (NET, netdev))
         return Seen(netdev, device, number, mode, self._children(netdev), known, manager)
 
     def _children(self, netdev: str) -> dict[int, str]:
-        """The child interfaces of a port, by partition key."""
+        """Return the child interfaces of a port: partition key -> name."""
         children = {}
         for name in self._system.listdir(NET):
             key = self._system.read_int("%s/%s/pkey" % (NET, name)) if self._parent(name) == netdev else None
@@ -199,7 +200,7 @@ class IbPorts(Kept):
         return netdev
 
     def _parent(self, netdev: str) -> str | None:
-        """The port of a child interface; None for a port."""
+        """Return the parent of a child interface; None for a port."""
         return self._system.read("%s/%s/parent" % (NET, netdev)) or None
 
     def _subnet_manager(self, device: str, number: int, function: str | None) -> dict[str, t.Any]:
@@ -216,13 +217,13 @@ class IbPorts(Kept):
             reachable=state == ACTIVE and bool(lid) and bool(manager),
         )
         if found["reachable"] and self._manager != "ignored":
-            found.update(self._asked(device, number))
+            found.update(self._query_manager(device, number))
         if function:
             found["virtualization"] = self._virtualization(function, found["reachable"])
         return found
 
-    def _asked(self, device: str, number: int) -> dict[str, t.Any]:
-        """What the manager itself answers, where there is the tool; a port may have the LID of one that has gone."""
+    def _query_manager(self, device: str, number: int) -> dict[str, t.Any]:
+        """Query the subnet manager, because a port may have the LID of a stopped one. Empty without the program."""
         program = self._system.which(ASK)
         if not program:
             return {}
@@ -233,7 +234,7 @@ class IbPorts(Kept):
         return {"guid": match.group(2), "priority": int(match.group(3)), "role": match.group(4)}
 
     def _virtualization(self, function: str, reachable: bool) -> bool | None:
-        """Whether the manager serves VFs, as those that have GUIDs show; None where none could."""
+        """Return whether the subnet manager supports VFs, by the state of those with GUIDs; None if unknown."""
         shown: list[bool] = []
         for vf in pci.virtual_functions(self._system, function):
             for device in pci.rdma_devices(self._system, vf):
@@ -243,44 +244,46 @@ class IbPorts(Kept):
                     shown.append(state.endswith(ACTIVE))
         return any(shown) if shown and reachable else None
 
-    # -- what must be done --------------------------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
-        self.warnings = list(self._alone)
+        self.warnings = list(self._ignored)
         management = self._management = self._management or ManagementPath.observe(self._system)
         if self._absent:
             return self._taken_back(management)
         errors: list[RailyardError] = []
         changes: list[Change] = []
         kept = self._boot().ports() if self._persist else []
-        former = {self._which(each.get("pci"), each.get("netdev")): each for each in kept}
-        for port, seen in zip(self._here, t.cast(_State, state).seen):
-            own = self._of_port(port, seen, former.get(self._which(port.pci, port.netdev)) or {})
+        former = {self._key(each.get("pci"), each.get("netdev")): each for each in kept}
+        for port, seen in zip(self._local_ports, t.cast(_State, state).seen):
+            port_changes = self._port_changes(port, seen, former.get(self._key(port.pci, port.netdev)) or {})
             why = management.why_netdev(seen.netdev)
-            if own and why:
+            if port_changes and why:
                 remedy = "leave it out of the ports"
                 errors.append(Refused("%s is left alone: %s" % (seen.netdev, why), port.place, remedy))
-            for each in own:
+            for each in port_changes:
                 why = management.why_netdev(each.subject) if each.subject != seen.netdev else None
                 if why:
                     remedy = "keep its partition in pkeys, or connect and route over another interface"
                     errors.append(Refused("%s is left alone: %s" % (each.subject, why), port.place + ".pkeys", remedy))
-            changes += own
-            errors += self._too_long(port, seen) + self._missing(port, seen)
-        named = {self._which(port.pci, port.netdev) for port in self._ports}
-        gone, modes, staying = self._without([each for which, each in former.items() if which not in named], management)
+            changes += port_changes
+            errors += self._name_errors(port, seen) + self._manager_errors(port, seen)
+        named = {self._key(port.pci, port.netdev) for port in self._ports}
+        removals, modes, staying = self._without(
+            [each for which, each in former.items() if which not in named], management
+        )
         self.warnings += [each.text for each in staying]
         raise_all(errors)
-        changes += gone
+        changes += removals
         if not self._persist:
             return changes
         return changes + self._boot_changes(modes + staying)
 
-    def _which(self, function: t.Any, netdev: t.Any) -> str:
-        """One text for a port, by whichever of its two names it is given."""
+    def _key(self, function: t.Any, netdev: t.Any) -> str:
+        """Return the key of a port: its PCI address, else its netdev."""
         return _address(function) or netdev_pci(self._system, str(netdev)) or str(netdev)
 
-    def _too_long(self, port: Port, seen: Seen) -> list[RailyardError]:
+    def _name_errors(self, port: Port, seen: Seen) -> list[RailyardError]:
         names = ["%s.%04x" % (seen.netdev, key) for key in port.pkeys if key not in seen.children]
         return [
             RailyardError(
@@ -293,7 +296,7 @@ class IbPorts(Kept):
         ]
 
     def _taken_back(self, management: ManagementPath) -> list[Change]:
-        """Remove the children that earlier runs made; the former value of a mode is unknown."""
+        """Return the changes that remove the children of earlier runs. The former value of a mode is unknown."""
         if self._going is None:
             self._going = self._boot().ports()
         changes, modes, staying = self._without(self._going, management)
@@ -302,7 +305,7 @@ class IbPorts(Kept):
     def _without(
         self, former: t.Sequence[t.Mapping[str, t.Any]], management: ManagementPath
     ) -> tuple[list[Change], list[Staying], list[Staying]]:
-        """Changes that remove the children of former ports, and what stays: modes, children."""
+        """Return the changes that remove the children of former ports, and the modes and children that stay."""
         moved = vf_holders.moved(self._system, [_address(each.get("pci")) for each in former])
         changes: list[Change] = []
         modes: list[str] = []
@@ -315,13 +318,13 @@ class IbPorts(Kept):
                 try:
                     netdev = self._netdev(port)
                 except RailyardError:
-                    continue  # the port has gone, and its children with it
+                    continue  # the port does not exist, so its children do not either
             if option.get("mode"):
                 modes.append(netdev or port.netdev or str(port.pci))
-            # the name that a port in a pod had here is the one that its children still name
+            # the children of a port in a pod refer to the name that it had here
             children = self._children(netdev or port.netdev or "")
             seen = Seen(netdev or "", None, 1, None, children, (), _no_manager())
-            for each in self._of_port(port, seen, option):
+            for each in self._port_changes(port, seen, option):
                 left = why or management.why_netdev(each.subject) or management.why_netdev(seen.netdev)
                 if left:
                     staying.append(Staying("ipoib-child", (each.subject,), left))
@@ -329,7 +332,7 @@ class IbPorts(Kept):
                     changes.append(each)
         return changes, [Staying("ipoib-mode", tuple(modes))] if modes else [], staying
 
-    def _of_port(self, port: Port, seen: Seen, former: t.Mapping[str, t.Any]) -> list[Change]:
+    def _port_changes(self, port: Port, seen: Seen, former: t.Mapping[str, t.Any]) -> list[Change]:
         changes = []
         if port.mode and port.mode != seen.mode:
             changes.append(Change(seen.netdev, "mode", seen.mode, port.mode, lambda: self._set_mode(port, seen)))
@@ -354,7 +357,7 @@ class IbPorts(Kept):
     def _set_mode(self, port: Port, seen: Seen) -> None:
         path = "%s/%s/mode" % (NET, seen.netdev)
         try:
-            # the kernel compares with the line's end
+            # the kernel requires the newline
             self._system.write_attribute(path, "%s\n" % port.mode)
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.EPERM, errno.EOPNOTSUPP, errno.ENOENT):
@@ -376,27 +379,27 @@ class IbPorts(Kept):
     def _remover(self, seen: Seen, key: int) -> t.Callable[[], None]:
         return lambda: self._write_key(seen, "delete_child", key, errno.ENODEV)
 
-    def _write_key(self, seen: Seen, attribute: str, key: int, done: int) -> None:
+    def _write_key(self, seen: Seen, attribute: str, key: int, done_errno: int) -> None:
         path = "%s/%s/%s" % (NET, seen.netdev, attribute)
         try:
             self._system.write_attribute(path, "0x%04x\n" % key)
         except OSError as error:
-            if error.errno != done:
+            if error.errno != done_errno:
                 raise RailyardError(str(error.strerror), path, "see the kernel's messages (dmesg)") from None
 
-    def _missing(self, port: Port, seen: Seen) -> list[RailyardError]:
-        """What the subnet manager does not give: an error where it is required, else a warning."""
+    def _manager_errors(self, port: Port, seen: Seen) -> list[RailyardError]:
+        """Return errors about a missing or incomplete subnet manager if it is required; else add warnings."""
         findings = []
         manager = seen.manager
         if not manager["reachable"]:
-            what = "the port is %s (%s)" % (
+            reason = "the port is %s (%s)" % (
                 manager["state"] or "without a state",
                 manager["physical_state"] or "unknown",
             )
             if manager["state"] == ACTIVE:
-                what = "the subnet manager with the LID %d does not answer" % manager["sm_lid"]
+                reason = "the subnet manager with the LID %d does not answer" % manager["sm_lid"]
             remedy = "start a subnet manager on this subnet, or see the cable and the switch's port"
-            findings.append(RailyardError("%s has no subnet manager: %s" % (seen.netdev, what), port.place, remedy))
+            findings.append(RailyardError("%s has no subnet manager: %s" % (seen.netdev, reason), port.place, remedy))
         elif manager["virtualization"] is False:
             message = "%s is ACTIVE, and none of its VFs that have GUIDs is" % seen.netdev
             remedy = "turn virtualization on in the subnet manager (virt_enabled 2 in NVIDIA's opensm.conf, or UFM)"
@@ -413,16 +416,16 @@ class IbPorts(Kept):
             self.warnings += [str(each) for each in findings]
         return []
 
-    # -- the next boot ------------------------------------------------------------------------------------------------
+    # -- boot ---------------------------------------------------------------------------------------------------------
 
     def _boot_changes(self, staying: t.Sequence[Staying]) -> list[Change]:
-        """``staying``: what this run must leave until the boot of ports that it does not name."""
+        """Return the changes of the persistent options. ``staying``: settings of other ports that stay."""
         ports = [
             {key: value for key, value in each.items() if value}
             for each in self._options
             if each.get("mode") or each.get("pkeys")
         ]
-        # at boot the manager may come later than the port: then nothing is asked of it
+        # at boot the subnet manager may start after the port, so it is ignored
         kept = {"ports": ports, "subnet_manager": "ignored", "persist": False} if ports else None
         again = [
             'ACTION=="add|bind", SUBSYSTEM=="pci", KERNEL=="%s"' % each["pci"] for each in ports if each.get("pci")
@@ -431,7 +434,7 @@ class IbPorts(Kept):
         return self._boot().changes(kept, again, left=left, new=staying)
 
     def _still_staying(self, entries: t.Sequence[Staying]) -> list[Staying]:
-        """What stays until the boot, without what is desired again."""
+        """Return the settings that stay until the boot, without those that are desired again."""
         modes: set[str | None] = set()
         children: set[str] = set()
         for port in self._ports:
@@ -443,13 +446,13 @@ class IbPorts(Kept):
 
 
 class _State(t.Dict[str, t.Any]):
-    """The state in option shape, and the look that it was made from."""
+    """The observed state in the shape of the options, and the observed ports."""
 
     seen: list[Seen]
 
 
 def _address(text: t.Any) -> str | None:
-    """A PCI address as sysfs spells it; None where none is given."""
+    """Return a PCI address in the form of sysfs; None if there is none."""
     return pci.full_address(str(text)) if text else None
 
 
@@ -459,7 +462,7 @@ def _no_manager() -> dict[str, t.Any]:
 
 
 def _pkey(text: t.Any) -> int | None:
-    """A partition key with the bit of full membership, from a number or a text; None for anything else."""
+    """Parse a partition key, and set the bit of full membership. None if it is not valid."""
     try:
         number = text if isinstance(text, int) else int(str(text), 0)
     except ValueError:
@@ -468,7 +471,7 @@ def _pkey(text: t.Any) -> int | None:
 
 
 def _bring_up(netdev: str) -> None:
-    # only a child that is made, or was down, pays for it
+    # imported only for a child that is created or down
     from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 
     with Rtnetlink() as table:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Which RDMA devices must be removed, renamed and made so that a node's ports have the desired links."""
+"""Find the RDMA devices to remove, rename and create, so that a node's ports have the desired links."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Row = t.Dict[str, t.Any]
 
 
 class Port:
-    """One port as wanted, with the place by which errors name it."""
+    """One desired port. ``place``: the place of its options."""
 
     def __init__(self, place: str, options: Options) -> None:
         self.place = place
@@ -45,33 +45,33 @@ class Port:
         self.errors: list[RailyardError] = []
         _place, self.pci, self.netdev = port_reference.read(options, place, self.errors)
         if not self.present and not options.get("pci") and not options.get("netdev"):
-            self.errors = []  # its name is enough
+            self.errors = []  # a port to remove needs only a name
 
     def as_options(self) -> Row:
         return {"name": self.name, "type": self.type, "netdev": self.netdev, "pci": self.pci}
 
     def same_device(self, options: Options) -> bool:
-        """Whether the options mean this port's device: by its name, or by where it is."""
+        """Return whether the options name the same device: by its name, its PCI address or its netdev."""
         other = Port("", options)
         if self.name == other.name or self.type != other.type:
             return self.name == other.name
         if self.type == HARDWARE and self.pci and other.pci:
-            # whatever its netdev is called: a rail that is renamed renames that too
+            # the netdev may differ, because a renamed rail renames it too
             return self.pci == other.pci
         return bool(self.netdev) and self.netdev == other.netdev
 
 
 class LinkPlan:
-    """What has to be taken away, renamed and made, and what is wrong with the request."""
+    """The devices to remove (``deletes``), rename (``names``) and create (``creates``), and the ``errors``."""
 
     def __init__(self, system: System, devices: t.Sequence[Row]) -> None:
         self.errors: list[RailyardError] = []
         self.deletes: list[Row] = []
         self.names: dict[str, str] = {}
         self.creates: list[tuple[Port, str]] = []
-        #: messages about ports that are in another network namespace, and are left alone
-        self.alone: list[str] = []
-        #: kernel modules to be loaded for the types that are made
+        #: messages about ports in another network namespace, which are not changed
+        self.ignored: list[str] = []
+        #: kernel modules to load for the links to create
         self.modules: list[str] = []
         self._system = system
         self._devices = list(devices)
@@ -83,26 +83,26 @@ class LinkPlan:
         return [row for row in self._devices if row not in self.deletes]
 
     def resolve(self, ports: t.Sequence[Port]) -> None:
-        self._refuse_twice(ports)
+        self._refuse_same_devices(ports)
         for port in ports:
             try:
                 self._check(port)
                 if not port.present:
-                    self._absent(port)
+                    self._plan_absent(port)
                 elif port.type == HARDWARE:
-                    self._hardware(port)
+                    self._plan_hardware(port)
                 else:
-                    self._soft(port)
+                    self._plan_soft(port)
             except RailyardError as error:
                 self.errors.append(error)
         for port in ports:
             if port.present:
-                self._make_room(port)
+                self._free_name(port)
 
-    def take_back(self, ports: t.Sequence[Port], named: bool) -> list[Staying]:
-        """Take away what was made of the ports. Returns what stays until the next boot.
+    def plan_removal(self, ports: t.Sequence[Port], named: bool) -> list[Staying]:
+        """Plan the removal of the ports' links. Return the settings that stay until the next boot.
 
-        :param named: the user asked for these ports, so that one which must not be touched is an error.
+        :param named: whether the options name these ports, so that one on the management path is an error.
         """
         staying = []
         renamed = []
@@ -121,14 +121,14 @@ class LinkPlan:
                 staying.append(Staying("rdma-link", (port.name,), why))
                 continue
             try:
-                self._absent(port)
+                self._plan_absent(port)
             except RailyardError as error:
                 self.errors.append(error)
         return staying + ([Staying("rdma-name", tuple(renamed))] if renamed else [])
 
     @property
     def touched(self) -> list[tuple[str, str, bool]]:
-        """(device, what happens to it, whether having it open is enough to be a user of it)."""
+        """(device, action, whether a process that only has it open is a user) of each device to remove or rename."""
         touched = [(row["name"], "taken away", True) for row in self.deletes]
         return touched + [(now, "renamed", False) for now, then in self.names.items() if now != then]
 
@@ -145,7 +145,7 @@ class LinkPlan:
                     )
                 )
 
-    def _refuse_twice(self, ports: t.Sequence[Port]) -> None:
+    def _refuse_same_devices(self, ports: t.Sequence[Port]) -> None:
         present = [port for port in ports if port.present]
         for number, port in enumerate(present):
             for other in present[:number]:
@@ -175,7 +175,7 @@ class LinkPlan:
             return "%s %s" % (netdev, why)
         return self._management.why_function(pci) if pci else None
 
-    def _absent(self, port: Port) -> None:
+    def _plan_absent(self, port: Port) -> None:
         row = self._by_name.get(port.name)
         if port.type == HARDWARE:
             raise Refused(
@@ -184,33 +184,33 @@ class LinkPlan:
         if row is None or row["type"] != port.type or (port.netdev and row["netdev"] != port.netdev):
             return
         raise_all(port_reference.refusal(self._management, port.place, row["netdev"], row["pci"]))
-        self._delete(row, port)
+        self._plan_delete(row, port)
 
-    def _hardware(self, port: Port) -> None:
+    def _plan_hardware(self, port: Port) -> None:
         pci = port_reference.function_of(self._system, port)
         row = next((row for row in self._devices if row["type"] == HARDWARE and row["pci"] == pci), None)
         if row is not None:
-            self._keep(row, port)
-        elif not self._moved(port, pci, "infiniband"):
+            self._plan_name(row, port)
+        elif not self._is_moved(port, pci, "infiniband"):
             raise self._not_visible(port, pci)
 
-    def _moved(self, port: Port, pci: str | None, what: str) -> bool:
-        """Whether a pod has it: then it is reported and not changed."""
+    def _is_moved(self, port: Port, pci: str | None, what: str) -> bool:
+        """Return whether the port is in another network namespace. It is reported and not changed then."""
         moved = vf_holders.moved(self._system, [pci], what).get(pci or "")
         if moved:
-            self.alone.append(vf_holders.left_alone(port.name, str(pci), moved.why))
+            self.ignored.append(vf_holders.left_alone(port.name, str(pci), moved.why))
         return moved is not None
 
     def _not_visible(self, port: Port, pci: str) -> RailyardError:
         driver = self._system.link_name("/sys/bus/pci/devices/%s/driver" % pci)
         message = "no RDMA device of %s is visible here" % pci
-        spaces = [each.name for each in network_namespaces.others(self._system)]
+        namespaces = [each.name for each in network_namespaces.others(self._system)]
         if driver is None:
             return RailyardError("%s: the function has no driver" % message, port.place, "load or bind its driver")
-        if spaces and self._system.read("/sys/module/ib_core/parameters/netns_mode") == "N":
+        if namespaces and self._system.read("/sys/module/ib_core/parameters/netns_mode") == "N":
             return RailyardError(
                 "%s: with rdma mode exclusive it may be in another network namespace (%s)"
-                % (message, ", ".join(spaces)),
+                % (message, ", ".join(namespaces)),
                 port.place,
                 "end the pod that has it, or leave the port out",
             )
@@ -220,17 +220,17 @@ class LinkPlan:
             "load the driver's RDMA part (mlx5_ib, irdma, bnxt_re, ...), or use type: rxe for a NIC without RDMA",
         )
 
-    def _soft(self, port: Port) -> None:
+    def _plan_soft(self, port: Port) -> None:
         netdev = port.netdev or ""
         try:
             port_reference.check_netdev(self._system, netdev, port.place + ".netdev")
         except RailyardError:
-            if self._moved(port, port.pci, "net"):
+            if self._is_moved(port, port.pci, "net"):
                 return
             raise
         row = next((row for row in self._devices if row["type"] == port.type and row["netdev"] == netdev), None)
         if row:
-            self._keep(row, port)
+            self._plan_name(row, port)
         else:
             self._need_module(port)
             self.creates.append((port, netdev))
@@ -248,17 +248,17 @@ class LinkPlan:
             )
         self.modules.append(module)
 
-    def _keep(self, row: Row, port: Port) -> None:
+    def _plan_name(self, row: Row, port: Port) -> None:
         self.names[row["name"]] = port.name
         self._places[row["name"]] = port.place
 
-    def _delete(self, row: Row, port: Port) -> None:
+    def _plan_delete(self, row: Row, port: Port) -> None:
         if row not in self.deletes:
             self.deletes.append(row)
         self._places[row["name"]] = port.place
 
-    def _make_room(self, port: Port) -> None:
-        """See to it that the port's name is free once all is done."""
+    def _free_name(self, port: Port) -> None:
+        """Plan the removal of a soft link that has the port's name, or add an error if the name is not available."""
         row = self._by_name.get(port.name)
         if row is None or row in self.deletes or port.name in self.names:
             return
@@ -278,4 +278,4 @@ class LinkPlan:
                 Refused("the name %s is held by the link of %s" % (port.name, why), port.place, "choose another name")
             )
             return
-        self._delete(row, port)
+        self._plan_delete(row, port)

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RDMA links of a node's ports: soft ones made and taken away, hardware given stable names, all waited for.
+"""RDMA links of a node's ports: create and remove soft links, give hardware stable names, and wait for all of them.
 
-A port is known by its netdev or its PCI function, never by the name that its device happens to have. So whatever names
-an interrupted run left behind, the next one finds each device again.
+A port is identified by its netdev or its PCI function, not by the present name of its device, so the run after an
+interrupted one finds each device.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class RdmaLink(Kept):
     """The RDMA links of the given ports.
 
     :param wait_active: seconds to wait for the links to be ACTIVE; 0 does not wait.
-    :param force: take away or rename a device in use too.
-    :param absent: take back what was set up for the ports, or for all that is kept where there are none.
-    :param complete: the ports are all of the node's: what is kept of others is taken back.
+    :param force: also remove or rename a device in use.
+    :param absent: remove the settings of the ports, or of all persistent ports if there are none.
+    :param complete: the ports are all ports of the node; persistent settings of others are removed.
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class RdmaLink(Kept):
         self._connect = connect
         self._run_apart = run_apart
         self._complete = complete and persist
-        # what is to be taken back is known from what was kept, which then goes: found once, before
-        self._going: list[Port] | None = None
+        # the ports to remove, read once, because removal deletes the persistent options
+        self._to_remove: list[Port] | None = None
 
     @classmethod
     def from_options(cls, options: Options, system: System) -> RdmaLink:
@@ -95,7 +95,7 @@ class RdmaLink(Kept):
         )
 
     def observe(self) -> State:
-        """``ports``: the visible RDMA devices in the shape of the options; ``links``: the state of each one's ports."""
+        """Return ``ports``: the visible RDMA devices in the shape of the options; ``links``: states of their ports."""
         sock = self._connect(self._system)
         if sock is None:
             return {"ports": [], "links": []}
@@ -127,28 +127,28 @@ class RdmaLink(Kept):
         if self._absent:
             return self._taken_back(plan)
         plan.resolve(self._ports)
-        staying = self._others_taken_back(plan) if self._complete else []
+        staying = self._remove_other_ports(plan) if self._complete else []
         self._raise_refusals(plan)
-        self.warnings.extend(plan.alone)
+        self.warnings.extend(plan.ignored)
         changes = [self._delete(row) for row in plan.deletes]
-        wheres = {row["name"]: row["pci"] or row["netdev"] for row in state["ports"]}
+        locations = {row["name"]: row["pci"] or row["netdev"] for row in state["ports"]}
         for before, after in renames((row["name"] for row in plan.kept_devices()), plan.names):
-            wheres[after] = wheres[before]
-            changes.append(self._rename(wheres[before], before, after))
+            locations[after] = locations[before]
+            changes.append(self._rename(locations[before], before, after))
         changes += [self._load(kind) for kind in plan.modules]
         changes += [self._create(port, netdev) for port, netdev in plan.creates]
         if self._persist:
             changes += self._boot_changes(staying)
         return changes
 
-    def _others_taken_back(self, plan: LinkPlan) -> list[Staying]:
-        """Removes persistent ports that the options no longer name. Returns what stays of them until the next boot."""
+    def _remove_other_ports(self, plan: LinkPlan) -> list[Staying]:
+        """Plan the removal of persistent ports that are not in the options. Return what stays until the next boot."""
         boot = self._boot()
-        gone = [Port(boot.file, each) for each in _named(boot.ports()) if not self._given(each)]
-        # a device that one of the ports has is that port's, whatever it is called just now
-        return plan.take_back([port for port in gone if port.name not in plan.names], named=False)
+        removed = [Port(boot.file, each) for each in _named(boot.ports()) if not self._is_in_options(each)]
+        # a device of one of the ports belongs to that port, whatever its present name is
+        return plan.plan_removal([port for port in removed if port.name not in plan.names], named=False)
 
-    def _given(self, kept: Row) -> bool:
+    def _is_in_options(self, kept: Row) -> bool:
         return any(port.same_device(kept) for port in self._ports)
 
     def _raise_refusals(self, plan: LinkPlan) -> None:
@@ -161,7 +161,7 @@ class RdmaLink(Kept):
         raise_all(plan.errors)
 
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
-        """Waits for the links, unless they are only predicted, or taken back."""
+        """Wait for the links, unless they are only predicted or removed."""
         if not pending and self._wait_active and not self._absent:
             state["links"] = self._wait()
         return super().outcome(state, pending)
@@ -169,20 +169,20 @@ class RdmaLink(Kept):
     def _taken_back(self, plan: LinkPlan) -> list[Change]:
         boot = self._boot()
         kept = _named(boot.ports())
-        if self._going is None:
-            self._going = self._found(kept, boot.file)
-        staying = plan.take_back(self._going, named=bool(self._ports))
+        if self._to_remove is None:
+            self._to_remove = self._ports_to_remove(kept, boot.file)
+        staying = plan.plan_removal(self._to_remove, named=bool(self._ports))
         self._raise_refusals(plan)
-        # a later run may find free what an earlier one had to leave
+        # a later run may be able to remove links that an earlier one could not
         self._staying = without(boot.staying(staying), "rdma-link", {row["name"] for row in plan.deletes})
         changes = [self._delete(row) for row in plan.deletes]
         if not self._persist:
             return changes
-        rest = [each for each in kept if not any(port.same_device(each) for port in self._going)]
-        return changes + boot.changes({"ports": rest} if rest else None, staying=self._staying)
+        remaining = [each for each in kept if not any(port.same_device(each) for port in self._to_remove)]
+        return changes + boot.changes({"ports": remaining} if remaining else None, staying=self._staying)
 
-    def _found(self, kept: t.Sequence[Row], place: str) -> list[Port]:
-        """The ports that are meant, as they are kept; and soft links that only the user knows of."""
+    def _ports_to_remove(self, kept: t.Sequence[Row], place: str) -> list[Port]:
+        """Return the ports to remove: persistent ones, and soft links of the options that are not persistent."""
         if not self._ports:
             return [Port(place, each) for each in kept]
         found = []
@@ -196,13 +196,13 @@ class RdmaLink(Kept):
 
     def _boot_changes(self, staying: t.Sequence[Staying]) -> list[Change]:
         boot = self._boot()
-        # one call may name only some of a node's ports: the others stay kept
-        kept = [] if self._complete else [port for port in _named(boot.ports()) if not self._given(port)]
+        # the options may name only some of a node's ports: the others stay persistent
+        kept = [] if self._complete else [port for port in _named(boot.ports()) if not self._is_in_options(port)]
         kept += [port.as_options() for port in self._ports if port.present]
         kept.sort(key=lambda port: str(port["name"]))
-        again = {port.name for port in self._ports if port.present}
+        desired_names = {port.name for port in self._ports if port.present}
         known = [each for each in boot.staying(staying) if each.id in ("rdma-link", "rdma-name")]
-        left = without(without(known, "rdma-name", again), "rdma-link", again)
+        left = without(without(known, "rdma-name", desired_names), "rdma-link", desired_names)
         return boot.changes({"ports": kept} if kept else None, left=left, new=staying)
 
     def _socket(self) -> NetlinkSocket:
@@ -211,7 +211,7 @@ class RdmaLink(Kept):
             raise RailyardError("the RDMA subsystem is not loaded", "ib_core", "load it: modprobe ib_core")
         return sock
 
-    def _do(self, place: str, act: t.Callable[[NetlinkSocket], None]) -> None:
+    def _call_kernel(self, place: str, act: t.Callable[[NetlinkSocket], None]) -> None:
         sock = self._socket()
         try:
             act(sock)
@@ -235,7 +235,7 @@ class RdmaLink(Kept):
             "link",
             "%s on %s" % (row["type"], row["netdev"]),
             None,
-            lambda: self._do(name, lambda sock: self._delete_now(sock, name)),
+            lambda: self._call_kernel(name, lambda sock: self._delete_now(sock, name)),
         )
 
     def _delete_now(self, sock: NetlinkSocket, name: str) -> None:
@@ -250,15 +250,15 @@ class RdmaLink(Kept):
                 "end the users; the removal then ends by itself, and the task can be run again",
             )
 
-    def _rename(self, where: str, before: str, after: str) -> Change:
+    def _rename(self, location: str, before: str, after: str) -> Change:
         def act() -> None:
-            self._do(before, lambda sock: rdma_netlink.rename(sock, self._index(sock, before), after))
+            self._call_kernel(before, lambda sock: rdma_netlink.rename(sock, self._index(sock, before), after))
 
-        return Change(where, "name", before, after, act)
+        return Change(location, "name", before, after, act)
 
     def _create(self, port: Port, netdev: str) -> Change:
         def act() -> None:
-            self._do(port.place, lambda sock: rdma_netlink.new_link(sock, port.name, port.type, netdev))
+            self._call_kernel(port.place, lambda sock: rdma_netlink.new_link(sock, port.name, port.type, netdev))
 
         return Change(port.name, "link", None, "%s on %s" % (port.type, netdev), act)
 
@@ -276,13 +276,13 @@ class RdmaLink(Kept):
         wanted = {port.name: port for port in self._ports if port.present}
         while True:
             links = self.observe()["links"]
-            late = [link for link in links if link["device"] in wanted and link["state"] != "ACTIVE"]
-            if not late:
+            not_active = [link for link in links if link["device"] in wanted and link["state"] != "ACTIVE"]
+            if not not_active:
                 return t.cast("list[Row]", links)
             if time.monotonic() >= deadline:
                 order = list(wanted)
-                late.sort(key=lambda link: order.index(link["device"]))
-                raise_all([self._why_not_active(link, wanted[link["device"]]) for link in late])
+                not_active.sort(key=lambda link: order.index(link["device"]))
+                raise_all([self._why_not_active(link, wanted[link["device"]]) for link in not_active])
             time.sleep(POLL)
 
     def _why_not_active(self, link: Row, port: Port) -> RailyardError:
@@ -314,5 +314,5 @@ class RdmaLink(Kept):
 
 
 def _named(ports: t.Iterable[Row]) -> list[Row]:
-    """Of ports that are kept, those of ours: they have names."""
+    """Return the persistent ports that have names, which are those of this module."""
     return [each for each in ports if each.get("name")]

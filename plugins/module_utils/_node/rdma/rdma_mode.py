@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The rdma mode: whether all network namespaces share the RDMA devices or each has its own.
+"""The RDMA mode: whether all network namespaces share the RDMA devices or each has its own.
 
-Three states are reported apart: live (the kernel's, over netlink), next boot (modprobe.d, the kernel command line and
-the initial RAM filesystem) and what only a reboot can bring.
+Live state (over netlink), next boot (modprobe.d, the kernel command line and the initramfs) and the need for a reboot
+are reported separately.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.code
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import modprobe, network_namespaces
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.initramfs import Initramfs
 
-# Files are read in the order of their names, and the last one counts.
+# Files are read in the order of their names, and the last one takes effect.
 FILE = "/etc/modprobe.d/zz-railyard-rdma.conf"
 HEAD = "# Written by railyard.fabric.rdma_netns_mode: 1 is shared, 0 is exclusive.\n"
 PARAMETER = modprobe.Parameter("ib_core", "netns_mode")
@@ -39,20 +39,20 @@ DEFAULT = "shared"
 KERNEL_DEFAULT = "the kernel's default"
 NAMES = {True: "shared", False: "exclusive", None: None}
 SUBJECT = "rdma"
-# Exists while images with a removed mode must still be rebuilt: no file is newer than they are.
+# Exists while images must still be rebuilt after the mode was removed; no newer file shows that they are stale.
 UNFINISHED = "/var/lib/railyard/rdma_mode.unfinished"
-# A namespace that was just deleted is taken down in the background.
+# Seconds to wait for the kernel, which removes a deleted namespace in the background.
 PATIENCE = 5.0
 
 Connect = t.Callable[[System], t.Optional[NetlinkSocket]]
 
 
 class RdmaMode(Subsystem):
-    """The rdma mode of the node.
+    """The RDMA mode of the node.
 
-    :param mode: ``shared`` or ``exclusive``; None only to observe.
+    :param mode: ``shared`` or ``exclusive``; None only observes.
     :param persist: whether the next boot must have it too.
-    :param switch: ``try``, ``require`` or ``never`` to switch the running kernel.
+    :param switch: whether to switch the running kernel: ``try``, ``require`` or ``never``.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class RdmaMode(Subsystem):
         self._connect = connect
         self._initramfs = Initramfs(system, PARAMETER.module)
         self._until_boot = UntilBoot(system, "rdma_netns_mode")
-        #: holders that only the kernel's refusal showed, and those known when the changes were found
+        #: holders found after the kernel's refusal, and those found before
         self._held = ""
         self._busy = ""
-        # a message about this stays true after the files are written
+        # kept, because the message is still needed after the files are written
         self._unloaded: list[str] = []
         self._without_modes = False
 
@@ -78,7 +78,7 @@ class RdmaMode(Subsystem):
         return cls(system, options["mode"], options["persist"], options["switch"])
 
     def observe(self) -> State:
-        """``mode``, ``live``, ``next_boot``, ``next_boot_source`` and ``stale_initramfs`` (images, by their path)."""
+        """Return ``mode``, ``live``, ``next_boot``, ``next_boot_source`` and ``stale_initramfs`` (paths of images)."""
         sock = self._connect(self._system)
         live = None
         if sock:
@@ -133,12 +133,12 @@ class RdmaMode(Subsystem):
             reason += "; now other network namespaces exist: %s" % self._busy
         return {"reboot_required": coming, "reboot_reasons": [reason] if coming else []}
 
-    # the next boot
+    # -- next boot
 
     def _next_boot(self, but: t.Collection[str] = ()) -> tuple[str | None, str]:
-        """The mode that ib_core will be loaded with (None: it will fail to load), and the source of that setting.
+        """Return the mode with which ib_core will be loaded (None: its load will fail), and the source of the setting.
 
-        :param but: files that are looked at as if they were not there.
+        :param but: files that are ignored.
         """
         last = PARAMETER.on_command_line(self._system)
         for settings in PARAMETER.files(self._system, but).values():
@@ -152,7 +152,7 @@ class RdmaMode(Subsystem):
     def _stale(self, source: str) -> list[tuple[str, str]]:
         if self._system.exists(UNFINISHED):
             return self._initramfs.stale((), rewritten=True)
-        # the kernel command line is read in the initial RAM filesystem too
+        # the kernel command line is also read in the initramfs
         if source in (modprobe.COMMAND_LINE, KERNEL_DEFAULT):
             return []
         return self._initramfs.stale(PARAMETER.files(self._system))
@@ -163,7 +163,7 @@ class RdmaMode(Subsystem):
         mode = str(self._mode)
         if state["next_boot"] == mode:
             stale = [each for each in self._initramfs.images() if each[1] in state["stale_initramfs"]]
-            return self._initramfs.learnt() + self._built(stale)
+            return self._initramfs.learnt() + self._rebuilds(stale)
         argument = PARAMETER.on_command_line(self._system)
         if argument and argument.value is not (mode == "shared"):
             raise Refused(
@@ -183,10 +183,10 @@ class RdmaMode(Subsystem):
             )
         files = self._file_changes(mode)
         stale = self._initramfs.stale((), rewritten=True)
-        return self._initramfs.learnt() + files + self._built(stale)
+        return self._initramfs.learnt() + files + self._rebuilds(stale)
 
-    def _built(self, stale: t.Sequence[tuple[str, str]]) -> list[Change]:
-        """The changes that rebuild images."""
+    def _rebuilds(self, stale: t.Sequence[tuple[str, str]]) -> list[Change]:
+        """Return the changes that rebuild images."""
         finished = [self._finished()] if self._system.exists(UNFINISHED) else []
         return [self._initramfs.rebuild(*each) for each in stale] + finished
 
@@ -194,7 +194,7 @@ class RdmaMode(Subsystem):
         return Change(UNFINISHED, "images", "to be built", None, lambda: self._system.forget_file(UNFINISHED))
 
     def _file_changes(self, mode: str) -> list[Change]:
-        """Our own file, and the least of others' that would still count after it."""
+        """Return the changes of Railyard's file, and of files that would override it."""
         text = HEAD + PARAMETER.line(mode == "shared")
         held = self._system.read_file(FILE)
         changes = []
@@ -202,11 +202,11 @@ class RdmaMode(Subsystem):
             changes.append(self._file_change(FILE, held, text))
         for path, settings in PARAMETER.files(self._system).items():
             name = os.path.basename(path)
-            later = name > os.path.basename(FILE) and settings[-1].value is not (mode == "shared")
-            if path != FILE and (later or any(setting.value is None for setting in settings)):
+            next_load = name > os.path.basename(FILE) and settings[-1].value is not (mode == "shared")
+            if path != FILE and (next_load or any(setting.value is None for setting in settings)):
                 old = self._system.read_exact(path) or ""
                 new = PARAMETER.removed(old)
-                # a vendor's file is hidden by one of its name, not edited: its package would put it back
+                # a packaged file is not edited, as its package would restore it; a file in /etc hides it
                 target = "%s/%s" % (modprobe.ETC, name)
                 changes.append(self._file_change(target, old, new))
         return changes
@@ -217,10 +217,10 @@ class RdmaMode(Subsystem):
 
     @staticmethod
     def _settings_text(path: str, text: str | None) -> str | None:
-        """The settings of the parameter in a file's text; None where there is no file."""
+        """Return the settings of the parameter in a file's text; None if there is no file."""
         return None if text is None else " ".join(s.text for s in PARAMETER.settings(path, text)) or "not set"
 
-    # the running kernel
+    # -- running kernel
 
     def _live_changes(self, state: State) -> list[Change]:
         live, mode = state["live"], self._mode
@@ -234,15 +234,15 @@ class RdmaMode(Subsystem):
                     "load ib_core (modprobe ib_core), or set switch: try",
                 )
             if state["next_boot"] != mode:
-                later = "%s sets mode %s for its next load" % (FILE, mode)
+                next_load = "%s sets mode %s for its next load" % (FILE, mode)
                 if not self._persist:
-                    later = "persist is false, so nothing sets mode %s" % mode
-                self._unloaded = ["the RDMA subsystem is not loaded, so no mode was switched: %s" % later]
+                    next_load = "persist is false, so nothing sets mode %s" % mode
+                self._unloaded = ["the RDMA subsystem is not loaded, so no mode was switched: %s" % next_load]
             self.warnings += self._unloaded
             return []
         self._busy = held = self._held or self._holders()
         if not held:
-            return [Change(SUBJECT, "netns", live, mode, self._set)]
+            return [Change(SUBJECT, "netns", live, mode, self._switch_mode)]
         text = "the rdma mode stays %s while other network namespaces exist: %s" % (live, held)
         if self._switch == "require" or not (self._persist or state["next_boot"] == mode):
             raise Refused(text, "mode", "end what holds them, or set persist: true with switch: try, and reboot")
@@ -252,12 +252,12 @@ class RdmaMode(Subsystem):
     def _holders(self) -> str:
         return ", ".join(str(each) for each in network_namespaces.others(self._system))
 
-    def _set(self) -> None:
+    def _switch_mode(self) -> None:
         sock = self._connect(self._system)
         if sock is None:
             raise RailyardError("the RDMA subsystem was unloaded meanwhile", PARAMETER.module, "run the task again")
         try:
-            self._set_patiently(sock)
+            self._retry_while_busy(sock)
         except NetlinkError as error:
             if error.errno == errno.EBUSY:
                 self._held = self._holders() or "the kernel reports a user, and nothing in /proc shows which"
@@ -268,7 +268,7 @@ class RdmaMode(Subsystem):
         finally:
             sock.close()
 
-    def _set_patiently(self, sock: NetlinkSocket) -> None:
+    def _retry_while_busy(self, sock: NetlinkSocket) -> None:
         deadline = time.monotonic() + PATIENCE
         while True:
             try:

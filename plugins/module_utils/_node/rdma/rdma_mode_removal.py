@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The rdma mode as it would be without us: our files go, and what others or the kernel say counts again.
+"""Removal of the RDMA mode: Railyard's files are removed, and other files or the kernel's default take effect.
 
-The live mode is switched before the files go, and images are built after: what is left of a run that was cut off is
-known by the files, by the mark of the images, or by the note of the mode that stays until the next boot.
+The live mode is switched before the files are removed, and images are rebuilt after. An interrupted run is detected
+by the files, by the mark of the images, or by the record of the mode that stays until the next boot.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.init
 
 
 class RdmaModeBack(RdmaMode):
-    """Takes back what :class:`.RdmaMode` has set. ``switch`` as there."""
+    """Removes the settings of :class:`.RdmaMode`. ``switch``: as there."""
 
     def __init__(self, system: System, switch: str, connect: Connect = rdma_netlink.connect) -> None:
         super().__init__(system, None, True, switch, connect)
@@ -39,34 +39,34 @@ class RdmaModeBack(RdmaMode):
     def changes(self, state: State) -> list[Change]:
         del self.warnings[:]
         system = self._system
-        files = self._ours()
+        files = self._our_files()
         unfinished = system.exists(UNFINISHED)
-        noted = bool(self._until_boot.read())
-        # without state of an earlier run, another program set the live mode
-        self._mode = self._next_boot(files)[0] if files or unfinished or noted else None
+        recorded = bool(self._until_boot.read())
+        # without settings of an earlier run, the live mode was set by another program
+        self._mode = self._next_boot(files)[0] if files or unfinished or recorded else None
         self._live = state["live"] or ""
         switched: list[Change] = []
         if self._mode and self._live:
             switched = self._live_changes(state)
         stays = bool(self._mode and self._live and self._live != self._mode)
-        # a switch that is made now reports its own result, see _set
-        note = [] if switched else self._until_boot.keep([self._reason()] if stays else [])
-        built = self._initramfs.stale((), rewritten=True) if files or unfinished else []
+        # _switch_mode records its result
+        record = [] if switched else self._until_boot.keep([self._reason()] if stays else [])
+        rebuilt = self._initramfs.stale((), rewritten=True) if files or unfinished else []
         self._warn_of_unknown()
-        changes = note + switched
-        if built and not unfinished:
-            images = [image for _release, image in built]
+        changes = record + switched
+        if rebuilt and not unfinished:
+            images = [image for _release, image in rebuilt]
             changes.append(Change(UNFINISHED, "images", None, images, lambda: system.write_file(UNFINISHED, "")))
         changes += [self._removal(path) for path in files]
-        changes += [self._initramfs.rebuild(*each) for each in built]
-        if built or unfinished:
+        changes += [self._initramfs.rebuild(*each) for each in rebuilt]
+        if rebuilt or unfinished:
             changes.append(self._finished())
         if system.exists(KNOWN):
             changes.append(Change(KNOWN, PARAMETER.module, "as known", None, lambda: system.forget_file(KNOWN)))
         return changes
 
-    def _ours(self) -> list[str]:
-        """Our files, those before that hide a vendor's file of their name by a copy without the mode."""
+    def _our_files(self) -> list[str]:
+        """Return Railyard's files: first those that hide a packaged file by a copy without the mode."""
         system = self._system
         if not system.exists(FILE):
             return []
@@ -89,14 +89,14 @@ class RdmaModeBack(RdmaMode):
     def _reason(self) -> Staying:
         return Staying("rdma-mode", (self._live, str(self._mode)))
 
-    def _set(self) -> None:
+    def _switch_mode(self) -> None:
         try:
-            super()._set()
+            super()._switch_mode()
         except NotTaken:
-            self._note([self._reason()])
+            self._record([self._reason()])
             raise
-        self._note([])
+        self._record([])
 
-    def _note(self, reasons: t.Sequence[Staying]) -> None:
+    def _record(self, reasons: t.Sequence[Staying]) -> None:
         for change in self._until_boot.keep(reasons):
             change.act()

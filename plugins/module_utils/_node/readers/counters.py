@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Counters of errors and of congestion, of netdevs and of RDMA devices' ports; those of mere traffic are left out.
+"""Counters of errors and congestion of netdevs and RDMA ports. Traffic counters are left out.
 
 Sources: the kernel's ``Documentation/ABI/testing/sysfs-class-net-statistics`` and
-``Documentation/ABI/stable/sysfs-class-infiniband``; names of drivers' own counters are the drivers'.
+``Documentation/ABI/stable/sysfs-class-infiniband``; other counters have the names that their driver defines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NETDEV = (
     "tx_dropped",
     "tx_errors",
 )
-# Counters of traffic that is slow although no cable is bad, or of senders that were slowed down.
+# Counters of congestion: slow traffic without a cable fault, and throttled senders.
 CONGESTION = re.compile(r"cnp|ecn|pause|xmit_wait|rnr|adp_retrans|slow_restart")
 TROUBLE = re.compile(
     r"err|discard|drop|retr|timeout|nak|nack|cnp|ecn|seq|out_of|downed|overrun|pause|xmit_wait|rnr|duplicate|recover"
@@ -34,7 +34,7 @@ Row = t.Dict[str, t.Any]
 
 
 def look(system: System, netdevs: t.Iterable[str], devices: t.Iterable[str]) -> Row:
-    """``netdevs`` and ``devices``: the name of each -> its counters. A device's are those of all its ports together."""
+    """Return ``netdevs`` and ``devices``: name -> counters. Those of a device are the sums over its ports."""
     return {
         "netdevs": {name: _files(system, "/sys/class/net/%s/statistics" % name, NETDEV) for name in netdevs},
         "devices": {name: _device(system, name) for name in devices},
@@ -45,14 +45,14 @@ def _device(system: System, name: str) -> dict[str, int]:
     found: dict[str, int] = {}
     ports = "/sys/class/infiniband/%s/ports" % name
     for port in system.listdir(ports):
-        for folder in ("counters", "hw_counters"):
-            place = "%s/%s/%s" % (ports, port, folder)
-            names = [each for each in system.listdir(place) if TROUBLE.search(each.lower()) and each != "lifespan"]
-            for counter, value in _files(system, place, names).items():
+        for directory in ("counters", "hw_counters"):
+            path = "%s/%s/%s" % (ports, port, directory)
+            names = [each for each in system.listdir(path) if TROUBLE.search(each.lower()) and each != "lifespan"]
+            for counter, value in _files(system, path, names).items():
                 found[counter] = found.get(counter, 0) + value
     return found
 
 
-def _files(system: System, place: str, names: t.Iterable[str]) -> dict[str, int]:
-    values = {name: system.read_int("%s/%s" % (place, name)) for name in names}
+def _files(system: System, path: str, names: t.Iterable[str]) -> dict[str, int]:
+    values = {name: system.read_int("%s/%s" % (path, name)) for name in names}
     return {name: value for name, value in values.items() if value is not None}

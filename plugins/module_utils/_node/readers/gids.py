@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""GID tables: which address each index of a device's port holds just now. An index is not fixed.
+"""GID tables: the address at each index of a device's port. Indices change.
 
 Source of the files: the kernel's ``Documentation/ABI/stable/sysfs-class-infiniband``.
 """
@@ -19,7 +19,7 @@ Row = t.Dict[str, t.Any]
 
 
 def row(device: str, port: int, index: int, gid: bytes, kind: str, netdev: str | None) -> Row:
-    """One entry; ``address`` is the IP address of the GID, IPv4 in its own form."""
+    """Return one entry. ``address``: the IP address of the GID; None for a GID of InfiniBand."""
     address = socket.inet_ntop(socket.AF_INET, gid[12:]) if gid[:12] == MAPPED else None
     if address is None and kind != "IB":
         address = socket.inet_ntop(socket.AF_INET6, gid)
@@ -35,39 +35,40 @@ def row(device: str, port: int, index: int, gid: bytes, kind: str, netdev: str |
 
 
 def from_sysfs(system: System, device: str, gap: int | None = None) -> t.Iterator[Row]:
-    """The entries that hold something, of all ports of a device. A table may have 1,024 entries with a file each.
+    """Yield the used entries of all ports of a device. A table may have 1,024 entries with a file each.
 
-    :param gap: so many empty entries in a row end a table. The kernel gives a new GID the lowest free index.
+    :param gap: stop reading a table after this many consecutive empty entries. The kernel assigns a new GID the lowest
+        free index.
     """
-    place = "/sys/class/infiniband/%s/ports" % device
-    for port in sorted((name for name in system.listdir(place) if name.isdigit()), key=int):
-        ethernet = system.read("%s/%s/link_layer" % (place, port)) == "Ethernet"
-        names = [name for name in system.listdir("%s/%s/gids" % (place, port)) if name.isdigit()]
+    ports_directory = "/sys/class/infiniband/%s/ports" % device
+    for port in sorted((name for name in system.listdir(ports_directory) if name.isdigit()), key=int):
+        ethernet = system.read("%s/%s/link_layer" % (ports_directory, port)) == "Ethernet"
+        names = [name for name in system.listdir("%s/%s/gids" % (ports_directory, port)) if name.isdigit()]
         empty = 0
         for name in sorted(names, key=int):
             if empty == gap:
                 break
-            gid = _bytes(system.read("%s/%s/gids/%s" % (place, port, name)))
+            gid = _bytes(system.read("%s/%s/gids/%s" % (ports_directory, port, name)))
             if gid is None or not any(gid):
                 empty += 1
                 continue
             empty = 0
-            kind = system.read("%s/%s/gid_attrs/types/%s" % (place, port, name))
-            # sysfs has one name for both, the link layer shows which
+            kind = system.read("%s/%s/gid_attrs/types/%s" % (ports_directory, port, name))
+            # sysfs has the same name for both; the link layer distinguishes them
             if kind is None or kind.startswith("IB"):
                 kind = "RoCE v1" if ethernet else "IB"
-            netdev = system.read("%s/%s/gid_attrs/ndevs/%s" % (place, port, name))
+            netdev = system.read("%s/%s/gid_attrs/ndevs/%s" % (ports_directory, port, name))
             yield row(device, int(port), int(name), gid, kind, netdev or None)
 
 
 def holds(system: System, device: str, addresses: t.Iterable[str], gap: int | None = None) -> bool:
-    """Whether the device has GIDs of all addresses; read only as far as needed, see :func:`from_sysfs`."""
-    left = set(addresses)
-    for each in from_sysfs(system, device, gap) if left else ():
-        left.discard(each["address"])
-        if not left:
+    """Return whether the device has GIDs of all addresses. Reads only as far as needed; see :func:`from_sysfs`."""
+    missing = set(addresses)
+    for each in from_sysfs(system, device, gap) if missing else ():
+        missing.discard(each["address"])
+        if not missing:
             break
-    return not left
+    return not missing
 
 
 def _bytes(text: str | None) -> bytes | None:

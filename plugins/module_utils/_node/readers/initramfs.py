@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Initial RAM filesystems that load a module before the root filesystem's modprobe.d can be read.
+"""Initramfs images, which load modules before the root filesystem's modprobe.d is available.
 
-Debian's family (initramfs-tools) and dracut's. An image has copies of modprobe.d as it was when the image was built:
-so one that holds the module and is older than a file which sets its options is stale.
+Images of initramfs-tools and dracut. An image has a copy of modprobe.d from the time of its build, so an image that
+has the module and is older than a file with options of the module is stale.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 IMAGES = ("/boot/initrd.img-%s", "/boot/initramfs-%s.img", "/boot/initrd-%s")
-# Listing an image takes seconds. The result is kept, so that a run without changes does not list it again.
+# Listing an image takes seconds. The result is stored, so that a run without changes does not list it again.
 KNOWN = "/var/lib/railyard/initramfs.json"
 LIST_TIMEOUT = 300.0
 BUILD_TIMEOUT = 1800.0
 
 
 class Initramfs:
-    """The images of all installed kernels, with respect to one module (``ib_core``)."""
+    """The images of all installed kernels, for one module (``ib_core``)."""
 
     def __init__(self, system: System, module: str) -> None:
         self._system = system
@@ -36,28 +36,28 @@ class Initramfs:
         self.unknown: set[str] = set()
 
     def images(self) -> list[tuple[str, str]]:
-        """(kernel release, image path) of each installed kernel that has one."""
+        """Return (kernel release, image path) of each installed kernel that has an image."""
         found = []
         for release in self._system.listdir("/lib/modules"):
             for pattern in IMAGES:
-                # not a link to nowhere
+                # not a broken link
                 if os.path.isfile(self._system.path(pattern % release)):
                     found.append((release, pattern % release))
                     break
         return found
 
     def built_in(self, release: str) -> bool:
-        """Whether the module is part of that kernel itself, which reads no modprobe.d."""
+        """Return whether the module is built into the kernel, which does not read modprobe.d."""
         listing = self._system.read("/lib/modules/%s/modules.builtin" % release) or ""
         return any(line.endswith("/%s.ko" % self._module) for line in listing.splitlines())
 
     def stale(self, files: t.Iterable[str], rewritten: bool = False) -> list[tuple[str, str]]:
-        """(release, image) of the images that hold the module and are older than one of the files.
+        """Return (release, image) of the images that have the module and are older than one of the files.
 
-        :param files: the files that set the module's options.
-        :param rewritten: whether one of them is about to be written: then every image is older.
+        :param files: the files with options of the module.
+        :param rewritten: one of them is about to be written, so every image is older.
         """
-        newest = max((self._changed(path) for path in files), default=0)
+        newest = max((self._change_time(path) for path in files), default=0)
         return [
             (release, image)
             for release, image in self.images()
@@ -65,7 +65,7 @@ class Initramfs:
         ]
 
     def holds_module(self, image: str) -> bool:
-        """Whether the module is in the image; False, and noted in ``unknown``, where no tool can list it."""
+        """Return whether the image has the module. False if no tool can list it, which is added to ``unknown``."""
         if image not in self._listed:
             known = self._known().get(image)
             if known is not None and known.get("stamp") == self._stamp(image):
@@ -75,16 +75,16 @@ class Initramfs:
         return self._listed.get(image, False)
 
     def learnt(self) -> list[Change]:
-        """The change that keeps what is newly known of images without the module; none where nothing is."""
+        """Return the change that stores new results of images without the module; empty if there are none."""
         known = self._known()
         new = {
             image: {"stamp": self._stamp(image), "module": False}
-            for image, held in self._listed.items()
-            if not held and known.get(image, {}).get("stamp") != self._stamp(image)
+            for image, entry in self._listed.items()
+            if not entry and known.get(image, {}).get("stamp") != self._stamp(image)
         }
         if not new:
             return []
-        kept = {image: held for image, held in known.items() if self._system.exists(image)}
+        kept = {image: entry for image, entry in known.items() if self._system.exists(image)}
         kept.update(new)
         text = json.dumps(kept, indent=2, sort_keys=True) + "\n"
         return [Change(KNOWN, self._module, None, "not in %s" % ", ".join(sorted(new)), lambda: self._keep(text))]
@@ -93,7 +93,7 @@ class Initramfs:
         self._system.write_file(KNOWN, text)
 
     def rebuild(self, release: str, image: str) -> Change:
-        """The change that rebuilds an image."""
+        """Return the change that rebuilds an image."""
 
         def act() -> None:
             for program, argv in (
@@ -136,11 +136,11 @@ class Initramfs:
             return {}
         if not isinstance(known, dict):
             return {}
-        return {image: held for image, held in known.items() if isinstance(held, dict)}
+        return {image: entry for image, entry in known.items() if isinstance(entry, dict)}
 
-    def _changed(self, path: str) -> int:
+    def _change_time(self, path: str) -> int:
         try:
-            # when it was put here, not the time in an archive
+            # the time of its installation; mtime may be from a package
             return os.stat(self._system.path(path)).st_ctime_ns
         except OSError:
             return 0

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The programs that modules use or report, where they are installed."""
+"""The installed programs that modules use or report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOOLS = (
 
 
 def look(system: System) -> dict[str, str]:
-    """The installed ones of :data:`TOOLS`, perftest and Python's pyroute2, each with its path."""
+    """Return the installed programs of :data:`TOOLS`, perftest and the library pyroute2: name -> path."""
     found = {name: system.which(name) for name in TOOLS}
     found["perftest"] = system.which("ib_write_bw")
     spec = importlib.util.find_spec("pyroute2")

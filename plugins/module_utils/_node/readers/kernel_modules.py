@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Kernel modules: which there are, what they export and need, which load at boot, and why one would not load.
+"""Kernel modules: files, exported symbols, dependencies, loading at boot, and the reason of a failed load.
 
-The files of depmod(8) for a kernel (``modules.dep``, ``modules.symbols``) show which file a name means and which
-module exports a symbol, without reading any module. The kernel's log shows why a module fails to load,
-because init_module(2) has but one number for several reasons.
+The files of depmod(8) (``modules.dep``, ``modules.symbols``) have the file of a module and the module that exports a
+symbol, so no module is read. The reason of a failed load is in the kernel's log, because init_module(2) returns the
+same error number for several reasons.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOAD_DIRECTORIES = (
     "/usr/local/lib/modules-load.d",
     "/usr/lib/modules-load.d",
 )
-# Debian's file of old, which modules-load.d has a link to.
+# Debian's older file, to which modules-load.d has a link.
 LOAD_FILE = "/etc/modules"
 OFED_SYMBOLS = (
     "/usr/src/ofa_kernel/%(arch)s/%(release)s/Module.symvers",
@@ -38,7 +38,7 @@ LOG_LINES = 60
 
 
 class KernelModules:
-    """The modules of one kernel, the running one unless ``release`` names another."""
+    """The modules of a kernel release; by default the running one."""
 
     def __init__(self, system: System, architecture: str, release: str | None = None) -> None:
         self._system = system
@@ -52,17 +52,17 @@ class KernelModules:
     # -- on disk ------------------------------------------------------------------------------------------------------
 
     def path(self, name: str) -> str | None:
-        """The module's file; None where the kernel has none."""
+        """Return the path of the module's file; None if the kernel has none."""
         line = self._line(name)
         return self._absolute(line.partition(":")[0]) if line else None
 
     def needs(self, name: str) -> list[str]:
-        """Names of all modules that it needs, also those which those need."""
+        """Return the names of all direct and indirect dependencies."""
         line = self._line(name) or ""
         return [_name(path) for path in line.partition(":")[2].split()]
 
     def exporter(self, symbol: str) -> str | None:
-        """The module that exports a symbol; None where none does, or the kernel itself."""
+        """Return the module that exports a symbol; None if no module does."""
         if self._symbols is None:
             self._symbols = self._system.read_file(self.directory + "/modules.symbols") or ""
         match = re.search(r"^alias symbol:%s (\S+)$" % re.escape(symbol), self._symbols, re.MULTILINE)
@@ -73,7 +73,7 @@ class KernelModules:
         return any(_name(line) == name for line in listing.splitlines())
 
     def info(self, name: str) -> dict[str, str]:
-        """The output of modinfo(8) for the file, the first of each field; empty without a file or without the tool."""
+        """Return the output of modinfo(8), the first value of each field; empty without the file or the program."""
         path = self.path(name)
         program = self._system.which("modinfo")
         if not path or not program:
@@ -88,7 +88,7 @@ class KernelModules:
         return self._infos[path]
 
     def disagreement(self, name: str, symbol: str) -> tuple[str, str] | None:
-        """(version it was built against, version there is) of a symbol that it uses; None where one, or not known."""
+        """Return (version at build, present version) of a symbol that the module uses; None if equal or unknown."""
         path, exporter = self.path(name), self.exporter(symbol)
         program = self._system.which("modprobe")
         if not path or not exporter or not program:
@@ -121,15 +121,15 @@ class KernelModules:
     # -- in the running kernel ----------------------------------------------------------------------------------------
 
     def loaded(self, name: str) -> bool:
-        # what is built into the kernel has a directory too, and no state
+        # a built-in module has a directory too, but no state
         return self._system.read("/sys/module/%s/initstate" % canonical(name)) == "live"
 
-    def attribute(self, name: str, what: str) -> str | None:
-        """``version``, ``srcversion`` or ``taint`` of a loaded module."""
-        return self._system.read("/sys/module/%s/%s" % (canonical(name), what)) or None
+    def attribute(self, name: str, attribute_name: str) -> str | None:
+        """Return ``version``, ``srcversion`` or ``taint`` of a loaded module; None if it has none."""
+        return self._system.read("/sys/module/%s/%s" % (canonical(name), attribute_name)) or None
 
     def users(self, name: str) -> list[str]:
-        """Who uses a loaded module, in words."""
+        """Return the users of a loaded module, as texts."""
         place = "/sys/module/" + canonical(name)
         holders = self._system.listdir(place + "/holders")
         count = self._system.read_int(place + "/refcnt") or 0
@@ -137,23 +137,26 @@ class KernelModules:
         return found + (["%d more" % (count - len(holders))] if count > len(holders) else [])
 
     def signatures_enforced(self) -> bool:
-        """Whether signed modules alone are loaded."""
+        """Return whether the kernel loads only signed modules."""
         return self.lockdown() not in (None, "none") or self._system.read(SIGNATURES) == "Y"
 
     def lockdown(self) -> str | None:
-        """``none``, ``integrity`` or ``confidentiality``; None where the kernel has no lockdown."""
+        """Return ``none``, ``integrity`` or ``confidentiality``; None if the kernel does not support lockdown."""
         match = re.search(r"\[(\w+)\]", self._system.read(LOCKDOWN) or "")
         return match.group(1) if match else None
 
     def load(self, name: str) -> None:
-        """modprobe(8) it. What the kernel logged meanwhile becomes the error."""
+        """Load a module with modprobe(8).
+
+        :raises RailyardError: if it fails, with the reason in the kernel's log.
+        """
         program = self._system.which("modprobe")
         if not program:
             raise Unsupported("there is no modprobe", name, "install the package kmod")
         since = self._uptime()
-        done = self._system.run([program, name])
-        if done.rc:
-            output = done.err or done.out
+        completed = self._system.run([program, name])
+        if completed.rc:
+            output = completed.err or completed.out
             raise explain(name, output, self._log(since), self.release, self.path(name))
 
     def unload(self, name: str) -> None:
@@ -168,13 +171,13 @@ class KernelModules:
             return 0.0
 
     def _log(self, since: float) -> list[str]:
-        """The kernel's messages since a time in seconds after boot; empty where they may not be read."""
+        """Return the kernel's messages since a time in seconds after boot; empty if they cannot be read."""
         program = self._system.which("dmesg")
         result = self._system.run([program]) if program else None
         found = []
         for line in (result.out if result and result.rc == 0 else "").splitlines():
             match = re.match(r"(?:<\d+>)?\[ *(\d+\.\d+)\] (.*)", line)
-            # the two clocks are not quite one
+            # the clocks of uptime and log differ slightly
             if match and float(match.group(1)) >= since - 1.0:
                 found.append(match.group(2))
         return found[-LOG_LINES:]
@@ -182,7 +185,7 @@ class KernelModules:
     # -- at boot ------------------------------------------------------------------------------------------------------
 
     def at_boot(self) -> dict[str, str]:
-        """Modules that modules-load.d(5) has loaded at boot, each with the first file that names it."""
+        """Return the modules that modules-load.d(5) loads at boot: name -> first file that names it."""
         files: dict[str, str] = {}
         for directory in LOAD_DIRECTORIES:
             for entry in self._system.listdir(directory):
@@ -198,7 +201,7 @@ class KernelModules:
         return found
 
     def barred(self, name: str) -> tuple[str, str] | None:
-        """(file, line) that keeps a module from being loaded at boot: a blacklist, or a command instead of it."""
+        """Return (file, line) that prevents loading a module at boot: a blacklist, or an install command; else None."""
         for path in modprobe.config_files(self._system):
             for _raw, line in modprobe.logical_lines(self._system.read_file(path) or ""):
                 words = line.split()
@@ -213,7 +216,7 @@ class KernelModules:
 
 
 def releases(system: System) -> list[str]:
-    """Kernels that can be booted: with modules, and with an image beside them or in ``/boot``."""
+    """Return the kernels that can be booted: with modules, and with an image next to them or in ``/boot``."""
     found = []
     for release in system.listdir("/lib/modules"):
         images = ("/boot/vmlinuz-" + release, "/boot/vmlinux-" + release, "/lib/modules/%s/vmlinuz" % release)
@@ -223,29 +226,29 @@ def releases(system: System) -> list[str]:
 
 
 def canonical(name: str) -> str:
-    """A module's name as the kernel has it: ``nvidia-peermem`` is ``nvidia_peermem``."""
+    """Return a module's name in the kernel's form: ``nvidia_peermem`` for ``nvidia-peermem``."""
     return name.replace("-", "_")
 
 
 def explain(name: str, output: str, log: t.Sequence[str], release: str, path: str | None = None) -> RailyardError:
-    """Why a module would not load.
+    """Return the error of a module that failed to load.
 
     :param output: the messages of modprobe.
-    :param log: what the kernel logged meanwhile.
+    :param log: the kernel's messages of the attempt.
     :param path: the module's file.
     """
     kernel = canonical(name)
-    own = [line for line in log if line.startswith(kernel + ":")]
+    module_lines = [line for line in log if line.startswith(kernel + ":")]
     file = path or name
-    wrong = _symbols(own, r"disagrees about version of symbol (\S+)")
-    closed = [line for line in own if "GPL-only symbols" in line]
-    unknown = _symbols(own, r"Unknown symbol (\S+)")
-    magic = [line for line in own if "version magic" in line]
+    disagreeing = _symbols(module_lines, r"disagrees about version of symbol (\S+)")
+    gpl_only = [line for line in module_lines if "GPL-only symbols" in line]
+    unknown = _symbols(module_lines, r"Unknown symbol (\S+)")
+    magic = [line for line in module_lines if "version magic" in line]
     rebuild = "rebuild it for the kernel %s, after the modules that it needs" % release
-    if wrong:
+    if disagreeing:
         return RailyardError(
             "would not load (Invalid argument): it was built against another version of what exports %s"
-            % ", ".join(wrong),
+            % ", ".join(disagreeing),
             name,
             "%s; 'modprobe --dump-modversions %s' shows which versions it wants, and Module.symvers of the NIC driver's"
             " sources (/usr/src/ofa_kernel) which there are" % (rebuild, file),
@@ -256,7 +259,7 @@ def explain(name: str, output: str, log: t.Sequence[str], release: str, path: st
             name,
             "%s; 'modinfo -F vermagic %s' shows for which it was built" % (rebuild, file),
         )
-    if closed:
+    if gpl_only:
         return RailyardError(
             "would not load: it was built for NVIDIA's open kernel modules, and the loaded ones are proprietary",
             name,
@@ -291,11 +294,11 @@ def explain(name: str, output: str, log: t.Sequence[str], release: str, path: st
         return RailyardError("would not load: it was built for another kernel than %s" % release, name, rebuild)
     if "Operation not permitted" in output:
         return Refused("may not be loaded", name, "run the task with become, outside any container")
-    reason = "; ".join([output.strip().splitlines()[-1] if output.strip() else "no message", *own[-2:]])
+    reason = "; ".join([output.strip().splitlines()[-1] if output.strip() else "no message", *module_lines[-2:]])
     return RailyardError("would not load: %s" % reason, name, "see the kernel's messages (dmesg)")
 
 
-# Modules that refuse so without a word.
+# Modules that fail with "Invalid argument" and log no reason.
 _INVALID = {
     "nvidia_peermem": "would not load (Invalid argument) and the kernel logs no reason: it was built where no peer"
     " memory interface (ib_register_peer_memory_client) was found, and then does nothing but refuse"
@@ -308,7 +311,7 @@ def _symbols(lines: t.Iterable[str], pattern: str) -> list[str]:
 
 
 def _versions(text: str) -> dict[str, str]:
-    """``0x1234abcd NAME …`` a line, as modprobe and Module.symvers have it."""
+    """Parse lines ``0x1234abcd NAME …`` of modprobe and Module.symvers. Return name -> version."""
     found = {}
     for line in text.splitlines():
         words = line.split()

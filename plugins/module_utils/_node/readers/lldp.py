@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Who is at the other end of a cable: LLDP (IEEE 802.1AB) as daemons have noted it, or heard on the ports themselves.
+"""LLDP neighbours (IEEE 802.1AB) of ports, from LLDP daemons or by listening on the ports.
 
-Listening is passive. A switch speaks every 30 seconds by default, so that is how long hearing nothing takes.
+Listening sends nothing. A switch sends every 30 seconds by default, so listening takes at least as long if there is
+no neighbour.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.answers
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 ETH_P_LLDP = 0x88CC
-# Nearest bridge, nearest non-TPMR bridge, nearest customer bridge: switches speak to one of them.
+# Nearest bridge, nearest non-TPMR bridge, nearest customer bridge: switches send to one of them.
 GROUPS = tuple(bytes.fromhex("0180c20000" + last) for last in ("0e", "03", "00"))
 SOL_PACKET = 263
 PACKET_ADD_MEMBERSHIP = 1
 PACKET_MR_MULTICAST = 0
 HEADER = 14
-# systemd-networkd keeps the frames that it was sent: each behind its size, eight bytes with the least first.
+# systemd-networkd stores received frames, each preceded by its size (eight bytes, little-endian).
 NETWORKD = "/run/systemd/netif/lldp/%d"
 CHASSIS, PORT, PORT_DESCRIPTION, SYSTEM_NAME = 1, 2, 4, 5
 MAC_SUBTYPES = {CHASSIS: 4, PORT: 3}
@@ -35,23 +36,23 @@ Row = t.Dict[str, t.Any]
 
 
 def parse(frame: bytes) -> Row | None:
-    """``chassis``, ``port``, ``port_description`` and ``system`` of a frame; None where it is not valid LLDP."""
-    at = HEADER
+    """Return ``chassis``, ``port``, ``port_description`` and ``system`` of a frame; None if it is not valid LLDP."""
+    offset = HEADER
     if frame[12:14] == b"\x81\x00":
-        at += 4
-    if len(frame) < at or frame[at - 2 : at] != struct.pack("!H", ETH_P_LLDP):
+        offset += 4
+    if len(frame) < offset or frame[offset - 2 : offset] != struct.pack("!H", ETH_P_LLDP):
         return None
     found: Row = {"chassis": None, "port": None, "port_description": None, "system": None}
     keys = {CHASSIS: "chassis", PORT: "port", PORT_DESCRIPTION: "port_description", SYSTEM_NAME: "system"}
-    while at + 2 <= len(frame):
-        head = struct.unpack_from("!H", frame, at)[0]
-        kind, size = head >> 9, head & 0x1FF
-        value = frame[at + 2 : at + 2 + size]
+    while offset + 2 <= len(frame):
+        header = struct.unpack_from("!H", frame, offset)[0]
+        kind, size = header >> 9, header & 0x1FF
+        value = frame[offset + 2 : offset + 2 + size]
         if kind == 0 or len(value) < size:
             break
         if kind in keys:
             found[keys[kind]] = _identity(kind, value) if kind in MAC_SUBTYPES else _text(value)
-        at += 2 + size
+        offset += 2 + size
     return found if found["chassis"] and found["port"] else None
 
 
@@ -70,7 +71,7 @@ def _text(value: bytes) -> str | None:
 
 
 def noted(system: System, netdevs: t.Mapping[str, int]) -> list[Row]:
-    """What lldpd or systemd-networkd knows. ``netdevs``: name -> index of the interface."""
+    """Return the neighbours that lldpd or systemd-networkd knows. ``netdevs``: name -> index of the interface."""
     found = _of_lldpd(system, set(netdevs))
     for name, index in netdevs.items():
         if name not in {row["netdev"] for row in found}:
@@ -80,12 +81,12 @@ def noted(system: System, netdevs: t.Mapping[str, int]) -> list[Row]:
     return found
 
 
-def _frames(held: bytes) -> t.Iterator[bytes]:
-    at = 0
-    while at + 8 <= len(held):
-        size = struct.unpack_from("<Q", held, at)[0]
-        yield held[at + 8 : at + 8 + size]
-        at += 8 + size
+def _frames(data: bytes) -> t.Iterator[bytes]:
+    offset = 0
+    while offset + 8 <= len(data):
+        size = struct.unpack_from("<Q", data, offset)[0]
+        yield data[offset + 8 : offset + 8 + size]
+        offset += 8 + size
 
 
 def _of_lldpd(system: System, netdevs: t.Container[str]) -> list[Row]:
@@ -113,53 +114,53 @@ def _from_lldpd(neighbour: t.Mapping[str, t.Any]) -> Row:
     }
 
 
-def _value(held: t.Mapping[str, t.Any], key: str) -> str | None:
-    values = held.get(key) or [{}]
+def _value(data: t.Mapping[str, t.Any], key: str) -> str | None:
+    values = data.get(key) or [{}]
     return values[0].get("value") or None
 
 
 def listen(netdevs: t.Mapping[str, int], seconds: float) -> list[Row]:
-    """Hear the neighbours of these netdevs, all side by side, until each was heard or the time is up."""
-    ears: dict[int, tuple[str, socket.socket]] = {}
+    """Listen on all netdevs in parallel, until each has received a frame or ``seconds`` have passed."""
+    sockets: dict[int, tuple[str, socket.socket]] = {}
     found: dict[str, list[Row]] = {}
-    deaf: set[str] = set()
+    unusable: set[str] = set()
     poller = select.poll()
     try:
         for name, index in netdevs.items():
-            ear = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_LLDP))
-            ears[ear.fileno()] = (name, ear)
-            ear.setblocking(False)
+            listener = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_LLDP))
+            sockets[listener.fileno()] = (name, listener)
+            listener.setblocking(False)
             try:
-                ear.bind((name, ETH_P_LLDP))
+                listener.bind((name, ETH_P_LLDP))
                 for group in GROUPS:
                     request = struct.pack("iHH8s", index, PACKET_MR_MULTICAST, len(group), group)
-                    ear.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, request)
-            except OSError:  # it disappeared, or is not Ethernet: it receives no LLDP
-                deaf.add(name)
+                    listener.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, request)
+            except OSError:  # removed, or not Ethernet
+                unusable.add(name)
                 continue
-            poller.register(ear.fileno(), select.POLLIN)
-        for fd in ready(poller, seconds, lambda: len(found) + len(deaf) < len(netdevs)):
-            name, ear = ears[fd]
-            row = _heard(ear)
+            poller.register(listener.fileno(), select.POLLIN)
+        for fd in ready(poller, seconds, lambda: len(found) + len(unusable) < len(netdevs)):
+            name, listener = sockets[fd]
+            row = _receive(listener)
             if row and row not in found.get(name, []):
                 found.setdefault(name, []).append(row)
     finally:
-        for _name, ear in ears.values():
-            ear.close()
+        for _name, listener in sockets.values():
+            listener.close()
     return [dict(row, netdev=name, source="heard") for name in netdevs for row in found.get(name, [])]
 
 
-def _heard(ear: socket.socket) -> Row | None:
+def _receive(listener: socket.socket) -> Row | None:
     try:
-        frame, sender = ear.recvfrom(65535)
+        frame, sender = listener.recvfrom(65535)
     except OSError:  # the link went down
         return None
-    # what a daemon of this node itself sends is seen here too
+    # ignore frames that a daemon of this node sends
     return None if sender[2] == socket.PACKET_OUTGOING else parse(frame)
 
 
 def look(system: System, netdevs: t.Mapping[str, int], seconds: float) -> list[Row]:
-    """One row a neighbour: what is noted, and for the ports of which nothing is, what is heard within ``seconds``."""
+    """Return one row per neighbour: those that daemons know; for other ports those that send within ``seconds``."""
     found = noted(system, netdevs)
     known = {row["netdev"] for row in found}
     silent = {name: index for name, index in netdevs.items() if name not in known}

@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What modprobe.d and the kernel command line say of one boolean module parameter, and how to make them say it.
+"""A boolean module parameter in modprobe.d and on the kernel command line.
 
-The rules are those of modprobe.d(5) and of the kernel: a file hides those of its name in later directories; all files
-are read in the order of their names; the options of one module are put together in that order, the kernel command
-line's last; of one parameter set twice the last counts; an invalid value fails the module's loading, wherever
-it is.
+The rules are those of modprobe.d(5) and of the kernel: a file hides files of the same name in later directories; all
+files are read in the order of their names; the options of a module are combined in this order, followed by those of
+the kernel command line; the last value of a parameter takes effect; any invalid value fails the load of the module.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ COMMAND_LINE = "/proc/cmdline"
 
 
 class Setting(t.NamedTuple):
-    """One place where the parameter is set; ``value`` is None where it is not a boolean."""
+    """One place where the parameter is set. ``value``: None if it is not a boolean."""
 
     source: str
     text: str
@@ -34,11 +33,11 @@ class Parameter:
     """A boolean parameter of a module: ``Parameter("ib_core", "netns_mode")``."""
 
     def __init__(self, module: str, name: str) -> None:
-        self.module = _same(module)
-        self.name = _same(name)
+        self.module = _canonical(module)
+        self.name = _canonical(name)
 
     def files(self, system: System, but: t.Collection[str] = ()) -> dict[str, list[Setting]]:
-        """The files in force that set it, in the order in which they are read; ``but``: as if these were not there."""
+        """Return the settings by file, in the order in which files are read. Files in ``but`` are ignored."""
         found = {}
         for path in config_files(system, but):
             settings = self.settings(path, system.read_file(path) or "")
@@ -47,23 +46,23 @@ class Parameter:
         return found
 
     def settings(self, path: str, text: str) -> list[Setting]:
-        """Where a file's text sets it."""
+        """Return the settings of the parameter in a file's text."""
         found = []
         for _raw, line in logical_lines(text):
             words = line.split()
-            if len(words) < 3 or words[0] != "options" or _same(words[1]) != self.module:
+            if len(words) < 3 or words[0] != "options" or _canonical(words[1]) != self.module:
                 continue
             found += [Setting(path, word, boolean(word)) for word in words[2:] if self._is_name(word.partition("=")[0])]
         return found
 
     def on_command_line(self, system: System) -> Setting | None:
-        """The last setting on the running kernel's command line; None where it has none."""
+        """Return the last setting on the running kernel's command line; None if it has none."""
         found = None
         for word in (system.read(COMMAND_LINE) or "").split():
             if word == "--":
                 break  # the rest is for the first process
             module, dot, rest = word.partition(".")
-            if dot and _same(module) == self.module and self._is_name(rest.partition("=")[0]):
+            if dot and _canonical(module) == self.module and self._is_name(rest.partition("=")[0]):
                 found = Setting(COMMAND_LINE, word, boolean(rest))
         return found
 
@@ -71,7 +70,7 @@ class Parameter:
         return "options %s %s=%d\n" % (self.module, self.name, value)
 
     def removed(self, text: str) -> str:
-        """The text without this parameter; all else, comments too, stays as it is."""
+        """Return the text without this parameter. Everything else, including comments, is preserved."""
         parts = []
         for raw, line in logical_lines(text):
             if not self.settings("", raw):
@@ -79,20 +78,20 @@ class Parameter:
                 continue
             others = [word for word in line.split()[2:] if not self._is_name(word.partition("=")[0])]
             if others:
-                # not the backslash at a line's end, which continues it
+                # keep the backslash of a continued line
                 pattern = r"(?:[ \t]+|(?<=\n))%s(?:=[^\s\\]*)?(?=[\s\\]|$)" % self.name.replace("_", "[-_]")
                 parts.append(re.sub(pattern, "", raw))
             else:
-                # one line: a comment that ends in a backslash would go on in the next
+                # joined to one line, because a comment that ends in a backslash continues on the next line
                 parts.append("# %s\n" % " ".join(line.split()))
         return "".join(parts)
 
     def _is_name(self, word: str) -> bool:
-        return _same(word) == self.name
+        return _canonical(word) == self.name
 
 
 def config_files(system: System, but: t.Collection[str] = ()) -> list[str]:
-    """The files of modprobe.d in force, in the order in which they are read; ``but``: as if these were not there."""
+    """Return the effective files of modprobe.d, in the order in which they are read. Files in ``but`` are ignored."""
     found: dict[str, str] = {}
     for directory in DIRECTORIES:
         for name in system.listdir(directory):
@@ -103,7 +102,7 @@ def config_files(system: System, but: t.Collection[str] = ()) -> list[str]:
 
 
 def logical_lines(text: str) -> t.Iterator[tuple[str, str]]:
-    """Each line as it is in the file, and with the lines that a backslash continues put together."""
+    """Yield (raw text, joined text) of each logical line; a backslash continues a line."""
     raw = line = ""
     for physical in text.splitlines(True):
         raw += physical
@@ -118,7 +117,7 @@ def logical_lines(text: str) -> t.Iterator[tuple[str, str]]:
 
 
 def boolean(word: str) -> bool | None:
-    """``NAME`` or ``NAME=VALUE`` as the kernel's kstrtobool() takes it; None where that fails."""
+    """Return the value of ``NAME`` or ``NAME=VALUE`` as the kernel's kstrtobool() parses it; None if that fails."""
     _name, equals, value = word.partition("=")
     value = value.strip("\"'").lower()
     if not equals or value[:1] in ("y", "t", "1") or value[:2] == "on":
@@ -126,5 +125,5 @@ def boolean(word: str) -> bool | None:
     return False if value[:1] in ("n", "f", "0") or value[:2] == "of" else None
 
 
-def _same(name: str) -> str:
+def _canonical(name: str) -> str:
     return name.replace("-", "_")

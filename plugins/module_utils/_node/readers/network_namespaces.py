@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The node's network namespaces beside the first one, and who keeps them alive.
+"""The node's network namespaces other than the initial one, with the processes and mounts that keep them alive.
 
-A namespace lives as long as a thread is in it, a file descriptor or a mount refers to it (namespaces(7)). Read from
-procfs alone: ``/proc/PID/ns/net``, ``/proc/PID/fd`` and the nsfs entries of ``/proc/PID/mountinfo``.
+A namespace exists while a thread is in it, or a file descriptor or a mount refers to it (namespaces(7)). Source:
+``/proc/PID/ns/net``, ``/proc/PID/fd`` and the nsfs entries of ``/proc/PID/mountinfo``.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ SHOWN_MAX = 3
 
 
 class Namespace:
-    """One network namespace. ``identity`` is the kernel's ``net:[4026532281]``.
+    """One network namespace. ``identity``: the kernel's ``net:[4026532281]``.
 
-    ``mounts``: where it is mounted; ``processes``: pid -> command, of those with a thread in it; ``openers``: the same
-    of those that only hold a file descriptor of it.
+    ``mounts``: its mount points. ``processes``: pid -> command of processes with a thread in it. ``openers``: the same
+    of processes that only have a file descriptor of it.
     """
 
     def __init__(self, identity: str) -> None:
@@ -33,7 +33,7 @@ class Namespace:
 
     @property
     def name(self) -> str:
-        """Its name for ``ip netns``; else where it is mounted; else the kernel's identity."""
+        """The name in ``ip netns``; else the mount point; else the identity."""
         for mount in self.mounts:
             for place in NAMED:
                 if mount.startswith(place):
@@ -42,19 +42,19 @@ class Namespace:
 
     def __str__(self) -> str:
         holders = [_processes_text(self.processes, ""), _processes_text(self.openers, "open in ")]
-        held = "; ".join(each for each in holders if each)
-        return "%s (%s)" % (self.name, held) if held else "%s (no process)" % self.name
+        holders_text = "; ".join(each for each in holders if each)
+        return "%s (%s)" % (self.name, holders_text) if holders_text else "%s (no process)" % self.name
 
 
-def _processes_text(processes: t.Mapping[int, str], how: str) -> str:
-    parts = ["%s%s pid %d" % (how, command, pid) for pid, command in sorted(processes.items())[:SHOWN_MAX]]
+def _processes_text(processes: t.Mapping[int, str], prefix: str) -> str:
+    parts = ["%s%s pid %d" % (prefix, command, pid) for pid, command in sorted(processes.items())[:SHOWN_MAX]]
     if len(processes) > SHOWN_MAX:
         parts.append("%d more" % (len(processes) - SHOWN_MAX))
     return ", ".join(parts)
 
 
 def others(system: System) -> list[Namespace]:
-    """All network namespaces but the first process's, in the order of their names. Needs root to see everything."""
+    """Return all network namespaces except that of process 1, sorted by name. Only root sees all processes."""
     first = system.link_name("/proc/1/ns/net")
     found: dict[str, Namespace] = {}
 
@@ -79,15 +79,15 @@ def others(system: System) -> list[Namespace]:
         mount_namespace = system.link_name(place + "/ns/mnt")
         if mount_namespace and mount_namespace not in mount_namespaces:
             mount_namespaces.add(mount_namespace)
-            for identity, where in nsfs_mounts(system.read(place + "/mountinfo") or ""):
+            for identity, mount_point in nsfs_mounts(system.read(place + "/mountinfo") or ""):
                 namespace = of(identity)
-                if namespace and where not in namespace.mounts:
-                    namespace.mounts.append(where)
+                if namespace and mount_point not in namespace.mounts:
+                    namespace.mounts.append(mount_point)
     return sorted(found.values(), key=lambda each: each.name)
 
 
 def nsfs_mounts(mountinfo: str) -> list[tuple[str, str]]:
-    """The namespaces mounted: (identity, mount point). See proc_pid_mountinfo(5)."""
+    """Return (identity, mount point) of mounted namespaces. See proc_pid_mountinfo(5)."""
     found = []
     for line in mountinfo.splitlines():
         head, _dash, tail = line.partition(" - ")
@@ -98,11 +98,11 @@ def nsfs_mounts(mountinfo: str) -> list[tuple[str, str]]:
 
 
 def command(system: System, pid: int) -> str:
-    """A process's command name, as ``ps -o comm`` gives it."""
+    """Return a process's command name, as ``ps -o comm`` shows it; ``?`` if it has ended."""
     return system.read("/proc/%d/comm" % pid) or "?"
 
 
 def started(system: System, pid: int) -> str | None:
-    """A process's start in clock ticks after boot: with the pid it names one process for good (proc(5), field 22)."""
+    """Return a process's start time in clock ticks after boot (proc(5), field 22), which identifies it with its pid."""
     stat = system.read("/proc/%d/stat" % pid)
     return stat.rpartition(")")[2].split()[19] if stat else None

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""PCI functions as sysfs shows them: identity, place in the tree, card, and how near two of them are.
+"""PCI functions in sysfs: identity, path in the tree, card, and distance of two functions.
 
 Source: the kernel's ``Documentation/ABI/testing/sysfs-bus-pci``.
 """
@@ -18,12 +18,12 @@ DEVICES = "/sys/bus/pci/devices"
 SLOTS = "/sys/bus/pci/slots"
 NETWORK_CLASS = 0x02
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
-# The host's side of a VF or SF in switchdev mode, by phys_port_name.
+# The phys_port_name of the representor of a VF or SF in switchdev mode.
 REPRESENTOR = re.compile(r"([cp]\d+)?pf\d+[vs]f\d+\Z")
 NVIDIA_NETWORKING = "15b3"
-# Nearest first, in the words of 'nvidia-smi topo'.
+# Nearest first, in the terms of 'nvidia-smi topo'.
 PROXIMITIES = ("PIX", "PXB", "PHB", "NODE", "SYS")
-# Display and 3D controllers, and processing accelerators, of those who make GPUs for computing.
+# Classes of display and 3D controllers and processing accelerators, and vendors of compute GPUs.
 GPU_CLASSES = ("0300", "0302", "0380", "1200")
 GPU_VENDORS = {"10de": "nvidia", "1002": "amd", "1da3": "habana", "8086": "intel"}
 # GT/s of one lane -> generation
@@ -31,12 +31,12 @@ GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
 def attribute(pci: str, name: str) -> str:
-    """The path of a function's sysfs attribute."""
+    """Return the path of a function's sysfs attribute."""
     return "%s/%s/%s" % (DEVICES, pci, name)
 
 
 def hexadecimal(system: System, pci: str, name: str) -> str | None:
-    """An identity (``vendor``, ``device``, ``class``) as sysfs has it, without ``0x``."""
+    """Return an identity (``vendor``, ``device``, ``class``) without ``0x``; None if it does not exist."""
     text = system.read(attribute(pci, name))
     return text[2:] if text and text.startswith("0x") else text
 
@@ -46,48 +46,48 @@ def number(system: System, pci: str, name: str) -> int | None:
 
 
 def numa_node(system: System, pci: str) -> int | None:
-    """The NUMA node; None if the firmware reports none to the kernel (sysfs then has -1)."""
+    """Return the NUMA node; None if the firmware reports none (-1 in sysfs)."""
     node = number(system, pci, "numa_node")
     return None if node is None or node < 0 else node
 
 
 def physical_function(system: System, pci: str) -> str | None:
-    """A VF's PF; None for another function."""
+    """Return the PCI address of a VF's PF; None for other functions."""
     return system.link_name(attribute(pci, "physfn"))
 
 
 def virtual_functions(system: System, pci: str) -> list[str]:
-    """A PF's VFs, in the order of their index."""
+    """Return the PCI addresses of a PF's VFs, sorted by index."""
     links = [name for name in system.listdir("%s/%s" % (DEVICES, pci)) if name.startswith("virtfn")]
     found = [system.link_name(attribute(pci, name)) for name in sorted(links, key=lambda name: int(name[6:]))]
     return [vf for vf in found if vf]
 
 
 def is_network(system: System, pci: str) -> bool:
-    """Whether the function is a network or InfiniBand controller."""
+    """Return whether the function is a network or InfiniBand controller."""
     return (hexadecimal(system, pci, "class") or "").startswith("%02x" % NETWORK_CLASS)
 
 
 def is_infiniband(system: System, pci: str | None) -> bool:
-    """Whether the function's port is InfiniBand's now, also where its netdev is not here to be asked."""
+    """Return whether the function's port is in InfiniBand mode, also if its netdev is in another network namespace."""
     return (hexadecimal(system, pci, "class") or "").startswith("0207") if pci else False
 
 
 def network_functions(system: System, vendor: str | None = None) -> list[str]:
-    """The network PFs of the node, in the order of their addresses."""
+    """Return the PCI addresses of the node's network PFs, sorted."""
     found = [each for each in system.listdir(DEVICES) if is_network(system, each)]
     found = [each for each in found if vendor is None or hexadecimal(system, each, "vendor") == vendor]
     return [each for each in found if not physical_function(system, each)]
 
 
 def gpu_functions(system: System) -> list[str]:
-    """The GPUs in the order of their PCI addresses, which is their drivers' order."""
+    """Return the PCI addresses of the GPUs, sorted, which is the order of their drivers."""
     found = []
     for function in system.listdir(DEVICES):
         kind = (hexadecimal(system, function, "class") or "")[:4]
-        maker = GPU_VENDORS.get(hexadecimal(system, function, "vendor") or "")
-        # Intel's of class 0300 are the processors' own display controllers
-        if kind not in GPU_CLASSES or not maker or (kind == "0300" and maker == "intel"):
+        vendor_name = GPU_VENDORS.get(hexadecimal(system, function, "vendor") or "")
+        # Intel's functions of class 0300 are display controllers of processors
+        if kind not in GPU_CLASSES or not vendor_name or (kind == "0300" and vendor_name == "intel"):
             continue
         if not physical_function(system, function):
             found.append(function)
@@ -95,7 +95,7 @@ def gpu_functions(system: System) -> list[str]:
 
 
 def slot_functions(system: System, pci: str) -> list[str]:
-    """The network PFs that are one device with this one: they differ in the last digit alone."""
+    """Return the network PFs of the same device: their addresses differ only in the function number."""
     slot = pci.rpartition(".")[0] + "."
     return [
         each
@@ -105,18 +105,18 @@ def slot_functions(system: System, pci: str) -> list[str]:
 
 
 def rdma_devices(system: System, pci: str) -> list[str]:
-    """The RDMA devices that the function's driver made."""
+    """Return the names of the function's RDMA devices."""
     return system.listdir("%s/%s/infiniband" % (DEVICES, pci))
 
 
 def of_rdma_device(system: System, name: str) -> str | None:
-    """The PCI function whose own RDMA device this is; None for others, such as that of a sub-function."""
+    """Return the PCI function of an RDMA device; None for others, such as that of a sub-function."""
     function = system.link_name("/sys/class/infiniband/%s/device" % name) or ""
     return function if is_pci_address(function) else None
 
 
 def netdevs(system: System, pci: str) -> list[str]:
-    """The function's own netdevs in this network namespace: no representors of its VFs, no IPoIB children."""
+    """Return the function's netdevs in this network namespace, without representors of VFs and IPoIB children."""
     names = system.listdir(attribute(pci, "net"))
     for entry in system.listdir("%s/%s" % (DEVICES, pci)) if not names else []:
         if entry.startswith("virtio"):
@@ -130,9 +130,9 @@ def _is_derived(system: System, netdev: str) -> bool:
 
 
 def card_functions(system: System, pci: str) -> list[str]:
-    """The network PFs of the whole card.
+    """Return the network PFs of the whole card.
 
-    A card may sit in two slots (Socket Direct): its functions then have one system image GUID in common.
+    A card may be in two slots (Socket Direct): its functions then have the same system image GUID.
     """
     found = slot_functions(system, pci) or [pci]
     image = {guid for each in found for guid in _image_guids(system, each)}
@@ -149,16 +149,16 @@ def _image_guids(system: System, pci: str) -> list[str]:
 
 
 def path(system: System, pci: str) -> list[str]:
-    """The way from the root complex to the function: ``["pci0000:00", "0000:00:01.0", ..., pci]``."""
+    """Return the path from the root complex to the function: ``["pci0000:00", "0000:00:01.0", ..., pci]``."""
     parts = system.real_path("%s/%s" % (DEVICES, pci)).split("/")
     return [part for part in parts if part.startswith("pci") or is_pci_address(part)]
 
 
 def proximity(one: t.Sequence[str], other: t.Sequence[str], one_node: int | None, other_node: int | None) -> str:
-    """How near two functions are, from their :func:`path` and NUMA nodes, in the words of ``nvidia-smi topo``.
+    """Return the distance of two functions in the terms of ``nvidia-smi topo``, from their :func:`path` and NUMA nodes.
 
-    ``PIX`` at most one bridge each below what they share (one PCIe switch), ``PXB`` more bridges, ``PHB`` only the
-    host bridge shared, ``NODE`` different host bridges of one NUMA node, ``SYS`` different NUMA nodes.
+    ``PIX``: at most one bridge each below the shared part (one PCIe switch). ``PXB``: more bridges. ``PHB``: only the
+    host bridge is shared. ``NODE``: different host bridges of one NUMA node. ``SYS``: different NUMA nodes.
     """
     shared = 0
     for left, right in zip(one, other):
@@ -174,7 +174,7 @@ def proximity(one: t.Sequence[str], other: t.Sequence[str], one_node: int | None
 
 
 def slots(system: System) -> dict[str, str]:
-    """The chassis' slots: PCI address without the function's digit -> label, as the firmware and the case name it."""
+    """Return the chassis' slots: PCI address without function number -> label of the firmware."""
     found: dict[str, str] = {}
     for label in system.listdir(SLOTS):
         address = system.read("%s/%s/address" % (SLOTS, label))
@@ -184,9 +184,9 @@ def slots(system: System) -> dict[str, str]:
 
 
 def slot(way: t.Sequence[str], labels: t.Mapping[str, str]) -> str | None:
-    """The slot that a function is in, from its :func:`path` and the :func:`slots`; None where it is in none.
+    """Return the slot of a function, from its :func:`path` and the :func:`slots`; None if it is in none.
 
-    The slot of a card with a switch of its own is that of the switch.
+    The slot of a card with a PCIe switch is that of the switch.
     """
     for part in reversed(way):
         label = labels.get(part.rpartition(".")[0])
@@ -196,7 +196,7 @@ def slot(way: t.Sequence[str], labels: t.Mapping[str, str]) -> str | None:
 
 
 def link(system: System, pci: str) -> dict[str, t.Any]:
-    """The PCIe link, now and at most: speed in GT/s, width in lanes; None where the function has no link of its own."""
+    """Return present and maximum ``speed`` in GT/s and ``width`` in lanes of the PCIe link; None without link."""
     return {
         "speed": _speed(system.read(attribute(pci, "current_link_speed"))),
         "max_speed": _speed(system.read(attribute(pci, "max_link_speed"))),
@@ -206,7 +206,7 @@ def link(system: System, pci: str) -> dict[str, t.Any]:
 
 
 def generation(speed: float | None) -> int | None:
-    """The generation of PCI Express that has this speed in GT/s; None where none has."""
+    """Return the generation of PCI Express with this speed in GT/s; None if unknown."""
     return None if speed is None else GENERATIONS.get(speed)
 
 
@@ -214,7 +214,7 @@ def _speed(text: str | None) -> float | None:
     try:
         return float((text or "").split()[0])
     except (IndexError, ValueError):
-        return None  # "Unknown" where the slot is empty or virtual
+        return None  # "Unknown" if the slot is empty or virtual
 
 
 def _width(width: int | None) -> int | None:
@@ -222,11 +222,11 @@ def _width(width: int | None) -> int | None:
 
 
 def full_address(text: str) -> str:
-    """A PCI address as sysfs spells it: in lower case, with the domain that ``lspci`` leaves out."""
+    """Return a PCI address in the form of sysfs: in lower case, with the domain that ``lspci`` leaves out."""
     text = text.lower()
     return text if text.count(":") == 2 else "0000:" + text
 
 
 def is_pci_address(text: str) -> bool:
-    """Whether the text is a full PCI address, ``0000:0b:00.0``."""
+    """Return whether the text is a full PCI address, such as ``0000:0b:00.0``."""
     return ADDRESS.match(text) is not None

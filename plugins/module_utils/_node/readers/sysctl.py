@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Settings of one interface under ``/proc/sys/net``, live and in the form of sysctl.d(5).
+"""Sysctls of one interface: live under ``/proc/sys/net``, and as lines of sysctl.d(5).
 
 Source: the kernel's ``Documentation/networking/ip-sysctl.rst``.
 """
@@ -14,7 +14,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
-# Of these the kernel takes the larger one of the interface's value and that of 'all'.
+# The kernel uses the larger one of the interface's value and that of 'all'.
 LARGER_WINS = ("arp_announce", "arp_ignore", "rp_filter")
 
 
@@ -23,12 +23,12 @@ def path(netdev: str, key: str, family: str = "ipv4") -> str:
 
 
 def read(system: System, netdev: str, key: str, family: str = "ipv4") -> str | None:
-    """The interface's own value; None where the kernel has no such setting."""
+    """Return the interface's value; None if the kernel does not have the sysctl."""
     return system.read(path(netdev, key, family))
 
 
 def write(system: System, netdev: str, key: str, value: str, family: str = "ipv4") -> None:
-    """Set it. Raises :class:`RailyardError`."""
+    """Set the interface's value. Raises :class:`RailyardError`."""
     try:
         system.write_attribute(path(netdev, key, family), value)
     except OSError as error:
@@ -40,7 +40,7 @@ def write(system: System, netdev: str, key: str, value: str, family: str = "ipv4
 
 
 def effective(system: System, netdev: str, key: str, value: str | None = None) -> int | None:
-    """What the kernel acts by: ``value``, or else the interface's own, against that of ``all``."""
+    """Return the effective value from ``value`` (by default the interface's) and the value of ``all``."""
     own = value if value is not None else read(system, netdev, key)
     if own is None:
         return None
@@ -50,9 +50,9 @@ def effective(system: System, netdev: str, key: str, value: str | None = None) -
 
 
 def line(netdev: str, key: str, value: str, family: str = "ipv4") -> str:
-    """One line of a sysctl.d file."""
+    """Return a line of a sysctl.d file."""
     if "." in netdev:
-        # a dot in a name is only kept where the separators are slashes
+        # a name with a dot requires slashes as separators
         return "net/%s/conf/%s/%s = %s" % (family, netdev, key, value)
     return "net.%s.conf.%s.%s = %s" % (family, netdev, key, value)
 

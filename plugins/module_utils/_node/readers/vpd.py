@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The Vital Product Data of a card: its name, part number and serial number.
+"""The Vital Product Data of a card: name, part number and serial number.
 
 Source: the PCI Local Bus Specification 3.0, appendix I, and the kernel's ``Documentation/ABI/testing/sysfs-bus-pci``
 (``vpd``).
@@ -16,17 +16,17 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
-# Tags: of large resources with the top bit, of small ones without their length.
+# Tags: those of large resources with the top bit, that of the small one without its length.
 NAME, READ_ONLY, WRITABLE, END = 0x82, 0x90, 0x91, 0x78
 LARGE = (NAME, READ_ONLY, WRITABLE)
-# The data is read from a slow store word by word; a store that does not answer must not hold up a run.
+# The memory of VPD is slow; if it does not answer, the run must not wait for it. In bytes, seconds and bytes.
 CHUNK = 64
 PATIENCE = 1.0
 LONGEST = 4096
 
 
 class Vpd(t.NamedTuple):
-    """Each None where the card does not say it."""
+    """The fields; None if the card does not have them."""
 
     name: str | None
     part_number: str | None
@@ -34,7 +34,7 @@ class Vpd(t.NamedTuple):
 
 
 def read(system: System, path: str, patience: float = PATIENCE) -> Vpd | None:
-    """A function's VPD from its sysfs file; None where there is none, or it cannot be read within ``patience`` s."""
+    """Read a function's VPD from its sysfs file. None if there is none, or reading takes over ``patience`` seconds."""
     data = bytearray()
     deadline = time.monotonic() + patience
     try:
@@ -57,18 +57,18 @@ def read(system: System, path: str, patience: float = PATIENCE) -> Vpd | None:
 
 
 def wants_more(data: bytes | bytearray) -> bool:
-    """Whether what has been read ends before the read-only part does."""
-    place = 0
+    """Return whether ``data`` ends before the end of the read-only part."""
+    offset = 0
     for tag, start, length in _resources(data):
-        place = start + length
+        offset = start + length
         if tag in (READ_ONLY, END):
-            return place > len(data)
+            return offset > len(data)
     # after an invalid tag, nothing can be parsed
-    return place >= len(data) or (data[place] in LARGE and place + 3 > len(data))
+    return offset >= len(data) or (data[offset] in LARGE and offset + 3 > len(data))
 
 
 def decode(data: bytes) -> Vpd | None:
-    """The VPD's fields; None where this is not VPD."""
+    """Decode VPD; None if the data is not VPD."""
     name: str | None = None
     fields: dict[bytes, str] = {}
     known = False
@@ -83,33 +83,33 @@ def decode(data: bytes) -> Vpd | None:
 
 
 def _resources(data: bytes | bytearray) -> t.Iterator[tuple[int, int, int]]:
-    """Tag, start and length of each resource, up to the end tag or to invalid data."""
-    place = 0
-    while place < len(data):
-        tag = data[place]
+    """Yield (tag, start, length) of each resource, up to the end tag or invalid data."""
+    offset = 0
+    while offset < len(data):
+        tag = data[offset]
         if tag & 0x80:
-            if place + 3 > len(data) or tag not in LARGE:
+            if offset + 3 > len(data) or tag not in LARGE:
                 return
-            length = data[place + 1] | data[place + 2] << 8
-            yield tag, place + 3, length
-            place += 3 + length
+            length = data[offset + 1] | data[offset + 2] << 8
+            yield tag, offset + 3, length
+            offset += 3 + length
         else:
             if tag & 0x78 != END:
                 return
-            yield END, place + 1, 0
+            yield END, offset + 1, 0
             return
 
 
 def _fields(value: bytes) -> dict[bytes, str]:
     found: dict[bytes, str] = {}
-    place = 0
-    while place + 3 <= len(value):
-        keyword, length = value[place : place + 2], value[place + 2]
-        text = value[place + 3 : place + 3 + length]
+    offset = 0
+    while offset + 3 <= len(value):
+        keyword, length = value[offset : offset + 2], value[offset + 2]
+        text = value[offset + 3 : offset + 3 + length]
         if len(text) < length:
             break
         found.setdefault(bytes(keyword), _text(text))
-        place += 3 + length
+        offset += 3 + length
     return found
 
 

@@ -4,9 +4,9 @@
 
 """The management path: interfaces, cards and PCI functions that carry the connection or the default route.
 
-Read from procfs and sysfs alone, so that no module pays for a netlink library to be safe. Sources: the kernel's
-``/proc/net/route``, ``/proc/net/ipv6_route``, ``/proc/net/if_inet6``, SIOCGIFCONF (netdevice(7)), and the
-``SSH_CONNECTION`` variable that sshd(8) gives to the session's first process.
+Read from procfs and sysfs, so that a module without changes needs no netlink library. Sources: the kernel's
+``/proc/net/route``, ``/proc/net/ipv6_route``, ``/proc/net/if_inet6``, SIOCGIFCONF (netdevice(7)), and the variable
+``SSH_CONNECTION`` that sshd(8) sets for the session's first process.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ ADVERTISED = (
     DEFAULT + " (IPv6, advertised by a router there; if that is not the node's way out,"
     " set net.ipv6.conf.%s.accept_ra to 0 and delete the route)"
 )
-# What Open vSwitch's daemon has its ports below. Which of them an interface of a bridge uses, only the daemon knows.
+# The master of Open vSwitch's ports. Only its daemon knows which of them an interface of a bridge uses.
 OVS = "ovs-system"
 
 
 class ManagementPath:
-    """``netdevs``: name -> why; ``functions``: PCI address -> why. Cards are functions without the last digit."""
+    """``netdevs``: name -> reason; ``functions``: PCI address -> reason. A card: an address without function number."""
 
     def __init__(self, netdevs: t.Mapping[str, str], functions: t.Mapping[str, str]) -> None:
         self.netdevs = dict(netdevs)
@@ -48,7 +48,7 @@ class ManagementPath:
 
     @classmethod
     def observe(cls, system: System) -> ManagementPath:
-        """Find it. An interface above others (bond, bridge, VLAN) protects all below it, a VF its PF."""
+        """Return the node's management path. Includes interfaces below a bond, bridge or VLAN, and PFs of VFs."""
         reasons: dict[str, str] = {}
         for name in default_route_netdevs(system):
             reasons.setdefault(name, DEFAULT)
@@ -70,15 +70,15 @@ class ManagementPath:
         return cls(netdevs, functions)
 
     def why_netdev(self, netdev: str) -> str | None:
-        """Why this interface must not be touched; None where it may be."""
+        """Return why this interface must not be changed; None if it may be."""
         return self.netdevs.get(netdev)
 
     def why_function(self, pci: str) -> str | None:
-        """Why this PCI function must not be touched; None where it may be."""
+        """Return why this PCI function must not be changed; None if it may be."""
         return self.functions.get(pci)
 
     def why_card(self, pci: str) -> str | None:
-        """Why the whole card of this PCI function must not be touched; None where it may be."""
+        """Return why the card of this PCI function must not be changed; None if it may be."""
         for function, why in self.functions.items():
             if function.rpartition(".")[0] == pci.rpartition(".")[0]:
                 return why
@@ -86,7 +86,7 @@ class ManagementPath:
 
 
 def netdev_pci(system: System, netdev: str) -> str | None:
-    """The PCI address behind a netdev (also where a virtio or other bus lies between); None where there is none."""
+    """Return the PCI address of a netdev, also if a virtio or other bus is between them; None if there is none."""
     device = "/sys/class/net/%s/device" % netdev
     if not system.exists(device):
         return None
@@ -97,15 +97,15 @@ def netdev_pci(system: System, netdev: str) -> str | None:
 
 
 def lower_netdevs(system: System, netdev: str) -> list[str]:
-    """All interfaces that this one is built on, near ones first."""
+    """Return all interfaces that this one is built on, nearest first."""
     found: list[str] = []
-    switched = False
+    ports_added = False
     queue = [netdev]
     while queue:
         name = queue.pop(0)
         below = _below(system, name)
-        if not below and not switched and _ovs_internal(system, name):
-            switched = True
+        if not below and not ports_added and _ovs_internal(system, name):
+            ports_added = True
             ports = [each for each in _below(system, OVS) if each != name]
             labels = {each: system.read("/sys/class/net/%s/phys_port_name" % each) or "" for each in ports}
             below = [each for each in ports if not REPRESENTOR.match(labels[each])]
@@ -122,15 +122,15 @@ def _below(system: System, netdev: str) -> list[str]:
 
 
 def _ovs_internal(system: System, netdev: str) -> bool:
-    """Whether this may be a bridge's own interface in Open vSwitch, which has no sign of its own in sysfs: it is
-    virtual, and nothing else that is."""
+    """Return whether this may be the internal interface of an Open vSwitch bridge: it has no attribute of its own in
+    sysfs, so every virtual interface of no other kind is one."""
     place = "/sys/class/net/%s/" % netdev
     others = any(system.exists(place + name) for name in ("device", "bridge", "bonding", "tun_flags"))
     return not others and system.read_int(place + "type") in (None, 1) and system.exists("/sys/class/net/" + OVS)
 
 
 def default_route_netdevs(system: System) -> list[str]:
-    """Interfaces with a default route in the main table, IPv4 or IPv6."""
+    """Return the interfaces with an IPv4 or IPv6 default route in the main table."""
     names = _ipv4_defaults(system)
     others = [name for name, _flags in _ipv6_defaults(system)]
     return names + (_in_main_table(others) if others and system.root == "/" else others)
@@ -139,36 +139,36 @@ def default_route_netdevs(system: System) -> list[str]:
 def _ipv4_defaults(system: System) -> list[str]:
     names = []
     for line in (system.read("/proc/net/route") or "").splitlines()[1:]:
-        field = line.split()
-        if len(field) > 7 and field[1] == "00000000" and field[7] == "00000000" and not int(field[3], 16) & RTF_REJECT:
-            names.append(field[0])
+        index = line.split()
+        if len(index) > 7 and index[1] == "00000000" and index[7] == "00000000" and not int(index[3], 16) & RTF_REJECT:
+            names.append(index[0])
     return names
 
 
 def _ipv6_defaults(system: System) -> list[tuple[str, int]]:
-    """Interface and flags of each IPv6 default route, of all tables."""
+    """Return (interface, flags) of each IPv6 default route of all tables."""
     found = []
     for line in (system.read("/proc/net/ipv6_route") or "").splitlines():
-        field = line.split()
-        if len(field) > 9 and field[0] == "0" * 32 and field[1] == "00" and field[9] != "lo":
-            flags = int(field[8], 16)
+        index = line.split()
+        if len(index) > 9 and index[0] == "0" * 32 and index[1] == "00" and index[9] != "lo":
+            flags = int(index[8], 16)
             if flags & RTF_UP and not flags & RTF_REJECT:
-                found.append((field[9], flags))
+                found.append((index[9], flags))
     return found
 
 
 def _advertised(system: System) -> set[str]:
-    """Interfaces whose only default route the kernel has from a router's advertisement.
+    """Return the interfaces whose only default route is from a router advertisement.
 
-    So it is with leaves that speak BGP without addresses: until a rail port is set up, it takes theirs.
+    Leaves with unnumbered BGP send such advertisements, and a rail port accepts them until it is configured.
     """
     routes = _ipv6_defaults(system)
-    own = {name for name, flags in routes if not flags & RTF_ADDRCONF} | set(_ipv4_defaults(system))
-    return {name for name, _flags in routes} - own
+    other_default_routes = {name for name, flags in routes if not flags & RTF_ADDRCONF} | set(_ipv4_defaults(system))
+    return {name for name, _flags in routes} - other_default_routes
 
 
 def _in_main_table(netdevs: t.Sequence[str]) -> list[str]:
-    """Those that carry an IPv6 default route of the main table: procfs lists the routes of all tables as one."""
+    """Return those with an IPv6 default route in the main table, because procfs lists the routes of all tables."""
     from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rtnetlink
 
     kernel = rtnetlink.Rtnetlink()
@@ -177,36 +177,36 @@ def _in_main_table(netdevs: t.Sequence[str]) -> list[str]:
         for route in kernel.routes(6)
         if route.table == rtnetlink.TABLE_MAIN and not route.destination.prefixlen
     }
-    # a route with several next hops has none of its own here: then all are taken for carriers
+    # a route with several next hops has interface 0 here; all interfaces are returned then
     names = {link.name for link in kernel.links() if 0 in carriers or link.ifindex in carriers}
     return [name for name in netdevs if name in names]
 
 
 def connection_netdev(system: System) -> str | None:
-    """The interface that holds the address which this SSH session came in on; None without such a session."""
+    """Return the interface with the local address of this SSH session; None without a session."""
     local = _connection_end(system, 2)
     return _netdev_with_address(system, *local) if local else None
 
 
 def connection_address(system: System) -> str | None:
-    """The address of ours which this SSH session came in on; None without such a session."""
+    """Return the local address of this SSH session; None without a session."""
     local = _connection_end(system, 2)
     return socket.inet_ntop(*local) if local else None
 
 
 def connection_peer(system: System) -> str | None:
-    """The address from which this SSH session came in; None without such a session."""
+    """Return the peer's address of this SSH session; None without a session."""
     peer = _connection_end(system, 0)
     return socket.inet_ntop(*peer) if peer else None
 
 
-def _connection_end(system: System, field: int) -> tuple[int, bytes] | None:
-    """Family and packed address of one end of this SSH session: ``field`` 0 theirs, 2 ours."""
+def _connection_end(system: System, index: int) -> tuple[int, bytes] | None:
+    """Return (family, packed address) of one end of this SSH session: ``index`` 0 is the peer's, 2 the local one."""
     connection = os.environ.get("SSH_CONNECTION") or _ancestors_variable(system, "SSH_CONNECTION")
     fields = connection.split() if connection else []
     if len(fields) != 4:
         return None
-    address = fields[field].partition("%")[0]
+    address = fields[index].partition("%")[0]
     if address.startswith("::ffff:") and "." in address:
         address = address[len("::ffff:") :]
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -219,9 +219,9 @@ def _connection_end(system: System, field: int) -> tuple[int, bytes] | None:
 def _netdev_with_address(system: System, family: int, packed: bytes) -> str | None:
     if family == socket.AF_INET6:
         for line in (system.read("/proc/net/if_inet6") or "").splitlines():
-            field = line.split()
-            if field[0] == packed.hex():
-                return field[5]
+            index = line.split()
+            if index[0] == packed.hex():
+                return index[5]
         return None
     size = IFREQ_SIZE * 1024
     names = array.array("B", bytes(size))
@@ -232,13 +232,13 @@ def _netdev_with_address(system: System, family: int, packed: bytes) -> str | No
     data = names.tobytes()
     for start in range(0, used, IFREQ_SIZE):
         if data[start + 20 : start + 24] == packed:
-            # an alias label (eth0:1) is an address of eth0
+            # the address of an alias (eth0:1) belongs to eth0
             return data[start : start + 16].partition(b"\0")[0].decode().partition(":")[0]
     return None
 
 
 def _ancestors_variable(system: System, variable: str) -> str | None:
-    """An environment variable of the nearest ancestor process that has it: sudo drops it on the way to us."""
+    """Return an environment variable of the nearest ancestor process that has it, because sudo removes it."""
     pid = os.getpid()
     prefix = variable.encode() + b"="
     for _generation in range(32):
@@ -251,7 +251,7 @@ def _ancestors_variable(system: System, variable: str) -> str | None:
         try:
             environ = system.read_bytes("/proc/%d/environ" % pid) or b""
         except RailyardError:
-            continue  # a container's or a hardened kernel's first process keeps it from root too
+            continue  # process 1 of a container or of a hardened kernel is not readable by root either
         for entry in environ.split(b"\0"):
             if entry.startswith(prefix):
                 return entry[len(prefix) :].decode()

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What is in the node's other network namespaces: seen by going there, in a child process that never comes back.
+"""Read the netdevs and RDMA devices of other network namespaces of the node, in a child process that enters them.
 
-Sysfs hides what is in another namespace, and a link there shows only numbers of what it uses, so each namespace
-is read from inside: setns(2), rtnetlink, ethtool's ETHTOOL_GDRVINFO (kernels before 5.14 do not report a link's parent
-over rtnetlink) and, in exclusive rdma mode, NETLINK_RDMA.
+Sysfs does not show devices of another namespace, so each namespace is entered with setns(2) and read over rtnetlink,
+with ethtool's ETHTOOL_GDRVINFO (kernels before 5.14 do not report a link's parent over rtnetlink) and, in exclusive
+RDMA mode, over NETLINK_RDMA.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
 MS_RDONLY, MS_REC, MS_PRIVATE = 0x1, 0x4000, 0x40000
 SIOCETHTOOL = 0x8946
 ETHTOOL_GDRVINFO = 3
-# struct ethtool_drvinfo: the command, driver, version, firmware version, bus_info of 32 bytes each, and the rest
+# struct ethtool_drvinfo: command; driver, version, firmware version and bus_info of 32 bytes each; other fields
 DRVINFO_SIZE = 196
 BUS_INFO = slice(4 + 3 * 32, 4 + 4 * 32)
 
 
 class Elsewhere(t.NamedTuple):
-    """What one other namespace holds.
+    """The devices of another namespace.
 
-    ``netdevs``: rows of ``name``, ``alias``, ``mac``, ``kind``, ``pci`` (of the device behind it; None for virtual
-    ones) and ``below`` (index of the link *here* that it uses; None for none). ``uverbs``: names of the RDMA
-    devices' verbs files.
+    ``netdevs``: rows of ``name``, ``alias``, ``mac``, ``kind``, ``pci`` (address of its device; None for virtual ones)
+    and ``below`` (index of the link in *this* namespace that it uses, or None). ``uverbs``: names of the verbs files of
+    RDMA devices.
     """
 
     netdevs: list[Row]
@@ -51,36 +51,36 @@ class Elsewhere(t.NamedTuple):
 
 
 def look(system: System, namespaces: t.Sequence[Namespace]) -> dict[str, Elsewhere]:
-    """What each namespace holds, by its identity; one that vanished, or cannot be entered, is left out."""
-    found = visit(system, namespaces, lambda home: (_netdevs(home), _uverbs(system)))
+    """Return the devices of each namespace by its identity, without namespaces that cannot be entered."""
+    found = visit(system, namespaces, lambda original: (_netdevs(original), _uverbs(system)))
     return {identity: Elsewhere(*each) for identity, each in found.items()}
 
 
 def visit(
     system: System, namespaces: t.Sequence[Namespace], ask: t.Callable[[int], t.Any], sysfs: bool = False
 ) -> dict[str, t.Any]:
-    """What ``ask`` finds in each namespace, by its identity; one that vanished, or cannot be entered, is left out.
+    """Return the result of ``ask`` in each namespace by its identity, without namespaces that cannot be entered.
 
-    All of it is done by a child process that never comes back, so what is found must be such as JSON can carry.
+    A child process enters the namespaces, so results must be serializable as JSON.
 
-    :param ask: called in each, with a file descriptor of the namespace that we come from.
-    :param sysfs: whether ``/sys`` must be the namespace's own there, and not the one that we come from.
+    :param ask: called in each namespace, with a file descriptor of the original namespace.
+    :param sysfs: whether ``/sys`` must show the entered namespace instead of the original one.
     """
     if not namespaces:
         return {}
-    come, go = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if not child:
         status = 1
         try:
-            os.close(come)
-            with os.fdopen(go, "w") as stream:
+            os.close(read_end)
+            with os.fdopen(write_end, "w") as stream:
                 json.dump(_visit_all(system, namespaces, ask, sysfs), stream)
             status = 0
         finally:
             os._exit(status)
-    os.close(go)
-    with os.fdopen(come) as stream:
+    os.close(write_end)
+    with os.fdopen(read_end) as stream:
         text = stream.read()
     os.waitpid(child, 0)
     try:
@@ -93,7 +93,7 @@ def visit(
 def _visit_all(
     system: System, namespaces: t.Sequence[Namespace], ask: t.Callable[[int], t.Any], sysfs: bool
 ) -> dict[str, t.Any]:
-    home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    original = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     found = {}
     if sysfs:
         _own_mounts()
@@ -106,16 +106,16 @@ def _visit_all(
                 _call("setns", fd, CLONE_NEWNET)
                 if sysfs:
                     _mount_sysfs()
-                found[namespace.identity] = ask(home)
+                found[namespace.identity] = ask(original)
         finally:
             os.close(fd)
     return found
 
 
 def move(system: System, namespace: Namespace) -> None:
-    """Take this process into the namespace for good, with a ``/sys`` that shows what is there.
+    """Move this process to the namespace, with a ``/sys`` that shows it.
 
-    :raises RailyardError: where there is no way in.
+    :raises RailyardError: if it cannot be entered.
     """
     fd = enter(system, namespace)
     if fd is None:
@@ -142,7 +142,7 @@ def _mount_sysfs() -> None:
 
 
 def _call(name: str, *arguments: t.Any) -> None:
-    """A system call that Python has no function for in all of its releases."""
+    """Make a system call for which older releases of Python have no function. Raises OSError."""
     import ctypes
 
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments):
@@ -151,21 +151,21 @@ def _call(name: str, *arguments: t.Any) -> None:
 
 
 def enter(system: System, namespace: Namespace) -> int | None:
-    """An open file descriptor of the namespace; None where there is no way in, or not any more."""
+    """Return an open file descriptor of the namespace; None if it cannot be opened."""
     number = int(namespace.identity[len("net:[") : -1])
-    for path in _ways_in(system, namespace):
+    for path in _paths(system, namespace):
         try:
             fd = os.open(system.path(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
             continue
-        # a process may have ended, and its number, or a mount point, be another's now
+        # the pid or the mount point may belong to another namespace now
         if os.fstat(fd).st_ino == number:
             return fd
         os.close(fd)
     return None
 
 
-def _ways_in(system: System, namespace: Namespace) -> t.Iterator[str]:
+def _paths(system: System, namespace: Namespace) -> t.Iterator[str]:
     yield from namespace.mounts
     for pid in namespace.processes:
         yield "/proc/%d/ns/net" % pid
@@ -178,10 +178,10 @@ def _ways_in(system: System, namespace: Namespace) -> t.Iterator[str]:
                 yield path
 
 
-def _netdevs(home: int) -> list[Row]:
+def _netdevs(original: int) -> list[Row]:
     with Rtnetlink() as table:
         links = table.links()
-    here = _nsid(home)
+    original_number = _nsid(original)
     return [
         {
             "name": link.name,
@@ -189,14 +189,14 @@ def _netdevs(home: int) -> list[Row]:
             "mac": hardware_address(link.permanent or link.address) or None,
             "kind": link.kind,
             "pci": link.parent or (None if link.kind else bus_info(link.name)),
-            "below": link.below if here is not None and link.below_namespace == here else None,
+            "below": link.below if original_number is not None and link.below_namespace == original_number else None,
         }
         for link in links
     ]
 
 
 def _nsid(fd: int) -> int | None:
-    """The number by which this namespace knows the one of the file descriptor; None where it does not."""
+    """Return the number that the namespace of a file descriptor has in this one; None if it has none."""
     try:
         with Rtnetlink() as table:
             return table.namespace_number(fd)
@@ -207,7 +207,7 @@ def _nsid(fd: int) -> int | None:
 
 
 def bus_info(netdev: str) -> str | None:
-    """The PCI address that a netdev's driver reports for its device; None if it reports none."""
+    """Return the PCI address that a netdev's driver reports; None if it reports none."""
     data = array.array("B", struct.pack("=I", ETHTOOL_GDRVINFO).ljust(DRVINFO_SIZE, b"\0"))
     request = struct.pack("16sP16x", netdev.encode()[:15], data.buffer_info()[0])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:

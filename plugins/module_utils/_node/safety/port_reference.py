@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Ports as options name them, by PCI address, netdev or both: read, checked and found on the node.
+"""Ports in options, by PCI address, netdev or both: read and check them, and find them on the node.
 
-Where both are given, the PCI address identifies the port, and netdev is the name that it has or gets. What runs after
-the ports have their names checks that both agree (:func:`check_pair`).
+If both are given, the PCI address identifies the port, and netdev is its present or planned name. Features that run
+after the ports have their names check that both agree (:func:`check_pair`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NETDEV = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}\Z")
 
 
 class Port(t.Protocol):
-    """What the options of every feature have in common. ``place``: the option, for errors."""
+    """The common attributes of ports of all features. ``place``: the place of its options, for errors."""
 
     @property
     def place(self) -> str: ...
@@ -38,7 +38,7 @@ class Port(t.Protocol):
 
 
 class PortReference(t.NamedTuple):
-    """A port as named by options, checked. A name that is invalid is None."""
+    """A checked port of options. An invalid name is None."""
 
     place: str
     pci: str | None
@@ -46,7 +46,7 @@ class PortReference(t.NamedTuple):
 
 
 def read(options: t.Mapping[str, t.Any], place: str, errors: list[RailyardError]) -> PortReference:
-    """Read ``pci`` and ``netdev`` of the options of one port. Findings are added to ``errors``."""
+    """Read ``pci`` and ``netdev`` of the options of one port. Errors are added to ``errors``."""
     pci, netdev = options.get("pci") or None, options.get("netdev") or None
     if not pci and not netdev:
         errors.append(RailyardError("names neither pci nor netdev", place, "give one of them"))
@@ -63,7 +63,7 @@ def read(options: t.Mapping[str, t.Any], place: str, errors: list[RailyardError]
 
 
 def refuse_duplicates(values: t.Iterable[tuple[t.Any, str]], what: str, errors: list[RailyardError]) -> None:
-    """Add an error for each value, given with its place, that an earlier place has too. None is not a value."""
+    """Add an error for each of the (value, place) whose value is a duplicate. None is ignored."""
     first: dict[t.Any, str] = {}
     for value, place in values:
         if value is None:
@@ -75,7 +75,7 @@ def refuse_duplicates(values: t.Iterable[tuple[t.Any, str]], what: str, errors: 
 
 
 def refuse_duplicate_ports(ports: t.Iterable[Port], errors: list[RailyardError]) -> None:
-    """Add an error for each port with the PCI address or the netdev of an earlier one."""
+    """Add an error for each port whose PCI address or netdev is a duplicate."""
     ports = list(ports)
     refuse_duplicates(((port.pci, port.place + ".pci") for port in ports), "PCI address", errors)
     refuse_duplicates(((port.netdev, port.place + ".netdev") for port in ports), "netdev", errors)
@@ -91,7 +91,7 @@ def missing_netdev(netdev: str | None, place: str) -> RailyardError:
 
 
 def no_netdev_of(system: System, function: str, place: str) -> RailyardError:
-    """The error for a PCI function without a netdev in this network namespace."""
+    """Return the error for a PCI function without a netdev in this network namespace."""
     driver = system.link_name(pci_functions.attribute(function, "driver")) or "none"
     message = "%s has no netdev in this network namespace (driver: %s)" % (function, driver)
     return RailyardError(message, place, "load its driver, or end the pod or namespace that has its netdev")
@@ -112,7 +112,7 @@ def check_netdev(system: System, netdev: str | None, place: str) -> None:
 
 
 def check_pair(system: System, port: Port) -> None:
-    """Raise where the port's netdev is another function than its PCI address."""
+    """Check that the port's netdev, if it exists, belongs to its PCI address. Raises :class:`RailyardError`."""
     if port.pci and _exists(system, port.netdev):
         behind = netdev_pci(system, str(port.netdev))
         if behind != port.pci:
@@ -121,7 +121,7 @@ def check_pair(system: System, port: Port) -> None:
 
 
 def find_function(system: System, port: Port) -> str | None:
-    """The port's PCI function; None for a netdev that is not one. Raises where the port does not exist."""
+    """Return the port's PCI function; None for a netdev without one. Raises if the port does not exist."""
     if port.pci:
         check_function(system, port.pci, port.place + ".pci")
         return port.pci
@@ -130,7 +130,7 @@ def find_function(system: System, port: Port) -> str | None:
 
 
 def function_of(system: System, port: Port) -> str:
-    """The port's PCI function. Raises where it has none."""
+    """Return the port's PCI function. Raises if it has none."""
     function = find_function(system, port)
     if function is None:
         remedy = "see 'ip link', or give the port by pci"
@@ -139,7 +139,7 @@ def function_of(system: System, port: Port) -> str:
 
 
 def physical_function_of(system: System, port: Port) -> str:
-    """The port's PCI function. Raises where it is a VF."""
+    """Return the port's PCI function. Raises if it is a VF."""
     function = function_of(system, port)
     parent = pci_functions.physical_function(system, function)
     if parent:
@@ -149,7 +149,7 @@ def physical_function_of(system: System, port: Port) -> str:
 
 
 def find_netdev(system: System, port: Port) -> str | None:
-    """The port's netdev; None where its PCI function has none here. Raises where the port does not exist."""
+    """Return the port's netdev; None if its PCI function has none here. Raises if the port does not exist."""
     find_function(system, port)
     if not port.pci:
         return port.netdev
@@ -162,7 +162,7 @@ def find_netdev(system: System, port: Port) -> str | None:
 
 
 def netdev_of(system: System, port: Port) -> str:
-    """The port's netdev. Raises where it has none here."""
+    """Return the port's netdev. Raises if it has none here."""
     netdev = find_netdev(system, port)
     if netdev is None:
         raise no_netdev_of(system, str(port.pci), port.place + ".pci")
@@ -170,7 +170,7 @@ def netdev_of(system: System, port: Port) -> str:
 
 
 def refusal(path: ManagementPath, place: str, netdev: str | None, function: str | None = None) -> list[Refused]:
-    """The error for a port on the management path; empty for another port."""
+    """Return the refusal of a port on the management path; empty for other ports."""
     why = path.why_netdev(netdev) if netdev else None
     text = "%s %s, and is not changed" % (netdev, why)
     if not why:

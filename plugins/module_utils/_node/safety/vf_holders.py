@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Who holds a VF: to take such a VF away, or its driver, would cut off a pod, a virtual machine or a process. And
-which port is in another network namespace, and cannot be changed from here.
+"""Find the holders of VFs, because removing a VF or its driver would disconnect a pod, a virtual machine or a process;
+and find ports in another network namespace, which cannot be changed from here.
 
-Held is a VF
+A VF is held if
 
-- whose netdev or RDMA device is in another network namespace (sysfs keeps an empty ``net`` or ``infiniband``);
-- whose VFIO, UIO or verbs file a process has open, or which Xen has given to a guest;
-- on whose netdev something is (bond, bridge, VLAN, macvlan, also where that is in another namespace; a soft RDMA
-  link), or which has an address of more than link scope.
+- its netdev or RDMA device is in another network namespace (sysfs keeps an empty ``net`` or ``infiniband``);
+- a process has its VFIO, UIO or verbs file open, or Xen assigned it to a guest;
+- an interface (bond, bridge, VLAN, macvlan, also one in another namespace) or a soft RDMA link is built on its
+  netdev, or its netdev has an address of global scope.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Look = t.Callable[[System, t.Sequence[Namespace]], t.Dict[str, Elsewhere]]
 
 
 class Moved(t.NamedTuple):
-    """Where a function's device is, as a sentence; ``netdev``: the name that it had here, and ``mac``: its hardware
-    address, as far as that is known.
+    """The place of a function's device, as a sentence (``why``). ``netdev``: the name that it had here, ``mac``: its
+    hardware address; None if unknown.
     """
 
     why: str
@@ -45,7 +45,7 @@ class Moved(t.NamedTuple):
 
 
 class LinkTable(t.Protocol):
-    """What is needed of :class:`.rtnetlink.Rtnetlink`."""
+    """The methods of :class:`.rtnetlink.Rtnetlink` that are needed."""
 
     def links(self, vfs: bool = False) -> list[Link]: ...
 
@@ -55,7 +55,7 @@ class LinkTable(t.Protocol):
 def of(
     system: System, functions: t.Sequence[str], table: LinkTable, look: Look = namespace_holders.look
 ) -> dict[str, list[str]]:
-    """The holders of each VF (by PCI address), as sentences without a full stop."""
+    """Return the holders of each VF by PCI address, as sentences without a full stop."""
     held: dict[str, list[str]] = {pci: [] for pci in functions}
     _holders_of_files(system, held)
     netdevs: dict[str, str] = {}
@@ -66,7 +66,7 @@ def of(
             held[pci].append("Xen holds it for a guest (driver %s)" % driver)
         for name in system.listdir("%s/%s/net" % (DEVICES, pci)):
             netdevs[name] = pci
-            held[pci].extend(_on_top(system, name))
+            held[pci].extend(_interfaces_above(system, name))
         hidden[pci] = [what for what in ("net", "infiniband") if is_hidden(system, pci, what)]
     indices: dict[int, str] = {}
     if netdevs:
@@ -83,7 +83,7 @@ def of(
 
 
 def is_hidden(system: System, pci: str, what: str) -> bool:
-    """Whether the function's netdev (``net``) or RDMA device (``infiniband``) is in another network namespace."""
+    """Return whether a function's netdev (``net``) or RDMA device (``infiniband``) is in another network namespace."""
     path = "%s/%s/%s" % (DEVICES, pci, what)
     return system.exists(path) and not system.listdir(path)
 
@@ -91,8 +91,8 @@ def is_hidden(system: System, pci: str, what: str) -> bool:
 def moved(
     system: System, functions: t.Iterable[str | None], what: str = "net", look: Look = namespace_holders.look
 ) -> dict[str, Moved]:
-    """Of PCI functions, those whose netdev (``net``) or RDMA device (``infiniband``) is in another network namespace,
-    as a whole device is while a pod has it. Costs next to nothing where there is none.
+    """Return the PCI functions whose netdev (``net``) or RDMA device (``infiniband``) is in another network namespace,
+    such as that of a pod. Does not read other namespaces if there are none.
     """
     hidden = {pci: [what] for pci in functions if pci and is_hidden(system, pci, what)}
     if not hidden:
@@ -116,7 +116,7 @@ def moved(
 
 
 def left_alone(port: str, pci: str, why: str) -> str:
-    """The message of a run about a port that is in another network namespace."""
+    """Return the message about a port in another network namespace, which is not changed."""
     return "%s (%s) is left alone: %s. Remedy: run again once it is back, if something of it is to change" % (
         port,
         pci,
@@ -124,7 +124,7 @@ def left_alone(port: str, pci: str, why: str) -> str:
     )
 
 
-def _on_top(system: System, netdev: str) -> list[str]:
+def _interfaces_above(system: System, netdev: str) -> list[str]:
     place = "/sys/class/net/" + netdev
     entries = system.listdir(place)
     found = ["%s uses its netdev %s" % (entry[len("upper_") :], netdev) for entry in entries if entry[:6] == "upper_"]
@@ -156,7 +156,7 @@ def _holders_of_files(system: System, held: dict[str, list[str]]) -> None:
 
 
 def device_files(system: System, pci: str) -> list[str]:
-    """The files under ``/dev`` through which a process uses the function."""
+    """Return the files under ``/dev`` through which a process uses the function."""
     place = "%s/%s/" % (DEVICES, pci)
     found = ["/dev/infiniband/" + name for name in system.listdir(place + "infiniband_verbs")]
     found += ["/dev/" + name for name in system.listdir(place + "uio")]
@@ -171,22 +171,22 @@ def _holders_elsewhere(
     system: System,
     held: dict[str, list[str]],
     hidden: dict[str, list[str]],
-    here: dict[int, tuple[str, str]],
+    local_links: dict[int, tuple[str, str]],
     look: Look,
 ) -> None:
     namespaces = network_namespaces.others(system)
     seen = look(system, namespaces)
-    named: set[tuple[str, str]] = set()
+    located: set[tuple[str, str]] = set()
     for namespace in namespaces:
         elsewhere = seen.get(namespace.identity)
         if not elsewhere:
             continue
         for netdev in elsewhere.netdevs:
             if netdev["pci"] in held:
-                named.add((netdev["pci"], "net"))
+                located.add((netdev["pci"], "net"))
                 held[netdev["pci"]].append("its netdev %s is in network namespace %s" % (netdev["name"], namespace))
-            if netdev["below"] in here:
-                name, pci = here[netdev["below"]]
+            if netdev["below"] in local_links:
+                name, pci = local_links[netdev["below"]]
                 held[pci].append(
                     "%s %s in network namespace %s uses its netdev %s"
                     % (netdev["kind"] or "netdev", netdev["name"], namespace, name)
@@ -194,10 +194,10 @@ def _holders_elsewhere(
         for pci, what in hidden.items():
             verbs = system.listdir("%s/%s/infiniband_verbs" % (DEVICES, pci))
             if "infiniband" in what and set(verbs).intersection(elsewhere.uverbs):
-                named.add((pci, "infiniband"))
+                located.add((pci, "infiniband"))
                 held[pci].append("its RDMA device is in network namespace %s" % namespace)
     for pci, what in hidden.items():
         for each in what:
-            if (pci, each) not in named:
+            if (pci, each) not in located:
                 thing = "netdev" if each == "net" else "RDMA device"
                 held[pci].append("its %s is in another network namespace, which cannot be entered" % thing)

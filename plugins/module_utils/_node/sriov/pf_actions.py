@@ -32,11 +32,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_sta
 )
 
 DRIVERS_PROBE = "/sys/bus/pci/drivers_probe"
-# No NIC has a VF with this number: setting an attribute on it shows whether the driver supports the attribute, and
-# changes nothing. Its low byte is high as well, for a driver that looks only at that.
+# No NIC has a VF with this number: the error of setting an attribute on it shows whether the driver supports the
+# attribute. Its low byte is also high, for a driver that uses only the low byte.
 NO_VF = 0x70F0
 PAUSE = 0.05
-# Attributes of VFs of InfiniBand PFs; all others are Ethernet's.
+# Attributes of VFs of InfiniBand PFs; all others are for Ethernet.
 INFINIBAND = ("node_guid", "port_guid", "link_state")
 RELEASE = "stop the holder, or drain the node, and run again"
 WRITE_REMEDIES = {
@@ -55,7 +55,7 @@ class Pf(PfState):
     """A PF whose VFs can be created, removed, configured and bound. Failures raise :class:`RailyardError`."""
 
     def cannot(self, name: str, value: t.Any) -> str:
-        """Why an attribute cannot be set to the value on this PF's VFs; empty if no reason is known."""
+        """Return why an attribute cannot be set to the value on this PF's VFs; empty if no reason is known."""
         if not is_neutral(name, value):
             if self.infiniband and name not in INFINIBAND:
                 return "%s is for VFs of Ethernet NICs, and this is an InfiniBand one" % name
@@ -68,7 +68,7 @@ class Pf(PfState):
         return ""
 
     def _vendor_directory(self) -> bool:
-        # without VFs, only the older name of sriov_numvfs shows that the directory will appear
+        # without VFs, the older name of sriov_numvfs shows that the directory will appear
         return self.system.exists(self.path("sriov")) or self.system.exists(self.path("mlx5_num_vfs"))
 
     def _driver_knows(self, name: str, value: t.Any) -> bool:
@@ -102,13 +102,13 @@ class Pf(PfState):
                 self.table.set_vf(self.index, index, **values)
                 return
             except NetlinkError as error:
-                # some drivers wait until the reset of the VF is done
+                # some drivers refuse until the reset of the VF is done
                 if error.errno not in (errno.EAGAIN, errno.EBUSY) or time.monotonic() >= deadline:
                     raise self._refused(index, values, error) from None
             time.sleep(PAUSE)
 
     def _refused(self, index: int, values: Row, error: NetlinkError) -> RailyardError:
-        what = ", ".join("%s=%s" % (name, value) for name, value in values.items())
+        setting = ", ".join("%s=%s" % (name, value) for name, value in values.items())
         if error.errno == errno.EOPNOTSUPP:
             return Unsupported(
                 "the driver %s of %s cannot set %s" % (self.driver, self.name, " and ".join(values)),
@@ -123,7 +123,9 @@ class Pf(PfState):
             )
         reason = "%s%s" % (os.strerror(error.errno), ": " + error.reason if error.reason else "")
         return RailyardError(
-            "the driver %s of %s refuses %s: %s" % (self.driver, self.name, what, reason), self.vf_name(index), remedy
+            "the driver %s of %s refuses %s: %s" % (self.driver, self.name, setting, reason),
+            self.vf_name(index),
+            remedy,
         )
 
     # -- VFs -------------------------------------------------------------------------------------------------------
@@ -135,7 +137,7 @@ class Pf(PfState):
         if now == count:
             return
         if now:
-            # checked again just before: a pod may have started since
+            # checked again, because a pod may have started since
             self.refuse_if_held(vf_holders.of(self.system, [vf["pci"] for vf in self.vfs if vf["pci"]], self.table))
             self._write(path, "0", self.pci)
         if count:
@@ -153,7 +155,7 @@ class Pf(PfState):
         raise_all(self.held_errors(held))
 
     def held_errors(self, held: t.Mapping[str, t.Sequence[str]]) -> list[RailyardError]:
-        """A refusal for each holder of a VF of this PF."""
+        """Return a refusal for each holder of a VF of this PF."""
         return [
             Refused("VF %s is held: %s" % (vf["pci"], who), self.vf_name(vf["index"]), RELEASE)
             for vf in self.vfs
@@ -198,11 +200,11 @@ class Pf(PfState):
                     "load the VFs' driver (check the modprobe blacklist), set autoprobe to false for VFs without a "
                     "driver, or see the kernel's messages (dmesg)",
                 )
-            # udev may still be loading it
+            # udev may still be loading the driver
             time.sleep(PAUSE)
 
     def rebind(self, index: int, deadline: float, autoprobe: bool | None) -> None:
-        """Bind a VF to its driver again, also if ``autoprobe`` is false."""
+        """Rebind a VF to its driver, also if ``autoprobe`` is false."""
         if autoprobe is not False:
             self.bind(index, deadline)
             return
@@ -219,10 +221,10 @@ class Pf(PfState):
         driver = self.system.link_name(pci_functions.attribute(address, "driver")) or ""
         if not driver or is_passed_on(driver):
             return
-        for what, thing, wanted in (("net", "netdev", self.netdev), ("infiniband", "RDMA device", self.rdma_device)):
+        for setting, thing, wanted in (("net", "netdev", self.netdev), ("infiniband", "RDMA device", self.rdma_device)):
             if wanted:
                 problem = "VF %s has the driver %s, but no %s appeared" % (address, driver, thing)
-                self.wait_path(pci_functions.attribute(address, what), deadline, problem, self.vf_name(index))
+                self.wait_path(pci_functions.attribute(address, setting), deadline, problem, self.vf_name(index))
 
     def wait_path(self, path: str, deadline: float, problem: str, place: str) -> None:
         self.wait(lambda: self.system.exists(path), deadline, problem, place)
@@ -263,7 +265,7 @@ class Pf(PfState):
 
 
 def is_neutral(name: str, value: t.Any) -> bool:
-    """Whether the value equals the state of a VF whose driver does not support the attribute."""
+    """Return whether the value equals the state of a VF whose driver does not support the attribute."""
     return value in {
         "vlan": (0,),
         "qos": (0,),

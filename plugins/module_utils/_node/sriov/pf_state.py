@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""One PF and its VFs, as sysfs and rtnetlink show them.
+"""The observed state of a PF and its VFs, from sysfs and rtnetlink.
 
 Sources: the kernel's ``Documentation/ABI/testing/sysfs-bus-pci`` (``sriov_numvfs``, ``sriov_totalvfs``,
 ``sriov_drivers_autoprobe``, ``virtfnN``) and ``rtnl_fill_vfinfo()``; and the directory ``sriov/N`` of NVIDIA's driver
@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_spec import ATTRIBUTES, IDENTITY, guid
 
-# Exists while sriov_drivers_autoprobe is temporarily 0, and holds its former value. Lost at reboot, as the setting is.
+# Exists while sriov_drivers_autoprobe is temporarily 0, and holds its former value. A boot removes both.
 MARK = "/run/railyard/sriov_drivers_autoprobe-%s"
 POLICIES = {"Follow": "auto", "Up": "enable", "Down": "disable"}
 
@@ -29,10 +29,10 @@ POLICIES = {"Follow": "auto", "Up": "enable", "Down": "disable"}
 class PfState:
     """The observed state of a PF, read by the constructor and again by :meth:`read`.
 
-    ``netdev`` and ``index``: its own netdev in this network namespace, or None. ``total``: how many
-    VFs it may have; None without SR-IOV. ``vfs``: rows of ``index``, ``pci``, ``driver``, ``netdev``,
-    ``netdev_address``, ``rdma_device``. ``attributes``: rows of ``index`` and the attributes of each VF; empty if they
-    cannot be read, for the reason ``unreadable``.
+    ``netdev`` and ``index``: its netdev in this network namespace, or None. ``total``: the greatest number of VFs; None
+    without SR-IOV. ``vfs``: rows of ``index``, ``pci``, ``driver``, ``netdev``, ``netdev_address``, ``rdma_device``.
+    ``attributes``: rows of ``index`` and the attributes of each VF; empty if they cannot be read, for the reason
+    ``unreadable``.
     """
 
     def __init__(self, system: System, table: Rtnetlink, address: str) -> None:
@@ -71,15 +71,15 @@ class PfState:
         return "%s vf %d" % (self.pci, index)
 
     def _netdevs(self) -> tuple[str | None, int]:
-        own: list[tuple[int, str]] = []
+        netdevs: list[tuple[int, str]] = []
         representors = 0
         for name in self.system.listdir(self.path("net")):
             port = self.system.read("/sys/class/net/%s/phys_port_name" % name)
             if port and pci_functions.REPRESENTOR.match(port):
                 representors += 1
             else:
-                own.append((self.system.read_int("/sys/class/net/%s/dev_port" % name) or 0, name))
-        return (min(own)[1] if own else None), representors
+                netdevs.append((self.system.read_int("/sys/class/net/%s/dev_port" % name) or 0, name))
+        return (min(netdevs)[1] if netdevs else None), representors
 
     def _vf(self, number: int) -> Row:
         system = self.system
@@ -130,7 +130,7 @@ class PfState:
         return rows[: self.count] if len(rows) >= self.count else []
 
     def _attributes_by_config(self, number: int) -> Row:
-        """The contents of the vendor's ``sriov/N/config``; only ``index`` without that file."""
+        """Return the attributes in the vendor's ``sriov/N/config``; only ``index`` without that file."""
         row: Row = {"index": number}
         text = self.system.read(self.path("sriov/%d/config" % number)) or ""
         values = {key.strip(): value.strip() for key, _colon, value in (x.partition(":") for x in text.split("\n"))}
@@ -156,14 +156,14 @@ class PfState:
 
 
 def is_passed_on(driver: str) -> bool:
-    """Whether the driver passes the VF to a process or a virtual machine, which configures the VF itself."""
+    """Return whether the driver passes the VF to a process or a virtual machine, which configures the VF itself."""
     return "vfio" in driver or driver.startswith(("uio", "igb_uio", "pci-stub"))
 
 
 def _attribute_row(row: Row) -> Row:
     values = {name: row.get(name) for name in ATTRIBUTES}
     for name in IDENTITY:
-        # all zero: never set
+        # all zero: not set
         if not (values[name] or "").strip("0:"):
             values[name] = None
     return dict({"index": row["index"]}, **values)

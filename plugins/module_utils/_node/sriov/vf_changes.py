@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The changes from the observed to the desired state of a PF and its VFs, or why they are refused."""
+"""The changes from the observed to the desired state of a PF and its VFs, or the reasons for a refusal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LINK_PATIENCE = 10.0
 
 class Settings(t.NamedTuple):
     """Settings of all PFs: whether VFs may be removed to change their number, the desired
-    ``sriov_drivers_autoprobe`` (None: not changed), and how many seconds each wait may take.
+    ``sriov_drivers_autoprobe`` (None: not changed), and the seconds that each wait may take.
     """
 
     recreate: bool
@@ -37,7 +37,7 @@ class Settings(t.NamedTuple):
         return time.monotonic() + self.timeout
 
     def autoprobe_of(self, pf: Pf) -> bool | None:
-        """The desired ``sriov_drivers_autoprobe``; None if the kernel (before 4.12) does not have it."""
+        """Return the desired ``sriov_drivers_autoprobe``; None if the kernel (before 4.12) does not have it."""
         if pf.autoprobe is None:
             return None
         wanted = self.autoprobe if self.autoprobe is not None else pf.marked
@@ -65,7 +65,7 @@ class PfChanges:
         port, pf = self.port, self.pf
         found: list[RailyardError] = []
         if pf.total is None and (self.count or port.vfs):
-            # the netdev of a virtio NIC does not belong to the PCI function itself
+            # the netdev of a virtio NIC belongs to a virtio device, not to the PCI function
             name = "%s (%s)" % (pf.pci, port.netdev) if port.netdev and not pf.netdev else pf.name
             message = "%s has no SR-IOV%s" % (name, " (driver %s)" % pf.driver if pf.driver else "")
             remedy = "enable SR-IOV in the BIOS and in the NIC's firmware, then reboot; or name a NIC that has SR-IOV"
@@ -105,7 +105,7 @@ class PfChanges:
         return found
 
     def refusals(self, management: ManagementPath, held: t.Mapping[str, t.Sequence[str]]) -> list[RailyardError]:
-        """Why the changes are refused: not supported, management path, VFs in use."""
+        """Return the refusals of the changes: not supported, management path, VFs in use."""
         pf, place = self.pf, self.port.place
         why = management.why_function(pf.pci) if self.changes or self.errors else None
         if why:
@@ -204,12 +204,12 @@ class PfChanges:
                 self._add(pf.vf_name(vf.number), name, before, value, self._setter(vf, name))
         identity = [change for change in self.changes[first:] if change.attribute in IDENTITY]
         if identity and row["driver"] and not is_passed_on(row["driver"]):
-            # the driver reads the identity only when it binds; unbound first, so that an interrupted run leaves an
-            # unbound VF, which the next run observes
+            # the driver reads the identity only when it binds. The VF is unbound first, so that the next run
+            # observes an unbound VF if this one is interrupted
             bind = self._binder(vf.number)
             for change in identity:
                 _on_failure(change, bind)
-            _first(identity[0], lambda: pf.unbind(vf.number))
+            _call_before(identity[0], lambda: pf.unbind(vf.number))
             then(identity[-1], bind)
         if identity and row["driver"]:
             self.touched.append(row)
@@ -245,7 +245,7 @@ class PfChanges:
         if not _same(name, self.pf.attributes[vf.number][name], value):
             return True
         row = self.pf.vfs[vf.number]
-        # a VF that was bound before its MAC was set; a bond or bridge sets another MAC on its ports on purpose
+        # the VF was bound before its MAC was set; a bond or bridge sets another MAC on its ports intentionally
         return (
             name == "mac"
             and row["netdev_address"] not in (None, value)
@@ -261,12 +261,12 @@ class PfChanges:
 
 
 def _same(name: str, live: t.Any, wanted: t.Any) -> bool:
-    """Whether the observed value is the desired one; an unsupported attribute has its neutral value."""
+    """Return whether the observed value is the desired one; an unsupported attribute has its neutral value."""
     return live == wanted or (live is None and is_neutral(name, wanted))
 
 
-def _first(change: Change, first: t.Callable[[], t.Any]) -> None:
-    """Call ``first`` before the change, as part of it."""
+def _call_before(change: Change, first: t.Callable[[], t.Any]) -> None:
+    """Extend a change to call ``first`` before it."""
     act = change.act
 
     def both() -> None:
@@ -277,7 +277,7 @@ def _first(change: Change, first: t.Callable[[], t.Any]) -> None:
 
 
 def then(change: Change, after: t.Callable[[], t.Any]) -> None:
-    """Call ``after`` after the change, as part of it."""
+    """Extend a change to call ``after`` after it."""
     act = change.act
 
     def both() -> None:
@@ -288,7 +288,7 @@ def then(change: Change, after: t.Callable[[], t.Any]) -> None:
 
 
 def _on_failure(change: Change, cleanup: t.Callable[[], t.Any]) -> None:
-    """Call ``cleanup`` if the change fails; the first failure is reported."""
+    """Extend a change to call ``cleanup`` if it fails. The failure of the change is raised."""
     act = change.act
 
     def attempt() -> None:

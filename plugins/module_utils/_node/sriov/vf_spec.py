@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The desired state of PFs and their VFs: parsed from a module's options and checked before the node is read."""
+"""The desired state of PFs and their VFs, parsed from a module's options and checked before the node is read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.safety impor
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
 GUID = re.compile(r"[0-9a-f]{16}\Z")
 LINK_STATES = ("auto", "enable", "disable")
-# In the order in which they are set: identity first.
+# In the order in which they are set.
 ATTRIBUTES = (
     "mac",
     "node_guid",
@@ -28,13 +28,13 @@ ATTRIBUTES = (
     "min_tx_rate",
     "max_tx_rate",
 )
-# A VF's driver reads these once, when it takes the VF.
+# A VF's driver reads these only when it binds.
 IDENTITY = ("mac", "node_guid", "port_guid")
 RANGES = {"vlan": (0, 4094), "qos": (0, 7), "min_tx_rate": (0, 2**32 - 1), "max_tx_rate": (0, 2**32 - 1)}
 
 
 class Vf(t.NamedTuple):
-    """The spec of one VF; ``attributes`` holds only the attributes that are given."""
+    """The spec of one VF; ``attributes`` has only those that are set."""
 
     place: str
     number: int
@@ -42,7 +42,7 @@ class Vf(t.NamedTuple):
 
 
 class Port(t.NamedTuple):
-    """The spec of one PF. ``place``: where its options are in the module's arguments."""
+    """The spec of one PF. ``place``: the place of its options."""
 
     place: str
     pci: str | None
@@ -57,14 +57,14 @@ class Port(t.NamedTuple):
 
 
 def ports(options: t.Mapping[str, t.Any]) -> list[Port]:
-    """The ports of the option ``ports``. Raises all errors at once."""
+    """Return the ports of the option ``ports``. Raises all errors together."""
     found, errors = ports_of(options)
     raise_all(errors)
     return found
 
 
 def ports_of(options: t.Mapping[str, t.Any]) -> tuple[list[Port], list[RailyardError]]:
-    """The ports of the option ``ports``, and the errors in them. A port without a valid reference has no PF."""
+    """Return the ports of the option ``ports``, and their errors. A port without a valid reference has no PF."""
     errors: list[RailyardError] = []
     found = [_port("ports[%d]" % n, each, errors) for n, each in enumerate(options.get("ports") or [])]
     port_reference.refuse_duplicate_ports(found, errors)
@@ -75,7 +75,7 @@ def ports_of(options: t.Mapping[str, t.Any]) -> tuple[list[Port], list[RailyardE
 
 
 def guid(text: str) -> str:
-    """A GUID of any usual spelling, written as ``00:11:22:33:44:55:66:77``."""
+    """Return a GUID of any usual spelling as ``00:11:22:33:44:55:66:77``."""
     digits = re.sub(r"[:.-]", "", text.strip().lower())
     digits = digits[2:] if digits.startswith("0x") else digits
     return ":".join(digits[start : start + 2] for start in range(0, len(digits), 2))
@@ -128,7 +128,7 @@ def _vf(place: str, options: t.Mapping[str, t.Any], count: int | None, errors: l
 
 
 def _checked(name: str, value: t.Any) -> tuple[t.Any, str, str]:
-    """The value in the kernel's form, what is wrong with it (empty: nothing), and the remedy."""
+    """Return the value in the kernel's form, the problem (empty if valid), and the remedy."""
     if name == "mac":
         value = str(value).strip().lower().replace("-", ":")
         if not MAC.match(value):

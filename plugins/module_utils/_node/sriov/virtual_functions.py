@@ -41,7 +41,7 @@ class Seen(t.Dict[str, t.Any]):
 class SriovVfs(Kept):
     """The VFs of a node's PFs. See the module's documentation for the options.
 
-    :param holders_of: who holds VFs, for tests.
+    :param holders_of: a function that returns the holders of VFs, for tests.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class SriovVfs(Kept):
         super().__init__(system, RANK, MODULE, options.get("state") == "absent", bool(options.get("persist", False)))
         self._table = table or Rtnetlink()
         self._holders_of = holders_of
-        # invalid options are reported together with what is missing on the node
-        self._ports, self._wrong = vf_spec.ports_of(options)
+        # errors of the options are raised together with those of the node
+        self._ports, self._errors = vf_spec.ports_of(options)
         self._gather = options.get("state") == "gathered"
         timeout = options.get("timeout")
         self._settings = Settings(
@@ -64,7 +64,7 @@ class SriovVfs(Kept):
             TIMEOUT if timeout is None else timeout,
         )
         self._named = bool(self._ports)
-        # found once: reverting removes the file that it is read from
+        # read once, because removal deletes the file
         self._persistent: dict[str, t.Any] | None = None
 
     @classmethod
@@ -74,10 +74,10 @@ class SriovVfs(Kept):
     # -- observing -------------------------------------------------------------------------------------------------
 
     def observe(self) -> Seen:
-        """``ports`` in the shape of the option, and ``pfs`` with more facts about the same PFs."""
-        errors = list(self._wrong)
-        seen = Seen()
-        seen.pfs = []
+        """Return ``ports`` in the shape of the option, and ``pfs`` with more facts about the same PFs."""
+        errors = list(self._errors)
+        observed = Seen()
+        observed.pfs = []
         if self._absent and self._persistent is None:
             self._find_persistent()
         for port in self._ports or self._every_pf():
@@ -88,18 +88,18 @@ class SriovVfs(Kept):
             except RailyardError as error:
                 errors.append(error)
                 continue
-            taken = [other for other, pf in seen.pfs if pf.pci == address]
-            if taken:
-                message = "%s is the PF %s, as is %s" % (port.name, address, taken[0].name)
+            same_pf = [other for other, pf in observed.pfs if pf.pci == address]
+            if same_pf:
+                message = "%s is the PF %s, as is %s" % (port.name, address, same_pf[0].name)
                 errors.append(RailyardError(message, port.place, "name each PF once"))
                 continue
-            seen.pfs.append((port, Pf(self._system, self._table, address)))
+            observed.pfs.append((port, Pf(self._system, self._table, address)))
         raise_all(errors)
-        pfs = [pf for _port, pf in seen.pfs]
+        pfs = [pf for _port, pf in observed.pfs]
         if self._gather:
             self.warnings = ["%s: VFs cannot be read: %s" % (pf.name, pf.unreadable) for pf in pfs if pf.unreadable]
-        seen.update(ports=[_port_state(pf) for pf in pfs], pfs=[_pf_state(pf) for pf in pfs])
-        return seen
+        observed.update(ports=[_port_state(pf) for pf in pfs], pfs=[_pf_state(pf) for pf in pfs])
+        return observed
 
     def _every_pf(self) -> list[Port]:
         if not self._gather:
@@ -109,7 +109,7 @@ class SriovVfs(Kept):
         return [Port(each, each, None, None, [], {}) for each in found]
 
     def _find_persistent(self) -> None:
-        """What this module has set up: its persistent options, and the marks of interrupted runs."""
+        """Read the PFs that this module has configured: its persistent options, and the marks of interrupted runs."""
         boot = self._boot()
         self._persistent = boot.read() or {}
         if self._named:
@@ -129,12 +129,12 @@ class SriovVfs(Kept):
                 if self._system.read_int(place) != 0:
                     found[address] = Port(place, address, None, 0, [], {})
                 else:
-                    # an existing VF was about to get its driver again
+                    # an interrupted run was rebinding an existing VF
                     found.setdefault(address, Port(place, address, None, None, [], {}))
         self._ports = [found[address] for address in sorted(found)]
 
     def _address(self, options: t.Mapping[str, t.Any]) -> str | None:
-        """The PF of a persistent port; None if it does not exist any more."""
+        """Return the PCI address of a persistent port's PF; None if it does not exist."""
         try:
             names = {key: str(options[key]) for key in ("pci", "netdev") if options.get(key)}
             (port,) = vf_spec.ports({"ports": [names]})
@@ -149,17 +149,17 @@ class SriovVfs(Kept):
     # -- changes ---------------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
-        seen = t.cast(Seen, state)
+        observed = t.cast(Seen, state)
         management = ManagementPath.observe(self._system)
         if self._absent:
-            return self._reverted(seen, management)
-        changes = self._live([PfChanges(self._settings, port, pf) for port, pf in seen.pfs], management)
+            return self._reverted(observed, management)
+        changes = self._live([PfChanges(self._settings, port, pf) for port, pf in observed.pfs], management)
         if self._persist:
-            changes += self._boot_changes(seen, management)
+            changes += self._boot_changes(observed, management)
         return changes
 
     def _live(self, plans: t.Sequence[PfChanges], management: ManagementPath) -> list[Change]:
-        held = self._held(plans)
+        held = self._held_vfs(plans)
         errors: list[RailyardError] = []
         for plan in plans:
             errors.extend(plan.refusals(management, held))
@@ -175,29 +175,29 @@ class SriovVfs(Kept):
         for pf in pfs:
             pf.wait_carrier(self._settings.deadline())
 
-    def _held(self, plans: t.Sequence[PfChanges]) -> dict[str, list[str]]:
+    def _held_vfs(self, plans: t.Sequence[PfChanges]) -> dict[str, list[str]]:
         suspects = [vf["pci"] for plan in plans for vf in plan.touched if vf["pci"]]
         return self._holders_of(self._system, suspects, self._table) if suspects else {}
 
-    # -- reverting -------------------------------------------------------------------------------------------------
+    # -- removal ---------------------------------------------------------------------------------------------------
 
-    def _reverted(self, seen: Seen, management: ManagementPath) -> list[Change]:
+    def _reverted(self, observed: Seen, management: ManagementPath) -> list[Change]:
         staying: list[Staying] = []
         plans = []
-        moved = vf_holders.moved(self._system, [pf.pci for _port, pf in seen.pfs if pf.count])
+        moved = vf_holders.moved(self._system, [pf.pci for _port, pf in observed.pfs if pf.count])
         kept = self._persistent or {}
-        for port, pf in seen.pfs:
+        for port, pf in observed.pfs:
             why = moved[pf.pci].why if pf.pci in moved else management.why_function(pf.pci)
             autoprobe = pf.autoprobe
-            left = bool(pf.count and why and (pf.pci in moved or not self._named))
-            if left:
+            stays = bool(pf.count and why and (pf.pci in moved or not self._named))
+            if stays:
                 staying.append(Staying("vfs", (pf.pci,), str(why)))
             elif pf.count and port.vf_count is None:
                 # VFs that another program created
                 staying.append(Staying("vf-attributes", (pf.pci,)))
-            if not left and (port.vf_count is not None or pf.marked is not None):
+            if not stays and (port.vf_count is not None or pf.marked is not None):
                 plan = PfChanges(self._settings, port, pf)
-                # the mark of an interrupted run goes last: its VFs may be known from it alone
+                # the mark of an interrupted run is removed last, as it may be the only record of its VFs
                 plan.changes.sort(key=lambda change: change.attribute != "sriov_numvfs")
                 plans.append(plan)
                 autoprobe = plan.autoprobe
@@ -209,19 +209,19 @@ class SriovVfs(Kept):
         self._staying = without(boot.staying(staying), "vfs", {plan.pf.pci for plan in plans if not plan.count})
         if not self._persist:
             return changes
-        named = {pf.pci for _port, pf in seen.pfs} if self._named else None
-        rest = [each for each in boot.ports() if named is not None and self._address(each) not in named]
-        return changes + boot.changes(dict(kept, ports=rest) if rest else None, staying=self._staying)
+        named = {pf.pci for _port, pf in observed.pfs} if self._named else None
+        remaining = [each for each in boot.ports() if named is not None and self._address(each) not in named]
+        return changes + boot.changes(dict(kept, ports=remaining) if remaining else None, staying=self._staying)
 
     # -- boot ------------------------------------------------------------------------------------------------------
 
-    def _boot_changes(self, seen: Seen, management: ManagementPath) -> list[Change]:
+    def _boot_changes(self, observed: Seen, management: ManagementPath) -> list[Change]:
         boot, kept = self._boot(), []
         before = [self._address(each) for each in boot.ports()]
-        for port, pf in seen.pfs:
+        for port, pf in observed.pfs:
             if not (port.vf_count or port.vfs):
                 continue
-            # What is persistent already stays: its VFs exist at each boot, and a default route may be temporary.
+            # a port that is persistent already stays: its VFs exist at each boot, and a default route may be temporary
             why = None if pf.pci in before else management.why_function(pf.pci)
             if why:
                 self.warnings.append("%s: %s is not made persistent: %s" % (port.place, pf.name, why))
