@@ -96,7 +96,7 @@ lint: $(VENV)/ready ## ruff, import rules, the word list, ansible-lint, and what
 
 types: $(VENV)/ready ## mypy
 	mypy -p ansible_collections.railyard.fabric.plugins
-	mypy lab tools
+	mypy lab tools benchmarks
 
 docs: $(VENV)/ready ## the documentation of modules, plugins and roles
 	tools/docs-check

@@ -86,7 +86,7 @@ def planned_results(world: World, name: str) -> dict[str, Row]:
     ]
     info = dict(world.infos[name], tools={"pyroute2": "0.7.2", "perftest": "6.06"}, management_path="eno1 carries this")
     return {
-        "rail_host": host_layers._whole(result),
+        "rail_host": host_layers._combined(result),
         "rail_info": dict(info, changed=False),
         "rail_probe.serve": {"results": served, "others": [], "changed": False},
         "rail_probe.probe": {"results": world.probes[name], "others": [], "changed": False},

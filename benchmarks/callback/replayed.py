@@ -46,7 +46,7 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_task_start(self, task: t.Any, is_conditional: bool) -> None:
         self._begin(task.get_name(), task.action)
 
-    def _count(self, result: t.Any, **_more: t.Any) -> None:
+    def _count(self, result: t.Any, ignore_errors: bool = False) -> None:
         self.tasks[-1]["results"] += 1
 
     v2_runner_on_ok = v2_runner_on_skipped = v2_runner_on_failed = v2_runner_on_unreachable = _count

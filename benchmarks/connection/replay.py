@@ -44,7 +44,6 @@ class Connection(ConnectionBase):
         return self
 
     def exec_command(self, cmd: str, in_data: t.Any = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
-        super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
         if not in_data:
             # the only other command with pipelining: which Python there is
             return 0, b"FOUND\n/usr/bin/python3\nENDFOUND\n", b""

@@ -197,7 +197,7 @@ def in_own_namespace(scenario: Scenario) -> t.Callable[[], None]:
         in_child(lambda: _run(scenario))
 
     # pytest must see the test's own arguments, and not the scenario's
-    del test.__wrapped__  # type: ignore[attr-defined]
+    del test.__wrapped__
     return test
 
 
