@@ -46,6 +46,13 @@ def test_one_mistake_is_one_finding_at_its_place(wrong: Wrong) -> None:
     assert "\n" not in finding.text() and len(finding.text()) < 600
 
 
+def test_a_depth_that_the_parser_refuses_is_too_large() -> None:
+    """libyaml from 0.2.6 refuses 1,000 levels before it emits the first of a line; 0.2.5 emits them all."""
+    outcome = lint(b"nodes: " + b"[" * 100000)
+    assert [(finding.code, finding.line) for finding in outcome.findings] == [("RY103", 1)]
+    assert outcome.findings[0].place.startswith("nodes") and outcome.plan is None
+
+
 def test_the_table_is_large_enough_and_leaves_no_rule_out() -> None:
     assert len(WRONG) >= 300
     elsewhere = {rule.code for rule in RULES.values() if lint(example_file.whole(rule.bad).encode("utf-8")).findings}

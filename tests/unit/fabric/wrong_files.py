@@ -228,7 +228,7 @@ WRONG = [
     Wrong("not text", b"plugin: railyard.fabric.rails\n\xff\xfe\x00", "RY102", "", 2),
     Wrong("utf-16", MACVLAN.encode("utf-16"), "RY102", "", 1),
     Wrong("an ELF file", b"\x7fELF\x02\x01\x01\x00" + bytes(64), "RY102", "", 1),
-    Wrong("flow lists without end", b"nodes: " + b"[" * 100000, "RY103", "nodes" + "[0]" * 5, 1),
+    Wrong("flow lists without end", b"nodes: " + b"[\n" * 100000, "RY103", "nodes" + "[0]" * 5, 40),
     Wrong("flow mappings without end", b"a: " + b"{a: " * 100000, "RY103", "a.a.a.a.a.a", 1),
     Wrong("block lists without end", b"- " * 5000, "RY103", "[0]" * 6, 1),
     change(

@@ -23,6 +23,8 @@ MAX_VALUES = 5 * 1000 * 1000
 
 _TAG_STR = "tag:yaml.org,2002:str"
 _TAG_MERGE = "<<"
+# What libyaml from 0.2.6 reports at 1,000 levels, before it emits the levels of one line.
+_PARSER_DEPTH = "exceeded maximum nesting depth"
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 
 
@@ -127,12 +129,16 @@ def parse(raw: bytes, report: Report) -> Document | None:
     import yaml  # here, because imports without reading a file must not require YAML
 
     loader: t.Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    builder = _Builder(report)
     try:
-        root = _Builder(report).build(yaml.parse(text, Loader=loader))
+        root = builder.build(yaml.parse(text, Loader=loader))
     except _Stop:
         return None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if error.problem == _PARSER_DEPTH:
+            builder.too_deep((mark.line + 1, mark.column + 1) if mark else (1, 1))
+            return None
         report.add(
             rules.SYNTAX,
             (),
@@ -223,9 +229,14 @@ class _Builder:
                     self._stop(rules.DOCUMENTS, event, "a second YAML document begins", "keep one document per file")
         return self._root
 
-    def _stop(self, rule: t.Any, event: t.Any, message: str, remedy: str) -> t.NoReturn:
+    def too_deep(self, position: tuple[int, int]) -> None:
+        """Report a place with more levels than the limit."""
+        message = "nested deeper than %d levels" % MAX_DEPTH
         # The beginning of a very deeply nested place is enough.
-        self._report.add(rule, self._path_here()[:6], message, remedy, _mark(event))
+        self._report.add(rules.SIZE, self._path_here()[:6], message, "reduce the nesting", position)
+
+    def _stop(self, rule: t.Any, event: t.Any, message: str, remedy: str) -> t.NoReturn:
+        self._report.add(rule, self._path_here(), message, remedy, _mark(event))
         raise _Stop
 
     def _path_here(self) -> Path:
@@ -323,7 +334,8 @@ class _Builder:
             self._put(value, event)
 
     def _deep(self, event: t.Any) -> t.NoReturn:
-        self._stop(rules.SIZE, event, "nested deeper than %d levels" % MAX_DEPTH, "reduce the nesting")
+        self.too_deep(_mark(event))
+        raise _Stop
 
     def _put(self, value: Value, event: t.Any) -> None:
         if not self._stack:
