@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Charts by matplotlib, as SVG within the page: texts stay texts, and colours are those of the page's scheme.
+"""Charts drawn by matplotlib, as SVG inside the page. Texts stay text elements, and colours follow the page's scheme.
 
-They are drawn as wide as a phone, so that they can be read there; wider screens enlarge them.
+A chart is as wide as the screen of a phone; wider screens enlarge it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.svg
 # CSS pixels.
 _WIDTH = 340
 _ROW = 26
-# Of a rail's name at the most; the tables have the whole.
+# Maximum width of a rail's name; the tables show the whole name.
 _LABEL = 110
 _TREND_WIDTH, _TREND_HEIGHT = 250, 92
 _FONT = 11.0
-# Up to so many transfers of a rail each is a point; more would hide the box, and it and the outliers alone are drawn.
+# Each transfer is drawn as a point up to this number per rail. More points would hide the box, so that only the box and
+# the outliers are drawn.
 _POINTS = 40
-# Outliers of a rail that are drawn at the most, the worst.
+# Maximum number of outliers drawn per rail, the worst first.
 _OUTLIERS = 50
 
-# Colours of matplotlib's output, and the colour of the page that replaces each.
+# Colour in matplotlib's output -> colour of the page that replaces it.
 _PAINTS = {
     "#010101": "var(--ink)",
     "#020202": "var(--soft)",
@@ -66,9 +67,9 @@ _REMEDY = "install it where the playbook runs: pip install matplotlib"
 
 
 def check() -> None:
-    """See that charts can be drawn here.
+    """Check that charts can be drawn.
 
-    :raises Unsupported: where they cannot, with the reason.
+    :raises Unsupported: if matplotlib cannot be imported, with the reason.
     """
     try:
         import matplotlib.backends.backend_svg
@@ -79,25 +80,25 @@ def check() -> None:
 
 
 def spread_chart(found: t.Sequence[Spread], quantity: Quantity, name: str) -> xml.Element:
-    """A row a rail: its transfers, the box of the middle half, the median, and outliers as diamonds."""
+    """Return a chart with one row per rail: transfers, box of the middle half, median, and outliers as diamonds."""
     height = _ROW * len(found) + 44
-    single = dotted(found)
+    draw_points = dotted(found)
     labels = [cut(each.label, _FONT, _LABEL) for each in found]
 
     def draw(figure: t.Any) -> None:
         axes = _axes(figure, _WIDTH, height, max(length(label, _FONT) for label in labels) + 14, 10, 8, 38)
-        for at, each in enumerate(found):
+        for row, each in enumerate(found):
             usual = each.usual or [each.median]
-            axes.plot([usual[0], usual[-1]], [at, at], color=_SOFT, linewidth=1, zorder=2)
+            axes.plot([usual[0], usual[-1]], [row, row], color=_SOFT, linewidth=1, zorder=2)
             width = each.three_quarters - each.quarter
-            axes.barh(at, width, 0.62, each.quarter, color=_PLATE, edgecolor=_GOOD, linewidth=1, zorder=3)
-            axes.plot([each.median] * 2, [at - 0.36, at + 0.36], color=_GOOD, linewidth=2.5, zorder=5)
-            if single:
-                # beside each other by the golden ratio: near values lie apart, and the same values alike each time
-                lanes = [at + ((number * 0.618034) % 1 - 0.5) * 0.42 for number in range(len(usual))]
+            axes.barh(row, width, 0.62, each.quarter, color=_PLATE, edgecolor=_GOOD, linewidth=1, zorder=3)
+            axes.plot([each.median] * 2, [row - 0.36, row + 0.36], color=_GOOD, linewidth=2.5, zorder=5)
+            if draw_points:
+                # offsets by the golden ratio: points of near values are apart, and the result is deterministic
+                lanes = [row + ((number * 0.618034) % 1 - 0.5) * 0.42 for number in range(len(usual))]
                 axes.plot(usual, lanes, "o", color=_GOOD, markersize=2.6, alpha=0.7, markeredgewidth=0, zorder=4)
             worst = [point.value for point in each.outliers[:_OUTLIERS]]
-            axes.plot(worst, [at] * len(worst), "D", color=_BAD, markersize=5, alpha=0.8, markeredgewidth=0, zorder=6)
+            axes.plot(worst, [row] * len(worst), "D", color=_BAD, markersize=5, alpha=0.8, markeredgewidth=0, zorder=6)
         axes.set_yticks(range(len(found)), labels)
         axes.set_ylim(len(found) - 0.4, -0.6)
         axes.set_xlim(*_room([each.low for each in found] + [each.high for each in found]))
@@ -107,29 +108,32 @@ def spread_chart(found: t.Sequence[Spread], quantity: Quantity, name: str) -> xm
         axes.locator_params(axis="x", nbins=5)
 
     title = "%s of each rail, %s" % (quantity.title, quantity.unit)
-    summary = "; ".join("%s: median %s, %s to %s" % (each.label, *map(short, _three(each))) for each in found)
+    summary = "; ".join("%s: median %s, %s to %s" % (each.label, *map(short, _summary_values(each))) for each in found)
     return _svg(draw, _WIDTH, height, name, title, summary)
 
 
 def dotted(found: t.Sequence[Spread]) -> bool:
-    """Whether each transfer is drawn as a point."""
+    """Return whether each transfer is drawn as a point."""
     return all(len(each.points) <= _POINTS for each in found)
 
 
-def _three(each: Spread) -> tuple[float, float, float]:
+def _summary_values(each: Spread) -> tuple[float, float, float]:
     return each.median, each.low, each.high
 
 
 def trend_chart(rail: str, runs: t.Sequence[Run], room: tuple[float, float], name: str) -> xml.Element:
-    """A rail's median and slowest transfer from run to run, and a cross at each run in which it failed."""
+    """Return a chart of a rail's median and slowest transfer per run, with a cross at each run in which it failed.
+
+    :param room: lowest and highest value of the axis, in Gb/s.
+    """
 
     def draw(figure: t.Any) -> None:
         axes = _axes(figure, _TREND_WIDTH, _TREND_HEIGHT, 44, 10, 8, 22)
-        at = list(range(len(runs)))
-        nothing = float("nan")
-        axes.plot(at, [each.worst.get(rail, nothing) for each in runs], "--", color=_SOFT, linewidth=1, zorder=3)
-        medians = [each.median.get(rail, nothing) for each in runs]
-        axes.plot(at, medians, "-o", color=_GOOD, linewidth=1.8, markersize=3.5, zorder=4)
+        positions = list(range(len(runs)))
+        missing = float("nan")
+        axes.plot(positions, [each.worst.get(rail, missing) for each in runs], "--", color=_SOFT, linewidth=1, zorder=3)
+        medians = [each.median.get(rail, missing) for each in runs]
+        axes.plot(positions, medians, "-o", color=_GOOD, linewidth=1.8, markersize=3.5, zorder=4)
         low, high = room
         bad = [number for number, each in enumerate(runs) if each.of_rail.get(rail)]
         axes.plot(
@@ -137,7 +141,7 @@ def trend_chart(rail: str, runs: t.Sequence[Run], room: tuple[float, float], nam
         )
         axes.set_ylim(low, high)
         axes.set_xlim(-0.4, max(len(runs) - 0.6, 0.4))
-        axes.set_xticks([0, len(runs) - 1] if len(runs) > 1 else [0], _ends(runs))
+        axes.set_xticks([0, len(runs) - 1] if len(runs) > 1 else [0], _end_dates(runs))
         axes.locator_params(axis="y", nbins=3)
         axes.tick_params(length=0, labelsize=10, labelcolor=_SOFT)
         labels = axes.get_xticklabels()
@@ -152,21 +156,24 @@ def trend_chart(rail: str, runs: t.Sequence[Run], room: tuple[float, float], nam
 
 
 def trend_room(runs: t.Sequence[Run]) -> tuple[float, float]:
-    """The range that all rails' charts share, so that they can be compared: that of the medians, and below it as much
-    as the slowest transfers need, but not so much that medians look the same."""
+    """Return the range in Gb/s that the charts of all rails share, so that they can be compared.
+
+    It is the range of the medians, extended downwards for the slowest transfers as far as the medians stay
+    distinguishable.
+    """
     medians = [value for each in runs for value in each.median.values()] or [0.0, 1.0]
     slowest = [value for each in runs for value in each.worst.values()] or medians
-    least = max(min(slowest), min(medians) - max(max(medians) - min(medians), 0.05 * min(medians)))
-    low, high = _room([least, max(medians)])
+    lower_end = max(min(slowest), min(medians) - max(max(medians) - min(medians), 0.05 * min(medians)))
+    low, high = _room([lower_end, max(medians)])
     return low - (high - low) * 0.12, high
 
 
-def _ends(runs: t.Sequence[Run]) -> list[str]:
+def _end_dates(runs: t.Sequence[Run]) -> list[str]:
     return [runs[0].began[:10], runs[-1].began[:10]] if len(runs) > 1 else [runs[0].began[:10]]
 
 
 def short(value: float) -> str:
-    """A number in three digits or a few more: ``0.118``, ``1.93``, ``187.2``, ``1204``."""
+    """Format a number with three or four digits: ``0.118``, ``1.93``, ``187.2``, ``1204``."""
     return (
         "%.3f" % value
         if value < 1
@@ -179,14 +186,14 @@ def short(value: float) -> str:
 
 
 def _room(values: t.Sequence[float]) -> tuple[float, float]:
-    """A range around values, not so narrow that noise fills it."""
+    """Return a range around the values that is wide enough that noise does not fill it."""
     low, high = min(values), max(values)
     pad = max((high - low) * 0.06, high * 0.02, 1e-6)
     return max(low - pad, 0.0) if low - pad > 0 or low == 0 else low - pad, high + pad
 
 
 def _axes(figure: t.Any, width: float, height: float, left: float, right: float, top: float, bottom: float) -> t.Any:
-    """Axes with these margins, in pixels."""
+    """Add axes with these margins in pixels."""
     box = (left / width, bottom / height, (width - left - right) / width, (height - top - bottom) / height)
     return figure.add_axes(box)
 
@@ -199,7 +206,7 @@ def _svg(
     from matplotlib.figure import Figure
 
     out = io.BytesIO()
-    # whatever a user's own settings are: the same documents give the same bytes
+    # independent of the user's matplotlib settings: the same documents give the same bytes
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_SETTINGS)
@@ -218,7 +225,9 @@ def _svg(
 
 
 def plain(root: xml.Element, name: str) -> xml.Element:
-    """An SVG for use within HTML: no namespaces, the ids of its own that are used, the page's colours and font."""
+    """Convert an SVG for use in HTML: no namespaces, no unused ids, ids prefixed by ``name``, the page's colours and
+    font.
+    """
     used = set(re.findall(r"#([\w.-]+)", " ".join(value for each in root.iter() for value in each.attrib.values())))
     bare(root)
     for element in root.iter():
@@ -231,7 +240,7 @@ def plain(root: xml.Element, name: str) -> xml.Element:
             if value.startswith("#") and key.endswith("href"):
                 value = "#%s-%s" % (name, value[1:])
             value = re.sub(r"url\(#([^)]+)\)", r"url(#%s-\1)" % name, value)
-            value = re.sub("#0[1-6]0[1-6]0[1-6]", lambda found: _PAINTS.get(found[0], found[0]), value)
+            value = re.sub("#0[1-6]0[1-6]0[1-6]", lambda match: _PAINTS.get(match[0], match[0]), value)
             if key == "style":
                 value = re.sub(r"font: ([\d.]+px) [^;]+", r"font-size: \1", value)
                 value = re.sub(r"font-family: [^;]+;? ?", "", value)
@@ -242,7 +251,7 @@ def plain(root: xml.Element, name: str) -> xml.Element:
 
 
 def bare(root: xml.Element) -> xml.Element:
-    """An SVG without namespaces, which HTML does not write, and without empty lines."""
+    """Remove namespaces, which HTML does not use, and empty lines."""
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
         if element.text and not element.text.strip():

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""HTML as a tree: a text is a text and never markup, whatever is in it."""
+"""HTML as a tree of elements. Text is always escaped, so that no value becomes markup."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from xml.etree import ElementTree as xml
 Child = t.Union[str, None, xml.Element, t.Sequence[t.Any]]
 
 _UNSHOWN = "\N{REPLACEMENT CHARACTER}"
-# Characters of a cell that is never broken.
+# Maximum length of a cell that is not wrapped.
 _SHORT = 14
 
 
 def clean(value: t.Any) -> str:
-    """A text in one line, with a mark for what cannot be shown: control characters, halves of characters, and those
-    that turn the direction."""
+    """Return a text on one line. Control characters, surrogates and direction overrides become U+FFFD."""
     text = str(value)
     if text.isprintable():
         return text
@@ -26,15 +25,17 @@ def clean(value: t.Any) -> str:
 
 
 def h(tag: str, *children: Child, **attributes: t.Any) -> xml.Element:
-    """An element. A ``_`` at an attribute's end is dropped, others are ``-``; an attribute of None is left out."""
-    named = {key.rstrip("_").replace("_", "-"): clean(value) for key, value in attributes.items() if value is not None}
-    made = xml.Element(tag, named)
-    add(made, *children)
-    return made
+    """Return an element. In attribute names, a trailing ``_`` is dropped and others become ``-``; None omits an
+    attribute.
+    """
+    texts = {key.rstrip("_").replace("_", "-"): clean(value) for key, value in attributes.items() if value is not None}
+    element = xml.Element(tag, texts)
+    add(element, *children)
+    return element
 
 
 def add(into: xml.Element, *children: Child) -> xml.Element:
-    """Put children at the end: texts, elements, lists of them; None is nothing."""
+    """Append children: texts, elements and lists of them. None is skipped."""
     for child in children:
         if child is None:
             continue
@@ -52,10 +53,10 @@ def add(into: xml.Element, *children: Child) -> xml.Element:
 
 
 def style(text: str) -> xml.Element:
-    """A sheet of our own: it goes out as it is."""
-    made = xml.Element("style")
-    made.text = text
-    return made
+    """Return a style element. The text is not escaped."""
+    element = xml.Element("style")
+    element.text = text
+    return element
 
 
 def code(text: str) -> xml.Element:
@@ -63,15 +64,16 @@ def code(text: str) -> xml.Element:
 
 
 def region(label: str, *children: Child, class_: str = "scroll") -> xml.Element:
-    """A part that scrolls by itself where the screen is narrow, with the keyboard too."""
+    """Return an element that scrolls on narrow screens, also with the keyboard."""
     return h("div", *children, class_=class_, role="region", aria_label=label, tabindex="0")
 
 
 def rows(head: t.Sequence[str], lines: t.Iterable[t.Sequence[Child]], caption: str, brief: bool = False) -> xml.Element:
-    """A table whose rows become cards where the screen is narrow; the roles keep it a table for readers of screens.
+    """Return a table whose rows become cards on narrow screens; the roles keep it a table for screen readers.
 
-    The first cell of a row is its head. Columns in which no row has anything are left out. ``brief``: the cells are so
-    short that several of a card fit in one line.
+    The first cell of a row is its header. Empty columns are omitted.
+
+    :param brief: cells are short, and several cells of a card fit on one line.
     """
     cells = [list(line) for line in lines]
     used = [at for at in range(len(head)) if any(line[at] not in (None, "", []) for line in cells)]
@@ -80,7 +82,7 @@ def rows(head: t.Sequence[str], lines: t.Iterable[t.Sequence[Child]], caption: s
     for line in cells:
         row = h("tr", role="row")
         for at in used:
-            keys = {"data_label": head[at], "class_": _kind(line[at])}
+            keys = {"data_label": head[at], "class_": _cell_class(line[at])}
             if at == used[0]:
                 row.append(h("th", line[at], scope="row", role="rowheader", **keys))
             else:
@@ -96,20 +98,20 @@ def rows(head: t.Sequence[str], lines: t.Iterable[t.Sequence[Child]], caption: s
     )
 
 
-def _kind(cell: Child) -> str | None:
-    """``empty``; ``tight`` for what is so short that it should not be broken."""
+def _cell_class(cell: Child) -> str | None:
+    """Return the class of a cell: ``empty``, ``tight`` if it is so short that it is not wrapped, or None."""
     if cell in (None, "", []):
         return "empty"
     return "tight" if isinstance(cell, str) and len(cell) <= _SHORT else None
 
 
 def more(summary: str, *children: Child, opened: bool = False) -> xml.Element:
-    """What is shown on demand; on paper always."""
+    """Return an element that is shown on demand, and always on paper."""
     return h("details", h("summary", summary), *children, open="" if opened else None)
 
 
 def document(title: str, head: t.Sequence[xml.Element], body: xml.Element) -> bytes:
-    """The file. Its own policy forbids whatever would be loaded or run."""
+    """Return the file. Its content security policy forbids scripts and external resources."""
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
     root = h(
         "html",
@@ -127,12 +129,12 @@ def document(title: str, head: t.Sequence[xml.Element], body: xml.Element) -> by
         body,
         lang="en",
     )
-    _broken(root)
+    _add_newlines(root)
     text = xml.tostring(root, encoding="unicode", method="html")
     return ("<!DOCTYPE html>\n%s\n" % text).encode("utf-8")
 
 
-# Elements after which a new line changes nothing of what is shown, and makes the file good to read and compare.
+# Elements after which a newline does not change the display. It makes the file readable and comparable.
 _BLOCKS = frozenset(
     ("head", "body", "meta", "title", "link", "style", "header", "main", "nav", "section", "div", "table", "caption")
     + ("thead", "tbody", "tr", "details", "summary", "ul", "ol", "li", "dl", "dt", "dd", "h1", "h2", "h3", "p", "g")
@@ -140,7 +142,7 @@ _BLOCKS = frozenset(
 )
 
 
-def _broken(root: xml.Element) -> None:
+def _add_newlines(root: xml.Element) -> None:
     for element in root.iter():
         if element.tag in _BLOCKS and not (element.tail or "").strip():
             element.tail = "\n"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The rail x node matrix of a verdict over a plan: every port that the plan has, with what is known of it."""
+"""The rail x node matrix: the state of every port of the plan, from a verdict."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.repor
 Document = t.Mapping[str, t.Any]
 
 NO_PORT = "no port"
-# Up to so many nodes each has a row; of more, a group has one, and those with failures have their own beside it.
+# Up to this number, each node has a row. Above it, each group has a row, and so has each node with failures.
 ROWS = 128
-# Nodes of a group where the plan has neither units nor racks.
+# Nodes per group if the plan has neither units nor racks.
 _CHUNK = 64
 
 
 class Row(t.NamedTuple):
-    """A node and its rails' states."""
+    """A node and the state of its port on each rail, in the order of :attr:`Grid.rails`."""
 
     node: str
     states: t.Sequence[str]
@@ -40,7 +40,7 @@ class Row(t.NamedTuple):
 
 
 class Group(t.NamedTuple):
-    """Nodes of a unit, else of a rack."""
+    """The nodes of a unit, or of a rack if the plan has no units."""
 
     title: str
     rows: t.Sequence[Row]
@@ -50,7 +50,7 @@ class Group(t.NamedTuple):
 
 
 class Grid(t.NamedTuple):
-    """``beyond``: nodes and rails of the verdict that the plan does not have."""
+    """The matrix. ``beyond``: nodes and rails of the verdict that are not in the plan."""
 
     rails: t.Sequence[str]
     groups: t.Sequence[Group]
@@ -69,7 +69,7 @@ class Grid(t.NamedTuple):
 
 
 def grid(plan: Document, verdict: Verdict | None) -> Grid:
-    """The matrix; without a verdict nothing is checked."""
+    """Return the matrix. Without a verdict, all ports are :data:`NOT_CHECKED`."""
     rails = [rail["name"] for rail in plan["rails"]]
     matrix = verdict.matrix if verdict else {}
     groups: dict[str, list[Row]] = {}
@@ -93,12 +93,12 @@ def _titles(nodes: t.Sequence[Document]) -> list[str]:
         return ["all"] * len(nodes)
     titles = []
     for at in range(0, len(nodes), _CHUNK):
-        part = nodes[at : at + _CHUNK]
-        titles += ["%s to %s" % (part[0]["name"], part[-1]["name"])] * len(part)
+        chunk = nodes[at : at + _CHUNK]
+        titles += ["%s to %s" % (chunk[0]["name"], chunk[-1]["name"])] * len(chunk)
     return titles
 
 
-def rails_ok(made: Grid) -> int:
-    """How many rails have no failure, and a port that was checked."""
-    columns = list(zip(*(row.states for row in made.rows))) if made.rows else []
+def rails_ok(matrix: Grid) -> int:
+    """Return the number of rails with at least one checked port and without failures."""
+    columns = list(zip(*(row.states for row in matrix.rows))) if matrix.rows else []
     return sum(FAILED not in column and OK in column for column in columns)

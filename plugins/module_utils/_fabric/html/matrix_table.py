@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The rail x node matrix as HTML: a row a node, or a row a group with the nodes that need attention below it."""
+"""The rail x node matrix as HTML: one row per node, or one row per group followed by the nodes with failures."""
 
 from __future__ import annotations
 
@@ -18,56 +18,60 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.repor
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 
-# A sign, a class and a word for each state: colour is never the only mark.
+# State -> sign and CSS class: colour is never the only distinction.
 _SIGNS = {OK: ("✓", "ok"), FAILED: ("✕", "failed"), NOT_CHECKED: ("–", "open"), NO_PORT: ("", "none")}
-# Nodes with failures that a large fabric shows at the most, each in a row.
-_MOST = 256
-# Rows of one table.
-_LONG = 32
-# Up to so many nodes are in the plan's order, or shown at once beside those with failures; so many where none has any.
+# Maximum number of nodes with failures shown as rows for a large fabric.
+_MAX_FAILED = 256
+# Maximum number of rows of one table.
+_TABLE_ROWS = 32
+# Up to this number, nodes are shown in the plan's order, and good nodes are shown without a click next to failed nodes.
 _FEW = 8
+# Maximum number of good nodes shown without a click if no node failed.
 _OPEN = 32
 
 Anchors = t.Mapping[t.Tuple[str, str], str]
 
 
-def matrix(made: Grid, anchors: Anchors) -> list[xml.Element]:
-    """The legend and the tables."""
-    if not made.large:
-        first, rest = _urgent_first(made)
-        parts = [_legend(made)]
+def matrix(grid: Grid, anchors: Anchors) -> list[xml.Element]:
+    """Return the legend and the tables.
+
+    :param anchors: (node, rail) -> id of the element that explains the failure; the rail is empty for whole nodes.
+    """
+    if not grid.large:
+        first, rest = _urgent_first(grid)
+        parts = [_legend(grid)]
         if first:
-            tables = _tables(made.rails, first, anchors)
+            tables = _tables(grid.rails, first, anchors)
             parts.append(region("Matrix of nodes and rails", *tables, class_="scroll matrices"))
         if rest:
-            tables = _tables(made.rails, rest, anchors)
+            tables = _tables(grid.rails, rest, anchors)
             good = region("Matrix of nodes whose ports are all ok", *tables, class_="scroll matrices")
             number = sum(len(group.rows) for group in rest)
             parts.append(more("%s with all ports ok" % count(number, "node"), good))
         return parts
-    failing = [row for row in made.rows if row.failed]
-    key = "A row is a group with its number of nodes: ✓ all of its ports are ok, ✕ so many failed, – so many were not "
-    key += "checked and none failed."
-    parts = [_legend(made), h("p", key, class_="soft small"), region("Matrix of groups and rails", _sums(made))]
+    failing = [row for row in grid.rows if row.failed]
+    text = "A row is a group with its number of nodes: ✓ all of its ports are ok, ✕ so many failed, – so many were not "
+    text += "checked and none failed."
+    parts = [_legend(grid), h("p", text, class_="soft small"), region("Matrix of groups and rails", _group_table(grid))]
     if failing:
-        left = failing[_MOST:]
+        hidden = failing[_MAX_FAILED:]
         parts.append(h("h3", "Nodes with failures (%s)" % "{:,}".format(len(failing))))
-        tables = _tables(made.rails, [Group("with failures", failing[:_MOST])], anchors)
+        tables = _tables(grid.rails, [Group("with failures", failing[:_MAX_FAILED])], anchors)
         parts.append(region("Matrix of nodes with failures", *tables, class_="scroll matrices"))
-        if left:
-            parts.append(h("p", "And %s more: " % count(len(left), "node"), ", ".join(row.node for row in left)))
-    unknown = [row for row in made.rows if row.unknown and not row.failed]
-    if unknown and len(unknown) < len(made.rows):
+        if hidden:
+            parts.append(h("p", "And %s more: " % count(len(hidden), "node"), ", ".join(row.node for row in hidden)))
+    unknown = [row for row in grid.rows if row.unknown and not row.failed]
+    if unknown and len(unknown) < len(grid.rows):
         names = ", ".join(row.node for row in unknown)
         title = "%s not checked on every rail" % count(len(unknown), "node")
         parts.append(more(title, h("p", names, class_="small")))
     return parts
 
 
-def _legend(made: Grid) -> xml.Element:
+def _legend(grid: Grid) -> xml.Element:
     items = []
     for state, (sign, kind) in _SIGNS.items():
-        number = made.number(state)
+        number = grid.number(state)
         if number:
             items.append(
                 h("li", h("span", sign or " ", class_="key %s" % kind), "%s (%s)" % (state, "{:,}".format(number)))
@@ -75,20 +79,21 @@ def _legend(made: Grid) -> xml.Element:
     return h("ul", *items, class_="legend", aria_label="Signs, and how many ports have each")
 
 
-def _urgent_first(made: Grid) -> tuple[list[Group], list[Group]]:
-    """What is shown at once: nodes with failures, then those that were not checked on every rail; and the others, which
-    are shown on demand where they are many."""
-    if len(made.rows) <= _FEW:
-        return list(made.groups), []
-    failing = [row for row in made.rows if row.failed]
-    unknown = [row for row in made.rows if row.unknown and not row.failed]
+def _urgent_first(grid: Grid) -> tuple[list[Group], list[Group]]:
+    """Return the groups that are shown at once (failed nodes, then nodes not checked on every rail) and the groups that
+    are shown on demand (the other nodes, if there are many).
+    """
+    if len(grid.rows) <= _FEW:
+        return list(grid.groups), []
+    failing = [row for row in grid.rows if row.failed]
+    unknown = [row for row in grid.rows if row.unknown and not row.failed]
     first = [Group(title, rows) for title, rows in (("with failures", failing), ("not checked", unknown)) if rows]
     rest = [
-        group._replace(rows=[row for row in group.rows if not row.failed and not row.unknown]) for group in made.groups
+        group._replace(rows=[row for row in group.rows if not row.failed and not row.unknown]) for group in grid.groups
     ]
     rest = [group for group in rest if group.rows]
-    most = _FEW if first else _OPEN
-    return (first, rest) if sum(len(group.rows) for group in rest) > most else ([*first, *rest], [])
+    max_shown = _FEW if first else _OPEN
+    return (first, rest) if sum(len(group.rows) for group in rest) > max_shown else ([*first, *rest], [])
 
 
 def _head(first: str, rails: t.Sequence[str]) -> xml.Element:
@@ -96,46 +101,48 @@ def _head(first: str, rails: t.Sequence[str]) -> xml.Element:
 
 
 def _tables(rails: t.Sequence[str], groups: t.Sequence[Group], anchors: Anchors) -> list[xml.Element]:
-    """Tables that fit on a screen, so that several fit side by side."""
+    """Return tables that are short enough to be shown side by side on one screen."""
     tables = []
     for group in groups:
-        pieces = max(1, -(-len(group.rows) // _LONG))
-        size = -(-len(group.rows) // pieces)
-        for piece in range(pieces):
-            part = group.rows[piece * size : (piece + 1) * size]
+        number = max(1, -(-len(group.rows) // _TABLE_ROWS))
+        size = -(-len(group.rows) // number)
+        for index in range(number):
+            chunk = group.rows[index * size : (index + 1) * size]
             title = "%s (%s)" % (group.title, count(len(group.rows), "node"))
-            if pieces > 1:
-                title = "%s, %d of %d" % (title, piece + 1, pieces)
-            body = h("tbody", *(_row(rails, row, anchors) for row in part))
+            if number > 1:
+                title = "%s, %d of %d" % (title, index + 1, number)
+            body = h("tbody", *(_row(rails, row, anchors) for row in chunk))
             tables.append(h("table", h("caption", title), _head("node", rails), body, class_="matrix"))
     return tables
 
 
 def _row(rails: t.Sequence[str], row: Row, anchors: Anchors) -> xml.Element:
-    made = h("tr", h("th", row.node, scope="row", title=row.node if len(row.node) > 16 else None))
+    cells = h("tr", h("th", row.node, scope="row", title=row.node if len(row.node) > 16 else None))
     for rail, state in zip(rails, row.states):
         sign, kind = _SIGNS[state]
         anchor = anchors.get((row.node, rail)) or anchors.get((row.node, "")) if state == FAILED else None
         inner: t.Any = sign
         if anchor:
             inner = h("a", sign, href="#" + anchor, aria_label="%s %s failed: why" % (row.node, rail))
-        made.append(h("td", inner, class_=kind if kind != "none" else None))
-    return made
+        cells.append(h("td", inner, class_=kind if kind != "none" else None))
+    return cells
 
 
-def _sums(made: Grid) -> xml.Element:
-    """A row a group: how many ports failed, or were not checked, or that all are well; those with failures first."""
-    groups = sorted(made.groups, key=lambda group: -sum(row.failed for row in group.rows))
+def _group_table(grid: Grid) -> xml.Element:
+    """Return a table with one row per group, those with most failed nodes first: per rail, the number of failed ports,
+    else the number of unchecked ports, else that all are ok.
+    """
+    groups = sorted(grid.groups, key=lambda group: -sum(row.failed for row in group.rows))
     body = h("tbody")
     for group in groups:
         row = h("tr", h("th", "%s (%d)" % (group.title, len(group.rows)), scope="row", title=group.title))
-        for rail in range(len(made.rails)):
-            row.append(_sum(group, rail))
+        for rail in range(len(grid.rails)):
+            row.append(_group_cell(group, rail))
         body.append(row)
-    return h("table", h("caption", "All groups"), _head("group", made.rails), body, class_="matrix sums")
+    return h("table", h("caption", "All groups"), _head("group", grid.rails), body, class_="matrix sums")
 
 
-def _sum(group: Group, rail: int) -> xml.Element:
+def _group_cell(group: Group, rail: int) -> xml.Element:
     for state in (FAILED, NOT_CHECKED, OK):
         number = group.number(rail, state)
         if number:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What to do first: like failures together, in the order in which fixing one may fix those after it."""
+"""Steps to fix a fabric: similar failures are one step, and a step that may fix later ones comes first."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 Document = t.Mapping[str, t.Any]
 
 _LIMIT = " --limit "
-# Layers whose failures can be a cable or what is at its other end.
+# Layers whose failures may be caused by a cable or its remote end.
 _CABLES = ("link", "cabling", "reach", "rdma")
 
 
 class Step(t.NamedTuple):
-    """One thing to do. ``origin``: lint, verify or drift; ``what``: what is wrong, of each failure; ``places``:
-    node and rail of each; ``shared``: what they have in common; ``plays``: playbooks with their limits; ``cells``:
-    nodes and rails that fail for it; ``cables``: place -> leaf and leaf port at the other end of its cable, where the
-    step is about cables and the plan knows it."""
+    """One thing to do.
+
+    ``origin``: lint, verify or drift. ``what``: distinct problems. ``places``: (node, rail) of each failure.
+    ``shared``: what the places have in common, as text. ``plays``: playbooks with ``--limit``. ``cells``: (node, rail)
+    of all ports that the step concerns. ``cables``: place -> leaf and leaf port at the remote end of its cable, if the
+    step may be about cables and the plan contains the leaf.
+    """
 
     origin: str
     code: str
@@ -50,14 +53,15 @@ class Step(t.NamedTuple):
         return " ".join(filter(None, (label(self.name, self.code), self.title)))
 
     def place(self, place: tuple[str, str]) -> str:
-        """A place in words, with the other end of its cable."""
-        words = " ".join(filter(None, place)) or "the cluster"
-        return "%s (%s)" % (words, self.cables[place]) if place in self.cables else words
+        """Return a place as text, with the remote end of its cable if known."""
+        text = " ".join(filter(None, place)) or "the cluster"
+        return "%s (%s)" % (text, self.cables[place]) if place in self.cables else text
 
 
 class _Leaves:
-    """Where the plan's cables lead. ``names``: node and rail -> leaf; ``ends``: -> leaf and leaf port in words;
-    ``ports``: leaf -> how many ports it has."""
+    """Cabling of the plan. ``names``: (node, rail) -> leaf. ``ends``: (node, rail) -> leaf and leaf port as text.
+    ``ports``: leaf -> number of rail ports connected to it.
+    """
 
     def __init__(self, plan: Document) -> None:
         self.names: dict[tuple[str, str], str] = {}
@@ -76,18 +80,18 @@ class _Leaves:
 
 
 def steps(plan: Document, findings: t.Sequence[LintFinding], verdicts: t.Sequence[Verdict]) -> list[Step]:
-    """All steps, the first first: what is wrong with the plan, then each verdict's failures down its layers."""
+    """Return all steps in their order: errors of the fabric file, then each verdict's failures by layer."""
     found = [_of_finding(each) for each in findings if each.severity == ERROR]
     known: set[tuple[str, ...]] = set()
-    known_of = _Leaves(plan)
+    leaves = _Leaves(plan)
     for verdict in verdicts:
-        found += _of_verdict(verdict, known, known_of)
-        # a cause that a later verdict has too is one step
-        known.update(_same(failure) for failure in verdict.failures)
+        found += _of_verdict(verdict, known, leaves)
+        # a failure that a later verdict repeats is no second step
+        known.update(_identity(failure) for failure in verdict.failures)
     return found
 
 
-def _same(failure: Failure) -> tuple[str, ...]:
+def _identity(failure: Failure) -> tuple[str, ...]:
     return failure.node, failure.rail, failure.what
 
 
@@ -98,15 +102,15 @@ def _of_finding(finding: LintFinding) -> Step:
 
 
 def _of_verdict(verdict: Verdict, known: t.AbstractSet[tuple[str, ...]], leaves: _Leaves) -> list[Step]:
-    down = {layer.name: at for at, layer in enumerate(verdict.layers)}
+    rank = {layer.name: at for at, layer in enumerate(verdict.layers)}
     groups: dict[tuple[str, ...], list[Failure]] = {}
     for failure in verdict.failures:
-        if _same(failure) not in known:
+        if _identity(failure) not in known:
             key = (failure.layer, failure.code, failure.remedy, "" if failure.code in CODES else failure.what)
             groups.setdefault(key, []).append(failure)
     ordered = sorted(
         groups.values(),
-        key=lambda members: (down.get(members[0].layer, len(down)), -len(members), members[0].code, members[0].what),
+        key=lambda members: (rank.get(members[0].layer, len(rank)), -len(members), members[0].code, members[0].what),
     )
     return [_step(verdict.kind, members, leaves) for members in ordered]
 
@@ -115,7 +119,7 @@ def _step(origin: str, members: t.Sequence[Failure], leaves: _Leaves) -> Step:
     first = members[0]
     places = list(dict.fromkeys(place for each in members for place in each.places))
     peers = [(each.peer, rail) for each in members for rail in (each.rails or (each.rail,)) if each.peer]
-    whole = [(each.node, rail) for each in members for rail in each.rails]
+    all_rails = [(each.node, rail) for each in members for rail in each.rails]
     title = CODES[first.code].title if first.code in CODES else first.what
     return Step(
         origin,
@@ -129,14 +133,14 @@ def _step(origin: str, members: t.Sequence[Failure], leaves: _Leaves) -> Step:
         places,
         _shared(places, leaves),
         joined([each.playbook for each in members if each.playbook]),
-        [*places, *whole, *peers],
+        [*places, *all_rails, *peers],
         _cables(first.layer, places, leaves),
         CODES[first.code].name if first.code in CODES else "",
     )
 
 
 def _cables(layer: str, places: t.Sequence[tuple[str, str]], leaves: _Leaves) -> dict[tuple[str, str], str]:
-    """The other ends of the cables; where all are on one leaf, that is named once, for all places together."""
+    """Return the remote ends of cables; none if all places share one leaf, which :func:`_shared` shows once for all."""
     if layer not in _CABLES or (len(places) > 1 and _shared(places, leaves).startswith("all behind leaf")):
         return {}
     return {place: leaves.ends[place] for place in places if place in leaves.ends}
@@ -147,14 +151,14 @@ def _distinct(texts: t.Iterable[str]) -> list[str]:
 
 
 def _shared(places: t.Sequence[tuple[str, str]], leaves: _Leaves) -> str:
-    """What two or more places have in common: their leaf, their rail, their node."""
+    """Return what two or more places have in common, as text: leaf, node or rail; else an empty text."""
     if len(places) < 2:
         return ""
-    behind = {leaves.names.get(place, "") for place in places}
+    leaf_names = {leaves.names.get(place, "") for place in places}
     rails = {rail for _node, rail in places}
     nodes = {node for node, _rail in places}
-    if len(behind) == 1 and "" not in behind:
-        leaf = behind.pop()
+    if len(leaf_names) == 1 and "" not in leaf_names:
+        leaf = leaf_names.pop()
         return "all behind leaf %s (%d of its %s)" % (leaf, len(places), count(leaves.ports[leaf], "port"))
     if len(nodes) == 1 and "" not in nodes:
         return "all on node %s" % nodes.pop()
@@ -164,19 +168,19 @@ def _shared(places: t.Sequence[tuple[str, str]], leaves: _Leaves) -> str:
 
 
 def joined(playbooks: t.Sequence[str]) -> list[str]:
-    """Playbooks with their limits, each playbook once with all of its nodes; without a limit it covers all."""
+    """Merge the limits of equal playbooks. A playbook without a limit applies to all nodes."""
     limits: dict[str, dict[str, None]] = {}
     for each in playbooks:
         play, limit, nodes = each.partition(_LIMIT)
-        known = limits.setdefault(play, {})
-        known.update(dict.fromkeys(nodes.split(",") if limit else [""]))
+        all_nodes = limits.setdefault(play, {})
+        all_nodes.update(dict.fromkeys(nodes.split(",") if limit else [""]))
     return [play if "" in nodes else play + _LIMIT + ",".join(nodes) for play, nodes in limits.items()]
 
 
-def anchors(found: t.Sequence[Step], origin: str) -> dict[tuple[str, str], str]:
-    """Node and rail -> the id of the first step of this origin that is about it."""
-    named: dict[tuple[str, str], str] = {}
-    for number, step in enumerate(found, 1):
+def anchors(steps_: t.Sequence[Step], origin: str) -> dict[tuple[str, str], str]:
+    """Return (node, rail) -> id of the first step of this origin that concerns it."""
+    ids: dict[tuple[str, str], str] = {}
+    for number, step in enumerate(steps_, 1):
         for cell in step.cells if step.origin == origin else ():
-            named.setdefault(cell, "step-%d" % number)
-    return named
+            ids.setdefault(cell, "step-%d" % number)
+    return ids

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""How the report looks: light and dark by the reader's scheme, light on paper, from 320 pixels of width on.
+"""Style sheet of the report: light or dark by the reader's scheme, light on paper, from a width of 320 pixels.
 
-Good is blue and bad is orange, which people with any colour blindness can distinguish; a sign and a word show it too.
-All texts have a contrast of at least 4.5 to 1 with what is behind them.
+Good is blue and bad is orange, which can be distinguished with any colour blindness; a sign and a word show it too.
+All texts have a contrast of at least 4.5 to 1 with their background.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""How fast the rails were, now and in earlier runs: charts, outliers, and the same as tables."""
+"""Bandwidth and latency of rails, in the last run and in earlier runs, as charts and tables."""
 
 from __future__ import annotations
 
@@ -36,48 +36,52 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.run_h
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 
-# Outliers that are named at once, and of all.
-_NAMED, _ALL = 4, 200
-# Ports of what came and went between two runs, and transfers that are named, in one sentence.
+# Outliers that are listed at once, and in total.
+_LISTED, _MAX_LISTED = 4, 200
+# Maximum number of ports, and of failed transfers, listed in one sentence.
 _PORTS = 12
 _FEW = 4
-# Runs that are shown at once.
+# Number of runs that are shown at once.
 _NEWEST = 4
 
 
 def rates(measures: t.Sequence[Measure], plan: Document, draw: bool) -> list[Child]:
+    """Return the section of bandwidth and latency.
+
+    :param draw: whether to draw charts.
+    """
     rails = [rail["name"] for rail in plan["rails"]]
     latency = LATENCY if any(each.latency_us is not None for each in measures) else ROUND_TRIP
     figures, outliers, tables = [], [], []
     slow: list[Often] = []
-    dots = False
+    points_drawn = False
     for quantity in (BANDWIDTH, latency):
         found = spreads(measures, rails, quantity)
         if not found:
             continue
         if draw:
-            dots = dots or html_charts.dotted(found)
+            points_drawn = points_drawn or html_charts.dotted(found)
             picture = html_charts.spread_chart(found, quantity, "chart-" + quantity.key)
             figures.append(h("figure", h("figcaption", "%s, %s" % (quantity.title, quantity.unit)), picture))
         outliers += [(quantity, each, point) for each in found for point in each.outliers]
         slow += often(found)
         tables.append(_table(found, quantity, plan))
-    key = "The box holds the middle half of a rail's transfers, its thick line is the median. "
-    if dots:
-        key = "Each dot is a transfer between two nodes; the box holds the middle half, its thick line is the median. "
-    key += "Diamonds are outliers: worse than the median by more than %d robust standard deviations and %d %%."
+    note = "The box holds the middle half of a rail's transfers, its thick line is the median. "
+    if points_drawn:
+        note = "Each dot is a transfer between two nodes; the box holds the middle half, its thick line is the median. "
+    note += "Diamonds are outliers: worse than the median by more than %d robust standard deviations and %d %%."
     return [
-        h("p", _tried(measures)),
+        h("p", _transfers_text(measures)),
         h("div", *figures, class_="charts") if figures else None,
-        h("p", key % (DEVIATIONS, PART * 100), class_="soft small") if figures else None,
+        h("p", note % (DEVIATIONS, PART * 100), class_="soft small") if figures else None,
         *_outliers(outliers, slow),
-        # without pictures the tables are all there is
+        # without charts, the tables are shown at once
         more("The figures as tables", *tables, opened=not figures),
     ]
 
 
-def _tried(measures: t.Sequence[Measure]) -> str:
-    """How many transfers there were, and which of them failed, or of which rails where there are many."""
+def _transfers_text(measures: t.Sequence[Measure]) -> str:
+    """Return the number of transfers and the failed ones, as text; many failed transfers are counted per rail."""
     failed = [each for each in measures if not each.ok]
     transfers = "%s between pairs of nodes" % count(len(measures), "transfer")
     if not failed:
@@ -96,26 +100,26 @@ def _outliers(found: t.Sequence[tuple[Quantity, Spread, Point]], slow: t.Sequenc
         return [h("p", "No transfer is an outlier.")]
     lines = []
     for quantity, each, point in sorted(found, key=lambda item: (-item[2].worse, item[1].rail, item[2].source)):
-        way = "below" if quantity.more else "above"
-        off = "%d %% %s the median of %s" % (round(point.worse * 100), way, short(each.median))
+        side = "below" if quantity.more else "above"
+        deviation = "%d %% %s the median of %s" % (round(point.worse * 100), side, short(each.median))
         pair = "%s to %s" % (point.source, point.target)
-        lines.append((pair, each.label, "%s %s" % (short(point.value), quantity.unit), off))
+        lines.append((pair, each.label, "%s %s" % (short(point.value), quantity.unit), deviation))
     head = ("from and to", "rail", "value", "deviation")
     nodes = list(
         dict.fromkeys("%s on %s (%d of its %d transfers)" % (each.node, each.label, *each[2:]) for each in slow)
-    )[:_NAMED]
-    left = len(lines) - _ALL
+    )[:_LISTED]
+    omitted = len(lines) - _MAX_LISTED
     return [
         h("h3", "%s" % count(len(lines), "outlier")),
         h("p", "Most often: %s." % ", ".join(nodes)) if nodes else None,
-        rows(head, lines[:_NAMED], "The worst first", brief=True),
+        rows(head, lines[:_LISTED], "The worst first", brief=True),
         more(
-            count(len(lines[_NAMED:_ALL]), "more outlier"),
-            rows(head, lines[_NAMED:_ALL], "Further outliers", brief=True),
+            count(len(lines[_LISTED:_MAX_LISTED]), "more outlier"),
+            rows(head, lines[_LISTED:_MAX_LISTED], "Further outliers", brief=True),
         )
-        if len(lines) > _NAMED
+        if len(lines) > _LISTED
         else None,
-        h("p", "And {:,} more.".format(left)) if left > 0 else None,
+        h("p", "And {:,} more.".format(omitted)) if omitted > 0 else None,
     ]
 
 
@@ -143,7 +147,7 @@ def _table(found: t.Sequence[Spread], quantity: Quantity, plan: Document) -> xml
 
 
 def _speeds(plan: Document) -> dict[str, float]:
-    """Rail -> the lowest speed in Gb/s that the plan expects of its ports."""
+    """Return rail -> lowest speed in Gb/s that the plan expects of its ports."""
     found: dict[str, float] = {}
     for node in plan["nodes"]:
         for port in node["ports"]:
@@ -154,22 +158,25 @@ def _speeds(plan: Document) -> dict[str, float]:
 
 
 def history(runs: t.Sequence[Run], plan: Document, draw: bool) -> list[Child]:
-    """``runs``: the oldest first."""
+    """Return the section of earlier runs.
+
+    :param runs: the oldest first.
+    """
     measured = [each for each in runs if each.kind != DRIFT and (each.median or each.of_rail)]
     rails = [rail["name"] for rail in plan["rails"] if any(rail["name"] in each.median for each in measured)]
     parts: list[Child] = []
-    judging = [each for each in runs if each.checked]
-    same = [each for each in judging if comparable(each, judging[-1])]
-    if len(same) > 1:
-        came, went = between(same[-2], same[-1])
-        if came or went:
-            text = "Since the run before, of %s: " % when(same[-2].began)
+    checking = [each for each in runs if each.checked]
+    alike = [each for each in checking if comparable(each, checking[-1])]
+    if len(alike) > 1:
+        new, fixed = between(alike[-2], alike[-1])
+        if new or fixed:
+            text = "Since the run before, of %s: " % when(alike[-2].began)
             parts.append(
-                h("p", text, "; ".join(filter(None, [_ports("newly failed", came), _ports("fixed", went)])), ".")
+                h("p", text, "; ".join(filter(None, [_ports("newly failed", new), _ports("fixed", fixed)])), ".")
             )
         else:
             parts.append(
-                h("p", "Since the run before, of %s, no port newly failed and none was fixed." % when(same[-2].began))
+                h("p", "Since the run before, of %s, no port newly failed and none was fixed." % when(alike[-2].began))
             )
     if draw and len(measured) > 1 and rails:
         room = html_charts.trend_room(measured)

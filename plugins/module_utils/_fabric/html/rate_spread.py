@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""How bandwidth and latency spread over a rail's transfers, and which of them are outliers."""
+"""Distribution of bandwidth and latency of each rail's transfers, and outliers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import Measure
 
-# With fewer transfers a rail is compared with all rails: two or three do not show what is usual.
+# A rail with fewer transfers is compared with all rails.
 _FEW = 5
-# An outlier is worse than the median by more than both: so many robust standard deviations (1.4826 times the median
-# absolute deviation, which is the standard deviation where values are normal), and such a part of the median.
+# An outlier is worse than the median by more than DEVIATIONS robust standard deviations and more than PART of the
+# median. The robust standard deviation is 1.4826 times the median absolute deviation: for normally distributed values,
+# it equals the standard deviation.
 DEVIATIONS = 4.0
 _NORMAL = 1.4826
 PART = 0.1
 
 
 class Quantity(t.NamedTuple):
-    """What of a transfer is looked at; ``more``: more of it is better."""
+    """A measured quantity. ``key``: field of :class:`Measure`. ``more``: whether higher values are better."""
 
     key: str
     title: str
@@ -35,7 +36,7 @@ ROUND_TRIP = Quantity("rtt_ms", "Round trip", "ms", False)
 
 
 class Point(t.NamedTuple):
-    """A transfer's value; ``worse``: by which part of the median it is worse, 0 for no outlier."""
+    """The value of one transfer. ``worse``: fraction of the median by which it is worse; 0 if it is not an outlier."""
 
     source: str
     target: str
@@ -44,7 +45,7 @@ class Point(t.NamedTuple):
 
 
 class Spread(t.NamedTuple):
-    """The values of a rail (and of one kind of memory): ``low`` to ``high`` with quartiles; points, the worst first."""
+    """Distribution of the values of a rail, per kind of memory: minimum, quartiles, maximum, points (worst first)."""
 
     label: str
     rail: str
@@ -61,19 +62,19 @@ class Spread(t.NamedTuple):
 
     @property
     def usual(self) -> list[float]:
-        """The values of the others, sorted."""
+        """Return the values that are not outliers, sorted."""
         return sorted(point.value for point in self.points if not point.worse)
 
 
 def spreads(measures: t.Sequence[Measure], rails: t.Sequence[str], quantity: Quantity) -> list[Spread]:
-    """A spread a rail that has values, in the order of ``rails``; transfers from GPU memory apart from others."""
+    """Return one spread per rail with values, in the order of ``rails``. GPU and host memory are separate."""
     groups: dict[tuple[str, bool], list[Measure]] = {}
     for measure in measures:
         if getattr(measure, quantity.key) is not None and measure.ok:
             groups.setdefault((measure.rail, measure.gpu), []).append(measure)
     mixed = len({gpu for _rail, gpu in groups}) > 1
     usual = {
-        gpu: _usual([each for key in groups if key[1] is gpu for each in groups[key]], quantity)
+        gpu: _median_and_tolerance([each for key in groups if key[1] is gpu for each in groups[key]], quantity)
         for gpu in (False, True)
     }
     order = {rail: at for at, rail in enumerate(rails)}
@@ -84,25 +85,25 @@ def spreads(measures: t.Sequence[Measure], rails: t.Sequence[str], quantity: Qua
     return found
 
 
-def _usual(measures: t.Sequence[Measure], quantity: Quantity) -> tuple[float, float]:
-    """The median, and how far from it a value may be before it is an outlier."""
+def _median_and_tolerance(measures: t.Sequence[Measure], quantity: Quantity) -> tuple[float, float]:
+    """Return the median, and the distance from it above which a value is an outlier."""
     values = [float(getattr(each, quantity.key)) for each in measures]
     if not values:
         return 0.0, 0.0
-    middle = statistics.median(values)
-    deviation = statistics.median(abs(value - middle) for value in values)
-    return middle, max(DEVIATIONS * _NORMAL * deviation, PART * middle)
+    median = statistics.median(values)
+    deviation = statistics.median(abs(value - median) for value in values)
+    return median, max(DEVIATIONS * _NORMAL * deviation, PART * median)
 
 
 def _spread(
     label: str, rail: str, measures: t.Sequence[Measure], quantity: Quantity, all_rails: tuple[float, float]
 ) -> Spread:
-    middle, room = _usual(measures, quantity) if len(measures) >= _FEW else all_rails
+    median, tolerance = _median_and_tolerance(measures, quantity) if len(measures) >= _FEW else all_rails
     points = []
     for each in measures:
         value = float(getattr(each, quantity.key))
-        off = middle - value if quantity.more else value - middle
-        worse = off / middle if middle and off > room else 0.0
+        off = median - value if quantity.more else value - median
+        worse = off / median if median and off > tolerance else 0.0
         points.append(Point(each.source, each.target, value, worse))
     points.sort(key=lambda point: (-point.worse, point.source, point.target, point.value))
     values = sorted(point.value for point in points)
@@ -111,7 +112,7 @@ def _spread(
 
 
 class Often(t.NamedTuple):
-    """A node with outliers on a rail: ``outliers`` of its ``transfers``."""
+    """A node with outliers on a rail: number of its outliers and of all its transfers."""
 
     node: str
     label: str
@@ -120,8 +121,8 @@ class Often(t.NamedTuple):
 
 
 def often(found: t.Sequence[Spread]) -> list[Often]:
-    """Nodes that are in two or more outliers of a rail and in half of their own transfers on it, the worst first."""
-    named = []
+    """Return nodes with at least two outliers on a rail that are at least half of their transfers, the worst first."""
+    nodes = []
     for spread in found:
         outliers: dict[str, int] = {}
         transfers: dict[str, int] = {}
@@ -130,6 +131,6 @@ def often(found: t.Sequence[Spread]) -> list[Often]:
                 transfers[node] = transfers.get(node, 0) + 1
                 if point.worse:
                     outliers[node] = outliers.get(node, 0) + 1
-        named += [Often(node, spread.label, number, transfers[node]) for node, number in outliers.items()]
-    named = [each for each in named if each.outliers > 1 and each.outliers * 2 >= each.transfers]
-    return sorted(named, key=lambda each: (-each.outliers / each.transfers, -each.outliers, each.node, each.label))
+        nodes += [Often(node, spread.label, number, transfers[node]) for node, number in outliers.items()]
+    nodes = [each for each in nodes if each.outliers > 1 and each.outliers * 2 >= each.transfers]
+    return sorted(nodes, key=lambda each: (-each.outliers / each.transfers, -each.outliers, each.node, each.label))

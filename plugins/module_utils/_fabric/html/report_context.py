@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What a report is made of, and the few things that several of its sections say of it."""
+"""The input of a report, and helpers of several sections."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ Document = t.Mapping[str, t.Any]
 
 
 class Material(t.NamedTuple):
-    """``digest``: the plan's; ``findings``: those of lint, None if it did not run; ``runs``: the oldest first, those of
-    the verdicts among them; ``notes``: what the reader should know of the documents; ``charts``: whether they can be
-    drawn; ``inventory``: the path that commands name, where it is known."""
+    """The input of a report.
+
+    ``digest``: SHA-256 of the plan. ``findings``: findings of lint, None if it did not run. ``verdicts``: kind ->
+    verdict. ``runs``: all runs including those of the verdicts, the oldest first. ``notes``: notes about the documents.
+    ``charts``: whether to draw charts. ``inventory``: its path in commands; empty if unknown.
+    """
 
     plan: Document
     digest: str
@@ -36,12 +39,12 @@ class Material(t.NamedTuple):
 
     @property
     def judged(self) -> Verdict | None:
-        """The verdict that the matrix shows."""
+        """Return the verdict that the matrix shows, None if there is none."""
         return self.verdicts.get(VERIFY)
 
     @property
     def measured(self) -> tuple[str, t.Sequence[Measure]]:
-        """The kind of the verdict that measured transfers, and these; empty if none was measured."""
+        """Return the kind of the verdict that measured transfers, and the transfers; both empty without any."""
         verdict = self.judged
         if verdict and any(each.gbits is not None or each.rtt_ms is not None for each in verdict.measures):
             return VERIFY, verdict.measures
@@ -49,6 +52,7 @@ class Material(t.NamedTuple):
 
 
 def took(seconds: float | None) -> str:
+    """Format a duration: ``12.5 s``, ``3 min 20 s``; empty if unknown."""
     if seconds is None:
         return ""
     return "%.1f s" % seconds if seconds < 90 else "%d min %d s" % divmod(int(round(seconds)), 60)

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The documents that a report is made of, read from their bytes: the verdicts of verify and drift, and findings.
+"""Readers of the documents of a report: verdicts of verify and drift, the plan, and findings of lint.
 
-Whatever the bytes are, there is a value of the right shape or one :class:`RailyardError` with the place and the remedy.
-What is not known here is left alone, so that a newer writer's documents can still be read.
+Any bytes give either a value of the right shape or a :class:`RailyardError` with place and remedy. Unknown keys are
+ignored, so that documents of newer versions can be read.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ FORMAT = 1
 VERIFY, DRIFT = "verify", "drift"
 OK, FAILED, NOT_CHECKED = "ok", "failed", "not checked"
 NOT_PROVEN = "not proven"
-# What writes each document.
+# Kind of document -> playbook that writes it.
 PLAYS = {VERIFY: playbook("verify"), DRIFT: playbook("drift")}
 _WHEN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
 
 
 class Layer(t.NamedTuple):
-    """One layer; ``why_not``: why something was not checked."""
+    """One layer. ``checked``, ``failed`` and ``not_checked`` are counts. ``why_not``: the reason for unchecked ones."""
 
     name: str
     title: str
@@ -43,7 +43,7 @@ class Layer(t.NamedTuple):
 
 
 class Failure(t.NamedTuple):
-    """One failure. Missing texts are empty; ``playbook``: with its ``--limit``; ``rails``: all that it concerns."""
+    """One failure. Missing texts are empty. ``playbook``: with its ``--limit``. ``rails``: all affected rails."""
 
     code: str
     layer: str
@@ -60,12 +60,12 @@ class Failure(t.NamedTuple):
 
     @property
     def places(self) -> list[tuple[str, str]]:
-        """Node and rail of what it is about."""
+        """Return the (node, rail) pairs that it concerns; the rail is empty for a whole node."""
         return [(self.node, rail) for rail in (self.rails or (self.rail,))] if self.rail else [(self.node, "")]
 
 
 class Measure(t.NamedTuple):
-    """One transfer. ``gbits``: 10^9 bits a second, ``latency_us`` and ``rtt_ms``: micro- and milliseconds, or None."""
+    """One transfer. ``gbits`` is in 10^9 bits per second. A value that was not measured is None."""
 
     rail: str
     source: str
@@ -78,7 +78,7 @@ class Measure(t.NamedTuple):
 
 
 class Counter(t.NamedTuple):
-    """A counter of a port before and after the run, None where it could not be read."""
+    """A counter of a port before and after the run; None if it could not be read."""
 
     node: str
     rail: str
@@ -92,9 +92,12 @@ class Counter(t.NamedTuple):
 
 
 class Verdict(t.NamedTuple):
-    """What a run of verify or drift found. ``began`` is empty where the document does not say; ``matrix``: node
-    -> rail -> one of :data:`OK`, :data:`FAILED`, :data:`NOT_CHECKED`; ``unproven``: rail -> why no traffic has proven
-    it, None where none was asked for, or the document does not say."""
+    """The result of a run of verify or drift.
+
+    ``began`` is empty if the document does not contain it. ``matrix``: node -> rail -> :data:`OK`, :data:`FAILED` or
+    :data:`NOT_CHECKED`. ``unproven``: rail -> why traffic has not proven it; None if no proof was requested or the
+    document does not contain it. ``asked``: the options of the run.
+    """
 
     kind: str
     fabric: str
@@ -136,11 +139,12 @@ class LintFinding(t.NamedTuple):
 
 
 def verdict(raw: bytes, file: str, kind: str) -> Verdict:
-    """The document of a kind in these bytes. ``file`` is what errors call it.
+    """Read a verdict.
 
-    :raises RailyardError: if the bytes are another document.
+    :param file: name of the file in errors.
+    :raises RailyardError: if the bytes are not a document of this kind.
     """
-    read = _Read(file, "run %s again, or take the file away" % PLAYS[kind])
+    read = _Reader(file, "run %s again, or take the file away" % PLAYS[kind])
     data = read.document(raw)
     read.format(data)
     if data.get("kind") != kind:
@@ -163,17 +167,17 @@ def verdict(raw: bytes, file: str, kind: str) -> Verdict:
 
 
 def plan(raw: bytes, file: str) -> dict[str, t.Any]:
-    """The plan's document in a ``plan.json``, with the names that everything else refers to."""
+    """Read a ``plan.json`` and check the names that the report refers to. Raises RailyardError."""
     document = plan_diff.load(raw, file)
-    wrong = [] if isinstance(document["fabric"].get("name"), str) else ["fabric.name"]
+    errors = [] if isinstance(document["fabric"].get("name"), str) else ["fabric.name"]
     for key in ("rails", "nodes"):
-        for at, each in enumerate(document[key]):
+        for index, each in enumerate(document[key]):
             if not isinstance(each, dict) or not isinstance(each.get("name"), str):
-                wrong.append("%s[%d].name" % (key, at))
+                errors.append("%s[%d].name" % (key, index))
             elif key == "nodes" and not _ports(each.get("ports")):
-                wrong.append("nodes[%d].ports" % at)
-    if wrong:
-        message = "it is not a plan: %s is missing or wrong" % wrong[0]
+                errors.append("nodes[%d].ports" % index)
+    if errors:
+        message = "it is not a plan: %s is missing or wrong" % errors[0]
         raise RailyardError(message, file, "run %s again, with -e report_dir=DIR" % playbook("plan"))
     return document
 
@@ -185,8 +189,8 @@ def _ports(value: t.Any) -> bool:
 
 
 def findings(raw: bytes, file: str) -> list[LintFinding]:
-    """The findings in a ``findings.json``."""
-    read = _Read(file, "run %s again, or take the file away" % playbook("validate"))
+    """Read a ``findings.json``. Raises RailyardError."""
+    read = _Reader(file, "run %s again, or take the file away" % playbook("validate"))
     data = read.document(raw)
     read.format(data)
     if not isinstance(data.get("files"), list):
@@ -194,12 +198,12 @@ def findings(raw: bytes, file: str) -> list[LintFinding]:
     found = []
     for each, place in read.items(data, "files"):
         name = read.text(each, "file", place)
-        for finding, at in read.items(each, "findings", place):
-            severity = read.text(finding, "severity", at)
+        for finding, where in read.items(each, "findings", place):
+            severity = read.text(finding, "severity", where)
             if severity not in SEVERITIES:
-                raise read.wrong(at + ".severity", "%s is not a severity" % _shown(severity))
-            texts = [read.text(finding, key, at) for key in ("code", "place", "message", "remedy", "reason", "name")]
-            line = read.whole(finding, "line", at)
+                raise read.wrong(where + ".severity", "%s is not a severity" % _shown(severity))
+            texts = [read.text(finding, key, where) for key in ("code", "place", "message", "remedy", "reason", "name")]
+            line = read.whole(finding, "line", where)
             found.append(LintFinding(name, texts[0], severity, texts[1], line, *texts[2:]))
     return found
 
@@ -209,8 +213,8 @@ def _shown(value: t.Any) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
 
 
-class _Read:
-    """Values of a document by their types, each wrong one an error that names its place."""
+class _Reader:
+    """Typed access to values of a document. A value of the wrong type raises RailyardError with its place."""
 
     def __init__(self, file: str, remedy: str) -> None:
         self.file = file
@@ -221,7 +225,7 @@ class _Read:
 
     def document(self, raw: bytes) -> Data:
         try:
-            data = json.loads(raw.decode("utf-8"), parse_constant=_no_number)
+            data = json.loads(raw.decode("utf-8"), parse_constant=_reject_constant)
         except (ValueError, RecursionError) as error:
             message = "it is empty" if not raw.strip() else "this is not JSON, or only a part of it: %s" % error
             raise self.wrong("", message) from None
@@ -241,7 +245,7 @@ class _Read:
         if value is None:
             return ""
         if isinstance(value, (dict, list)):
-            raise self.wrong(_at(place, key), "%s is not text" % _shown(value))
+            raise self.wrong(_path(place, key), "%s is not text" % _shown(value))
         if isinstance(value, bool):
             return "true" if value else "false"
         return str(value)
@@ -249,37 +253,37 @@ class _Read:
     def flag(self, data: Data, key: str, place: str = "", missing: bool | None = None) -> bool:
         value = data.get(key, missing)
         if not isinstance(value, bool):
-            raise self.wrong(_at(place, key), "%s is neither true nor false" % _shown(value))
+            raise self.wrong(_path(place, key), "%s is neither true nor false" % _shown(value))
         return value
 
     def number(self, data: Data, key: str, place: str = "") -> float | None:
         value = data.get(key)
         if value is None:
             return None
-        good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15
-        if not good or not math.isfinite(value):
-            raise self.wrong(_at(place, key), "%s is not a number of 0 or more" % _shown(value))
+        valid = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15
+        if not valid or not math.isfinite(value):
+            raise self.wrong(_path(place, key), "%s is not a number of 0 or more" % _shown(value))
         return float(value)
 
     def whole(self, data: Data, key: str, place: str = "") -> int | None:
         value = data.get(key)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 1 << 64):
-            raise self.wrong(_at(place, key), "%s is not a whole number" % _shown(value))
+            raise self.wrong(_path(place, key), "%s is not a whole number" % _shown(value))
         return value
 
     def items(self, data: Data, key: str, place: str = "") -> list[tuple[Data, str]]:
-        """The mappings of a list, each with its place."""
+        """Return the mappings of a list, each with its place; an empty list if the key is missing."""
         value = data.get(key)
         if value is None:
             return []
         if not isinstance(value, list):
-            raise self.wrong(_at(place, key), "%s is not a list" % _shown(value))
+            raise self.wrong(_path(place, key), "%s is not a list" % _shown(value))
         found: list[tuple[Data, str]] = []
         for number, each in enumerate(value):
-            at = "%s[%d]" % (_at(place, key), number)
+            item_place = "%s[%d]" % (_path(place, key), number)
             if not isinstance(each, dict):
-                raise self.wrong(at, "%s is not a mapping" % _shown(each))
-            found.append((each, at))
+                raise self.wrong(item_place, "%s is not a mapping" % _shown(each))
+            found.append((each, item_place))
         return found
 
     def mapping(self, data: Data, key: str) -> Data:
@@ -293,20 +297,20 @@ class _Read:
     def names(self, data: Data, key: str, place: str = "") -> list[str]:
         value = data.get(key)
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise self.wrong(_at(place, key), "%s is not a list of names" % _shown(value))
+            raise self.wrong(_path(place, key), "%s is not a list of names" % _shown(value))
         return value
 
 
-def _no_number(text: str) -> float:
+def _reject_constant(text: str) -> float:
     raise ValueError("%s is not a number" % text)
 
 
-def _at(place: str, key: str) -> str:
+def _path(place: str, key: str) -> str:
     return "%s.%s" % (place, key) if place else key
 
 
-def _head(read: _Read, data: Data) -> dict[str, t.Any]:
-    """What every kind of document contains about its run."""
+def _head(read: _Reader, data: Data) -> dict[str, t.Any]:
+    """Return the fields of the run that every kind of verdict has."""
     began = read.text(data, "began")
     if began and not _WHEN.match(began):
         raise read.wrong("began", "%s is not a time such as 2026-11-21T20:15:00Z" % _shown(began))
@@ -320,35 +324,35 @@ def _head(read: _Read, data: Data) -> dict[str, t.Any]:
     )
 
 
-def _layer(read: _Read, data: Data, place: str) -> Layer:
+def _layer(read: _Reader, data: Data, place: str) -> Layer:
     numbers = [read.whole(data, key, place) or 0 for key in ("checked", "failed", "not_checked")]
     name = read.text(data, "name", place)
     title = read.text(data, "title", place) or name
     return Layer(name, title, numbers[0], numbers[1], numbers[2], read.text(data, "why_not", place))
 
 
-def _failure(read: _Read, data: Data, place: str) -> Failure:
+def _failure(read: _Reader, data: Data, place: str) -> Failure:
     texts = {key: read.text(data, key, place) for key in Failure._fields if key != "rails"}
     rails = read.names(data, "rails", place) if data.get("rails") is not None else ()
     texts["playbook"] = texts["playbook"] or read.text(data, "mends", place)  # as versions before 0.2 wrote it
     return Failure(rails=rails, **texts)
 
 
-def _measure(read: _Read, data: Data, place: str) -> Measure:
+def _measure(read: _Reader, data: Data, place: str) -> Measure:
     rail, source, target = (read.text(data, key, place) for key in ("rail", "from", "to"))
     gbits, latency, rtt = (read.number(data, key, place) for key in ("gbits", "latency_us", "rtt_ms"))
-    gpu, good = read.flag(data, "gpu", place, False), read.flag(data, "ok", place, True)
-    return Measure(rail, source, target, gbits, latency, rtt, gpu, good)
+    gpu, ok = read.flag(data, "gpu", place, False), read.flag(data, "ok", place, True)
+    return Measure(rail, source, target, gbits, latency, rtt, gpu, ok)
 
 
-def _counter(read: _Read, data: Data, place: str) -> Counter:
+def _counter(read: _Reader, data: Data, place: str) -> Counter:
     node, rail, name = (read.text(data, key, place) for key in ("node", "rail", "name"))
     before, after = (read.whole(data, key, place) for key in ("before", "after"))
     return Counter(node, rail, name, before, after)
 
 
-def _matrix(read: _Read, data: Data) -> dict[str, dict[str, str]]:
-    made: dict[str, dict[str, str]] = {}
+def _matrix(read: _Reader, data: Data) -> dict[str, dict[str, str]]:
+    result: dict[str, dict[str, str]] = {}
     for node, rails in read.mapping(data, "matrix").items():
         place = "matrix.%s" % node
         if not isinstance(rails, dict):
@@ -357,18 +361,18 @@ def _matrix(read: _Read, data: Data) -> dict[str, dict[str, str]]:
             if state not in (OK, FAILED, NOT_CHECKED):
                 problem = "%s is not one of %s, %s, %s" % (_shown(state), OK, FAILED, NOT_CHECKED)
                 raise read.wrong("%s.%s" % (place, rail), problem)
-        made[node] = dict(rails)
-    return made
+        result[node] = dict(rails)
+    return result
 
 
-def _unproven(read: _Read, data: Data) -> dict[str, str] | None:
+def _unproven(read: _Reader, data: Data) -> dict[str, str] | None:
     if data.get("proof") is None:
         return None
-    made: dict[str, str] = {}
+    result: dict[str, str] = {}
     for rail, each in read.mapping(data, "proof").items():
         place = "proof.%s" % rail
         if not isinstance(each, dict):
             raise read.wrong(place, "%s is not a mapping" % _shown(each))
         if read.text(each, "state", place) == NOT_PROVEN:
-            made[rail] = read.text(each, "why", place)
-    return made
+            result[rail] = read.text(each, "why", place)
+    return result

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The report: one HTML file that needs nothing beside itself, loads nothing and runs nothing.
+"""The report: one self-contained HTML file without scripts and external resources.
 
-The same documents give the same bytes; all dates in it are the documents' own.
+The same documents give the same bytes; all dates are from the documents.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playb
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import LAYERS
 
-# Steps of the summary for a terminal.
-_LINES = 5
-# Pixels of width below which the picture's texts are too small.
-_LEGIBLE = 900
+# Maximum number of steps in the summary for a terminal.
+_MAX_STEPS = 5
+# Minimum width in pixels at which the texts of the topology picture are legible.
+_LEGIBLE_WIDTH = 900
 
 
 class Section(t.NamedTuple):
@@ -61,7 +61,7 @@ class Section(t.NamedTuple):
 
 
 class Report:
-    """The page of what is known, and its summary."""
+    """The page and its summary."""
 
     def __init__(self, material: Material) -> None:
         self.material = material
@@ -70,21 +70,21 @@ class Report:
 
     @property
     def state(self) -> str:
-        """``ok``, ``failed``, or ``open`` where nothing was verified."""
+        """Return ``ok``, ``failed``, or ``open`` if nothing was verified."""
         verdicts = self.material.verdicts.values()
         if any(not each.ok for each in verdicts) or self.steps or self.grid.number(FAILED):
             return "failed"
         return "ok" if self.material.judged else "open"
 
     def summary(self) -> list[str]:
-        """A few lines for a terminal."""
-        lines = ["fabric %s: %s" % (self.material.plan["fabric"]["name"], _word(self, self.state))]
-        for number, step in enumerate(self.steps[:_LINES], 1):
+        """Return a few lines for a terminal."""
+        lines = ["fabric %s: %s" % (self.material.plan["fabric"]["name"], _state_text(self, self.state))]
+        for number, step in enumerate(self.steps[:_MAX_STEPS], 1):
             place = step.place(step.places[0])
             place += " and {:,} more".format(len(step.places) - 1) if len(step.places) > 1 else ""
             lines.append("%d. %s: %s. Remedy: %s." % (number, place, step.heading, step.remedy or "none known"))
-        if len(self.steps) > _LINES:
-            lines.append("... and %s more" % count(len(self.steps) - _LINES, "step"))
+        if len(self.steps) > _MAX_STEPS:
+            lines.append("... and %s more" % count(len(self.steps) - _MAX_STEPS, "step"))
         return lines
 
     def html(self) -> bytes:
@@ -99,7 +99,7 @@ class Report:
             h("main", *(_section(each) for each in sections), id="main", tabindex="-1"),
             h("footer", *_footer(self.material)),
         )
-        return document("Rails of %s: %s" % (fabric, _word(self, self.state)), [style(SHEET)], body)
+        return document("Rails of %s: %s" % (fabric, _state_text(self, self.state)), [style(SHEET)], body)
 
     def _sections(self) -> t.Iterator[Section]:
         material = self.material
@@ -107,7 +107,9 @@ class Report:
         kind = judged.kind if judged else VERIFY
         yield Section("first", "What to do first", _first(self))
         links = anchors(self.steps, kind)
-        yield Section("matrix", "Rails and nodes", [*_judged(material), *matrix(self.grid, links), *_beyond(self.grid)])
+        yield Section(
+            "matrix", "Rails and nodes", [*_run_limits(material), *matrix(self.grid, links), *_not_in_plan(self.grid)]
+        )
         yield Section("layers", "Layers", [report_sections.layers(judged.layers)] if judged and judged.layers else [])
         source, measures = material.measured
         yield Section("rates", "Bandwidth and latency", _rates(material, source, measures))
@@ -134,8 +136,8 @@ class Report:
             rate_charts.history(material.runs, material.plan, material.charts) if material.runs else [],
         )
         picture = html_charts.bare(xml.fromstring(topology(material.plan, "picture-of-rails").decode("utf-8")))
-        # as large as a screen is wide, but never so small that nothing can be read: then it scrolls
-        picture.set("style", "min-width: %dpx" % min(float(picture.get("width", _LEGIBLE)), _LEGIBLE))
+        # as wide as the screen, but at least legible: on a narrower screen, it scrolls
+        picture.set("style", "min-width: %dpx" % min(float(picture.get("width", _LEGIBLE_WIDTH)), _LEGIBLE_WIDTH))
         yield Section(
             "topology",
             "Topology",
@@ -148,7 +150,7 @@ def _section(section: Section) -> xml.Element:
     return h("section", title, *section.parts, id=section.name, aria_labelledby=section.name + "-title")
 
 
-def _word(report: Report, state: str) -> str:
+def _state_text(report: Report, state: str) -> str:
     if state == "open":
         return "not verified"
     if state == "ok":
@@ -160,16 +162,16 @@ def _header(report: Report) -> list[Child]:
     material = report.material
     state = report.state
     signs = {"ok": "✓ ", "failed": "✕ ", "open": "– "}
-    lines = head(material.plan)
+    plan_lines = head(material.plan)
     judged = material.judged
-    seen = "Not verified yet: run %s." % PLAYS[VERIFY]
+    checked = "Not verified yet: run %s." % PLAYS[VERIFY]
     if judged:
         lasted = took(judged.seconds)
-        seen = "%s %s%s" % (judged.kind, when(judged.began), ", took %s" % lasted if lasted else "")
+        checked = "%s %s%s" % (judged.kind, when(judged.began), ", took %s" % lasted if lasted else "")
     return [
         h("h1", "Rails of fabric %s" % material.plan["fabric"]["name"]),
-        h("p", h("span", signs[state] + _word(report, state), class_="badge %s" % state)),
-        h("p", seen, h("br"), lines[0].partition(": ")[2], "; ", lines[1], class_="soft"),
+        h("p", h("span", signs[state] + _state_text(report, state), class_="badge %s" % state)),
+        h("p", checked, h("br"), plan_lines[0].partition(": ")[2], "; ", plan_lines[1], class_="soft"),
         h("ul", *(h("li", note) for note in material.notes), class_="notes", aria_label="Notes")
         if material.notes
         else None,
@@ -179,16 +181,16 @@ def _header(report: Report) -> list[Child]:
 
 def _tiles(report: Report) -> t.Iterator[xml.Element]:
     material = report.material
-    made = report.grid
+    matrix_ = report.grid
     judged, drift = material.judged, material.verdicts.get(DRIFT)
-    failed, unknown, good = (made.number(state) for state in (FAILED, NOT_CHECKED, OK))
+    failed, unknown, good = (matrix_.number(state) for state in (FAILED, NOT_CHECKED, OK))
     if judged:
         kind = "failed" if failed else "ok" if good else ""
-        yield _tile("rails without failure", "%d of %d" % (rails_ok(made), len(made.rails)), kind)
+        yield _tile("rails without failure", "%d of %d" % (rails_ok(matrix_), len(matrix_.rails)), kind)
         if judged.unproven:
             yield _tile("rails not proven", "{:,}".format(len(judged.unproven)), "")
         yield _tile("ports ok", "{:,} of {:,}".format(good, good + failed + unknown), kind)
-        yield _tile("nodes with failures", "{:,}".format(sum(row.failed for row in made.rows)), kind)
+        yield _tile("nodes with failures", "{:,}".format(sum(row.failed for row in matrix_.rows)), kind)
     _source, measures = material.measured
     medians = [each.median for each in spreads(measures, (), BANDWIDTH)]
     if medians:
@@ -215,25 +217,25 @@ def _first(report: Report) -> list[Child]:
     return [h("p", "The verdict is not ok, and names no failure: run it again.")]
 
 
-def _judged(material: Material) -> list[Child]:
-    """Of which run the matrix is, and what that run was limited to."""
+def _run_limits(material: Material) -> list[Child]:
+    """Return a text that names the run of the matrix and its limits."""
     judged = material.judged
     if not judged:
         return [h("p", "Nothing was verified yet.", class_="soft")]
     text = "From %s, %s." % (judged.kind, when(judged.began))
-    asked = []
+    limits = []
     for key, whole in (("limit", material.plan["nodes"]), ("layers", LAYERS), ("rails", material.plan["rails"])):
         names = judged.asked.get(key)
         if isinstance(names, list) and names and len(names) < len(whole):
-            asked.append("%s %s" % ("nodes" if key == "limit" else key, _list(names)))
+            limits.append("%s %s" % ("nodes" if key == "limit" else key, _list(names)))
     if isinstance(judged.asked.get("budget_s"), (int, float)):
-        asked.append("a budget of %s" % took(judged.asked["budget_s"]))
+        limits.append("a budget of %s" % took(judged.asked["budget_s"]))
     for key, phrase in (("tags", "what has the tags %s"), ("skip_tags", "what has none of the tags %s")):
         if isinstance(judged.asked.get(key), list) and judged.asked[key]:
-            asked.append(phrase % _list(judged.asked[key]))
-    if asked:
-        text += " It was limited to %s." % "; ".join(asked)
-    # one reason is mostly that of all
+            limits.append(phrase % _list(judged.asked[key]))
+    if limits:
+        text += " It was limited to %s." % "; ".join(limits)
+    # most rails have the same reason
     reasons: dict[str, list[str]] = {}
     for rail, why in (judged.unproven or {}).items():
         reasons.setdefault(why, []).append(rail)
@@ -249,10 +251,10 @@ def _list(value: t.Any) -> str:
     return "%s and %d more" % (named, len(value) - 12) if len(value) > 12 else named
 
 
-def _beyond(made: Grid) -> list[Child]:
-    if not made.beyond:
+def _not_in_plan(matrix_: Grid) -> list[Child]:
+    if not matrix_.beyond:
         return []
-    return [h("p", "In the verdict and not in the plan: %s." % _list(list(made.beyond)))]
+    return [h("p", "In the verdict and not in the plan: %s." % _list(list(matrix_.beyond)))]
 
 
 def _rates(material: Material, source: str, measures: t.Any) -> list[Child]:

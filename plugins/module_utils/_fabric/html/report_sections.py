@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What the documents say, as lists and tables: steps, layers, failures, drift, findings, counters."""
+"""Sections of the report as lists and tables: steps, layers, failures, drift, findings, counters."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playb
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import label
 
-# Rows of a table at the most; what is left out is counted, and is in the document itself.
+# Maximum number of rows of a table. The number of omitted rows is shown; the document contains them.
 MOST = 300
-# Failures of a table that is shown without being asked for; steps that are shown at once; places or values of a step.
+# Maximum failures of a table that is shown at once; steps shown at once; places and values shown per step.
 _OPEN = 2
 _STEPS = 8
 _PLACES = 12
 _VALUES = 3
-# Names of a step on demand, and characters of a command that is shown at once.
+# Maximum number of names that a step shows on demand; characters of a command that is shown at once.
 _NAMES = 2000
-_LONG = 400
+_MAX_COMMAND = 400
 _COUNTERS = 50
 
 
@@ -47,80 +47,80 @@ def steps(found: t.Sequence[Step], inventory: str = "") -> list[xml.Element]:
 
 
 def _step(step: Step, name: str, inventory: str) -> xml.Element:
-    """What is wrong and where; what was seen; what to do."""
+    """Return an item: what is wrong and where, what was found, what to do."""
     head = h("h3", step.heading, " ", h("span", "(%s)" % step.origin, class_="soft small"))
-    compared = [
-        "%s %s" % (word, _few(values))
+    comparison = [
+        "%s %s" % (word, _joined_values(values))
         for word, values in (("expected", step.expected), ("found", step.found))
         if values
     ]
-    one = len(step.places) == 1
-    about = step.place(step.places[0]) if one else step.shared[:1].upper() + step.shared[1:]
-    seen = ": ".join(filter(None, [about, _few(step.what), ", ".join(compared)]))
-    then: list[Child] = []
+    single = len(step.places) == 1
+    subject = step.place(step.places[0]) if single else step.shared[:1].upper() + step.shared[1:]
+    observed = ": ".join(filter(None, [subject, _joined_values(step.what), ", ".join(comparison)]))
+    fix: list[Child] = []
     if step.remedy:
-        then = [h("span", "Fix: ", class_="soft"), step.remedy[0].upper() + step.remedy[1:], "."]
+        fix = [h("span", "Fix: ", class_="soft"), step.remedy[0].upper() + step.remedy[1:], "."]
     if step.causes:
-        then.append(h("span", " Likely cause: %s." % _few(step.causes), class_="soft"))
+        fix.append(h("span", " Likely cause: %s." % _joined_values(step.causes), class_="soft"))
     return h(
         "li",
         head,
-        h("p", seen, ".") if seen else None,
-        None if one else h("p", _places(step)),
-        h("p", *then) if then else None,
+        h("p", observed, ".") if observed else None,
+        None if single else h("p", _places(step)),
+        h("p", *fix) if fix else None,
         *(_command(play, inventory) for play in step.plays),
         id=name,
     )
 
 
 def _command(play: str, inventory: str) -> xml.Element:
-    """One line to copy; of many nodes on demand."""
+    """Return a command to copy; a long command is shown on demand."""
     line = command(play, inventory)
-    if len(line) <= _LONG:
+    if len(line) <= _MAX_COMMAND:
         return h("div", code(line))
     return more("%s with all of their names" % line.partition(" --limit")[0], code(line))
 
 
 def _places(step: Step) -> list[Child]:
-    """A rail's nodes together where several have it, else node and rail of each."""
+    """Return the places of a step: the nodes if all are on one rail, else node and rail of each."""
     places = step.places
     rails = {rail for _node, rail in places}
     if not any(node for node, _rail in places):
-        # of rails as a whole, on any node
-        named = [rail for _node, rail in places]
+        # whole rails, independent of nodes
+        names = [rail for _node, rail in places]
         summary = count(len(places), "rail")
     elif len(rails) == 1:
         rail = rails.pop()
-        named = [
+        names = [
             step.place((node, rail)).replace(" %s (" % rail, " (", 1) if step.cables else node for node, _rail in places
         ]
         summary = "%s%s" % (rail + " of " if rail else "", count(len(places), "node"))
     else:
-        named = [step.place(place) for place in places]
+        names = [step.place(place) for place in places]
         summary = "%s of %s" % (count(len(places), "port"), count(len({node for node, _rail in places}), "node"))
-    text = "%s: %s" % (summary, ", ".join(named[:_PLACES]))
-    if len(named) <= _PLACES:
+    text = "%s: %s" % (summary, ", ".join(names[:_PLACES]))
+    if len(names) <= _PLACES:
         return [text]
-    rest = ", and {:,} more".format(len(named) - _NAMES) if len(named) > _NAMES else ""
-    return [text, ", ...", more("all of them", h("p", ", ".join(named[:_NAMES]), rest))]
+    rest = ", and {:,} more".format(len(names) - _NAMES) if len(names) > _NAMES else ""
+    return [text, ", ...", more("all of them", h("p", ", ".join(names[:_NAMES]), rest))]
 
 
-def _few(texts: t.Sequence[str]) -> str:
+def _joined_values(texts: t.Sequence[str]) -> str:
     text = "; ".join(texts[:_VALUES])
     return text if len(texts) <= _VALUES else "%s; and %d more" % (text, len(texts) - _VALUES)
 
 
 def layers(found: t.Sequence[Layer]) -> xml.Element:
-    """A row per layer that failed; of the others, one for all with the same result and the same reason."""
+    """Return a table with one row per failed layer, and one row for all other layers of equal result and reason."""
     groups: dict[tuple[t.Any, ...], list[Layer]] = {}
     for each in found:
         word, kind = ("ok", "ok") if each.checked and not each.failed else ("not checked", "open")
         if each.failed:
             word, kind = "failed", "failed"
-        alike = each.name if each.failed else ""
-        groups.setdefault((word, kind, each.not_checked, each.why_not, alike), []).append(each)
+        own_row = each.name if each.failed else ""
+        groups.setdefault((word, kind, each.not_checked, each.why_not, own_row), []).append(each)
     lines = []
-    for (word, kind, not_checked, why_not, _alike), members in groups.items():
+    for (word, kind, not_checked, why_not, _own_row), members in groups.items():
         checked = sorted({each.checked for each in members})
         lines.append(
             (
@@ -137,28 +137,32 @@ def layers(found: t.Sequence[Layer]) -> xml.Element:
 
 
 def failures(found: t.Sequence[Failure], kind: str, caption: str) -> list[Child]:
-    """One row for each failure; many are shown on demand, because the steps show them."""
+    """Return a table with one row per failure. Many failures are shown on demand: the steps show them already."""
     head = ("where", "code", "what", "expected", "found", "likely cause", "fix", "fixed by")
     lines: list[t.Sequence[Child]] = []
     for each in found[:MOST]:
-        where = " ".join(filter(None, (each.node, each.rail))) or "the cluster"
+        place = " ".join(filter(None, (each.node, each.rail))) or "the cluster"
         if each.peer:
-            where += " to %s" % each.peer
+            place += " to %s" % each.peer
         playbook: Child = code(each.playbook) if each.playbook else ""
-        compared = (each.expected, each.found, each.cause, each.remedy)
-        lines.append((where, label(each.code), each.what, *compared, playbook))
-    parts: list[Child] = [rows(head, lines, caption), _left(len(found), "%s.json" % kind)]
+        details = (each.expected, each.found, each.cause, each.remedy)
+        lines.append((place, label(each.code), each.what, *details, playbook))
+    parts: list[Child] = [rows(head, lines, caption), _omitted(len(found), "%s.json" % kind)]
     return parts if len(lines) <= _OPEN else [more(caption, *parts)]
 
 
-def _left(number: int, file: str) -> xml.Element | None:
+def _omitted(number: int, file: str) -> xml.Element | None:
     if number <= MOST:
         return None
     return h("p", "And {:,} more: see ".format(number - MOST), code(file), ".")
 
 
 def drifted(drift: Verdict, runs: t.Sequence[Run], rails: t.Sequence[str]) -> xml.Element | None:
-    """When each node that drifted was last seen clean. ``runs``: those before; ``rails``: the plan's."""
+    """Return a table that shows when each drifted node was last seen without drift.
+
+    :param runs: earlier runs, the oldest first.
+    :param rails: all rails of the plan.
+    """
     cluster = bool(drift.cluster.get("reachable"))
     numbers: dict[str, int] = {}
     for each in drift.failures:
@@ -174,41 +178,43 @@ def drifted(drift: Verdict, runs: t.Sequence[Run], rails: t.Sequence[str]) -> xm
 
 
 def findings(reported: t.Sequence[LintFinding]) -> list[Child]:
-    order = {severity: at for at, severity in enumerate(SEVERITIES)}
-    found = sorted(reported, key=lambda each: order[each.severity])
+    rank = {severity: index for index, severity in enumerate(SEVERITIES)}
+    found = sorted(reported, key=lambda each: rank[each.severity])
     lines: list[t.Sequence[Child]] = []
     for each in found[:MOST]:
         kind = {"error": "failed", "note": "open"}.get(each.severity, "")
-        then = "Suppressed: %s." % each.reason if each.reason else each.remedy
+        fix = "Suppressed: %s." % each.reason if each.reason else each.remedy
         place = "%s:%s" % (each.file, each.line) if each.line else each.file
         word = h("span", each.severity, class_="word %s" % kind)
-        lines.append((each.label, word, place, each.place, each.message, then))
+        lines.append((each.label, word, place, each.place, each.message, fix))
     head = ("rule", "severity", "line", "place", "what is wrong", "remedy")
-    return [rows(head, lines, "Findings in the fabric file"), _left(len(found), "findings.json")]
+    return [rows(head, lines, "Findings in the fabric file"), _omitted(len(found), "findings.json")]
 
 
 def counters(found: t.Sequence[Counter]) -> list[Child]:
-    """Those that grew while traffic ran, a row per node and counter; the nodes with the greatest growth first."""
+    """Return the counters that grew while traffic ran, one row per node and counter, nodes with the greatest growth
+    first.
+    """
     groups: dict[tuple[str, str], list[Counter]] = {}
-    most: dict[str, int] = {}
+    greatest: dict[str, int] = {}
     for each in found:
         if each.grown > 0:
             groups.setdefault((each.node, each.name), []).append(each)
-            most[each.node] = max(most.get(each.node, 0), each.grown)
+            greatest[each.node] = max(greatest.get(each.node, 0), each.grown)
     number = sum(map(len, groups.values()))
     if not number:
         return [h("p", "None of %s grew while traffic ran." % count(len(found), "counter"))]
     lines = []
-    for (node, name), members in sorted(groups.items(), key=lambda item: (-most[item[0][0]], *item[0])):
+    for (node, name), members in sorted(groups.items(), key=lambda item: (-greatest[item[0][0]], *item[0])):
         grown = sorted({each.grown for each in members})
-        each_one = " on each rail" if len(members) > 1 else ""
+        suffix = " on each rail" if len(members) > 1 else ""
         text = "{:,}".format(grown[0]) if len(grown) == 1 else "{:,} to {:,}".format(grown[0], grown[-1])
-        lines.append((node, name, ", ".join(each.rail for each in members), text + each_one))
+        lines.append((node, name, ", ".join(each.rail for each in members), text + suffix))
     head = ("node", "counter", "rails", "grown by")
     rest = lines[_COUNTERS:MOST]
     return [
         h("p", "%s of %s grew while traffic ran." % ("{:,}".format(number), count(len(found), "counter"))),
         rows(head, lines[:_COUNTERS], "Counters that grew", brief=True),
         more(count(len(rest), "more row"), rows(head, rest, "Further counters", brief=True)) if rest else None,
-        _left(len(lines), "verify.json"),
+        _omitted(len(lines), "verify.json"),
     ]

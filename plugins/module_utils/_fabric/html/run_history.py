@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Earlier runs in short: what each found, how fast its rails were, and what came and went between two of them."""
+"""Earlier runs: results, rates of rails, and differences between two runs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ Place = t.Tuple[str, str]
 
 
 def when(began: str) -> str:
-    """``2026-11-21 20:15 UTC``."""
+    """Format a time of a document as ``2026-11-21 20:15 UTC``."""
     return "%s %s UTC" % (began[:10], began[11:16]) if began else "at a time that it does not say"
 
 
 class Scope(t.NamedTuple):
-    """What a run was to look at. ``layers`` and ``rails``: those that it was asked for, empty for all; ``tags``: those
-    of the Ansible run, and those skipped; ``cluster``: whether the cluster was read."""
+    """The scope of a run. ``layers`` and ``rails``: those requested, empty for all. ``tags``: selected and skipped tags
+    of the Ansible run. ``cluster``: whether the cluster was read.
+    """
 
     layers: t.AbstractSet[str]
     rails: t.AbstractSet[str]
@@ -30,7 +31,7 @@ class Scope(t.NamedTuple):
     cluster: bool
 
     def has(self, layers: t.Iterable[str], rails: t.Iterable[str]) -> bool:
-        """Whether it was to look at all of these."""
+        """Return whether all of these layers and rails were in scope."""
         return (
             not self.tags
             and (not self.layers or set(layers) <= self.layers)
@@ -39,8 +40,9 @@ class Scope(t.NamedTuple):
 
 
 class Run(t.NamedTuple):
-    """A run. ``median`` and ``worst``: Gb/s by rail; ``failed``: node and rail of what was; ``of_rail``: how many of a
-    rail failed; ``drifted``: nodes with failures."""
+    """A run. ``checked`` and ``failed``: (node, rail) of ports. ``of_rail``: rail -> number of failed ports. ``median``
+    and ``worst``: rail -> Gb/s. ``boots``: node -> boot ID. ``drifted``: nodes with failures.
+    """
 
     kind: str
     began: str
@@ -59,7 +61,7 @@ class Run(t.NamedTuple):
 
 
 def run(verdict: Verdict) -> Run:
-    """What of a verdict is kept for the history."""
+    """Return the parts of a verdict that the history needs."""
     rates: dict[str, list[float]] = {}
     for each in verdict.measures:
         if each.ok and each.gbits is not None:
@@ -98,28 +100,30 @@ def _scope(verdict: Verdict) -> Scope:
 
 
 def ordered(runs: t.Iterable[Run]) -> list[Run]:
-    """By time, the oldest first, each once; a document without a time is skipped."""
-    kept = {(each.kind, each.began): each for each in runs if each.began}
-    return [kept[key] for key in sorted(kept, key=lambda key: (key[1], key[0]))]
+    """Return unique runs, the oldest first. Runs without a time are skipped."""
+    by_time = {(each.kind, each.began): each for each in runs if each.began}
+    return [by_time[key] for key in sorted(by_time, key=lambda key: (key[1], key[0]))]
 
 
 def between(before: Run, now: Run) -> tuple[list[Place], list[Place]]:
-    """New failures and failures that are gone, of the ports that both runs checked."""
-    both = before.checked & now.checked
-    return sorted((now.failed - before.failed) & both), sorted((before.failed - now.failed) & both)
+    """Return new failures and fixed failures among the ports that both runs checked."""
+    common = before.checked & now.checked
+    return sorted((now.failed - before.failed) & common), sorted((before.failed - now.failed) & common)
 
 
 def comparable(before: Run, now: Run) -> bool:
-    """Whether what failed in one and not in the other came or went: both looked at the same layers."""
+    """Return whether failures of two runs can be compared: both have the same kind, layers and tags."""
     return (before.kind, before.scope.layers, before.scope.tags) == (now.kind, now.scope.layers, now.scope.tags)
 
 
 def clean_since(runs: t.Sequence[Run], node: str, boot: str, rails: t.Sequence[str], cluster: bool) -> str:
-    """When a node was last seen without drift, and whether it has booted since.
+    """Return when a node was last seen without drift, and whether it has booted since; empty if unknown.
 
-    A run of some layers or rails, or with tags, has not seen that, and of nodes that it was limited to, no other's.
+    Only runs count that checked this node, all layers and all rails, without tags.
 
-    :param runs: those before. :param rails: the plan's. :param cluster: whether the cluster had to be looked at too.
+    :param runs: earlier runs, the oldest first.
+    :param rails: all rails of the plan.
+    :param cluster: whether the run must have read the cluster, too.
     """
     for each in reversed(runs):
         if not each.scope.has(STATE, rails) or (cluster and not each.scope.cluster):
@@ -127,6 +131,6 @@ def clean_since(runs: t.Sequence[Run], node: str, boot: str, rails: t.Sequence[s
         if node in each.boots and node not in each.drifted:
             if not boot:
                 return "clean on %s" % when(each.began)
-            same = each.boots[node] == boot
-            return "clean on %s, %s" % (when(each.began), "not booted since" if same else "booted since")
+            same_boot = each.boots[node] == boot
+            return "clean on %s, %s" % (when(each.began), "not booted since" if same_boot else "booted since")
     return ""
