@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Addresses that an object of the cluster can allocate or has allocated: ports never get one of them.
+"""Addresses that an object of the cluster can allocate or has allocated. Ports never get one of them.
 
-Every text of every manifest is searched, also of kinds and fields that are not carried over: what an unknown field
-means is not known, and an address in it may be in use.
+All texts of all manifests are searched, including kinds and fields that are not imported: an address in an unknown
+field may be in use.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _FIRST = re.compile(r"start|first|begin|from|lower|min", re.IGNORECASE)
 _LAST = re.compile(r"end|last|stop|to\Z|upper|max", re.IGNORECASE)
 # Destinations of routes, and copies of the object itself: these addresses are not allocated.
 _OTHER = re.compile(r"(.*\.)?(dst|to|destination|hijackCIDR\[\]|managedFields.*|annotations\[kubectl.*)\Z")
-# The network around a pool's ranges. An IPPool with a range is whereabouts' record of what its networks gave.
+# Fields with the network around a pool's ranges. An IPPool with ``range`` is the record of whereabouts' allocations.
 _SUBNET = {"SpiderSubnet": ("spec.subnet",), "IPPool": ("spec.range",)}
 
 
 def of_object(kind: str, name: str, trees: t.Iterable[tuple[str, Value]]) -> t.Iterator[Claim]:
-    """The claims of an object. The network of a field that a reader took is that reader's to interpret."""
+    """Return the claims of an object. Networks in fields that a reader has used are not claimed here."""
     owner = owner_of(kind, name)
     for path, tree in trees:
         for claim in _of_tree(kind, tree, path):
@@ -58,13 +58,13 @@ def _of_tree(kind: str, tree: Value, path: str) -> t.Iterator[Claim]:
 
 
 def _pairs(mapping: Mapping) -> t.Iterator[Claim]:
-    """Ranges whose ends are two fields of one object, such as startIP and endIP."""
+    """Return ranges whose ends are two fields of one object, such as startIP and endIP."""
     ends: list[list[tuple[int, int]]] = [[], []]
     for key, (_name, entry) in mapping.entries.items():
-        got = pool_ranges.address(entry.text.strip()) if isinstance(entry, Leaf) else None
-        for at, words in enumerate((_FIRST, _LAST)):
-            if got and words.search(key):
-                ends[at].append(got)
+        parsed = pool_ranges.address(entry.text.strip()) if isinstance(entry, Leaf) else None
+        for end, pattern in enumerate((_FIRST, _LAST)):
+            if parsed and pattern.search(key):
+                ends[end].append(parsed)
     for version, first in ends[0]:
         for other, last in ends[1]:
             if version == other and first <= last:
@@ -90,7 +90,7 @@ def _of_text(text: str, interpreted: bool) -> t.Iterator[Claim]:
 
 
 def of_pool(pool: Pool) -> t.Iterator[Claim]:
-    """Everything that a pool can give, what it excludes, and its routers."""
+    """Return all addresses that a pool can allocate, its excluded addresses, and its routers."""
     if pool.net is None:
         return
     runs = [*pool.runs, *pool.excluded, *((each, each) for each in pool.routers)]
@@ -103,7 +103,7 @@ def of_pool(pool: Pool) -> t.Iterator[Claim]:
 
 
 def within(claims: t.Iterable[Claim], net: Net) -> list[pool_ranges.Run]:
-    """The claimed addresses of a network."""
+    """Return the claimed addresses in a network."""
     return pool_ranges.merged(
         (max(claim.first, net.first), min(claim.last, net.last))
         for claim in claims

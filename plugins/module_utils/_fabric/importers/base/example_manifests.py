@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Parts of manifests that the examples of import rules are made of."""
+"""Parts of manifests for the examples of import rules."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What manifests and pages say, kind by kind, before anything is made of it."""
+"""Facts read from manifests and pages, before rails are derived from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SPIDERPOOL, NETWORK_OPERATOR, CNI = "spiderpool", "network-operator", "cni"
 
 @dataclass(frozen=True)
 class Net:
-    """An IP network; ``version`` is 4 or 6, ``first`` its address as a number."""
+    """An IP network. ``version``: 4 or 6. ``first``: the network address as a number. ``prefix``: its length."""
 
     version: int
     first: int
@@ -32,10 +32,10 @@ class Net:
 
     @property
     def usable(self) -> tuple[int, int]:
-        """The first and the last address that a port can have.
+        """Return the first and the last address that a port can have, as numbers.
 
-        Unless the network is a link, its first is its own, or means any of its routers (RFC 4291), and the last of
-        IPv4 is the broadcast address.
+        Except for links of two addresses, the first address is the network address or the anycast address of routers
+        (RFC 4291), and the last address of an IPv4 network is the broadcast address.
         """
         if self.prefix >= self.bits - 1:
             return self.first, self.last
@@ -51,50 +51,50 @@ class Claim(t.NamedTuple):
     version: int
     first: int
     last: int
-    # the object, as people know it
+    # kind and name of the object
     owner: str = ""
 
 
 @dataclass
 class Pool:
-    """Addresses for pods. ``runs``: its ranges, sorted and apart. ``nodes``: the only nodes that it is for."""
+    """Addresses for pods. ``runs``: sorted, disjoint ranges. ``nodes``: nodes that it is limited to, empty for all."""
 
     place: Place
     name: str
     net: Net | None
     kind: str = ""
     runs: list[tuple[int, int]] = field(default_factory=list)
-    # addresses of its network that it keeps from pods, by name
+    # addresses of its network that it explicitly excludes
     excluded: list[tuple[int, int]] = field(default_factory=list)
     gateway: int | None = None
     nodes: list[str] = field(default_factory=list)
-    # where its routes lead, and addresses of its network beside the gateway that they go over
+    # destinations of its routes, and their gateways in its network other than ``gateway``
     routes: list[str] = field(default_factory=list)
     routers: list[int] = field(default_factory=list)
     multus: list[str] = field(default_factory=list)
-    # the prefix length of a pool that is divided by node
+    # prefix length of each node's part, for a pool that is divided by node
     node_prefix: int | None = None
-    # of such a pool: the places in every node's network that pods do not get, first and last, from 0
+    # offsets in each node's part that pods do not get, as (first, last), from 0
     left_out: list[tuple[int, int]] = field(default_factory=list)
-    # of a pool that is cut into blocks: a block's addresses
+    # addresses per block, for a pool that is divided into blocks
     block: int | None = None
-    # nodes with a network of their own choice: its text
+    # node -> network that the manifest assigns to it, as text
     static: dict[str, str] = field(default_factory=dict)
 
     @property
     def own(self) -> bool:
-        """Whether it is a part of a network's configuration, and no object of its own."""
+        """Return whether it is part of a network's configuration and not an object."""
         return "#" in self.name
 
     @property
     def label(self) -> str:
-        """What people know it by: its own name, or that of the network that it is a part of."""
+        """Return the name to show: its own name, or the name of the network that it is part of."""
         return self.name.partition("#")[0]
 
 
 @dataclass
 class Network:
-    """One attachment of pods. ``vfs``: attributes as the fabric file has them."""
+    """One network of pods. ``vfs``: VF attributes, keyed as in the fabric file."""
 
     place: Place
     kind: str
@@ -112,7 +112,7 @@ class Network:
 
 @dataclass
 class Device:
-    """A resource and the ports behind it. ``shared``: many pods have one port; else each has a VF."""
+    """A resource of a device plugin and its ports. ``shared``: pods share the port; otherwise, each pod gets a VF."""
 
     place: Place
     resource: str
@@ -126,7 +126,7 @@ class Device:
 
 @dataclass
 class Ask:
-    """What a pod asks for: networks as (namespace, name), and resources."""
+    """The requests of a pod: networks as (namespace, name), and resources."""
 
     place: Place
     networks: list[tuple[str, str]] = field(default_factory=list)
@@ -135,7 +135,7 @@ class Ask:
 
 @dataclass
 class HostPort:
-    """What a shell line gives a port of a node."""
+    """Settings of a node's port in a line of a shell script."""
 
     place: Place
     netdev: str
@@ -147,6 +147,8 @@ class HostPort:
 
 @dataclass
 class Facts:
+    """All facts of one import."""
+
     pools: list[Pool] = field(default_factory=list)
     networks: list[Network] = field(default_factory=list)
     devices: list[Device] = field(default_factory=list)
@@ -156,26 +158,26 @@ class Facts:
     taken: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
     # networks that no rail may overlap
     reserved: dict[str, str] = field(default_factory=dict)
-    # number of a pod's interface -> the network on it, as a page's route table shows
+    # number of a pod's interface -> its network, from a route table on a page
     routes: dict[int, Net] = field(default_factory=dict)
-    # networks of the whole fabric, as shell lines and routes name them
+    # networks of the whole fabric, from shell lines and routes
     supernets: list[Net] = field(default_factory=list)
-    # nodes that manifests name, and those that a page only mentions
+    # nodes in manifests, and nodes that are only mentioned on a page
     nodes: list[str] = field(default_factory=list)
     mentioned: list[str] = field(default_factory=list)
     providers: dict[str, int] = field(default_factory=dict)
     qos: dict[str, t.Any] = field(default_factory=dict)
-    # settings of the NICs' firmware and of PCI, link types (eth, ib), and the kind of the driver
+    # settings of NIC firmware and PCI, link types (eth, ib), and kind of driver
     firmware: dict[str, t.Any] = field(default_factory=dict)
     pci: dict[str, t.Any] = field(default_factory=dict)
     links: set[str] = field(default_factory=set)
     driver: str | None = None
-    # the address managers that networks name
+    # IPAM plugins of networks
     managers: set[str] = field(default_factory=set)
-    # addresses that objects can give or have given
+    # addresses that objects can allocate or have allocated
     claims: list[Claim] = field(default_factory=list)
     manifests: int = 0
 
     def provider(self, name: str) -> None:
-        """One more sign of this provider."""
+        """Count an indication of this provider."""
         self.providers[name] = self.providers.get(name, 0) + 1

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Findings of the import: like those of lint, with the file of the manifest and what was written instead."""
+"""Findings of the import: like findings of lint, with the manifest's file and what the fabric file contains instead."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Value
 
 _NUMBER = re.compile(r"[0-9]+")
-# This many findings that differ only in names and numbers become one.
+# Minimum number of findings, equal except for names and numbers, that are merged into one.
 _ALIKE = 3
 
 
 class Place(t.NamedTuple):
-    """A place in a file of manifests; ``path`` leads to it from the top of its document."""
+    """A place in a file of manifests. ``path``: path of the value in its document."""
 
     file: str
     line: int = 1
@@ -34,7 +34,7 @@ class Place(t.NamedTuple):
 
 
 class ImportFinding(t.NamedTuple):
-    """``written``: what the fabric file contains instead. ``also``: the places of similar findings."""
+    """A finding. ``written``: what the fabric file contains instead. ``also``: places of merged findings."""
 
     file: str
     finding: Finding
@@ -42,7 +42,7 @@ class ImportFinding(t.NamedTuple):
     also: tuple[Place, ...] = ()
 
     def text(self) -> str:
-        """The finding as one line."""
+        """Return the finding as one line."""
         return "%s Written: %s." % (self.finding.text(self.file), self.written)
 
     def as_dict(self) -> dict[str, t.Any]:
@@ -68,7 +68,7 @@ class _Entry(t.NamedTuple):
     message: str
     remedy: str
     written: str
-    # of the object whose manifest it is in
+    # name of the object
     name: str
 
 
@@ -81,37 +81,37 @@ class _Lost(t.NamedTuple):
 
 
 class Found:
-    """Collects findings. One rule reports one message of one place once."""
+    """Collects findings. A rule reports the same message at the same place once."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, Place, str], _Entry] = {}
-        # rule, kind, path -> the values that are not imported
+        # (code, kind, path) -> values that are not imported
         self._lost: dict[tuple[str, str, str], list[_Lost]] = {}
         self._rules: dict[str, Rule] = {}
-        # the current object, and the trees of JSON in its texts, each with its path
+        # the current object, and JSON values embedded in its texts, each with its path
         self.kind = ""
         self.name = ""
         self.trees: list[tuple[str, Value]] = []
 
     def begin(self, kind: str, name: str) -> None:
-        """Findings that follow are about this object."""
+        """Set the object of the following findings."""
         self.kind, self.name, self.trees = kind, name, []
 
     def add(self, broken: Rule, place: Place, message: str, remedy: str, written: str) -> None:
-        """Texts end without a full stop."""
+        """Add a finding. Texts end without a full stop."""
         self._rules[broken.code] = broken
         entry = _Entry(broken, place, message, remedy, written, self.name)
         self._entries.setdefault((broken.code, place, message), entry)
 
     def lose(self, broken: Rule, place: Place, path: str, text: str, remedy: str) -> None:
-        """The value at ``path`` of the current object is not imported; without a path, the object."""
+        """Report that the value at ``path`` of the current object, or the whole object if empty, is not imported."""
         self._rules[broken.code] = broken
         lost = self._lost.setdefault((broken.code, self.kind, path), [])
         lost.append(_Lost(broken, remedy, place, self.name, text))
 
     @property
     def all(self) -> list[ImportFinding]:
-        """In the order of files, and of lines in each."""
+        """Return all findings in the order of files and lines."""
         every = [*self._grouped(), *self._of_lost()]
         files = {name: at for at, name in enumerate(dict.fromkeys(each.file for each in every))}
         return sorted(
@@ -120,7 +120,7 @@ class Found:
         )
 
     def has(self, broken: Rule) -> bool:
-        """Whether the rule has a finding."""
+        """Return whether the rule has a finding."""
         return broken.code in self._rules
 
     @property
@@ -130,8 +130,8 @@ class Found:
     def _grouped(self) -> t.Iterator[ImportFinding]:
         groups: dict[tuple[str, ...], list[_Entry]] = {}
         for each in self._entries.values():
-            alike = tuple(_masked(text, each.name) for text in (each.message, each.remedy, each.written))
-            groups.setdefault((each.broken.code, *alike), []).append(each)
+            masked = tuple(_masked(text, each.name) for text in (each.message, each.remedy, each.written))
+            groups.setdefault((each.broken.code, *masked), []).append(each)
         for group in groups.values():
             if len(group) >= _ALIKE:
                 yield _finding(group[0], group[1:])
@@ -145,40 +145,40 @@ class Found:
                 by_text.setdefault(each.text, []).append(each)
             start = "%s of %s" % (path, kind) if path else kind
             parts: list[str] = []
-            those: list[_Lost] = []
+            members: list[_Lost] = []
             for text, alike in by_text.items():
                 names = _names(alike)
                 part = " ".join(filter(None, (text, names and path and "(%s)" % names or names)))
                 if parts and len(start) + sum(map(len, parts)) + len(part) > MAX_TEXT - 40:
-                    yield _one_lost(start, parts, those)
-                    parts, those = [], []
+                    yield _one_lost(start, parts, members)
+                    parts, members = [], []
                 parts.append(part)
-                those.extend(alike)
-            yield _one_lost(start, parts, those)
+                members.extend(alike)
+            yield _one_lost(start, parts, members)
 
 
-def _one_lost(start: str, parts: t.Sequence[str], those: t.Sequence[_Lost]) -> ImportFinding:
-    first = those[0]
+def _one_lost(start: str, parts: t.Sequence[str], members: t.Sequence[_Lost]) -> ImportFinding:
+    first = members[0]
     message = "%s is not imported: %s" % (start, ", ".join(parts))
     entry = _Entry(first.broken, first.place, message.rstrip(": "), first.remedy, "nothing", "")
-    return _finding(entry, [], tuple(each.place for each in those[1:]))
+    return _finding(entry, [], tuple(each.place for each in members[1:]))
 
 
-def _names(those: t.Sequence[_Lost]) -> str:
-    return name_counting.compact([shown(name) for name in dict.fromkeys(each.name for each in those) if name])
+def _names(members: t.Sequence[_Lost]) -> str:
+    return name_counting.compact([shown(name) for name in dict.fromkeys(each.name for each in members) if name])
 
 
 def _masked(text: str, name: str) -> str:
     return _NUMBER.sub("#", text.replace(name, "@") if name else text)
 
 
-def _finding(entry: _Entry, alike: t.Sequence[_Entry], also: tuple[Place, ...] = ()) -> ImportFinding:
+def _finding(entry: _Entry, similar: t.Sequence[_Entry], also: tuple[Place, ...] = ()) -> ImportFinding:
     place, broken = entry.place, entry.broken
     message = entry.message
-    if alike:
-        also = tuple(each.place for each in alike)
-        names = [name for name in dict.fromkeys(each.name for each in alike) if name and name != entry.name]
-        if len(names) == len(alike) and entry.name:
+    if similar:
+        also = tuple(each.place for each in similar)
+        names = [name for name in dict.fromkeys(each.name for each in similar) if name and name != entry.name]
+        if len(names) == len(similar) and entry.name:
             more = name_counting.compact([shown(name) for name in names])
         else:
             more = "at line%s %s" % ("s" if len(also) > 1 else "", _lines(entry.place, also))

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""IM1xx to IM5xx: findings of the import, in their own registry because they are not about a fabric file.
+"""Rules IM1xx to IM5xx: findings of the import. They have their own registry, because they do not check fabric files.
 
-Each rule has an example of manifests with the finding (``bad``), and one without it (``good``).
+Each rule has an example of manifests with the finding (``bad``) and without it (``good``).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The values of a manifest, each of which knows whether the import has read it."""
+"""The values of a manifest. Each value records whether the import has read it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
     Value,
 )
 
-# The longest subtree that is reported as one value; of a longer one its parts are.
+# Maximum length of a subtree that is reported as one value. A longer subtree is reported by its parts.
 _WHOLE = 120
 
 
 class Leaf(Scalar):
-    """``used``: whether a reader took the value, or a finding names it."""
+    """A scalar. ``used``: whether a reader has used the value, or a finding names it."""
 
     __slots__ = ("used",)
 
@@ -39,12 +39,12 @@ class Unread(t.NamedTuple):
 
 
 def copied(value: Value, lines: int) -> Value:
-    """The tree with leaves, every line moved down. What an alias repeats becomes a value of its own."""
+    """Return a copy of the tree with :class:`Leaf` scalars, shifted by ``lines``. Values of aliases are copied, too."""
     if isinstance(value, Mapping):
-        made = Mapping(value.line + lines, value.column)
+        mapping = Mapping(value.line + lines, value.column)
         for key, (name, entry) in value.entries.items():
-            made.entries[key] = (Leaf(name.text, name.plain, name.line + lines, name.column), copied(entry, lines))
-        return made
+            mapping.entries[key] = (Leaf(name.text, name.plain, name.line + lines, name.column), copied(entry, lines))
+        return mapping
     if isinstance(value, Sequence):
         sequence = Sequence(value.line + lines, value.column)
         sequence.items = [copied(item, lines) for item in value.items]
@@ -53,13 +53,13 @@ def copied(value: Value, lines: int) -> Value:
 
 
 def use(value: Value | None) -> None:
-    """Note that everything below ``value`` has been read."""
+    """Mark all values below ``value`` as read."""
     for leaf, _path in walk(value, ""):
         leaf.used = True
 
 
 def walk(value: Value | None, path: str) -> t.Iterator[tuple[Leaf, str]]:
-    """Every single value below, with its path."""
+    """Return each scalar below ``value`` with its path."""
     if isinstance(value, Leaf):
         yield value, path
     elif isinstance(value, Mapping):
@@ -77,7 +77,7 @@ def joined(path: str, key: str) -> str:
 
 
 def unread(value: Value, path: str, neutral: t.Callable[[str, Leaf], bool]) -> list[Unread]:
-    """The values that were not read; a short subtree of which nothing was read is one value."""
+    """Return the values that were not read. A short subtree that was not read at all is one value."""
     found, _whole = _unread(value, path, neutral)
     return found
 
@@ -89,25 +89,25 @@ def _unread(value: Value, path: str, neutral: t.Callable[[str, Leaf], bool]) -> 
         if value.used or neutral(path, value):
             return [], False
         return [Unread(path, shown(value.text, _WHOLE), value)], True
-    whole = True
+    untouched = True
     found: list[Unread] = []
     if isinstance(value, Mapping):
         children = [(joined(path, key), entry) for key, (_name, entry) in value.entries.items()]
     else:
         children = [(path + "[]", item) for item in value.items]
     for below, entry in children:
-        mine, all_of_it = _unread(entry, below, neutral)
-        found.extend(mine)
-        whole = whole and all_of_it
-    if whole and len(found) > 1 and "." in path:
+        values, all_unread = _unread(entry, below, neutral)
+        found.extend(values)
+        untouched = untouched and all_unread
+    if untouched and len(found) > 1 and "." in path:
         text = flow(value)
         if len(text) <= _WHOLE:
             return [Unread(path, shown(text, _WHOLE), value)], True
-    return found, whole
+    return found, untouched
 
 
 def flow(value: Value) -> str:
-    """A value on one line, as YAML's flow style has it."""
+    """Format a value in YAML flow style on one line."""
     if isinstance(value, Mapping):
         return "{%s}" % ", ".join("%s: %s" % (key, flow(entry)) for key, (_name, entry) in value.entries.items())
     if isinstance(value, Sequence):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Names that count along: the number of a rail in its objects' names, and the name that the next one must have."""
+"""Numbered names: the number of a rail in names of its objects, and names derived from a numbered series."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _DIGITS = re.compile(r"([0-9]+)")
 
 
 def ordinal(name: str) -> int | None:
-    """The number of the rail that a name speaks of: ``gpu1-macvlan``, ``shared_cx5_gpu1``, ``eno3np2-rail2*``."""
+    """Return the rail's number in a name, such as ``gpu1-macvlan`` or ``eno3np2-rail2*``; None without one."""
     found = _BEST.search(name) or _COUNTED.search(name)
     return int(found.group(1)) if found else None
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:
-    """A key to sort by, in which ens9 is before ens10."""
+    """Return a sort key that places ens9 before ens10."""
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _DIGITS.split(text) if part]
 
 
 def lettered(names: t.Sequence[str]) -> bool:
-    """Whether names differ in one number or one letter alone, such as device_a to device_h, and are all different."""
+    """Return whether names are distinct and differ only in one number or one letter, such as device_a to device_h."""
     if len(set(names)) < len(names) or len(names) < 2:
         return False
     start = os.path.commonprefix(list(names))
@@ -38,15 +38,15 @@ def lettered(names: t.Sequence[str]) -> bool:
 
 
 class Series:
-    """Texts that differ by numbers which grow evenly with the rail's number."""
+    """Texts whose numerals grow linearly with the rail's number."""
 
     def __init__(self, parts: list[str], steps: list[tuple[int, int, int] | None]) -> None:
         self._parts = parts
-        # of each numeral: its value at rail 0, its growth a rail, its width where it is filled with zeros
+        # per part: None for text; for a numeral, its value at rail 0, its growth per rail, and its zero-padded width
         self._steps = steps
 
     def at(self, number: int) -> str | None:
-        """The text of that rail; None where a numeral would be negative."""
+        """Return the text of a rail, or None if a numeral would be negative."""
         text = []
         for part, step in zip(self._parts, self._steps):
             if step is None:
@@ -59,7 +59,10 @@ class Series:
         return "".join(text)
 
     def template(self, offset: int = 0) -> str:
-        """The text as a template of the fabric file. ``offset``: what is added to a rail's own number to get ours."""
+        """Return the text as a template of the fabric file.
+
+        :param offset: added to the number of a rail in the template.
+        """
         text = []
         for part, step in zip(self._parts, self._steps):
             if step is None or not step[1]:
@@ -72,7 +75,7 @@ class Series:
 
     @property
     def by_one(self) -> bool:
-        """Whether every numeral is constant or grows by one per rail, as a template requires."""
+        """Return whether every numeral is constant or grows by one per rail, as templates require."""
         return all(step is None or step[1] in (0, 1) for step in self._steps)
 
     @property
@@ -81,7 +84,12 @@ class Series:
 
 
 def series(known: t.Mapping[int, str]) -> Series | None:
-    """The series that all of these texts, by rail number, belong to; of one text that which counts its own number."""
+    """Return the series that contains all texts, or None.
+
+    A single text gives a series in which its rail number is counted.
+
+    :param known: rail number -> text.
+    """
     if not known:
         return None
     numbers = sorted(known)
@@ -101,17 +109,17 @@ def series(known: t.Mapping[int, str]) -> Series | None:
         if step is None:
             return None
         steps.append(step)
-    made = Series(first, steps)
-    return made if all(made.at(number) == known[number] for number in numbers) else None
+    result = Series(first, steps)
+    return result if all(result.at(number) == known[number] for number in numbers) else None
 
 
 def _last_numeral(parts: t.Sequence[str], number: int) -> int:
-    """Of a single text, the last numeral that is its rail's number."""
-    same = [at for at in range(1, len(parts), 2) if int(parts[at]) == number]
-    return same[-1] if same else -1
+    """Return the index of the last numeral that equals the rail's number; -1 if there is none."""
+    indexes = [at for at in range(1, len(parts), 2) if int(parts[at]) == number]
+    return indexes[-1] if indexes else -1
 
 
-def _step(column: t.Mapping[int, str], own: bool) -> tuple[int, int, int] | None:
+def _step(column: t.Mapping[int, str], is_rail_number: bool) -> tuple[int, int, int] | None:
     numbers = sorted(column)
     low, high = numbers[0], numbers[-1]
     texts = list(column.values())
@@ -119,13 +127,13 @@ def _step(column: t.Mapping[int, str], own: bool) -> tuple[int, int, int] | None
     if any(len(text) > 9 for text in texts):
         return (int(texts[0]), 0, len(texts[0])) if len(set(texts)) == 1 else None
     if low == high:
-        return (int(texts[0]) - low, 1, width) if own else (int(texts[0]), 0, width)
+        return (int(texts[0]) - low, 1, width) if is_rail_number else (int(texts[0]), 0, width)
     growth, rest = divmod(int(column[high]) - int(column[low]), high - low)
     return None if rest else (int(column[low]) - growth * low, growth, width)
 
 
 def compact(names: t.Sequence[str]) -> str:
-    """Names in a few words: runs of one series as first to last."""
+    """Return a short list of names. A series is shown as ``first to last``."""
     if len(names) < 3:
         return " and ".join(names)
     numbered = {ordinal(name): name for name in names}
@@ -142,25 +150,25 @@ def compact(names: t.Sequence[str]) -> str:
 
 
 def ranged(names: t.Sequence[str]) -> list[str]:
-    """Names of nodes as ranges where their last numerals follow each other: ``ai-[01:16]``."""
-    made: list[str] = []
+    """Return names of nodes, with consecutive final numerals as ranges such as ``ai-[01:16]``."""
+    ranges: list[str] = []
     run: list[tuple[str, str]] = []
 
     def close() -> None:
         if len(run) > 1:
-            made.append("%s[%s:%s]" % (run[0][0], run[0][1], run[-1][1]))
+            ranges.append("%s[%s:%s]" % (run[0][0], run[0][1], run[-1][1]))
         else:
-            made.extend(stem + digits for stem, digits in run)
+            ranges.extend(stem + digits for stem, digits in run)
         run.clear()
 
     for name in names:
         found = re.match(r"(.*?)([0-9]{1,9})\Z", name)
         stem, digits = found.groups() if found else (name, "")
         follows = run and digits and stem == run[-1][0] and int(digits) == int(run[-1][1] or -9) + 1
-        # a range fills up with zeros when its first numeral does, and then both are equally long
-        alike = run and (len(digits) == len(run[0][1]) or not run[0][1].startswith("0"))
-        if not (follows and alike and not (digits.startswith("0") and len(digits) != len(run[0][1]))):
+        # a range is zero-padded if its first numeral is, and then both ends have the same length
+        same_width = run and (len(digits) == len(run[0][1]) or not run[0][1].startswith("0"))
+        if not (follows and same_width and not (digits.startswith("0") and len(digits) != len(run[0][1]))):
             close()
         run.append((stem, digits))
     close()
-    return made
+    return ranges

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Fields of manifests that are ignored: those of the API server, and values that mean nothing more."""
+"""Fields of manifests that are ignored: fields of the API server, and values without an effect on the plan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import re
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import Leaf
 
-# What identifies an object, and what the API server, controllers and clients write into it.
+# Fields that identify an object or that the API server, controllers and clients write.
 _SERVER = re.compile(
     r"(apiVersion|kind|status(\..*|\[.*)?|spec\.config(\[\])?\.(cniVersion|name)|metadata\.(name|namespace|uid|generation"
     r"|resourceVersion|creationTimestamp|deletionTimestamp|selfLink|generateName|(managedFields|ownerReferences|finalizers)"
@@ -24,8 +24,7 @@ def _of(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern + r"\Z", re.IGNORECASE)
 
 
-# Kind -> path -> the values that say nothing which the plan does not do by itself: upstream's defaults, and what the
-# rendered objects have.
+# Kind -> path -> values without an effect on the plan: upstream defaults, and values of the rendered objects.
 _COORDINATOR = {
     "mode": _of("auto"),
     "podCIDRType": _of("auto"),
@@ -87,7 +86,7 @@ VALUES: dict[str, dict[str, re.Pattern[str]]] = {
 }
 for _kind in ("MacvlanNetwork", "HostDeviceNetwork", "IPoIBNetwork", "SriovNetwork", "SriovIBNetwork"):
     VALUES.setdefault(_kind, {})["spec.ipam.poolType"] = _of("ippool|cidrpool")
-# The device plugins' configuration, in any kind that holds one.
+# Fields of device plugin configurations, in any kind that contains one.
 _DEVICES = {
     "periodicUpdateInterval": _of("300"),
     "configList[].rdmaHcaMax": _of("100"),
@@ -123,11 +122,11 @@ STATE = frozenset(
 
 
 def neutral(kind: str, path: str, leaf: Leaf) -> bool:
-    """Whether the plan loses nothing by not having this value."""
+    """Return whether the value has no effect on the plan."""
     if _SERVER.match(path):
         return True
     text = leaf.text.strip()
-    # a selector may be one, or a list of them
+    # a selector may be a mapping or a list of mappings
     plain = path.replace("selectors[]", "selectors").replace("config.json.", "").rpartition("deviceConfig.")[2]
     plain = plain[:-2] if plain.endswith("[]") else plain
     values = VALUES.get(kind, {})

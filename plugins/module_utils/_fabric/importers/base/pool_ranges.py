@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""A pool's subnet, ranges and gateway, as they must have been meant."""
+"""Parse addresses, ranges and subnets of pools. Recognizable mistakes are corrected and reported as findings.
+
+A run is a pair of numbers, the first and the last address.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _FOUR = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})\Z")
 
 
 def address(text: str) -> tuple[int, int] | None:
-    """Version and number. Octets past 255 count on into the next: .256 is one past .255."""
+    """Return IP version and number, or None. Octets above 255 carry over: .256 is the address after .255."""
     four = _FOUR.match(text)
     if four:
         number = sum(int(octet) << shift for octet, shift in zip(four.groups(), (24, 16, 8, 0)))
@@ -47,13 +50,13 @@ def shown_run(net: Net, run: Run) -> str:
 
 
 def around(version: int, number: int, prefix: int) -> Net:
-    """The network of that prefix length that holds the address."""
+    """Return the network of this prefix length that contains the address."""
     size = 1 << (32 if version == 4 else 128) - prefix
     return Net(version, number - number % size, prefix)
 
 
 def prefixed(text: str) -> tuple[int, int, int] | None:
-    """Version, number and prefix length of ``address/length``."""
+    """Return version, number and prefix length of ``address/length``, or None."""
     host, slash, length = text.partition("/")
     got = address(host.strip())
     if got is None or not slash or not re.match(r"[0-9]{1,3}\Z", length.strip()):
@@ -63,7 +66,7 @@ def prefixed(text: str) -> tuple[int, int, int] | None:
 
 
 def exact(text: str) -> Net | None:
-    """A network without host bits, or None."""
+    """Return the network, or None if the text is invalid or has host bits."""
     got = prefixed(text)
     if got is None:
         return None
@@ -72,7 +75,7 @@ def exact(text: str) -> Net | None:
 
 
 def ranges(texts: t.Sequence[str], place: Place, found: Found) -> list[tuple[str, int, Run]]:
-    """Each range as (its text, version, first and last), also where it is written in another way."""
+    """Return ranges as (text, version, run). Other notations than first-last are reported."""
     got: list[tuple[str, int, Run]] = []
     for text in texts:
         run = _range(text, place, found)
@@ -117,7 +120,7 @@ def _range(text: str, place: Place, found: Found) -> tuple[int, Run] | None:
 
 
 def subnet(text: str, members: t.Sequence[int], place: Place, found: Found) -> Net | None:
-    """The network that ``text`` means for these addresses; None if it is not a network."""
+    """Return the network of a text, None if invalid. With host bits, choose a network that contains ``members``."""
     got = prefixed(text)
     if got is None:
         message = "%s is not a network" % shown(text)
@@ -139,7 +142,7 @@ def subnet(text: str, members: t.Sequence[int], place: Place, found: Found) -> N
 
 
 def _without_host_bits(version: int, number: int, prefix: int) -> t.Iterator[Net]:
-    """Longer prefixes of which the address is the first one: the octet's, then the shortest."""
+    """Return networks with a longer prefix that begin at the address: a /24, then the shortest prefix."""
     bits = 32 if version == 4 else 128
     shortest = next((length for length in range(prefix, bits + 1) if number % (1 << bits - length) == 0), bits)
     if version == 4 and prefix < 24 and shortest <= 24:
@@ -149,12 +152,12 @@ def _without_host_bits(version: int, number: int, prefix: int) -> t.Iterator[Net
 
 
 def _all_in(net: Net, members: t.Sequence[int]) -> bool:
-    # one past the end is another mistake, and does not contradict the network
+    # the address after the last one is a different mistake and does not exclude the network
     return bool(members) and all(net.first <= member <= net.last + 1 for member in members)
 
 
 def cut_to(net: Net, listed: t.Sequence[tuple[str, int, Run]], place: Place, found: Found) -> list[Run]:
-    """The ranges as far as they are within the network, without the addresses that no pod can have."""
+    """Return the parts of ranges that are in the network, without addresses that pods cannot have. Report the rest."""
     runs: list[Run] = []
     low, high = net.usable
     for text, version, (first, last) in listed:
@@ -182,18 +185,18 @@ def cut_to(net: Net, listed: t.Sequence[tuple[str, int, Run]], place: Place, fou
 
 
 def merged(runs: t.Iterable[Run]) -> list[Run]:
-    """Sorted, and apart."""
-    apart: list[Run] = []
+    """Return sorted, disjoint runs; adjacent runs are merged."""
+    result: list[Run] = []
     for first, last in sorted(runs):
-        if apart and first <= apart[-1][1] + 1:
-            apart[-1] = (apart[-1][0], max(apart[-1][1], last))
+        if result and first <= result[-1][1] + 1:
+            result[-1] = (result[-1][0], max(result[-1][1], last))
         else:
-            apart.append((first, last))
-    return apart
+            result.append((first, last))
+    return result
 
 
 def without(runs: t.Sequence[Run], taken: t.Iterable[Run]) -> list[Run]:
-    """The runs with these addresses taken out."""
+    """Return the runs without the addresses in ``taken``."""
     left = merged(runs)
     for low, high in taken:
         parts = []
@@ -210,12 +213,12 @@ def without(runs: t.Sequence[Run], taken: t.Iterable[Run]) -> list[Run]:
 
 
 def both(runs: t.Iterable[Run], others: t.Iterable[Run]) -> list[Run]:
-    """The addresses that are in both."""
-    every = list(others)
+    """Return the addresses that are in both."""
+    other_runs = list(others)
     return merged(
         (max(first, low), min(last, high))
         for first, last in runs
-        for low, high in every
+        for low, high in other_runs
         if first <= high and low <= last
     )
 
@@ -225,5 +228,5 @@ def size(runs: t.Iterable[Run]) -> int:
 
 
 def longest(runs: t.Sequence[Run]) -> Run | None:
-    """The run with most addresses, the first of equals."""
+    """Return the longest run, the first one of equal length; None if there is none."""
     return max(runs, key=lambda run: (run[1] - run[0], -run[0])) if runs else None

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""From facts to drafts of rails: which network, resource, port and pool belong together, and what is missing."""
+"""Derive drafts of rails from facts: match networks, resources, ports and pools, and complete missing ones."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest, pci
 
-# Spiderpool's advice for pools of one node and rail: interface, rail, node.
+# Name that Spiderpool recommends for the pool of one node and rail: interface, rail, node.
 _OF_NODE = re.compile(r"(.+)-rail([0-9]{1,3})-([a-z0-9.-]+)\Z")
 MAX_RAILS = 64
 
 
 @dataclass
 class Draft:
-    """A rail under construction. ``number``: the number in its objects' names, from 0 or 1."""
+    """A rail under construction. ``number``: the number in the names of its objects, from 0 or 1."""
 
     place: Place
     number: int | None = None
@@ -47,30 +47,30 @@ class Draft:
 
     @property
     def label(self) -> str:
-        """Its name in messages."""
+        """Return the name to show in messages."""
         return self.network or self.resource or self.netdev or self.pci or "a rail"
 
 
 def drafts(facts: Facts, found: Found) -> list[Draft]:
-    """All rails in their order, with the facts about each."""
-    _once(facts, found)
-    made = _of_devices(facts, found)
+    """Return all rails in their order, with the facts about each."""
+    _remove_duplicates(facts, found)
+    rails = _of_devices(facts, found)
     for network in facts.networks:
-        _add_network(network, made, facts, found)
+        _add_network(network, rails, facts, found)
     for ask in facts.asks:
-        _add_ask(ask, made, facts, found)
-    _add_pools(made, facts, found)
-    made = _numbered(made)
-    made = _filled(made, found)
-    if len(made) > MAX_RAILS:
-        message = "these manifests describe %d rails; the limit is %d" % (len(made), MAX_RAILS)
+        _add_ask(ask, rails, facts, found)
+    _add_pools(rails, facts, found)
+    rails = _numbered(rails)
+    rails = _completed(rails, found)
+    if len(rails) > MAX_RAILS:
+        message = "these manifests describe %d rails; the limit is %d" % (len(rails), MAX_RAILS)
         remedy = "give the manifests of one cluster"
-        found.add(import_rules.NOTHING, made[0].place, message, remedy, "the first %d" % MAX_RAILS)
-    return made[:MAX_RAILS]
+        found.add(import_rules.NOTHING, rails[0].place, message, remedy, "the first %d" % MAX_RAILS)
+    return rails[:MAX_RAILS]
 
 
-def _once(facts: Facts, found: Found) -> None:
-    """Keep one pool of each name: pages repeat pools. Different definitions are a finding."""
+def _remove_duplicates(facts: Facts, found: Found) -> None:
+    """Keep the first pool of each name, because pages repeat pools. Report different definitions."""
     first: dict[str, Pool] = {}
     for pool in facts.pools:
         other = first.setdefault(pool.name, pool)
@@ -84,12 +84,14 @@ def _once(facts: Facts, found: Found) -> None:
 
 
 def _of_devices(facts: Facts, found: Found) -> list[Draft]:
-    made: list[Draft] = []
-    holders: dict[str, set[str]] = {}
+    rails: list[Draft] = []
+    ports_of: dict[str, set[str]] = {}
     for device in facts.devices:
-        holders.setdefault(bare(device.resource), set()).update(netdev or pci_ or "" for netdev, pci_ in _ports(device))
+        ports_of.setdefault(bare(device.resource), set()).update(
+            netdev or pci_ or "" for netdev, pci_ in _ports(device)
+        )
     for device in facts.devices:
-        ports = holders[bare(device.resource)]
+        ports = ports_of[bare(device.resource)]
         if len(ports) > 1:
             message = "%s selects %s: a pod gets any or all of them" % (
                 shown(device.resource),
@@ -103,13 +105,13 @@ def _of_devices(facts: Facts, found: Found) -> list[Draft]:
             remedy = "write pci of each port, of %s, into the profile" % ", ".join(device.pci[:8])
             found.add(import_rules.NOT_KNOWN, device.place, message, remedy, "only the names")
         for netdev, address in _ports(device):
-            draft = _with_port(made, netdev, address)
+            draft = _find_by_port(rails, netdev, address)
             if draft is None:
                 draft = Draft(device.place)
-                made.append(draft)
-            known = draft.netdev, draft.pci
+                rails.append(draft)
+            before = draft.netdev, draft.pci
             draft.netdev, draft.pci = draft.netdev or netdev or None, draft.pci or address
-            if known == (None, None):
+            if before == (None, None):
                 pass
             elif any(bare(other.resource) != bare(device.resource) for other in draft.devices):
                 names = (draft.netdev or draft.pci, draft.devices[0].resource, device.resource)
@@ -119,32 +121,32 @@ def _of_devices(facts: Facts, found: Found) -> list[Draft]:
             draft.devices.append(device)
             if len(ports) == 1 and draft.resource is None:
                 draft.resource = device.resource
-    return made
+    return rails
 
 
 def _ports(device: Device) -> list[tuple[str, str | None]]:
-    """The ports behind a resource, each by its netdev, its PCI address or both."""
+    """Return the ports of a resource as (netdev, PCI address). The netdev may be empty, the address None."""
     if device.netdevs and len(device.netdevs) == len(device.pci):
         return list(zip(device.netdevs, device.pci))
     return [(name, None) for name in device.netdevs] or [("", address) for address in device.pci]
 
 
 def bare(resource: str) -> str:
-    """A resource's name without its prefix."""
+    """Return a resource's name without its prefix."""
     return resource.rpartition("/")[2]
 
 
-def _with_port(made: t.Sequence[Draft], netdev: str, address: str | None = None) -> Draft | None:
+def _find_by_port(rails: t.Sequence[Draft], netdev: str, address: str | None = None) -> Draft | None:
     return next(
-        (each for each in made if (netdev and each.netdev == netdev) or (address and each.pci == address)), None
+        (each for each in rails if (netdev and each.netdev == netdev) or (address and each.pci == address)), None
     )
 
 
 # -- networks --------------------------------------------------------------------------------------------------------
 
 
-def _add_network(network: Network, made: list[Draft], facts: Facts, found: Found) -> None:
-    draft = _draft_of(network, made, facts, found)
+def _add_network(network: Network, rails: list[Draft], facts: Facts, found: Found) -> None:
+    draft = _find_or_add(network, rails, facts, found)
     for other in draft.networks:
         if (other.namespace, other.name) == (network.namespace, network.name):
             if other.attachment != network.attachment or other.masters != network.masters:
@@ -164,53 +166,53 @@ def _add_network(network: Network, made: list[Draft], facts: Facts, found: Found
     draft.pools = _distinct([*draft.pools, *_pools_of(network, facts, found)])
 
 
-def _draft_of(network: Network, made: list[Draft], facts: Facts, found: Found) -> Draft:
+def _find_or_add(network: Network, rails: list[Draft], facts: Facts, found: Found) -> Draft:
     master = network.masters[0] if network.masters else ""
     address = pci(master)
-    draft = _with_port(made, "" if address else master, address)
+    draft = _find_by_port(rails, "" if address else master, address)
     if draft is None and network.resource:
-        draft = _by_resource(network, made, found)
+        draft = _by_resource(network, rails, found)
     elif draft is not None and network.resource:
-        _check_resource(network, draft, made, found)
+        _check_resource(network, draft, rails, found)
     if draft is None:
-        draft = next((each for each in made if any(network.name == other.name for other in each.networks)), None)
+        draft = next((each for each in rails if any(network.name == other.name for other in each.networks)), None)
     if draft is None:
         draft = Draft(network.place, netdev=None if address else master or None, pci=address)
-        made.append(draft)
+        rails.append(draft)
     if master and draft.netdev is None and not address:
         draft.netdev = master
-    # without a device plugin's configuration the resource is known from the network only
+    # without a device plugin's configuration, only the network contains the resource
     if network.resource and draft.resource is None and not draft.devices:
         draft.resource = network.resource
         _say_unregistered(network, facts, found)
     return draft
 
 
-def _by_resource(network: Network, made: t.Sequence[Draft], found: Found) -> Draft | None:
-    """The port whose resource the network names; the only possible port if none has this name."""
+def _by_resource(network: Network, rails: t.Sequence[Draft], found: Found) -> Draft | None:
+    """Return the rail whose port has the network's resource, or the only candidate if no port has it, or None."""
     name = bare(network.resource or "")
-    same = [each for each in made if any(bare(device.resource) == name for device in each.devices)]
+    matches = [each for each in rails if any(bare(device.resource) == name for device in each.devices)]
     if network.masters:
-        if same:
+        if matches:
             message = "%s is the resource of %s, and the network's master is %s" % (
                 shown(network.resource or ""),
-                same[0].netdev or same[0].label,
+                matches[0].netdev or matches[0].label,
                 network.masters[0],
             )
             remedy = "use the same port in the resource's ifNames and in master"
             found.add(import_rules.MISMATCH, network.place, message, remedy, "the port %s" % network.masters[0])
         return None
-    if same:
-        taken = [each for each in same if not each.networks] or same
-        return taken[0]
+    if matches:
+        candidates = [each for each in matches if not each.networks] or matches
+        return candidates[0]
     number = name_counting.ordinal(network.name) or name_counting.ordinal(name)
-    free = [each for each in made if each.devices and not each.networks]
-    alike = [each for each in free if number is not None and number == _own_number(each)] or free
-    if len(alike) == 1:
-        draft = alike[0]
+    free = [each for each in rails if each.devices and not each.networks]
+    possible = [each for each in free if number is not None and number == _number_in_names(each)] or free
+    if len(possible) == 1:
+        draft = possible[0]
         message = "%s is not registered by a device plugin" % shown(network.resource or "")
         remedy = "write %s, which is registered for %s" % (
-            _written(network, draft.devices[0]),
+            _with_prefix(network, draft.devices[0]),
             draft.netdev or draft.label,
         )
         found.add(import_rules.UNREGISTERED, network.place, message, remedy, "that")
@@ -218,28 +220,30 @@ def _by_resource(network: Network, made: t.Sequence[Draft], found: Found) -> Dra
     return None
 
 
-def _written(network: Network, device: Device) -> str:
-    """A resource with its prefix, which policies of the SR-IOV operator do not have."""
+def _with_prefix(network: Network, device: Device) -> str:
+    """Return the device's resource with the network's prefix, which policies of the SR-IOV operator omit."""
     prefix = (network.resource or "").rpartition("/")[0]
     return device.resource if "/" in device.resource or not prefix else "%s/%s" % (prefix, device.resource)
 
 
-def _check_resource(network: Network, draft: Draft, made: t.Sequence[Draft], found: Found) -> None:
+def _check_resource(network: Network, draft: Draft, rails: t.Sequence[Draft], found: Found) -> None:
     name = bare(network.resource or "")
-    own = [device for device in draft.devices if bare(device.resource) == name]
-    if own or not draft.devices:
+    matches = [device for device in draft.devices if bare(device.resource) == name]
+    if matches or not draft.devices:
         return
-    other = next((each for each in made if any(bare(device.resource) == name for device in each.devices)), None)
-    right = _written(network, draft.devices[0])
-    wrong = "is the resource of %s" % (other.netdev or other.label) if other else "is not registered by a device plugin"
+    other = next((each for each in rails if any(bare(device.resource) == name for device in each.devices)), None)
+    expected = _with_prefix(network, draft.devices[0])
+    problem = (
+        "is the resource of %s" % (other.netdev or other.label) if other else "is not registered by a device plugin"
+    )
     message = "%s %s; the resource of %s is %s" % (
         shown(network.resource or ""),
-        wrong,
+        problem,
         draft.netdev or draft.label,
-        right,
+        expected,
     )
     rule = import_rules.MISMATCH if other else import_rules.UNREGISTERED
-    found.add(rule, network.place, message, "write %s" % right, right)
+    found.add(rule, network.place, message, "write %s" % expected, expected)
 
 
 def _say_unregistered(network: Network, facts: Facts, found: Found) -> None:
@@ -267,17 +271,17 @@ def _pools_of(network: Network, facts: Facts, found: Found) -> list[Pool]:
                 found.add(import_rules.WILDCARD, network.place, message, remedy, "the pools of rail %d" % own)
                 matches = [pool for pool in matches if name_counting.ordinal(pool.name) == own]
         elif not matches:
-            matches = _meant_pool(network, name, facts, found)
+            matches = _nearest_pool(network, name, facts, found)
         chosen.extend(matches)
     return _distinct(chosen)
 
 
 def _distinct(chosen: t.Iterable[Pool]) -> list[Pool]:
-    # by identity: a cluster has tens of thousands of pools, and comparing each with each takes minutes
+    # by identity: comparing all pairs of tens of thousands of pools takes minutes
     return list({id(pool): pool for pool in chosen}.values())
 
 
-def _meant_pool(network: Network, name: str, facts: Facts, found: Found) -> list[Pool]:
+def _nearest_pool(network: Network, name: str, facts: Facts, found: Found) -> list[Pool]:
     used = {each for other in facts.networks for each in other.pools}
     free = [pool for pool in facts.pools if pool.name not in used]
     number = name_counting.ordinal(name)
@@ -293,10 +297,10 @@ def _meant_pool(network: Network, name: str, facts: Facts, found: Found) -> list
 # -- requests of pods ------------------------------------------------------------------------------------------------
 
 
-def _add_ask(ask: Ask, made: list[Draft], facts: Facts, found: Found) -> None:
+def _add_ask(ask: Ask, rails: list[Draft], facts: Facts, found: Found) -> None:
     defined = {network.name for network in facts.networks}
     unknown = [name for _namespace, name in ask.networks if name not in defined]
-    if defined and ask.networks and len(unknown) == len(ask.networks) and not _series_of(unknown, defined):
+    if defined and ask.networks and len(unknown) == len(ask.networks) and not _in_series(unknown, defined):
         message = "pods request %s, which no manifest defines" % name_counting.compact(unknown)
         found.add(import_rules.NETWORK_UNKNOWN, ask.place, message, "use networks that are defined", "nothing")
     elif unknown:
@@ -305,24 +309,24 @@ def _add_ask(ask: Ask, made: list[Draft], facts: Facts, found: Found) -> None:
             import_rules.NETWORK_UNKNOWN, ask.place, message, "give the manifests of all networks", "a rail for each"
         )
         for namespace, name in ask.networks:
-            _asked(name, namespace, None, ask, made)
+            _add_requested(name, namespace, None, ask, rails)
     registered = {bare(device.resource) for device in facts.devices}
     registered = registered or {bare(network.resource) for network in facts.networks if network.resource}
     missing = [name for name in ask.resources if bare(name) not in registered] if registered else []
-    series = [name for name in missing if _series_of([bare(name)], registered)]
+    series = [name for name in missing if _in_series([bare(name)], registered)]
     for name in series:
-        _asked("", "", name, ask, made)
-    lost = [name for name in missing if name not in series]
-    if lost:
-        message = "pods request %s, which no device plugin registers" % name_counting.compact(lost)
+        _add_requested("", "", name, ask, rails)
+    unregistered = [name for name in missing if name not in series]
+    if unregistered:
+        message = "pods request %s, which no device plugin registers" % name_counting.compact(unregistered)
         names = sorted(registered, key=name_counting.natural)
-        row = "%s to %s" % (names[0], names[-1]) if found.has(import_rules.ELIDED) and len(names) > 1 else ""
-        remedy = "request %s" % (row or name_counting.compact(names))
+        whole_series = "%s to %s" % (names[0], names[-1]) if found.has(import_rules.ELIDED) and len(names) > 1 else ""
+        remedy = "request %s" % (whole_series or name_counting.compact(names))
         found.add(import_rules.UNREGISTERED, ask.place, message, remedy, "the resources that are registered")
 
 
-def _series_of(names: t.Sequence[str], known: t.Iterable[str]) -> bool:
-    """Whether all names belong to the numbered series of a known name."""
+def _in_series(names: t.Sequence[str], known: t.Iterable[str]) -> bool:
+    """Return whether all names belong to the numbered series of one known name."""
     by_number = {name_counting.ordinal(name): name for name in known}
     numbered = {number: name for number, name in by_number.items() if number is not None}
     for number, name in list(numbered.items()):
@@ -334,20 +338,20 @@ def _series_of(names: t.Sequence[str], known: t.Iterable[str]) -> bool:
     return False
 
 
-def _asked(name: str, namespace: str, resource: str | None, ask: Ask, made: list[Draft]) -> None:
-    if name and any(name in [network.name for network in each.networks] or each.network == name for each in made):
+def _add_requested(name: str, namespace: str, resource: str | None, ask: Ask, rails: list[Draft]) -> None:
+    if name and any(name in [network.name for network in each.networks] or each.network == name for each in rails):
         return
-    if resource and any(bare(each.resource or "") == bare(resource) for each in made):
+    if resource and any(bare(each.resource or "") == bare(resource) for each in rails):
         return
     number = name_counting.ordinal(name or resource or "")
     if number is None:
         if name:
-            made.append(Draft(ask.place, network=name, namespace=namespace))
+            rails.append(Draft(ask.place, network=name, namespace=namespace))
         return
-    same = [each for each in made if _own_number(each) == number]
-    draft = same[0] if same else Draft(ask.place, number)
-    if not same:
-        made.append(draft)
+    matches = [each for each in rails if _number_in_names(each) == number]
+    draft = matches[0] if matches else Draft(ask.place, number)
+    if not matches:
+        rails.append(draft)
     if name and draft.network is None:
         draft.network, draft.namespace = name, namespace
     if resource and draft.resource is None:
@@ -357,8 +361,8 @@ def _asked(name: str, namespace: str, resource: str | None, ask: Ask, made: list
 # -- pools that no network names -------------------------------------------------------------------------------------
 
 
-def _add_pools(made: list[Draft], facts: Facts, found: Found) -> None:
-    used = {id(pool) for draft in made for pool in draft.pools}
+def _add_pools(rails: list[Draft], facts: Facts, found: Found) -> None:
+    used = {id(pool) for draft in rails for pool in draft.pools}
     for pool in facts.pools:
         node = _OF_NODE.match(pool.name)
         if node and not pool.nodes:
@@ -367,18 +371,24 @@ def _add_pools(made: list[Draft], facts: Facts, found: Found) -> None:
             continue
         if node:
             netdev, number = node.group(1), int(node.group(2))
-            draft = _with_port(made, netdev) or next((each for each in made if _own_number(each) == number), None)
+            draft = _find_by_port(rails, netdev) or next(
+                (each for each in rails if _number_in_names(each) == number), None
+            )
             if draft is None:
                 draft = Draft(pool.place, number, netdev)
-                made.append(draft)
+                rails.append(draft)
             draft.number = number
             draft.pools.append(pool)
             continue
-        number_of = name_counting.ordinal(pool.name)
-        same = [each for each in made if number_of is not None and _own_number(each) == number_of and not each.pools]
-        if same:
-            same[0].pools.append(pool)
-        elif pool.name not in {each.name for draft in made for each in draft.pools} and not pool.own:
+        pool_number = name_counting.ordinal(pool.name)
+        matches = [
+            each
+            for each in rails
+            if pool_number is not None and _number_in_names(each) == pool_number and not each.pools
+        ]
+        if matches:
+            matches[0].pools.append(pool)
+        elif pool.name not in {each.name for draft in rails for each in draft.pools} and not pool.own:
             message = "no network takes addresses from the pool %s" % shown(pool.name)
             found.add(import_rules.POOL_UNUSED, pool.place, message, "add it to a network's ippools", "nothing")
 
@@ -386,7 +396,7 @@ def _add_pools(made: list[Draft], facts: Facts, found: Found) -> None:
 # -- numbers and what is missing -------------------------------------------------------------------------------------
 
 
-def _own_number(draft: Draft) -> int | None:
+def _number_in_names(draft: Draft) -> int | None:
     if draft.number is not None:
         return draft.number
     for text in (draft.network, draft.resource and bare(draft.resource)):
@@ -397,14 +407,17 @@ def _own_number(draft: Draft) -> int | None:
     return numbers.pop() if len(numbers) == 1 else None
 
 
-def _numbered(made: list[Draft]) -> list[Draft]:
-    """Sorted, with distinct numbers: those in their names if all have one, else their positions."""
-    for draft in made:
-        draft.number = _own_number(draft)
+def _numbered(rails: list[Draft]) -> list[Draft]:
+    """Return rails sorted by distinct numbers: those in their names if all have one, else their positions.
+
+    Drafts of equal number that do not contradict each other are merged.
+    """
+    for draft in rails:
+        draft.number = _number_in_names(draft)
     merged: list[Draft] = []
-    for draft in made:
+    for draft in rails:
         twin = next((each for each in merged if draft.number is not None and each.number == draft.number), None)
-        if twin is not None and _joined(twin, draft):
+        if twin is not None and _merge(twin, draft):
             continue
         merged.append(draft)
     numbers = [draft.number for draft in merged]
@@ -416,45 +429,45 @@ def _numbered(made: list[Draft]) -> list[Draft]:
     return merged
 
 
-def _order(made: t.Sequence[Draft]) -> t.Callable[[Draft], t.Any]:
-    """The sort key of rails without numbers: numbered names, else what identifies all of their ports."""
+def _order(rails: t.Sequence[Draft]) -> t.Callable[[Draft], t.Any]:
+    """Return the sort key of rails without numbers: numbered names, else netdevs, PCI addresses or labels."""
     keys: list[t.Callable[[Draft], str | None]] = [
         lambda draft: draft.network,
         lambda draft: draft.resource and bare(draft.resource),
         lambda draft: draft.pools[0].label if draft.pools else None,
     ]
     for key in keys:
-        if name_counting.lettered([key(draft) or "" for draft in made]):
+        if name_counting.lettered([key(draft) or "" for draft in rails]):
             return lambda draft, key=key: name_counting.natural(key(draft) or "")  # type: ignore[misc]
-    if all(draft.netdev for draft in made):
+    if all(draft.netdev for draft in rails):
         return lambda draft: name_counting.natural(draft.netdev or "")
-    if all(draft.pci for draft in made):
+    if all(draft.pci for draft in rails):
         return lambda draft: name_counting.natural(draft.pci or "")
     return lambda draft: name_counting.natural(draft.network or draft.resource or draft.label)
 
 
-def _joined(twin: Draft, draft: Draft) -> bool:
-    """Merge the second draft of a rail into the first; False if they contradict each other."""
+def _merge(first: Draft, draft: Draft) -> bool:
+    """Merge the second draft of a rail into the first. Return False if their ports differ."""
     for key in ("netdev", "pci"):
-        mine, other = getattr(twin, key), getattr(draft, key)
-        if mine is not None and other is not None and mine != other:
+        values, other = getattr(first, key), getattr(draft, key)
+        if values is not None and other is not None and values != other:
             return False
-    twin.netdev, twin.pci = twin.netdev or draft.netdev, twin.pci or draft.pci
-    twin.resource = twin.resource or draft.resource
-    if twin.network is None or (draft.networks and not twin.networks):
-        twin.network, twin.namespace = draft.network or twin.network, draft.namespace or twin.namespace
-    twin.pools = _distinct([*twin.pools, *draft.pools])
+    first.netdev, first.pci = first.netdev or draft.netdev, first.pci or draft.pci
+    first.resource = first.resource or draft.resource
+    if first.network is None or (draft.networks and not first.networks):
+        first.network, first.namespace = draft.network or first.network, draft.namespace or first.namespace
+    first.pools = _distinct([*first.pools, *draft.pools])
     for key in ("networks", "devices"):
-        mine = getattr(twin, key)
-        mine.extend(each for each in getattr(draft, key) if each not in mine)
+        values = getattr(first, key)
+        values.extend(each for each in getattr(draft, key) if each not in values)
     return True
 
 
-def _filled(made: list[Draft], found: Found) -> list[Draft]:
-    """Add ports and names that are missing in the manifests and follow from the numbering of the others."""
-    if not made:
-        return made
-    by_number = {draft.number or 0: draft for draft in made}
+def _completed(rails: list[Draft], found: Found) -> list[Draft]:
+    """Add missing ports and names that follow from the numbering of the other rails."""
+    if not rails:
+        return rails
+    by_number = {draft.number or 0: draft for draft in rails}
     low, high = min(by_number), max(by_number)
     if found.has(import_rules.ELIDED) and high - low < MAX_RAILS:
         for number in range(low, high + 1):
@@ -471,7 +484,7 @@ def _filled(made: list[Draft], found: Found) -> list[Draft]:
                 setattr(draft, key, text)
                 draft.counted.append(key)
     for draft in by_number.values():
-        draft.namespace = draft.namespace or next((each.namespace for each in made if each.namespace), "")
+        draft.namespace = draft.namespace or next((each.namespace for each in rails if each.namespace), "")
     return [by_number[number] for number in sorted(by_number)]
 
 

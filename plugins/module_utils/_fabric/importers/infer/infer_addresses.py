@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The addresses of drafted rails: a subnet each, as their pools have it; prefixes of nodes are another file's."""
+"""Derive the addresses of drafted rails with one subnet per rail. See :mod:`.node_prefixes` for prefixes per node."""
 
 from __future__ import annotations
 
@@ -31,36 +31,39 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     exclude,
 )
 
-# Addresses of ports that an IPv6 rail is given: as many as there are nodes in the largest cluster, and as many again.
+# Number of addresses for ports of an IPv6 rail: twice the number of nodes of the largest cluster.
 _PORTS = 8192
 
 
 def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: bool, found: Found) -> Addressing:
-    """The addresses of all rails. ``nodes``: how many there are, as far as is known."""
+    """Return the addresses of all rails.
+
+    :param nodes: number of known nodes.
+    """
     if any(_by_prefix(draft) for draft in drafts) and not any(_in_one_subnet(draft) for draft in drafts):
         return prefixes(drafts, facts, found)
-    made = Addressing()
+    result = Addressing()
     for place, draft in enumerate(drafts, 1):
         for version in (4, 6):
-            got = _of_pools(draft, version, found)
-            if got:
-                made.rails[version][place] = got
-    _from_hosts(drafts, facts, made)
-    if not made.rails[4] and not made.rails[6] and infiniband:
-        made.mode = NONE
-        return made
+            rail_addresses = _of_pools(draft, version, found)
+            if rail_addresses:
+                result.rails[version][place] = rail_addresses
+    _from_hosts(drafts, facts, result)
+    if not result.rails[4] and not result.rails[6] and infiniband:
+        result.mode = NONE
+        return result
     for version in (4, 6):
-        _count_subnets(drafts, facts, made.rails[version], version, found)
+        _add_missing_subnets(drafts, facts, result.rails[version], version, found)
     for place, draft in enumerate(drafts, 1):
-        if place not in made.rails[4] and place not in made.rails[6]:
+        if place not in result.rails[4] and place not in result.rails[6]:
             message = "no manifest contains the subnet of %s" % shown(draft.label)
             remedy = "write it into the fabric file, or give the rail's pool"
             found.add(import_rules.NO_SUBNET, draft.place, message, remedy, "a rail without a subnet")
-    _apart(drafts, made, found)
-    _of_blocks(drafts, made, found)
+    _report_overlaps(drafts, result, found)
+    _of_blocks(drafts, result, found)
     free = []
     for place, draft in enumerate(drafts, 1):
-        rail = made.rails[4].get(place) or made.rails[6].get(place)
+        rail = result.rails[4].get(place) or result.rails[6].get(place)
         free.extend([(draft, rail)] if rail else [])
     free = [(draft, rail) for draft, rail in free if _hosts(draft, rail, facts, nodes, infiniband, found)]
     if free:
@@ -74,8 +77,8 @@ def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: 
         written = "hosts: %s, which no object of the manifests can allocate" % ranges
         found.add(import_rules.HOSTS, free[0][0].place, message, remedy, written)
     blocks = {pool.block for draft in drafts for pool in draft.pools if pool.block}
-    made.pods_per_node = max(blocks) if blocks else None
-    return made
+    result.pods_per_node = max(blocks) if blocks else None
+    return result
 
 
 def _by_prefix(draft: Draft) -> bool:
@@ -83,36 +86,36 @@ def _by_prefix(draft: Draft) -> bool:
 
 
 def _in_one_subnet(draft: Draft) -> bool:
-    """Whether several nodes are in one subnet: a pool is for all of them, or theirs have the same one."""
+    """Return whether several nodes share one subnet, by one pool or by pools of the same subnet."""
     nodes: dict[Net, set[str]] = {}
     for pool in draft.pools:
         if pool.net and not pool.node_prefix:
             nodes.setdefault(pool.net, set()).update(pool.nodes)
-    return any(len(held) > 1 for held in nodes.values())
+    return any(len(names) > 1 for names in nodes.values())
 
 
-# -- one subnet a rail -----------------------------------------------------------------------------------------------
+# -- one subnet per rail ---------------------------------------------------------------------------------------------
 
 
 def _of_pools(draft: Draft, version: int, found: Found) -> Addressed | None:
-    mine = [pool for pool in draft.pools if pool.net and pool.net.version == version]
-    if not mine or mine[0].net is None:
+    pools = [pool for pool in draft.pools if pool.net and pool.net.version == version]
+    if not pools or pools[0].net is None:
         return None
-    net = mine[0].net
+    net = pools[0].net
     runs: list[pool_ranges.Run] = []
     rail = Addressed(net)
-    for pool in mine:
+    for pool in pools:
         if pool.net != net:
             message = "the pools %s and %s of one rail have different subnets" % (
-                shown(mine[0].label),
+                shown(pools[0].label),
                 shown(pool.label),
             )
             remedy = "use one subnet per rail, or give each pool its nodeName"
             found.add(import_rules.SUBNETS, pool.place, message, remedy, pool_ranges.shown_net(net))
             continue
-        twice = pool_ranges.both(runs, pool.runs)
-        if twice:
-            message = "%s is in two pools of %s" % (pool_ranges.shown_run(net, twice[0]), shown(draft.label))
+        duplicates = pool_ranges.both(runs, pool.runs)
+        if duplicates:
+            message = "%s is in two pools of %s" % (pool_ranges.shown_run(net, duplicates[0]), shown(draft.label))
             found.add(
                 import_rules.OVERLAP, pool.place, message, "use each address in one pool only", "the addresses once"
             )
@@ -120,33 +123,33 @@ def _of_pools(draft: Draft, version: int, found: Found) -> Addressed | None:
         rail.gateway = pool.gateway if rail.gateway is None else rail.gateway
     if rail.gateway is not None:
         runs = pool_ranges.without(runs, [(rail.gateway, rail.gateway)])
-    for pool in mine:
+    for pool in pools:
         if pool.net == net:
             exclude(rail, "%s-excluded" % pool.label, pool_ranges.without(pool.excluded, runs))
-    # a range goes on over what is excluded in it, so that it stays as the pool has it
-    rail.pods = _joined(runs, rail.held)
+    # a range includes its excluded addresses, so that it remains as in the pool
+    rail.pods = _join_runs(runs, rail.held)
     return rail
 
 
-def _joined(runs: t.Sequence[pool_ranges.Run], taken: t.Iterable[pool_ranges.Run]) -> list[pool_ranges.Run]:
-    """The runs, those as one between which there is nothing but what is taken."""
-    whole: list[pool_ranges.Run] = []
-    held = pool_ranges.merged(taken)
+def _join_runs(runs: t.Sequence[pool_ranges.Run], taken: t.Iterable[pool_ranges.Run]) -> list[pool_ranges.Run]:
+    """Return the runs, joined where only taken addresses are between them."""
+    result: list[pool_ranges.Run] = []
+    taken_runs = pool_ranges.merged(taken)
     for first, last in pool_ranges.merged(runs):
-        if whole and (whole[-1][1] + 1, first - 1) in held:
-            whole[-1] = whole[-1][0], last
+        if result and (result[-1][1] + 1, first - 1) in taken_runs:
+            result[-1] = result[-1][0], last
         else:
-            whole.append((first, last))
-    return whole
+            result.append((first, last))
+    return result
 
 
-def _from_hosts(drafts: t.Sequence[Draft], facts: Facts, made: Addressing) -> None:
-    """The subnet and the gateway of a port in shell lines, if no pool contains them."""
+def _from_hosts(drafts: t.Sequence[Draft], facts: Facts, result: Addressing) -> None:
+    """Set subnets and gateways from shell lines if no pool contains them."""
     for place, draft in enumerate(drafts, 1):
         for port in _ports_of(draft, facts):
             if port.address is None or port.prefix is None or port.prefix > 30:
                 continue
-            rail = made.rails[4].setdefault(place, Addressed(pool_ranges.around(4, port.address, port.prefix)))
+            rail = result.rails[4].setdefault(place, Addressed(pool_ranges.around(4, port.address, port.prefix)))
             if rail.gateway is None and port.gateway is not None and rail.net.holds(port.gateway):
                 rail.gateway = port.gateway
                 rail.pods = pool_ranges.without(rail.pods, [(port.gateway,) * 2])
@@ -156,51 +159,51 @@ def _ports_of(draft: Draft, facts: Facts) -> list[HostPort]:
     return [port for port in facts.host_ports if draft.netdev and port.netdev == draft.netdev]
 
 
-def _count_subnets(
+def _add_missing_subnets(
     drafts: t.Sequence[Draft], facts: Facts, known: dict[int, Addressed], version: int, found: Found
 ) -> None:
-    """Subnets that no pool gives: as a page's routes show them, or counted on from the others."""
-    lost = [place for place, draft in enumerate(drafts, 1) if place not in known and _may_count(draft)]
-    if not lost or not known:
+    """Add subnets that no pool contains: from route tables on a page, or continued from the other rails."""
+    missing = [place for place, draft in enumerate(drafts, 1) if place not in known and _may_count(draft)]
+    if not missing or not known:
         return
     first = min(known)
     model = known[first]
-    grows = _growth(known)
+    distance = _growth(known)
     counted: list[tuple[Draft, Net, str]] = []
-    for place in lost:
-        shown_there = facts.routes.get(place) if version == 4 else None
-        start = model.net.first + grows * (place - first)
-        if shown_there is not None and shown_there.prefix == model.net.prefix:
-            net, why = shown_there, "taken from a route table on the page"
+    for place in missing:
+        on_page = facts.routes.get(place) if version == 4 else None
+        start = model.net.first + distance * (place - first)
+        if on_page is not None and on_page.prefix == model.net.prefix:
+            net, why = on_page, "taken from a route table on the page"
         elif start < 0 or start >> model.net.bits:
             continue
         else:
             net, why = Net(version, start, model.net.prefix), "continued from %s" % pool_ranges.shown_net(model.net)
-        moved = net.first - model.net.first
-        rail = Addressed(net, None if model.gateway is None else model.gateway + moved)
-        rail.pods = [(run[0] + moved, run[1] + moved) for run in model.given]
+        offset = net.first - model.net.first
+        rail = Addressed(net, None if model.gateway is None else model.gateway + offset)
+        rail.pods = [(run[0] + offset, run[1] + offset) for run in model.given]
         if claimed_addresses.within(facts.claims, net):
-            continue  # an object uses addresses of it
+            continue  # an object uses addresses of this subnet
         rail.note = "CHECK: no pool has addresses of this rail; %s" % why
         known[place] = rail
         counted.append((drafts[place - 1], net, why))
     for why in dict.fromkeys(each[2] for each in counted):
-        alike = [each for each in counted if each[2] == why]
+        members = [each for each in counted if each[2] == why]
         message = "no pool gives the addresses of %s" % name_counting.compact(
-            [draft.label for draft, _net, _why in alike]
+            [draft.label for draft, _net, _why in members]
         )
         remedy = "check these subnets in the fabric file"
-        nets = name_counting.compact([pool_ranges.shown_net(net) for _draft, net, _why in alike])
-        found.add(import_rules.COUNTED, alike[0][0].place, message, remedy, "%s, for %s" % (nets, why))
+        nets = name_counting.compact([pool_ranges.shown_net(net) for _draft, net, _why in members])
+        found.add(import_rules.COUNTED, members[0][0].place, message, remedy, "%s, for %s" % (nets, why))
 
 
 def _may_count(draft: Draft) -> bool:
-    """Whether the manifests leave a rail's pool out; a network that names no pool has no addresses of its own."""
+    """Return whether the rail's pool may be missing in the manifests: a network without pools has no addresses."""
     return not draft.networks or any(network.pools for network in draft.networks)
 
 
 def _growth(known: t.Mapping[int, Addressed]) -> int:
-    """How far the subnets of two neighbouring rails are apart."""
+    """Return the distance between the subnets of consecutive rails, in addresses."""
     places = sorted(known)
     low, high = places[0], places[-1]
     size = 1 << known[low].net.bits - known[low].net.prefix
@@ -210,9 +213,9 @@ def _growth(known: t.Mapping[int, Addressed]) -> int:
     return growth if not rest and growth % size == 0 and growth else size
 
 
-def _apart(drafts: t.Sequence[Draft], made: Addressing, found: Found) -> None:
+def _report_overlaps(drafts: t.Sequence[Draft], result: Addressing, found: Found) -> None:
     for version in (4, 6):
-        rails = sorted(made.rails[version].items(), key=lambda each: (each[1].net.first, each[1].net.prefix))
+        rails = sorted(result.rails[version].items(), key=lambda each: (each[1].net.first, each[1].net.prefix))
         for (one, left), (other, right) in zip(rails, rails[1:]):
             if right.net.first <= left.net.last:
                 message = "%s of %s overlaps %s of %s" % (
@@ -226,7 +229,10 @@ def _apart(drafts: t.Sequence[Draft], made: Addressing, found: Found) -> None:
 
 
 def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: bool, found: Found) -> bool:
-    """Addresses for the nodes' own ports: those that shell lines give, else what no object can give (True)."""
+    """Set the rail's ``hosts``: addresses from shell lines, else addresses that no object can allocate.
+
+    Return whether they are not from shell lines.
+    """
     for name, runs in facts.taken.items():
         held = [(first, last) for version, first, last in runs if version == rail.net.version]
         exclude(rail, name, pool_ranges.both([(rail.net.first, rail.net.last)], held))
@@ -235,71 +241,73 @@ def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: 
     if rail.gateway is not None:
         claimed.append((rail.gateway, rail.gateway))
     free = pool_ranges.without([rail.net.usable], claimed)
-    own = sorted(port.address for port in _ports_of(draft, facts) if port.address is not None)
-    own = [address for address in own if rail.net.version == 4 and rail.net.holds(address)]
-    if own:
-        free = [(own[0], last) for first, last in free if first <= own[0] <= last]
+    port_addresses = sorted(port.address for port in _ports_of(draft, facts) if port.address is not None)
+    port_addresses = [address for address in port_addresses if rail.net.version == 4 and rail.net.holds(address)]
+    if port_addresses:
+        free = [(port_addresses[0], last) for first, last in free if first <= port_addresses[0] <= last]
         if not free:
-            message = "%s is a port's own address, and an object can give it to a pod" % pool_ranges.show(4, own[0])
+            message = "%s is a port's own address, and an object can give it to a pod" % pool_ranges.show(
+                4, port_addresses[0]
+            )
             remedy = "keep the ports' addresses out of the pools, and write the rail's hosts"
             found.add(import_rules.HOST_IN_PODS, draft.place, message, remedy, "no hosts")
     elif rail.net.version == 6 and free:
-        # an IPv6 subnet is too large to be used whole
+        # an IPv6 subnet is too large to use all of it
         first, last = max(free, key=lambda run: run[1] - run[0])
         free = [(first, min(last, first + _PORTS - 1))]
     longest = pool_ranges.longest(free)
-    wanted = max(nodes, 1)
-    if longest and longest[1] - longest[0] + 1 >= wanted:
+    needed = max(nodes, 1)
+    if longest and longest[1] - longest[0] + 1 >= needed:
         rail.hosts = [longest]
-    elif pool_ranges.size(free) >= wanted:
+    elif pool_ranges.size(free) >= needed:
         rail.hosts = free
     elif not infiniband:
         message = "%s has %d addresses that no object can give, for the ports of %d nodes" % (
             pool_ranges.shown_net(rail.net),
             pool_ranges.size(free),
-            wanted,
+            needed,
         )
         remedy = "shorten a pool, and write hosts of the rail"
         found.add(import_rules.NO_HOSTS, draft.place, message, remedy, "no hosts: ports get no address")
         rail.note = "; ".join(filter(None, (rail.note, "DECIDE: hosts; the manifests leave no addresses for ports")))
-    return bool(rail.hosts) and not own
+    return bool(rail.hosts) and not port_addresses
 
 
 def _routers(draft: Draft, rail: Addressed) -> list[pool_ranges.Run]:
-    """Addresses of the rail, other than its gateway, that are gateways of the pools' routes and therefore in use."""
-    mine = [pool for pool in draft.pools if pool.net and pool.net.version == rail.net.version]
-    runs = [(each, each) for pool in mine for each in pool.routers if rail.net.holds(each) and each != rail.gateway]
+    """Return gateways of pool routes in the rail, except the rail's own: they are in use."""
+    pools = [pool for pool in draft.pools if pool.net and pool.net.version == rail.net.version]
+    runs = [(each, each) for pool in pools for each in pool.routers if rail.net.holds(each) and each != rail.gateway]
     return pool_ranges.without(runs, [*rail.held, *rail.pods])
 
 
-def _of_blocks(drafts: t.Sequence[Draft], made: Addressing, found: Found) -> None:
-    """Pools of a node each in one subnet, as long as each other and side by side, are the mode block."""
-    own = {
+def _of_blocks(drafts: t.Sequence[Draft], result: Addressing, found: Found) -> None:
+    """Set mode ``block`` if pools of single nodes in one subnet are adjacent and of equal size."""
+    node_pools = {
         place: [
             pool for pool in draft.pools if len(pool.nodes) == 1 and pool.net and pool.net.version == 4 and pool.runs
         ]
         for place, draft in enumerate(drafts, 1)
     }
-    if not any(len({pool.nodes[0] for pool in of_rail}) > 1 for of_rail in own.values()):
+    if not any(len({pool.nodes[0] for pool in of_rail}) > 1 for of_rail in node_pools.values()):
         return
-    if made.rails[6]:
+    if result.rails[6]:
         message = "nodes have pools of their own in one subnet, and there is IPv6 beside it"
         remedy = "write mode: block, with block and block6, to keep each node's own addresses"
         found.add(import_rules.UNEVEN, drafts[0].place, message, remedy, "their addresses, for all nodes")
         return
-    sizes = {last - first + 1 for of_rail in own.values() for pool in of_rail for first, last in pool.runs}
+    sizes = {last - first + 1 for of_rail in node_pools.values() for pool in of_rail for first, last in pool.runs}
     indexes: dict[str, int] = {}
-    for place, of_rail in own.items():
+    for place, of_rail in node_pools.items():
         size, low = min(sizes), min((pool.runs[0][0] for pool in of_rail), default=0)
         for pool in of_rail:
-            rest = (pool.runs[0][0] - low) % size
+            remainder = (pool.runs[0][0] - low) % size
             index = (pool.runs[0][0] - low) // size + 1
-            if len(sizes) > 1 or rest or len(pool.runs) > 1 or indexes.setdefault(pool.nodes[0], index) != index:
+            if len(sizes) > 1 or remainder or len(pool.runs) > 1 or indexes.setdefault(pool.nodes[0], index) != index:
                 message = "the nodes' pools of %s are not of one size and side by side" % shown(drafts[place - 1].label)
                 remedy = "give each node as many addresses, in the same order on every rail, and write mode: block"
                 found.add(import_rules.UNEVEN, pool.place, message, remedy, "their addresses, for all nodes")
                 return
-        rail = made.rails[4].get(place)
+        rail = result.rails[4].get(place)
         if rail and of_rail:
             rail.pods = [(low, max(pool.runs[-1][1] for pool in of_rail))]
-    made.mode, made.block, made.indexes = BLOCK, min(sizes), indexes
+    result.mode, result.block, result.indexes = BLOCK, min(sizes), indexes

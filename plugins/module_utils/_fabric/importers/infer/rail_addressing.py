@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The addresses of rails as the import has them, on their way from pools to a fabric file."""
+"""Addresses of rails in the import, between pools and the fabric file."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ SUBNET, BLOCK, PREFIX, LINK, NONE = "subnet", "block", "prefix", "link", "none"
 
 @dataclass
 class Addressed:
-    """One family of one rail."""
+    """The addresses of one family of one rail. ``note``: a comment for the fabric file."""
 
     net: Net
     gateway: int | None = None
-    # ranges, apart; what is in ``taken`` is not for pods even where a range holds it
+    # disjoint ranges; addresses in ``taken`` are not for pods even if a range of ``pods`` contains them
     pods: list[pool_ranges.Run] = field(default_factory=list)
     hosts: list[pool_ranges.Run] = field(default_factory=list)
     taken: dict[str, list[pool_ranges.Run]] = field(default_factory=dict)
@@ -30,18 +30,22 @@ class Addressed:
 
     @property
     def given(self) -> list[pool_ranges.Run]:
-        """The addresses that pods get."""
+        """Return the addresses that pods get."""
         return pool_ranges.without(self.pods, self.held)
 
     @property
     def held(self) -> list[pool_ranges.Run]:
-        """The addresses that are taken."""
+        """Return the addresses in ``taken``."""
         return [run for runs in self.taken.values() for run in runs]
 
 
 @dataclass
 class Addressing:
-    """``rails``: IP version -> place of the rail, from 1 -> its addresses. ``indexes``: node -> its index."""
+    """Addresses of all rails. ``rails``: IP version -> position of the rail, from 1 -> addresses. ``indexes``: node ->
+    index.
+
+    Other attributes are the keys of the fabric file's section ``addresses``.
+    """
 
     mode: str = SUBNET
     node_prefix: int | None = None
@@ -52,13 +56,13 @@ class Addressing:
     pods_per_node: int | None = None
     rails: dict[int, dict[int, Addressed]] = field(default_factory=lambda: {4: {}, 6: {}})
     indexes: dict[str, int] = field(default_factory=dict)
-    # place of a rail without a subnet -> what to decide
+    # position of a rail without a subnet -> what the user must decide
     proposed: dict[int, str] = field(default_factory=dict)
 
 
 def exclude(rail: Addressed, name: str, runs: t.Sequence[pool_ranges.Run]) -> None:
-    """Note runs as taken of the rail, under a name that a fabric file can have."""
+    """Add runs to ``taken`` of the rail, under a name that is valid in a fabric file."""
     runs = pool_ranges.without(runs, rail.held)
-    word = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].strip("-") or "taken"
+    key = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].strip("-") or "taken"
     if runs:
-        rail.taken[word] = rail.taken.get(word, []) + runs
+        rail.taken[key] = rail.taken.get(key, []) + runs
