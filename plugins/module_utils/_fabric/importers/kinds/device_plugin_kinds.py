@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Shared RDMA devices: the configuration of k8s-rdma-shared-dev-plugin, wherever it is found."""
+"""Shared RDMA devices: the configuration of k8s-rdma-shared-dev-plugin, in any kind that contains it."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _ENTRY: object_shape.Shape = {
     "selectors": _SELECTORS,
     "devices": TEXTS,
 }
-# The plugin's own rule, and beyond it that of Kubernetes.
+# Valid names for the plugin, and for Kubernetes.
 _NAME = re.compile(r"[A-Za-z0-9_]+\Z")
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_]{0,61}[A-Za-z0-9])?\Z")
 
 
 def config_map(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
-    """A ConfigMap: any of its texts may be a device plugin's configuration."""
+    """Read a ConfigMap. Any of its texts may be the configuration of a device plugin."""
     data = object_shape.entry(manifest.root, "data")
     if not isinstance(data, Mapping):
         return
@@ -84,7 +84,10 @@ def _embedded(manifest: manifest_texts.Manifest, value: Scalar, facts: Facts, fo
 def configuration(
     manifest: manifest_texts.Manifest, root: Value | None, facts: Facts, found: Found, prefix: str = ""
 ) -> None:
-    """A device plugin's configuration as a value: shared devices, or VFs."""
+    """Read the configuration of a device plugin for shared devices or VFs.
+
+    :param prefix: default prefix of resource names; empty for the plugin's own default.
+    """
     if object_shape.entry(root, "resourceList") is not None:
         sriov_kinds.resource_list(manifest, root, facts, found, prefix or "intel.com")
     entries = object_shape.entry(root, "configList")
@@ -128,18 +131,20 @@ def _device(manifest: manifest_texts.Manifest, item: Mapping, path: str, prefix:
     fields = object_shape.read(manifest, item, _ENTRY, found, path=path)
     name = fields.text("resourceName") or ""
     if not _NAME.match(name) or not _QUALIFIED.match(name):
-        meant = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[:63]
+        valid_name = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[:63]
         message = "the device plugin rejects the resource name %s, and with it every resource of the node" % shown(name)
         if _NAME.match(name):
             message = "Kubernetes refuses the resource name %s" % shown(name)
         elif not name:
             message = "an entry has no resourceName"
         remedy = "use letters, digits and underscores, a letter or digit first and last, at most 63"
-        found.add(import_rules.RESOURCE_NAME, fields.place_of("resourceName"), message, remedy, meant or "no resource")
-        name = meant
-    most = fields.peek("rdmaHcaMax")
-    if not most or most < 0:
-        message = "rdmaHcaMax is %s: the resource %s has no units to give" % (most or 0, shown(name))
+        found.add(
+            import_rules.RESOURCE_NAME, fields.place_of("resourceName"), message, remedy, valid_name or "no resource"
+        )
+        name = valid_name
+    max_devices = fields.peek("rdmaHcaMax")
+    if not max_devices or max_devices < 0:
+        message = "rdmaHcaMax is %s: the resource %s has no units to give" % (max_devices or 0, shown(name))
         found.add(
             import_rules.NO_UNITS,
             fields.place_of("rdmaHcaMax"),
@@ -172,7 +177,7 @@ def _device(manifest: manifest_texts.Manifest, item: Mapping, path: str, prefix:
 
 
 def values(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> bool:
-    """A values.yaml of Spiderpool's chart; False for any other mapping."""
+    """Read Helm values of Spiderpool's chart. Return False for any other mapping."""
     root = manifest.root
     plugin = object_shape.entry(root, "rdma", "rdmaSharedDevicePlugin") or object_shape.entry(
         root, "rdmaSharedDevicePlugin"
@@ -192,11 +197,11 @@ def values(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> boo
         place = object_shape.place_at(manifest, plugin, "rdma.rdmaSharedDevicePlugin")
         message = "the shared device plugin is installed without deviceConfig.configList, whose default is empty"
         found.add(import_rules.NO_RESOURCES, place, message, "add an entry for each rail", "no shared devices")
-    _gone_values(manifest, found)
+    _report_removed_values(manifest, found)
     return True
 
 
-def _gone_values(manifest: manifest_texts.Manifest, found: Found) -> None:
+def _report_removed_values(manifest: manifest_texts.Manifest, found: Found) -> None:
     settings = object_shape.entry(manifest.root, "coordinator")
     if not isinstance(settings, Mapping):
         return
@@ -211,11 +216,11 @@ def _gone_values(manifest: manifest_texts.Manifest, found: Found) -> None:
 
 
 def cluster_policy(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
-    """A NicClusterPolicy or NicNodePolicy of NVIDIA's Network Operator."""
+    """Read a NicClusterPolicy or NicNodePolicy of NVIDIA's Network Operator."""
     facts.provider(NETWORK_OPERATOR)
     if isinstance(object_shape.entry(manifest.root, "spec", "ofedDriver"), Mapping):
         facts.driver = "container"
-    # the operator starts the SR-IOV device plugin with a prefix of its own, and the other one without any
+    # the operator starts the SR-IOV device plugin with its own prefix, and the shared device plugin without one
     for key, prefix in (("rdmaSharedDevicePlugin", ""), ("sriovDevicePlugin", "nvidia.com")):
         value = object_shape.entry(manifest.root, "spec", key, "config")
         if isinstance(value, Scalar) and not value.null:

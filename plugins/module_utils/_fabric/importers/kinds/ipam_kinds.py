@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Who gives pods their addresses: the ipam part of a CNI configuration, and nv-ipam's pools."""
+"""Address management of pods: the ``ipam`` section of a CNI configuration, and pools of nv-ipam."""
 
 from __future__ import annotations
 
@@ -55,8 +55,10 @@ _CIDRPOOL: object_shape.Shape = {
 }
 
 
-def of_text(manifest: manifest_texts.Manifest, value: Value | None, made: Network, facts: Facts, found: Found) -> None:
-    """An ``ipam`` that is JSON in a text."""
+def of_text(
+    manifest: manifest_texts.Manifest, value: Value | None, network: Network, facts: Facts, found: Found
+) -> None:
+    """Read an ``ipam`` section that is JSON in a text."""
     if not isinstance(value, Scalar) or not value.text.strip():
         return
     reading = manifest_texts.embedded(manifest.file, value, "spec.ipam", found)
@@ -69,11 +71,13 @@ def of_text(manifest: manifest_texts.Manifest, value: Value | None, made: Networ
             "close its braces and quotes",
             "the valid part",
         )
-    of_value(manifest, reading.value, made, facts, found)
+    of_value(manifest, reading.value, network, facts, found)
 
 
-def of_value(manifest: manifest_texts.Manifest, value: Value | None, made: Network, facts: Facts, found: Found) -> None:
-    """An ``ipam`` object: it names pools, or holds one."""
+def of_value(
+    manifest: manifest_texts.Manifest, value: Value | None, network: Network, facts: Facts, found: Found
+) -> None:
+    """Read an ``ipam`` section, which names pools or contains ranges."""
     kind = object_shape.plain_text(object_shape.entry(value, "type"))
     if not isinstance(value, Mapping) or not kind:
         return
@@ -83,45 +87,45 @@ def of_value(manifest: manifest_texts.Manifest, value: Value | None, made: Netwo
         facts.provider(SPIDERPOOL)
         for key in ("default_ipv4_ippool", "default_ipv6_ippool"):
             items = getattr(object_shape.entry(value, key), "items", ())
-            made.pools.extend(filter(None, map(object_shape.plain_text, items)))
+            network.pools.extend(filter(None, map(object_shape.plain_text, items)))
     elif kind == "nv-ipam":
         facts.provider(NETWORK_OPERATOR)
         name = object_shape.plain_text(object_shape.entry(value, "poolName"))
-        made.pools.extend([name] if name else [])
+        network.pools.extend([name] if name else [])
     elif kind in ("whereabouts", "host-local"):
         if kind == "host-local":
             message = "host-local counts on each node by itself: two nodes give the same address"
             remedy = "use a cluster-wide address manager, or a block of addresses per node"
             found.add(import_rules.IPAM, place, message, remedy, "its range for the pods of all nodes")
-        _own_pools(value, place, made, facts, found)
+        _inline_pools(value, place, network, facts, found)
     else:
         message = "addresses come from %s, which the plan knows nothing of" % shown(kind)
         found.add(import_rules.IPAM, place, message, "set the rail's subnet and pods in the fabric file", "no pods")
 
 
-def _own_pools(value: Mapping, place: Place, made: Network, facts: Facts, found: Found) -> None:
+def _inline_pools(value: Mapping, place: Place, network: Network, facts: Facts, found: Found) -> None:
     blocks: list[Value] = [value]
     for key in ("ipRanges", "ranges"):
         for item in getattr(object_shape.entry(value, key), "items", ()):
             blocks.extend(getattr(item, "items", None) or [item])
     for block in blocks:
-        pool = _own_pool(block, value, place, "%s#%d" % (made.name, len(made.pools) + 1), found)
+        pool = _inline_pool(block, value, place, "%s#%d" % (network.name, len(network.pools) + 1), found)
         if pool:
             facts.pools.append(pool)
-            made.pools.append(pool.name)
+            network.pools.append(pool.name)
             pool_routes.take(pool, getattr(object_shape.entry(value, "routes"), "items", ()))
 
 
-def _own_pool(block: Value, value: Mapping, place: Place, name: str, found: Found) -> Pool | None:
-    def word(*keys: str) -> str:
+def _inline_pool(block: Value, value: Mapping, place: Place, name: str, found: Found) -> Pool | None:
+    def text_of(*keys: str) -> str:
         return next(filter(None, (object_shape.plain_text(object_shape.entry(block, key)) for key in keys)), "")
 
-    subnet = word("range", "subnet")
+    subnet = text_of("range", "subnet")
     if not subnet:
         return None
-    first, last = word("range_start", "rangeStart"), word("range_end", "rangeEnd")
+    first, last = text_of("range_start", "rangeStart"), text_of("range_end", "rangeEnd")
     head, dash, tail = subnet.partition("-")
-    if dash:  # whereabouts takes first-last/prefix as well
+    if dash:  # whereabouts also accepts first-last/prefix
         first, (last, slash, prefix) = first or head, tail.partition("/")
         subnet = "%s%s%s" % (last, slash, prefix)
     fields = object_shape.Fields(place)
@@ -130,11 +134,11 @@ def _own_pool(block: Value, value: Mapping, place: Place, name: str, found: Foun
         around = pool_ranges.around(*net)
         subnet = pool_ranges.shown_net(around)
         low, high = around.usable
-        run = (first or pool_ranges.show(net[0], low), last or pool_ranges.show(net[0], high))
-        fields.put("ips", ["%s-%s" % run], place)
+        ends = (first or pool_ranges.show(net[0], low), last or pool_ranges.show(net[0], high))
+        fields.put("ips", ["%s-%s" % ends], place)
     fields.put("subnet", subnet, place)
-    gateway = word("gateway") or object_shape.plain_text(object_shape.entry(value, "gateway"))
-    # a range without ends holds the gateway too, and the plugin leaves it out by itself
+    gateway = text_of("gateway") or object_shape.plain_text(object_shape.entry(value, "gateway"))
+    # a range without ends includes the gateway, which the plugin excludes itself
     excluded = [object_shape.plain_text(item) for item in getattr(object_shape.entry(block, "exclude"), "items", ())]
     excluded = [_as_range(text) for text in excluded if text]
     if gateway:
@@ -153,7 +157,7 @@ def _as_range(text: str) -> str:
 
 
 def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
-    """An IPPool: one flat subnet of which each node gets blocks, which nv-ipam chooses by itself."""
+    """Read an IPPool: one subnet of which nv-ipam assigns blocks to nodes."""
     _namespace, name = object_shape.name_of(manifest)
     spec = object_shape.entry(manifest.root, "spec")
     fields = object_shape.read(manifest, spec if isinstance(spec, Mapping) else None, _IPPOOL, found)
@@ -180,8 +184,8 @@ def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> No
         message = "nv-ipam divides the pool %s into blocks, and decides itself which node gets which block" % shown(
             name
         )
-        made = facts.pools[-1]
-        if made.net and made.gateway == made.net.usable[0]:
+        pool = facts.pools[-1]
+        if pool.net and pool.gateway == pool.net.usable[0]:
             message += "; the first block begins with the gateway"
         remedy = "use a prefix per node (a CIDRPool), or a gateway at the end of the subnet"
         found.add(import_rules.BLOCKS, fields.place_of("perNodeBlockSize"), message, remedy, "one range for all nodes")
@@ -199,7 +203,7 @@ def _indexes(item: Value) -> tuple[int, int] | None:
 
 
 def cidr_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
-    """A CIDRPool: each node has a network of its own."""
+    """Read a CIDRPool: a network that is divided into one prefix per node."""
     _namespace, name = object_shape.name_of(manifest)
     spec = object_shape.entry(manifest.root, "spec")
     fields = object_shape.read(manifest, spec if isinstance(spec, Mapping) else None, _CIDRPOOL, found)
@@ -220,8 +224,8 @@ def cidr_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> 
         pool.gateway = pool.net.first + index
     pool_routes.take(pool, fields.items("routes"))
     pool.left_out = [run for run in map(_indexes, fields.items("perNodeExclusions")) if run]
-    held = [text for text in map(_exclusion, fields.items("exclusions")) if text]
-    for _text, version, run in pool_ranges.ranges(held, fields.place_of("exclusions"), found):
+    excluded = [text for text in map(_exclusion, fields.items("exclusions")) if text]
+    for _text, version, run in pool_ranges.ranges(excluded, fields.place_of("exclusions"), found):
         facts.taken.setdefault(name or "excluded", []).append((version, run[0], run[1]))
     for item in fields.items("staticAllocations"):
         node = object_shape.plain_text(object_shape.entry(item, "nodeName"))
@@ -232,7 +236,7 @@ def cidr_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> 
 
 
 def _own_gateway(item: Value, prefix: str, index: int | None) -> None:
-    """A node's own gateway is read where it is the one that the pool's index gives; another is not carried over."""
+    """Mark a node's gateway as read if it is the one at the pool's gateway index. Another one is not imported."""
     net, gateway = pool_ranges.exact(prefix), object_shape.entry(item, "gateway")
     if (
         net

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Networks of other makers: NetworkAttachmentDefinition, and the Network Operator's own kinds."""
+"""Networks: NetworkAttachmentDefinition, and kinds of NVIDIA's Network Operator."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _PLUGINS = {
     "ipoib": "ipoib",
     "host-device": "host-device",
 }
-# kind -> (attachment, fields beside networkNamespace and ipam)
+# kind -> (attachment, fields other than networkNamespace and ipam)
 _OPERATORS = {
     "MacvlanNetwork": ("macvlan", {"master": TEXT, "mode": TEXT, "mtu": NUMBER, "metaPlugins": TEXT}),
     "HostDeviceNetwork": ("host-device", {"resourceName": TEXT, "metaPlugins": TEXT}),
@@ -53,7 +53,7 @@ _OPERATORS = {
 
 
 def definition(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
-    """A NetworkAttachmentDefinition: its configuration is JSON in a text."""
+    """Read a NetworkAttachmentDefinition, whose configuration is JSON in a text."""
     namespace, name = object_shape.name_of(manifest)
     config = object_shape.entry(manifest.root, "spec", "config")
     if not isinstance(config, Scalar) or config.null:
@@ -69,14 +69,14 @@ def definition(manifest: manifest_texts.Manifest, facts: Facts, found: Found) ->
     plugin = _main_plugin(reading.value)
     kind = object_shape.plain_text(object_shape.entry(plugin, "type"))
     if kind not in _PLUGINS:
-        # calico, bridge and the like concern no rail
+        # calico, bridge and others do not concern rails
         return
     facts.provider(CNI)
     annotations = object_shape.entry(manifest.root, "metadata", "annotations")
     resource = object_shape.plain_text(object_shape.entry(annotations, _RESOURCE))
     master = object_shape.plain_text(object_shape.entry(plugin, "master"))
     mtu = object_shape.plain_text(object_shape.entry(plugin, "mtu"))
-    made = Network(
+    network = Network(
         place,
         "NetworkAttachmentDefinition",
         namespace,
@@ -89,13 +89,13 @@ def definition(manifest: manifest_texts.Manifest, facts: Facts, found: Found) ->
     if kind == "host-device":
         device = object_shape.plain_text(object_shape.entry(plugin, "device"))
         address = pci(object_shape.plain_text(object_shape.entry(plugin, "pciBusID")))
-        made.masters = [device or address or ""] if device or address else []
-    _vf_words(plugin, made)
+        network.masters = [device or address or ""] if device or address else []
+    _vf_attributes(plugin, network)
     key = object_shape.entry(plugin, "pkey")
-    if made.attachment == "ib-sriov" and isinstance(key, Scalar) and key.text.strip() and not key.null:
+    if network.attachment == "ib-sriov" and isinstance(key, Scalar) and key.text.strip() and not key.null:
         network_vlans.say_partition(key, object_shape.place_at(manifest, key, "spec.config"), found)
-    ipam_kinds.of_value(manifest, object_shape.entry(plugin, "ipam"), made, facts, found)
-    facts.networks.append(made)
+    ipam_kinds.of_value(manifest, object_shape.entry(plugin, "ipam"), network, facts, found)
+    facts.networks.append(network)
 
 
 def _main_plugin(value: Value | None) -> Value | None:
@@ -108,20 +108,20 @@ def _main_plugin(value: Value | None) -> Value | None:
     return value
 
 
-def _vf_words(plugin: Value | None, made: Network) -> None:
-    """What a plugin of VFs sets; what the fabric file cannot have stays unread, and is reported as such."""
+def _vf_attributes(plugin: Value | None, network: Network) -> None:
+    """Read VF attributes. Values that a fabric file cannot contain stay unread and are reported."""
 
-    def take(key: str, ours: str, kept: t.Callable[[str], t.Any]) -> None:
+    def take(key: str, attribute: str, convert: t.Callable[[str], t.Any]) -> None:
         value = object_shape.entry(plugin, key)
-        word = kept(object_shape.peek(value).lower())
-        if word is not None:
+        converted = convert(object_shape.peek(value).lower())
+        if converted is not None:
             use(value)
-            made.vfs[ours] = word
+            network.vfs[attribute] = converted
 
-    if made.attachment in ("sriov", "ib-sriov"):
-        states = ("auto", "disable", "enable") if made.attachment == "sriov" else ("auto", "disable")
+    if network.attachment in ("sriov", "ib-sriov"):
+        states = ("auto", "disable", "enable") if network.attachment == "sriov" else ("auto", "disable")
         take("link_state", "link_state", lambda text: text if text in states else None)
-    if made.attachment != "sriov":
+    if network.attachment != "sriov":
         return
     for key, ours in (("vlan", "vlan"), ("vlanQoS", "qos"), ("min_tx_rate",) * 2, ("max_tx_rate",) * 2):
         take(key, ours, lambda text: int(text) if text.isdecimal() and len(text) < 7 and int(text) else None)
@@ -130,15 +130,15 @@ def _vf_words(plugin: Value | None, made: Network) -> None:
 
 
 def operators(kind: str, manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
-    """A MacvlanNetwork, HostDeviceNetwork or IPoIBNetwork."""
+    """Read a MacvlanNetwork, HostDeviceNetwork or IPoIBNetwork."""
     namespace, name = object_shape.name_of(manifest)
-    attachment, own = _OPERATORS[kind]
+    attachment, own_fields = _OPERATORS[kind]
     spec = object_shape.entry(manifest.root, "spec")
-    known = dict(own, networkNamespace=TEXT, ipam=TEXT)
+    known = dict(own_fields, networkNamespace=TEXT, ipam=TEXT)
     fields = object_shape.read(manifest, spec if isinstance(spec, Mapping) else None, known, found)
     facts.provider(NETWORK_OPERATOR)
     master = fields.text("master")
-    made = Network(
+    network = Network(
         fields.place,
         kind,
         fields.text("networkNamespace") or namespace,
@@ -148,10 +148,10 @@ def operators(kind: str, manifest: manifest_texts.Manifest, facts: Facts, found:
         fields.text("resourceName"),
         mtu=fields.number("mtu") or None,
     )
-    if "master" in own and not master:
+    if "master" in own_fields and not master:
         message = "the network %s has no master" % shown(name)
         found.add(import_rules.NO_PORT, fields.place, message, "write the port's netdev as master", "no port")
-    if "resourceName" in own and not made.resource:
+    if "resourceName" in own_fields and not network.resource:
         message = "the network %s has no resourceName" % shown(name)
         found.add(
             import_rules.NO_RESOURCE,
@@ -160,5 +160,5 @@ def operators(kind: str, manifest: manifest_texts.Manifest, facts: Facts, found:
             "set the resource of its ports",
             "the resource of the rail",
         )
-    ipam_kinds.of_text(manifest, object_shape.entry(spec, "ipam"), made, facts, found)
-    facts.networks.append(made)
+    ipam_kinds.of_text(manifest, object_shape.entry(spec, "ipam"), network, facts, found)
+    facts.networks.append(network)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""VLANs and partitions of single networks, which a fabric file does not support: each is a finding."""
+"""VLANs and partitions of single networks. A fabric file does not support them, so that each is reported."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import use
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Scalar
 
-# Names of the kernel for interfaces on top of a port: a VLAN in decimal, a partition in hexadecimal.
+# Kernel names of interfaces on top of a port: VLAN ID in decimal, partition key in hexadecimal.
 _VLAN = re.compile(r"(.+)\.([0-9]{1,4})\Z")
 _PARTITION = re.compile(r"(.+)\.([0-9a-f]{4})\Z")
 
 
 def port_below(master: str, infiniband: bool, place: Place, found: Found) -> str:
-    """The port of a network's master; an interface on top of it is a finding."""
+    """Return the port of a network's master. Report a VLAN or partition on top of it."""
     on_top = (_PARTITION if infiniband else _VLAN).match(master)
     if not on_top or (not infiniband and not 0 < int(on_top.group(2)) < 4095):
         return master

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""NVIDIA's NIC configuration operator: what a NicConfigurationTemplate sets, as far as a fabric file has a key for it.
+"""NVIDIA's NIC configuration operator: settings of a NicConfigurationTemplate that have a key in the fabric file.
 
-What is not taken here stays unread, and is reported as not carried over.
+Other settings stay unread and are reported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _READ_REQUESTS = ("128", "256", "512", "1024", "2048", "4096")
 
 
 def template(manifest: Manifest, facts: Facts, found: Found) -> None:
-    """A NicConfigurationTemplate."""
+    """Read a NicConfigurationTemplate."""
     body = object_shape.entry(manifest.root, "spec", "template")
     if body is None:
         return
@@ -56,7 +56,7 @@ def _enabled(section: Value | None) -> bool:
 
 
 def _qos(qos: Value | None, facts: Facts) -> None:
-    """RoCE's priority and DSCP. Of several templates the first counts, and others stay unread."""
+    """Read priority and DSCP of RoCE. The first template is used; different values of others stay unread."""
     facts.qos.setdefault("priority", 3)
     pfc = object_shape.entry(qos, "pfc")
     lossless = [at for at, word in enumerate(object_shape.peek(pfc).split(",")) if word.strip() == "1"]
@@ -65,7 +65,7 @@ def _qos(qos: Value | None, facts: Facts) -> None:
     if lossless == facts.qos.get("pfc"):
         use(pfc)
     _take(object_shape.entry(qos, "trust"), facts.qos, "trust", lambda text: text if text in ("dscp", "pcp") else None)
-    # the type of service is the DSCP and two bits of congestion
+    # the type of service consists of the DSCP and two bits of congestion notification
     _take(object_shape.entry(qos, "tos"), facts.qos, "dscp", _dscp)
 
 
@@ -73,8 +73,10 @@ def _dscp(text: str) -> int | None:
     return int(text) >> 2 if text.isdecimal() and len(text) < 4 and 0 < int(text) < 256 else None
 
 
-def _take(value: Value | None, into: dict[str, t.Any], key: str, convert: t.Callable[[str], int | str | None]) -> None:
+def _take(
+    value: Value | None, settings: dict[str, t.Any], key: str, convert: t.Callable[[str], int | str | None]
+) -> None:
     """Use a valid value that agrees with other templates."""
-    got = convert(object_shape.peek(value).lower())
-    if got is not None and into.setdefault(key, got) == got:
+    converted = convert(object_shape.peek(value).lower())
+    if converted is not None and settings.setdefault(key, converted) == converted:
         use(value)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Compares a manifest's fields with those of its kind: typed values, and corrections or findings for wrong ones."""
+"""Read fields of a manifest according to its kind: typed values, with corrections and findings for wrong fields."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
     Value,
 )
 
-# Kinds of a field's value. A shape maps a key to one of these, or to the shape of what is below it.
+# Types of values. A shape maps a key to one of these types or, for a mapping, to a shape.
 TEXT, NUMBER, FLAG, TEXTS, FAMILY, ITEMS, ANY = "text", "number", "flag", "texts", "family", "items", "any"
 Shape = t.Mapping[str, t.Any]
 
@@ -44,7 +44,7 @@ _WANTED = {
 
 
 class Removed(t.NamedTuple):
-    """A field that was once there: why it is gone, what to do, and what is written for it."""
+    """A field that was removed from the API: reason, remedy, and what the fabric file contains instead."""
 
     why: str
     remedy: str
@@ -52,19 +52,21 @@ class Removed(t.NamedTuple):
 
 
 class Field(t.NamedTuple):
+    """One value of a manifest."""
+
     value: t.Any
     place: Place
-    # what it was made of, which is read with it
+    # the node of the manifest, marked as read with the value
     origin: Value | None = None
 
 
 class Fields:
-    """The values of a manifest, by dotted path such as ``macvlan.ippools.ipv4``."""
+    """Values of a manifest by dotted path, such as ``macvlan.ippools.ipv4``. Reading a value marks it as read."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self._fields: dict[str, Field] = {}
-        # paths of fields in the manifest that were removed from the kind
+        # paths of fields in the manifest that were removed from the API
         self.removed: set[str] = set()
 
     def put(self, path: str, value: t.Any, place: Place, origin: Value | None = None) -> None:
@@ -74,7 +76,7 @@ class Fields:
         return path in self._fields
 
     def place_of(self, path: str) -> Place:
-        """The field's own place; of one that is not there the place of the document."""
+        """Return the place of the field, or of the document if the field is missing."""
         field = self._fields.get(path)
         return field.place if field else self.place
 
@@ -91,7 +93,7 @@ class Fields:
         return t.cast("bool | None", self._value(path))
 
     def peek(self, path: str) -> t.Any:
-        """The value, for a reader that does not take it."""
+        """Return the value without marking it as read."""
         field = self._fields.get(path)
         return field.value if field else None
 
@@ -108,7 +110,7 @@ class Fields:
 
 
 def name_of(manifest: Manifest) -> tuple[str, str]:
-    """Namespace and name of an object; empty where it has none."""
+    """Return namespace and name of an object; empty texts if missing."""
     metadata = entry(manifest.root, "metadata")
     if not isinstance(metadata, Mapping):
         return "", ""
@@ -116,7 +118,7 @@ def name_of(manifest: Manifest) -> tuple[str, str]:
 
 
 def entry(value: Value | None, *keys: str) -> Value | None:
-    """The value at the end of the keys, or None."""
+    """Return the value at the path of keys, or None."""
     for key in keys:
         if not isinstance(value, Mapping) or key not in value.entries:
             return None
@@ -125,14 +127,14 @@ def entry(value: Value | None, *keys: str) -> Value | None:
 
 
 def plain_text(value: Value | None) -> str:
-    """The text of a single value, which is read by that."""
+    """Return the text of a scalar and mark it as read; empty for other values."""
     if isinstance(value, Leaf):
         value.used = True
     return peek(value)
 
 
 def peek(value: Value | None) -> str:
-    """The text of a single value, for a reader that may not take it."""
+    """Return the text of a scalar without marking it as read; empty for other values."""
     return value.text.strip() if isinstance(value, Scalar) and not value.null else ""
 
 
@@ -148,7 +150,11 @@ def read(
     path: str = "spec",
     removed: t.Mapping[str, Removed] | None = None,
 ) -> Fields:
-    """The fields of ``mapping``, which is at ``path`` of the manifest. ``removed``: by key."""
+    """Read the fields of a mapping. Report fields that are removed, misplaced, misspelt, unknown or of a wrong type.
+
+    :param path: path of the mapping in the manifest.
+    :param removed: key -> removed field.
+    """
     place = Place(manifest.file, manifest.line, 1, path)
     if mapping is not None and path != "spec":
         place = place_at(manifest, mapping, path)
@@ -194,20 +200,20 @@ class _Reader:
             )
 
     def settle(self) -> None:
-        """What has no place: gone, at the wrong level, misspelt, or unknown."""
+        """Report fields that are not in the shape: removed, at the wrong level, misspelt, or unknown."""
         for path, name, value, shape in self._strays:
             key = name.text
             place = self._place(name, _join(path, key))
             if key in self._removed:
                 self.fields.removed.add(_join(path, key))
                 use(value)
-                gone = self._removed[key]
-                message = "the field %s was removed: %s" % (key, gone.why)
-                self._found.add(import_rules.REMOVED, place, message, gone.remedy, gone.written)
+                field = self._removed[key]
+                message = "the field %s was removed: %s" % (key, field.why)
+                self._found.add(import_rules.REMOVED, place, message, field.remedy, field.written)
                 continue
-            homes = [home for home in _homes(self._shape, key) if not self.fields.has(home[0])]
-            if len(homes) == 1:
-                self._move(name, value, place, homes[0])
+            targets = [target for target in _paths_of_key(self._shape, key) if not self.fields.has(target[0])]
+            if len(targets) == 1:
+                self._move(name, value, place, targets[0])
                 continue
             close = nearest(key, [each for each in shape if not self.fields.has(_join(path, each))])
             if close:
@@ -221,31 +227,31 @@ class _Reader:
                 self._found.lose(import_rules.UNKNOWN, place, place.path, shown(flow(value), 120), remedy)
             use(value)
 
-    def _move(self, name: Scalar, value: Value, place: Place, home: tuple[str, t.Any]) -> None:
-        where = _join(self._top, home[0])
-        message = "%s is at %s, but belongs at %s" % (shown(name.text), place.path, where)
+    def _move(self, name: Scalar, value: Value, place: Place, target: tuple[str, t.Any]) -> None:
+        new_path = _join(self._top, target[0])
+        message = "%s is at %s, but belongs at %s" % (shown(name.text), place.path, new_path)
         remedy = "move it: the API server drops unknown fields silently"
-        self._found.add(import_rules.LEVEL, place, message, remedy, "its value as %s" % where)
+        self._found.add(import_rules.LEVEL, place, message, remedy, "its value as %s" % new_path)
         if not value.null:
-            self._take(name, value, home[1], home[0])
+            self._take(name, value, target[1], target[0])
 
     def _typed(self, name: Scalar, value: Value, kind: str, path: str) -> None:
         place = self._place(name, path)
-        got = _convert(value, kind)
-        # the items of a list are read one by one
+        converted = _convert(value, kind)
+        # the items of a list are marked one by one
         origin = value if kind != ITEMS else None
-        if got is not None:
-            self.fields.put(path, got, place, origin)
+        if converted is not None:
+            self.fields.put(path, converted, place, origin)
             return
-        fixed = _fixed(value, kind)
-        if fixed is None:
+        corrected = _corrected(value, kind)
+        if corrected is None:
             use(value)
         given = shown(value.text) if isinstance(value, Scalar) else value.kind
-        message = "%s is %s, and the field takes %s" % (given, _nature(value), _WANTED[kind])
-        written = "nothing" if fixed is None else shown(_as_text(fixed))
+        message = "%s is %s, and the field takes %s" % (given, _type_name(value), _WANTED[kind])
+        written = "nothing" if corrected is None else shown(_as_text(corrected))
         self._found.add(import_rules.KIND, place, message, "write %s" % _WANTED[kind], written)
-        if fixed is not None:
-            self.fields.put(path, fixed, place, origin)
+        if corrected is not None:
+            self.fields.put(path, corrected, place, origin)
 
     def _place(self, name: Scalar, path: str) -> Place:
         return place_at(self._manifest, name, _join(self._top, path))
@@ -255,16 +261,16 @@ def _join(path: str, key: str) -> str:
     return "%s.%s" % (path, key) if path and key else path or key
 
 
-def _homes(shape: Shape, key: str, path: str = "") -> t.Iterator[tuple[str, t.Any]]:
+def _paths_of_key(shape: Shape, key: str, path: str = "") -> t.Iterator[tuple[str, t.Any]]:
     for name, kind in shape.items():
         if name == key:
             yield _join(path, name), kind
         if not isinstance(kind, str):
-            yield from _homes(kind, key, _join(path, name))
+            yield from _paths_of_key(kind, key, _join(path, name))
 
 
 def _convert(value: Value, kind: str) -> t.Any:
-    """The value as its kind has it, or None."""
+    """Return the value converted to the type, or None."""
     if kind == ITEMS:
         return value.items if isinstance(value, Sequence) else None
     if kind == TEXTS:
@@ -288,8 +294,8 @@ def _numeric(text: str) -> bool:
     return bool(re.match(r"[-+]?[0-9]+(\.[0-9]+)?\Z", text)) or text.lower() in _TRUE | _FALSE
 
 
-def _fixed(value: Value, kind: str) -> t.Any:
-    """What a value of the wrong kind surely means, or None."""
+def _corrected(value: Value, kind: str) -> t.Any:
+    """Return the value that is certainly meant by a value of the wrong type, or None."""
     if kind == TEXTS:
         if isinstance(value, Scalar):
             return [part.strip() for part in value.text.split(",") if part.strip()]
@@ -311,7 +317,7 @@ def _fixed(value: Value, kind: str) -> t.Any:
     return int(digits.group(1))
 
 
-def _nature(value: Value) -> str:
+def _type_name(value: Value) -> str:
     if not isinstance(value, Scalar):
         return value.kind
     if not value.plain:

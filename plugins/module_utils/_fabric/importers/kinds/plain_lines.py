@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What lines say outside of the kinds that are read: what pods ask for, and what scripts give the nodes' ports."""
+"""Facts in single lines of any file: requests of pods, nodes, route tables, and port settings in scripts."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _SCRIPT = re.compile(
     r"\b(INTERFACE|IPV4_IP|IPV4_GATEWAY|GATEWAY|MTU|ENABLE_POLICY_ROUTE|RDMA_CIDR|RDMA_SUBNET"
     r"|GPU_RDMA_PRIORITY|GPU_CNP_PRIORITY)=[\"']?([^\s\"'\\;$`]+)"
 )
-# Lines that a command with its variables before it is spread over at most.
+# Maximum number of lines of a command with its variables.
 _SPREAD = 8
 
 
 def scan(text: Text, facts: Facts, found: Found) -> None:
-    """Everything that lines say."""
+    """Read the facts in all lines."""
     for at, line in enumerate(text.lines):
         if line.lstrip().startswith("#"):
             continue
@@ -157,15 +157,17 @@ def _supernet(text: str, facts: Facts) -> None:
 
 
 def _scripts(text: Text, facts: Facts, found: Found) -> None:
-    """``INTERFACE=... IPV4_IP=... ./setNicAddr.sh`` and the like, on one line or several."""
+    """Read commands such as ``INTERFACE=... IPV4_IP=... ./setNicAddr.sh``, on one or several lines."""
     current: dict[str, str] = {}
     began = 0
     for at, line in enumerate(text.lines + [""]):
-        words = [] if line.lstrip().startswith("#") else _SCRIPT.findall(line)
-        if current and (not line.strip() or at - began > _SPREAD or any(name == "INTERFACE" for name, _v in words)):
+        assignments = [] if line.lstrip().startswith("#") else _SCRIPT.findall(line)
+        if current and (
+            not line.strip() or at - began > _SPREAD or any(name == "INTERFACE" for name, _v in assignments)
+        ):
             _host_port(text, began, current, facts, found)
             current = {}
-        for name, value in words:
+        for name, value in assignments:
             if name in ("RDMA_CIDR", "RDMA_SUBNET"):
                 _supernet(value, facts)
             elif name.startswith("GPU_") and re.match(r"[0-7]\Z", value):
@@ -176,20 +178,20 @@ def _scripts(text: Text, facts: Facts, found: Found) -> None:
                 current[name] = value
 
 
-def _host_port(text: Text, at: int, words: t.Mapping[str, str], facts: Facts, found: Found) -> None:
-    place = Place(text.file, at + 1, 1, words["INTERFACE"])
-    port = HostPort(place, words["INTERFACE"])
-    got = pool_ranges.prefixed(words.get("IPV4_IP", ""))
-    if got and got[0] == 4:
-        port.address, port.prefix = got[1], got[2]
-    gateway = pool_ranges.address(words.get("IPV4_GATEWAY") or words.get("GATEWAY") or "")
+def _host_port(text: Text, at: int, variables: t.Mapping[str, str], facts: Facts, found: Found) -> None:
+    place = Place(text.file, at + 1, 1, variables["INTERFACE"])
+    port = HostPort(place, variables["INTERFACE"])
+    parsed = pool_ranges.prefixed(variables.get("IPV4_IP", ""))
+    if parsed and parsed[0] == 4:
+        port.address, port.prefix = parsed[1], parsed[2]
+    gateway = pool_ranges.address(variables.get("IPV4_GATEWAY") or variables.get("GATEWAY") or "")
     port.gateway = gateway[1] if gateway and gateway[0] == 4 else None
-    if re.match(r"[1-9][0-9]{2,4}\Z", words.get("MTU", "")):
-        port.mtu = int(words["MTU"])
-    if "IPV4_IP" in words and port.address is None:
-        message = "%s is not an address with a prefix length" % shown(words["IPV4_IP"])
+    if re.match(r"[1-9][0-9]{2,4}\Z", variables.get("MTU", "")):
+        port.mtu = int(variables["MTU"])
+    if "IPV4_IP" in variables and port.address is None:
+        message = "%s is not an address with a prefix length" % shown(variables["IPV4_IP"])
         found.add(import_rules.ADDRESS, place, message, "write it as 172.16.11.201/24", "no address")
-    if port.gateway and words.get("ENABLE_POLICY_ROUTE", "").lower() != "true":
+    if port.gateway and variables.get("ENABLE_POLICY_ROUTE", "").lower() != "true":
         message = "without ENABLE_POLICY_ROUTE the node's own default route goes over %s" % shown(port.netdev)
         remedy = "remove the default route: it sends the node's other traffic over the rail"
         found.add(import_rules.DEFAULT_ROUTE, place, message, remedy, "a routing table of the rail's own")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Routes of pools: the plan makes those between the rails by itself, and no others."""
+"""Routes of pools. The plan creates the routes between rails and no others."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
 
 
 def take(pool: Pool, items: t.Iterable[Value]) -> None:
-    """Note where a pool's routes lead, and over which of its addresses."""
+    """Add destinations and gateways of routes to a pool."""
     for item in items:
-        to = object_shape.plain_text(object_shape.entry(item, "dst")) or object_shape.plain_text(
+        destination = object_shape.plain_text(object_shape.entry(item, "dst")) or object_shape.plain_text(
             object_shape.entry(item, "to")
         )
         via = pool_ranges.address(
             object_shape.plain_text(object_shape.entry(item, "gw"))
             or object_shape.plain_text(object_shape.entry(item, "via"))
         )
-        if to:
-            pool.routes.append(to)
+        if destination:
+            pool.routes.append(destination)
         if via and pool.net and via[0] == pool.net.version and pool.net.holds(via[1]) and via[1] != pool.gateway:
             pool.routers.append(via[1])
 
 
 def say_lost(drafts: t.Sequence[Draft], rails: t.Sequence[Net], found: Found) -> None:
     """Report routes that do not lead to a rail, each destination once."""
-    lost: dict[str, list[Pool]] = {}
+    unsupported: dict[str, list[Pool]] = {}
     for draft in drafts:
         for pool in draft.pools:
-            for to in pool.routes:
-                if not _to_rails(to, rails):
-                    lost.setdefault(to, []).append(pool)
-    for to, of in lost.items():
-        names = list(dict.fromkeys(pool.label for pool in of))
+            for destination in pool.routes:
+                if not _to_rails(destination, rails):
+                    unsupported.setdefault(destination, []).append(pool)
+    for destination, pools in unsupported.items():
+        names = list(dict.fromkeys(pool.label for pool in pools))
         more = " and of %d more pools" % (len(names) - 1) if len(names) > 2 else ""
         more = " and of %s" % shown(names[1]) if len(names) == 2 else more
-        message = "the route to %s of %s%s does not lead to a rail" % (shown(to), shown(names[0]), more)
+        message = "the route to %s of %s%s does not lead to a rail" % (shown(destination), shown(names[0]), more)
         remedy = "add the route on the leaves, or give pods another network for it"
-        found.add(import_rules.NOT_KNOWN, of[0].place, message, remedy, "only the routes between the rails")
+        found.add(import_rules.NOT_KNOWN, pools[0].place, message, remedy, "only the routes between the rails")
 
 
-def _to_rails(to: str, rails: t.Sequence[Net]) -> bool:
-    got = pool_ranges.prefixed(to)
-    if got is None or not got[2]:
+def _to_rails(destination: str, rails: t.Sequence[Net]) -> bool:
+    parsed = pool_ranges.prefixed(destination)
+    if parsed is None or not parsed[2]:
         return False
-    net = pool_ranges.around(*got)
+    net = pool_ranges.around(*parsed)
     return any(net.version == rail.version and net.first <= rail.last and rail.first <= net.last for rail in rails)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Spiderpool's own kinds: SpiderIPPool, SpiderMultusConfig, SpiderReservedIP, SpiderCoordinator."""
+"""Kinds of Spiderpool: SpiderIPPool, SpiderMultusConfig, SpiderReservedIP, SpiderCoordinator."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _SECTIONS: t.Mapping[str, object_shape.Shape] = {
     "ipoib": {"master": TEXT, "ippools": _POOLS_OF},
     "ovs": {"bridge": TEXT, "vlan": NUMBER, "trunk": ANY, "deviceID": TEXT, "ippools": _POOLS_OF},
 }
-# cniType -> its section
+# cniType -> section of the spec
 _TYPES = {
     "macvlan": "macvlan",
     "ipvlan": "ipvlan",
@@ -116,14 +116,14 @@ _COORDINATOR: object_shape.Shape = {
     "vethMTU": NUMBER,
 }
 _PROBES = "set ipam.enableGatewayDetection and ipam.enableIPConflictDetection in the Helm values"
-_COORDINATOR_GONE = {
+_COORDINATOR_REMOVED = {
     "detectGateway": Removed(
         "the address manager probes now", _PROBES, "nothing of it: the proof reaches every gateway"
     ),
     "detectIPConflict": Removed("the address manager probes now", _PROBES, "nothing"),
     "hostRPFilter": Removed("the agent sets the node's rp_filter", "remove it", "nothing: rail ports have rp_filter 2"),
 }
-_RDMA_GONE = {
+_RDMA_REMOVED = {
     "enableRdma": Removed(
         "since Spiderpool 1.0 a network has RDMA when it names its resource",
         "remove it; with sriov and ib-sriov write rdmaIsolation: true",
@@ -133,6 +133,7 @@ _RDMA_GONE = {
 
 
 def pool(manifest: Manifest, facts: Facts, found: Found) -> None:
+    """Read a SpiderIPPool."""
     _namespace, name = object_shape.name_of(manifest)
     fields = object_shape.read(manifest, _spec(manifest), _POOL, found)
     facts.provider(SPIDERPOOL)
@@ -161,7 +162,7 @@ def _routes(manifest: Manifest, fields: Fields, found: Found) -> list[Mapping]:
 
 
 def network(manifest: Manifest, facts: Facts, found: Found) -> None:
-    """A SpiderMultusConfig."""
+    """Read a SpiderMultusConfig."""
     namespace, name = object_shape.name_of(manifest)
     facts.provider(SPIDERPOOL)
     spec = _spec(manifest)
@@ -187,7 +188,7 @@ def network(manifest: Manifest, facts: Facts, found: Found) -> None:
         written = "it as %s" % section if section and section not in entries else "the section %s alone" % section
         place = object_shape.place_at(manifest, key, "spec." + other)
         found.add(import_rules.SECTION, place, message, "keep only the section %s" % (section or "customCNI"), written)
-    fields = object_shape.read(manifest, _without(spec, others, section), known, found, removed=_RDMA_GONE)
+    fields = object_shape.read(manifest, _without_sections(spec, others, section), known, found, removed=_RDMA_REMOVED)
     if kind not in _ATTACHMENTS:
         message = "%s is not an attachment for rails" % kind
         found.add(
@@ -204,96 +205,98 @@ def network(manifest: Manifest, facts: Facts, found: Found) -> None:
 def _network(
     fields: Fields, manifest: Manifest, name: tuple[str, str], kind: str, section: str, found: Found
 ) -> Network:
-    def at(key: str) -> str:
+    def path(key: str) -> str:
         return "%s.%s" % (section, key)
 
-    masters = fields.texts(at("master")) if kind != "ipoib" else [fields.text(at("master")) or ""]
-    made = Network(
+    masters = fields.texts(path("master")) if kind != "ipoib" else [fields.text(path("master")) or ""]
+    network_ = Network(
         Place(manifest.file, manifest.line, 1, "spec"),
         "SpiderMultusConfig",
         name[0],
         name[1],
         kind,
         [master for master in masters if master],
-        fields.text(at("rdmaResourceName")) or fields.text(at("resourceName")),
-        fields.texts(at("ippools.ipv4")) + fields.texts(at("ippools.ipv6")),
-        fields.number(at("mtu")) or None,
-        fields.flag(at("rdmaIsolation")),
-        bool(fields.flag(at("ippools.matchMasterSubnet"))),
+        fields.text(path("rdmaResourceName")) or fields.text(path("resourceName")),
+        fields.texts(path("ippools.ipv4")) + fields.texts(path("ippools.ipv6")),
+        fields.number(path("mtu")) or None,
+        fields.flag(path("rdmaIsolation")),
+        bool(fields.flag(path("ippools.matchMasterSubnet"))),
     )
     if kind == "ipoib":
-        place = fields.place_of(at("master"))
-        made.masters = [network_vlans.port_below(name, True, place, found) for name in made.masters]
+        place = fields.place_of(path("master"))
+        network_.masters = [network_vlans.port_below(name, True, place, found) for name in network_.masters]
     elif kind in ("macvlan", "ipvlan"):
-        _on_master(fields, made, section, found)
+        _on_master(fields, network_, section, found)
     elif kind in ("sriov", "ib-sriov"):
-        _on_vfs(fields, made, section, found)
-    if made.match_master and kind != "sriov":
+        _on_vfs(fields, network_, section, found)
+    if network_.match_master and kind != "sriov":
         message = "matchMasterSubnet is for sriov alone; the webhook refuses it with %s" % kind
         remedy = "remove it; give each node's pool its nodeName"
         found.add(
             import_rules.MATCH_MASTER,
-            fields.place_of(at("ippools.matchMasterSubnet")),
+            fields.place_of(path("ippools.matchMasterSubnet")),
             message,
             remedy,
             "nothing",
         )
-        made.match_master = False
-    return made
+        network_.match_master = False
+    return network_
 
 
-def _on_master(fields: Fields, made: Network, section: str, found: Found) -> None:
-    made.masters = [
-        network_vlans.port_below(name, False, fields.place_of(section + ".master"), found) for name in made.masters
+def _on_master(fields: Fields, network: Network, section: str, found: Found) -> None:
+    network.masters = [
+        network_vlans.port_below(name, False, fields.place_of(section + ".master"), found) for name in network.masters
     ]
-    if not made.masters:
-        message = "the network %s has no master" % shown(made.name)
+    if not network.masters:
+        message = "the network %s has no master" % shown(network.name)
         found.add(
             import_rules.NO_PORT, fields.place, message, "write the port's netdev as %s.master" % section, "no port"
         )
-    if len(made.masters) > 1 or fields.has(section + ".bond"):
-        message = "the bond of %s is several ports, and a rail is one" % " and ".join(made.masters)
+    if len(network.masters) > 1 or fields.has(section + ".bond"):
+        message = "the bond of %s is several ports, and a rail is one" % " and ".join(network.masters)
         remedy = "use each port as its own rail: RDMA does not work over a bond of two switches"
         found.add(import_rules.NOT_KNOWN, fields.place_of(section + ".master"), message, remedy, "the first of them")
-        made.masters = made.masters[:1]
+        network.masters = network.masters[:1]
     if fields.number(section + ".vlanID"):
-        message = "VLAN %d on top of %s" % (fields.number(section + ".vlanID") or 0, ", ".join(made.masters))
+        message = "VLAN %d on top of %s" % (fields.number(section + ".vlanID") or 0, ", ".join(network.masters))
         remedy = "configure the VLAN on the leaf; a fabric file supports VLANs only for VFs"
         found.add(
             import_rules.NOT_KNOWN, fields.place_of(section + ".vlanID"), message, remedy, "the rail without a VLAN"
         )
-    if not made.resource:
-        message = "the network %s has no rdmaResourceName: the webhook cannot add the RDMA resource" % shown(made.name)
+    if not network.resource:
+        message = "the network %s has no rdmaResourceName: the webhook cannot add the RDMA resource" % shown(
+            network.name
+        )
         remedy = "set the resource of its master"
         found.add(import_rules.NO_RESOURCE, fields.place, message, remedy, "the resource of the rail")
 
 
-def _on_vfs(fields: Fields, made: Network, section: str, found: Found) -> None:
-    if not made.resource:
-        message = "the network %s has no resourceName, which %s needs" % (shown(made.name), made.attachment)
+def _on_vfs(fields: Fields, network: Network, section: str, found: Found) -> None:
+    if not network.resource:
+        message = "the network %s has no resourceName, which %s needs" % (shown(network.name), network.attachment)
         found.add(
             import_rules.NO_RESOURCE, fields.place, message, "set the resource of its VFs", "the resource of the rail"
         )
-    isolated = made.isolated if made.isolated is not None else made.attachment == "ib-sriov"
-    # enableRdma is reported already
+    isolated = network.isolated if network.isolated is not None else network.attachment == "ib-sriov"
+    # enableRdma is already reported
     if not isolated and not any(path.endswith("enableRdma") for path in fields.removed):
         message = "rdmaIsolation is false: in exclusive mode the pod gets a port without its RDMA device"
         place = fields.place_of(section + ".rdmaIsolation")
         found.add(import_rules.ISOLATION, place, message, "write rdmaIsolation: true", "RDMA mode exclusive")
-    for key, ours in (("vlanID", "vlan"), ("minTxRateMbps", "min_tx_rate"), ("maxTxRateMbps", "max_tx_rate")):
+    for key, attribute in (("vlanID", "vlan"), ("minTxRateMbps", "min_tx_rate"), ("maxTxRateMbps", "max_tx_rate")):
         value = fields.number("%s.%s" % (section, key))
         if value:
-            made.vfs[ours] = value
+            network.vfs[attribute] = value
     state = fields.text(section + ".linkState")
     if state and state != "enable":
-        made.vfs["link_state"] = state
+        network.vfs["link_state"] = state
     partition = fields.any(section + ".pkey")
     if isinstance(partition, Scalar):
         network_vlans.say_partition(partition, fields.place_of(section + ".pkey"), found)
 
 
 def _type(manifest: Manifest, spec: Mapping | None, found: Found) -> str | None:
-    """The network's cniType, from its own word or from its only section."""
+    """Return the network's cniType, or the type of its only section if it is missing or wrong, or None."""
     value = object_shape.entry(spec, "cniType")
     text = object_shape.plain_text(value)
     place = Place(manifest.file, manifest.line, 1, "spec.cniType")
@@ -303,18 +306,18 @@ def _type(manifest: Manifest, spec: Mapping | None, found: Found) -> str | None:
     close = nearest(text, _TYPES) if text else None
     if text and isinstance(value, Scalar):
         place = object_shape.place_at(manifest, value, "spec.cniType")
-    meant = close or (sections[0] if len(sections) == 1 else None)
+    corrected = close or (sections[0] if len(sections) == 1 else None)
     message = "cniType %s is not one of %s%s" % (shown(text), ", ".join(_TYPES), did_you_mean(close))
     if not text:
         message = "the network has no cniType"
-    written = meant if meant else "nothing of this network"
-    remedy = "write cniType: %s" % meant if meant else "set cniType to the rail's attachment"
+    written = corrected if corrected else "nothing of this network"
+    remedy = "write cniType: %s" % corrected if corrected else "set cniType to the rail's attachment"
     found.add(import_rules.SECTION, place, message, remedy, written)
-    return meant
+    return corrected
 
 
-def _without(spec: Mapping | None, others: t.Sequence[str], section: str) -> Mapping | None:
-    """The spec without other types' sections; the only one there is taken for the type's own."""
+def _without_sections(spec: Mapping | None, others: t.Sequence[str], section: str) -> Mapping | None:
+    """Return the spec without sections of other types. A single other section replaces a missing own section."""
     if spec is None or not others:
         return spec
     kept = Mapping(spec.line, spec.column)
@@ -327,7 +330,7 @@ def _without(spec: Mapping | None, others: t.Sequence[str], section: str) -> Map
 
 
 def reserved(manifest: Manifest, facts: Facts, found: Found) -> None:
-    """A SpiderReservedIP."""
+    """Read a SpiderReservedIP."""
     _namespace, name = object_shape.name_of(manifest)
     fields = object_shape.read(manifest, _spec(manifest), {"ips": TEXTS, "ipVersion": FAMILY}, found)
     facts.provider(SPIDERPOOL)
@@ -336,8 +339,8 @@ def reserved(manifest: Manifest, facts: Facts, found: Found) -> None:
 
 
 def coordinator(manifest: Manifest, facts: Facts, found: Found) -> None:
-    """A SpiderCoordinator: only its networks on other paths concern the rails."""
-    fields = object_shape.read(manifest, _spec(manifest), _COORDINATOR, found, removed=_COORDINATOR_GONE)
+    """Read a SpiderCoordinator. Only ``hijackCIDR`` concerns the rails."""
+    fields = object_shape.read(manifest, _spec(manifest), _COORDINATOR, found, removed=_COORDINATOR_REMOVED)
     facts.provider(SPIDERPOOL)
     for text in fields.texts("hijackCIDR"):
         net = pool_ranges.exact(text)

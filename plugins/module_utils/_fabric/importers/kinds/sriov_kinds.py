@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The SR-IOV network operator's kinds, and the configuration of the SR-IOV device plugin."""
+"""Kinds of the SR-IOV network operator, and the configuration of the SR-IOV device plugin."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ _NETWORK: object_shape.Shape = {
     "logLevel": TEXT,
     "logFile": TEXT,
 }
-# The operator's own rule up to its release 1.6.
+# Valid names for the operator up to release 1.6.
 _RESOURCE = re.compile(r"[a-zA-Z0-9_]+\Z")
 
 
 def policy(manifest: Manifest, facts: Facts, found: Found) -> None:
-    """A SriovNetworkNodePolicy. Its resource has the operator's prefix, which the manifest does not say."""
+    """Read a SriovNetworkNodePolicy. Its resource has the operator's prefix, which the manifest does not contain."""
     _namespace, name = object_shape.name_of(manifest)
     spec = object_shape.entry(manifest.root, "spec")
     fields = object_shape.read(manifest, spec if isinstance(spec, Mapping) else None, _POLICY, found)
@@ -151,7 +151,7 @@ def _addresses(fields: Fields) -> list[str]:
 
 
 def network(attachment: str, manifest: Manifest, facts: Facts, found: Found) -> None:
-    """A SriovNetwork or SriovIBNetwork: ``attachment`` is sriov or ib-sriov."""
+    """Read a SriovNetwork (attachment ``sriov``) or SriovIBNetwork (``ib-sriov``)."""
     namespace, name = object_shape.name_of(manifest)
     spec = object_shape.entry(manifest.root, "spec")
     fields = object_shape.read(manifest, spec if isinstance(spec, Mapping) else None, _NETWORK, found)
@@ -162,7 +162,7 @@ def network(attachment: str, manifest: Manifest, facts: Facts, found: Found) -> 
         found.add(
             import_rules.NO_RESOURCE, fields.place, message, "set the resource of its VFs", "the resource of the rail"
         )
-    made = Network(
+    result = Network(
         fields.place,
         "SriovNetwork",
         fields.text("networkNamespace") or namespace,
@@ -172,16 +172,16 @@ def network(attachment: str, manifest: Manifest, facts: Facts, found: Found) -> 
         isolated="rdma" in _meta_plugins(fields, found),
     )
     if not infiniband:
-        _on_ethernet(fields, made)
+        _on_ethernet(fields, result)
     states = ("auto", "disable") if infiniband else ("auto", "disable", "enable")
     if fields.peek("linkState") in states:
-        made.vfs["link_state"] = fields.text("linkState")
-    ipam_kinds.of_text(manifest, object_shape.entry(spec, "ipam"), made, facts, found)
-    facts.networks.append(made)
+        result.vfs["link_state"] = fields.text("linkState")
+    ipam_kinds.of_text(manifest, object_shape.entry(spec, "ipam"), result, facts, found)
+    facts.networks.append(result)
 
 
 def _meta_plugins(fields: Fields, found: Found) -> set[str]:
-    """The types of the plugins that are chained to a network; they are JSON objects with commas between them."""
+    """Return the types of chained plugins, which are JSON objects separated by commas."""
     place = fields.place_of("metaPlugins")
     reading = lenient_json.read("[%s]" % (fields.text("metaPlugins") or ""), place.line, place.column)
     if reading.value is None:
@@ -191,17 +191,25 @@ def _meta_plugins(fields: Fields, found: Found) -> set[str]:
 
 
 def _on_ethernet(fields: Fields, made: Network) -> None:
-    for key, ours in (("vlan", "vlan"), ("vlanQoS", "qos"), ("minTxRate", "min_tx_rate"), ("maxTxRate", "max_tx_rate")):
+    for key, attribute in (
+        ("vlan", "vlan"),
+        ("vlanQoS", "qos"),
+        ("minTxRate", "min_tx_rate"),
+        ("maxTxRate", "max_tx_rate"),
+    ):
         value = fields.number(key)
         if value:
-            made.vfs[ours] = value
-    for key, ours in (("trust", "trust"), ("spoofChk", "spoofchk")):
+            made.vfs[attribute] = value
+    for key, attribute in (("trust", "trust"), ("spoofChk", "spoofchk")):
         if (fields.peek(key) or "").lower() in ("on", "off"):
-            made.vfs[ours] = (fields.text(key) or "").lower() == "on"
+            made.vfs[attribute] = (fields.text(key) or "").lower() == "on"
 
 
 def resource_list(manifest: Manifest, root: Value | None, facts: Facts, found: Found, default_prefix: str) -> None:
-    """The SR-IOV device plugin's ``resourceList``."""
+    """Read the ``resourceList`` of the SR-IOV device plugin.
+
+    :param default_prefix: prefix of resources without ``resourcePrefix``.
+    """
     items = object_shape.entry(root, "resourceList")
     for item in getattr(items, "items", ()):
         if not isinstance(item, Mapping):
@@ -223,7 +231,7 @@ def resource_list(manifest: Manifest, root: Value | None, facts: Facts, found: F
         netdevs: list[str] = []
         addresses: list[str] = []
         for each in selected:
-            chosen = object_shape.read(
+            selector = object_shape.read(
                 manifest,
                 each,
                 {
@@ -244,8 +252,8 @@ def resource_list(manifest: Manifest, root: Value | None, facts: Facts, found: F
                 found,
                 path="resourceList[].selectors",
             )
-            netdevs.extend(_pf_names(chosen, "pfNames", found))
-            addresses.extend(filter(None, map(pci, chosen.texts("rootDevices") + chosen.texts("pciAddresses"))))
+            netdevs.extend(_pf_names(selector, "pfNames", found))
+            addresses.extend(filter(None, map(pci, selector.texts("rootDevices") + selector.texts("pciAddresses"))))
         prefix = fields.text("resourcePrefix") or default_prefix
         name = "%s/%s" % (prefix, fields.text("resourceName") or "")
         facts.devices.append(Device(fields.place, name, False, netdevs, addresses))

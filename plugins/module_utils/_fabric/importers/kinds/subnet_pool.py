@@ -14,10 +14,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 
 
 def pool_of(fields: Fields, name: str, found: Found) -> Pool:
-    """Any pool with ``subnet``, ``ips``, ``excludeIPs`` and ``gateway``."""
-    made = Pool(fields.place, name, None, found.kind, nodes=fields.texts("nodeName"), multus=fields.texts("multusName"))
+    """Return a pool from the fields ``subnet``, ``ips``, ``excludeIPs`` and ``gateway``. Report wrong values."""
+    pool = Pool(fields.place, name, None, found.kind, nodes=fields.texts("nodeName"), multus=fields.texts("multusName"))
     listed = pool_ranges.ranges(fields.texts("ips"), fields.place_of("ips"), found)
-    left_out = pool_ranges.ranges(fields.texts("excludeIPs"), fields.place_of("excludeIPs"), found)
+    excluded_ranges = pool_ranges.ranges(fields.texts("excludeIPs"), fields.place_of("excludeIPs"), found)
     gateway_text = fields.text("gateway")
     gateway = pool_ranges.address(gateway_text) if gateway_text else None
     if gateway_text and gateway is None:
@@ -27,32 +27,35 @@ def pool_of(fields: Fields, name: str, found: Found) -> Pool:
     if not text:
         message = "the pool %s has no subnet" % shown(name or "without a name")
         found.add(import_rules.SUBNET, fields.place, message, "write it, such as subnet: 172.16.11.0/24", "no subnet")
-        return made
+        return pool
     members = [number for _text, _version, run in listed for number in run] + ([gateway[1]] if gateway else [])
-    made.net = pool_ranges.subnet(text, members, fields.place_of("subnet"), found)
-    if made.net is None:
-        return made
+    pool.net = pool_ranges.subnet(text, members, fields.place_of("subnet"), found)
+    if pool.net is None:
+        return pool
     version = fields.number("ipVersion")
-    if version not in (None, made.net.version):
-        message = "ipVersion is %s, and %s is IPv%d" % (version, pool_ranges.shown_net(made.net), made.net.version)
+    if version not in (None, pool.net.version):
+        message = "ipVersion is %s, and %s is IPv%d" % (version, pool_ranges.shown_net(pool.net), pool.net.version)
         remedy = "remove ipVersion: the subnet determines it"
         found.add(import_rules.KIND, fields.place_of("ipVersion"), message, remedy, "the subnet's family")
-    if gateway and (gateway[0] != made.net.version or not made.net.holds(gateway[1])):
-        message = "the gateway %s is not in %s" % (shown(gateway_text or ""), pool_ranges.shown_net(made.net))
+    if gateway and (gateway[0] != pool.net.version or not pool.net.holds(gateway[1])):
+        message = "the gateway %s is not in %s" % (shown(gateway_text or ""), pool_ranges.shown_net(pool.net))
         remedy = "write the leaf's address in the subnet"
         found.add(import_rules.GATEWAY, fields.place_of("gateway"), message, remedy, "no gateway")
         gateway = None
-    runs = pool_ranges.cut_to(made.net, listed, fields.place_of("ips"), found)
+    runs = pool_ranges.cut_to(pool.net, listed, fields.place_of("ips"), found)
     if gateway:
-        made.gateway = gateway[1]
+        pool.gateway = gateway[1]
         if any(
-            first <= gateway[1] <= last for first, last in pool_ranges.without(runs, [run for _t, _v, run in left_out])
+            first <= gateway[1] <= last
+            for first, last in pool_ranges.without(runs, [run for _t, _v, run in excluded_ranges])
         ):
             message = "the gateway %s is among the pod addresses" % shown(gateway_text or "")
             remedy = "remove it from ips, or add it to excludeIPs"
             found.add(import_rules.UNUSABLE, fields.place_of("ips"), message, remedy, "the addresses without it")
         runs = pool_ranges.without(runs, [(gateway[1], gateway[1])])
-    made.runs = pool_ranges.without(runs, [run for _text, _version, run in left_out])
-    held = [run for _text, version, run in left_out if version == made.net.version and run != (made.gateway,) * 2]
-    made.excluded = pool_ranges.both([(made.net.first, made.net.last)], held)
-    return made
+    pool.runs = pool_ranges.without(runs, [run for _text, _version, run in excluded_ranges])
+    excluded = [
+        run for _text, version, run in excluded_ranges if version == pool.net.version and run != (pool.gateway,) * 2
+    ]
+    pool.excluded = pool_ranges.both([(pool.net.first, pool.net.last)], excluded)
+    return pool
