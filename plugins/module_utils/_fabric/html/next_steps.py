@@ -177,10 +177,10 @@ def joined(playbooks: t.Sequence[str]) -> list[str]:
     return [play if "" in nodes else play + _LIMIT + ",".join(nodes) for play, nodes in limits.items()]
 
 
-def anchors(steps_: t.Sequence[Step], origin: str) -> dict[tuple[str, str], str]:
+def anchors(ordered: t.Sequence[Step], origin: str) -> dict[tuple[str, str], str]:
     """Return (node, rail) -> id of the first step of this origin that concerns it."""
     ids: dict[tuple[str, str], str] = {}
-    for number, step in enumerate(steps_, 1):
+    for number, step in enumerate(ordered, 1):
         for cell in step.cells if step.origin == origin else ():
             ids.setdefault(cell, "step-%d" % number)
     return ids

@@ -181,16 +181,16 @@ def _header(report: Report) -> list[Child]:
 
 def _tiles(report: Report) -> t.Iterator[xml.Element]:
     material = report.material
-    matrix_ = report.grid
+    ports = report.grid
     judged, drift = material.judged, material.verdicts.get(DRIFT)
-    failed, unknown, good = (matrix_.number(state) for state in (FAILED, NOT_CHECKED, OK))
+    failed, unknown, good = (ports.number(state) for state in (FAILED, NOT_CHECKED, OK))
     if judged:
         kind = "failed" if failed else "ok" if good else ""
-        yield _tile("rails without failure", "%d of %d" % (rails_ok(matrix_), len(matrix_.rails)), kind)
+        yield _tile("rails without failure", "%d of %d" % (rails_ok(ports), len(ports.rails)), kind)
         if judged.unproven:
             yield _tile("rails not proven", "{:,}".format(len(judged.unproven)), "")
         yield _tile("ports ok", "{:,} of {:,}".format(good, good + failed + unknown), kind)
-        yield _tile("nodes with failures", "{:,}".format(sum(row.failed for row in matrix_.rows)), kind)
+        yield _tile("nodes with failures", "{:,}".format(sum(row.failed for row in ports.rows)), kind)
     _source, measures = material.measured
     medians = [each.median for each in spreads(measures, (), BANDWIDTH)]
     if medians:
@@ -251,10 +251,10 @@ def _list(value: t.Any) -> str:
     return "%s and %d more" % (named, len(value) - 12) if len(value) > 12 else named
 
 
-def _not_in_plan(matrix_: Grid) -> list[Child]:
-    if not matrix_.beyond:
+def _not_in_plan(ports: Grid) -> list[Child]:
+    if not ports.beyond:
         return []
-    return [h("p", "In the verdict and not in the plan: %s." % _list(list(matrix_.beyond)))]
+    return [h("p", "In the verdict and not in the plan: %s." % _list(list(ports.beyond)))]
 
 
 def _rates(material: Material, source: str, measures: t.Any) -> list[Child]:

@@ -209,7 +209,7 @@ def _network(
         return "%s.%s" % (section, key)
 
     masters = fields.texts(path("master")) if kind != "ipoib" else [fields.text(path("master")) or ""]
-    network_ = Network(
+    result = Network(
         Place(manifest.file, manifest.line, 1, "spec"),
         "SpiderMultusConfig",
         name[0],
@@ -224,12 +224,12 @@ def _network(
     )
     if kind == "ipoib":
         place = fields.place_of(path("master"))
-        network_.masters = [network_vlans.port_below(name, True, place, found) for name in network_.masters]
+        result.masters = [network_vlans.port_below(name, True, place, found) for name in result.masters]
     elif kind in ("macvlan", "ipvlan"):
-        _on_master(fields, network_, section, found)
+        _on_master(fields, result, section, found)
     elif kind in ("sriov", "ib-sriov"):
-        _on_vfs(fields, network_, section, found)
-    if network_.match_master and kind != "sriov":
+        _on_vfs(fields, result, section, found)
+    if result.match_master and kind != "sriov":
         message = "matchMasterSubnet is for sriov alone; the webhook refuses it with %s" % kind
         remedy = "remove it; give each node's pool its nodeName"
         found.add(
@@ -239,8 +239,8 @@ def _network(
             remedy,
             "nothing",
         )
-        network_.match_master = False
-    return network_
+        result.match_master = False
+    return result
 
 
 def _on_master(fields: Fields, network: Network, section: str, found: Found) -> None:

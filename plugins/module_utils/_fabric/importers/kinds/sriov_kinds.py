@@ -190,7 +190,7 @@ def _meta_plugins(fields: Fields, found: Found) -> set[str]:
     return {object_shape.peek(object_shape.entry(each, "type")) for each in getattr(reading.value, "items", ())}
 
 
-def _on_ethernet(fields: Fields, made: Network) -> None:
+def _on_ethernet(fields: Fields, result: Network) -> None:
     for key, attribute in (
         ("vlan", "vlan"),
         ("vlanQoS", "qos"),
@@ -199,10 +199,10 @@ def _on_ethernet(fields: Fields, made: Network) -> None:
     ):
         value = fields.number(key)
         if value:
-            made.vfs[attribute] = value
+            result.vfs[attribute] = value
     for key, attribute in (("trust", "trust"), ("spoofChk", "spoofchk")):
         if (fields.peek(key) or "").lower() in ("on", "off"):
-            made.vfs[attribute] = (fields.text(key) or "").lower() == "on"
+            result.vfs[attribute] = (fields.text(key) or "").lower() == "on"
 
 
 def resource_list(manifest: Manifest, root: Value | None, facts: Facts, found: Found, default_prefix: str) -> None:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""From drafted rails to the sections of a fabric file, and the comments in it."""
+"""Build the sections of a fabric file and its comments from drafts of rails."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 )
 
 PLUGIN = "railyard.fabric.rails"
-# The default of Linux, and the one of RFC 4392 for InfiniBand.
+# InfiniBand or not -> MTU: the default of RFC 4392, and the default of Linux.
 SAFE_MTU = {False: 1500, True: 2044}
 _STEM = re.compile(r"(gpu|rail)[-_]?[0-9]", re.IGNORECASE)
 _ON_VFS = ("sriov", "ib-sriov")
 
 
 class Sections:
-    """The sections of a fabric file, and its comments by the path of the key below them."""
+    """The sections of a fabric file. ``comments``: path of a key -> comment lines above it."""
 
     def __init__(self) -> None:
         self.data: dict[str, t.Any] = {}
@@ -60,7 +60,7 @@ class Sections:
 
 
 class Builder:
-    """Builds section by section. Open questions become findings and comments."""
+    """Builds the sections one by one. Open questions become findings and comments."""
 
     def __init__(self, facts: Facts, drafts: t.Sequence[Draft], options: Options, found: Found) -> None:
         self._facts = facts
@@ -76,22 +76,22 @@ class Builder:
 
     def build(self) -> Sections:
         out = self._out
-        made = addressing(self._drafts, self._facts, self._node_count(), self._infiniband, self._found)
-        nets = [rail.net for of_version in made.rails.values() for rail in of_version.values()]
-        if not made.proposed:
+        addresses = addressing(self._drafts, self._facts, self._node_count(), self._infiniband, self._found)
+        nets = [rail.net for of_version in addresses.rails.values() for rail in of_version.values()]
+        if not addresses.proposed:
             pool_routes.say_lost(self._drafts, nets, self._found)
         out.data["plugin"] = PLUGIN
-        out.data["fabric"] = self._fabric(made)
-        section = self._addresses(made)
+        out.data["fabric"] = self._fabric(addresses)
+        section = self._addresses(addresses)
         if section:
             out.data["addresses"] = section
-        out.data["rails"] = self._rails(made)
+        out.data["rails"] = self._rails(addresses)
         out.data["profiles"] = self._profiles()
-        out.data["nodes"] = self._nodes(made)
-        # no network or pool of the agent has a name, and its resources are new to pods
+        out.data["nodes"] = self._nodes(addresses)
+        # networks and pools of the agent have no names, and its resources are new to pods
         if not facts_of(self._provider).slots:
             names = Names(self._facts, self._drafts, self._names, self._provider, self._attachment, self._found)
-            section = names.section(made)
+            section = names.section(addresses)
             if section:
                 out.data["names"] = section
         if self._facts.qos and not self._infiniband:
@@ -120,12 +120,12 @@ class Builder:
         return SPIDERPOOL
 
     def _report(self, rule: Rule, message: str, remedy: str, written: str, path: tuple[str, ...], comment: str) -> None:
-        """A finding about the whole import, and a comment at the value concerned."""
+        """Add a finding about the whole import, and a comment at the value concerned."""
         self._found.add(rule, self._place, message, remedy, written)
         self._out.say(path, comment)
 
     def _other_manager(self, managers: t.Sequence[str]) -> str:
-        """The operator's networks with an address manager that the plan does not make: nv-ipam was never there."""
+        """Report networks of the Network Operator without nv-ipam, and return the provider to use instead."""
         message = "the Network Operator's networks use addresses from %s, and the plan's from nv-ipam" % managers[0]
         remedy = "check fabric.provider: spiderpool, too, has one range for all nodes; network-operator means nv-ipam"
         comment = "DECIDE: provider; the manifests use the address manager %s" % managers[0]
@@ -175,7 +175,7 @@ class Builder:
             return "ib-sriov"
         return chosen
 
-    def _fabric(self, made: Addressing) -> dict[str, t.Any]:
+    def _fabric(self, addresses: Addressing) -> dict[str, t.Any]:
         options = self._options
         section: dict[str, t.Any] = {"name": options.name or "imported"}
         if options.name is None:
@@ -186,9 +186,9 @@ class Builder:
             section["link_layer"] = "infiniband"
         section["mtu"] = self._mtu()
         vfs = self._vfs()
-        if made.pods_per_node:
+        if addresses.pods_per_node:
             counts = [count for count in self._counts() if count] if vfs else []
-            section["pods_per_node"] = min([made.pods_per_node, *counts])
+            section["pods_per_node"] = min([addresses.pods_per_node, *counts])
             comment = "DECIDE: the number of addresses in nv-ipam's blocks; see the finding"
             self._out.say(("fabric", "pods_per_node"), comment)
         elif facts_of(self._provider).slots and not vfs and self._attachment != "host-device":
@@ -203,9 +203,9 @@ class Builder:
         return section
 
     def _mtu(self) -> int:
-        """The fabric's MTU; other MTUs are set for their rails."""
-        stated = [self._mtu_of(draft) for draft in self._drafts]
-        known = [mtu for mtu in stated if mtu]
+        """Return the fabric's MTU: the option, else the most frequent one, else a safe default."""
+        mtus = [self._mtu_of(draft) for draft in self._drafts]
+        known = [mtu for mtu in mtus if mtu]
         if self._options.mtu:
             return self._options.mtu
         if known:
@@ -222,13 +222,13 @@ class Builder:
         ports = [port.mtu for port in self._facts.host_ports if port.netdev == draft.netdev and port.mtu]
         devices = [device.mtu for device in draft.devices if device.mtu]
         networks = [network.mtu for network in draft.networks if network.mtu]
-        every = ports + devices + networks
-        if len(set(every)) > 1:
-            message = "the MTU of %s is %s" % (shown(draft.label), " and ".join(map(str, sorted(set(every)))))
+        all_mtus = ports + devices + networks
+        if len(set(all_mtus)) > 1:
+            message = "the MTU of %s is %s" % (shown(draft.label), " and ".join(map(str, sorted(set(all_mtus)))))
             remedy = "give the port at least the MTU of its pods, and the switches at least that of the port"
-            written = "mtu: %d" % max(every)
+            written = "mtu: %d" % max(all_mtus)
             self._found.add(import_rules.MTUS, draft.place, message, remedy, written)
-        return max(every) if every else None
+        return max(all_mtus) if all_mtus else None
 
     # -- VFs
 
@@ -248,21 +248,23 @@ class Builder:
             remedy = "set fabric.vfs.count: one for each pod"
             comment = "DECIDE: one VF per port for each pod of a node; no policy contains the number"
             self._report(import_rules.VFS, message, remedy, "vfs: 8", ("fabric", "vfs"), comment)
-        words = [draft.networks[0].vfs for draft in self._drafts if draft.networks]
-        for word in words[:1]:
-            section.update({key: value for key, value in word.items() if all(each.get(key) == value for each in words)})
+        attributes = [draft.networks[0].vfs for draft in self._drafts if draft.networks]
+        for first in attributes[:1]:
+            section.update(
+                {key: value for key, value in first.items() if all(each.get(key) == value for each in attributes)}
+            )
         return section
 
     def _own_vfs(self, place: int, draft: Draft) -> dict[str, t.Any]:
-        """VF attributes of a rail that differ from the fabric's."""
+        """Return VF attributes of a rail that differ from those of the fabric."""
         if self._attachment not in _ON_VFS:
             return {}
         common = self._out.data["fabric"].get("vfs", {})
-        own = dict(draft.networks[0].vfs) if draft.networks else {}
+        attributes = dict(draft.networks[0].vfs) if draft.networks else {}
         count = self._counts()[place - 1]
         if count:
-            own["count"] = min(count, 127)
-        return {key: value for key, value in own.items() if common.get(key) != value}
+            attributes["count"] = min(count, 127)
+        return {key: value for key, value in attributes.items() if common.get(key) != value}
 
     # -- rails
 
@@ -278,24 +280,24 @@ class Builder:
             numbers = list(range(1, len(self._drafts) + 1)) if "" in stems else numbers
         return ["%s%02d" % (stem, number) for number in numbers]
 
-    def _rails(self, made: Addressing) -> dict[str, t.Any]:
+    def _rails(self, addresses: Addressing) -> dict[str, t.Any]:
         section: dict[str, t.Any] = {}
         notes: dict[str, list[str]] = {}
         mtu = self._out.data["fabric"]["mtu"]
         for place, (name, draft) in enumerate(zip(self._names, self._drafts), 1):
             rail: dict[str, t.Any] = {}
             for version, suffix in ((4, ""), (6, "6")):
-                got = made.rails[version].get(place)
-                if got:
-                    rail.update(_family(got, suffix))
-                    if got.note:
-                        notes.setdefault(got.note, []).append(name)
-            if place not in made.rails[4] and place not in made.rails[6] and made.mode != NONE:
-                decide = made.proposed.get(place, "this rail's subnet; no manifest contains it")
+                rail_addresses = addresses.rails[version].get(place)
+                if rail_addresses:
+                    rail.update(_family(rail_addresses, suffix))
+                    if rail_addresses.note:
+                        notes.setdefault(rail_addresses.note, []).append(name)
+            if place not in addresses.rails[4] and place not in addresses.rails[6] and addresses.mode != NONE:
+                decide = addresses.proposed.get(place, "this rail's subnet; no manifest contains it")
                 self._out.say(("rails", name), "DECIDE: %s" % decide)
-            own = self._mtu_of(draft)
-            if own and own != mtu and not self._options.mtu:
-                rail["mtu"] = own
+            own_mtu = self._mtu_of(draft)
+            if own_mtu and own_mtu != mtu and not self._options.mtu:
+                rail["mtu"] = own_mtu
             vfs = self._own_vfs(place, draft)
             if vfs:
                 rail["vfs"] = vfs
@@ -309,33 +311,35 @@ class Builder:
             self._out.say(("rails",), comment)
         return section
 
-    def _addresses(self, made: Addressing) -> dict[str, t.Any]:
+    def _addresses(self, addresses: Addressing) -> dict[str, t.Any]:
         section: dict[str, t.Any] = {}
-        if made.mode != SUBNET:
-            section["mode"] = made.mode
-        if made.node_prefix and self._found.has(import_rules.LOST):
+        if addresses.mode != SUBNET:
+            section["mode"] = addresses.mode
+        if addresses.node_prefix and self._found.has(import_rules.LOST):
             comment = "DECIDE: the manifests keep addresses of each node from pods, but the plan does not"
             self._out.say(("addresses",), comment)
-        if made.node_prefix:
-            section["node_prefix6" if made.rails[6] and not made.rails[4] else "node_prefix"] = made.node_prefix
-        if made.block:
-            section["block"] = made.block
-        if made.gateway:
-            section["gateway6" if made.rails[6] and not made.rails[4] else "gateway"] = made.gateway
-        if made.host:
-            section["host"] = made.host
-            if made.host == "none":
+        if addresses.node_prefix:
+            section["node_prefix6" if addresses.rails[6] and not addresses.rails[4] else "node_prefix"] = (
+                addresses.node_prefix
+            )
+        if addresses.block:
+            section["block"] = addresses.block
+        if addresses.gateway:
+            section["gateway6" if addresses.rails[6] and not addresses.rails[4] else "gateway"] = addresses.gateway
+        if addresses.host:
+            section["host"] = addresses.host
+            if addresses.host == "none":
                 self._out.say(("addresses", "host"), "DECIDE: the pools leave no address for the ports of nodes")
-        if made.leaf_end:
-            section["leaf_end"] = made.leaf_end
-        refused = made.mode == SUBNET and facts_of(self._provider).mode_refused(SUBNET)
-        if refused and any(rail.pods for rail in made.rails[4].values()):
-            section.update(self._blocks(made))
+        if addresses.leaf_end:
+            section["leaf_end"] = addresses.leaf_end
+        refused = addresses.mode == SUBNET and facts_of(self._provider).mode_refused(SUBNET)
+        if refused and any(rail.pods for rail in addresses.rails[4].values()):
+            section.update(self._blocks(addresses))
         return section
 
-    def _blocks(self, made: Addressing) -> dict[str, t.Any]:
-        """Plain CNI plugins do not know the cluster: each node gets a block of the rail's pod addresses."""
-        rails = [rail.pods for rail in made.rails[4].values() if rail.pods]
+    def _blocks(self, addresses: Addressing) -> dict[str, t.Any]:
+        """Return settings that give each node a block of pod addresses, because plain CNI plugins allocate per node."""
+        rails = [rail.pods for rail in addresses.rails[4].values() if rail.pods]
         wanted, block = max(self._node_count(), 2), 16
         while block > 1 and any(sum((run[1] - run[0] + 1) // block for run in runs) < wanted for runs in rails):
             block //= 2
@@ -380,7 +384,7 @@ class Builder:
         return {self._options.profile: {**self._of_nics(), "ports": ports}}
 
     def _of_nics(self) -> dict[str, t.Any]:
-        """The driver and the settings of the NICs and of PCI."""
+        """Return the driver and the settings of NICs and PCI."""
         found: dict[str, t.Any] = {}
         facts = self._facts
         if facts.driver:
@@ -397,11 +401,11 @@ class Builder:
         return found
 
     def _say_counted(self) -> None:
-        for key, what in (("netdev", "netdev"), ("resource", "resource"), ("network", "network")):
+        for key, title in (("netdev", "netdev"), ("resource", "resource"), ("network", "network")):
             counted = [draft for draft in self._drafts if key in draft.counted]
             if counted:
                 values = [str(getattr(draft, key)) for draft in counted]
-                message = "the %s of %d rails is missing in the manifests" % (what, len(counted))
+                message = "the %s of %d rails is missing in the manifests" % (title, len(counted))
                 remedy = "check these names on a node" if key == "netdev" else "give the manifests of all rails"
                 written = "%s, continued from the others" % name_counting.compact(values)
                 self._found.add(import_rules.COUNTED, counted[0].place, message, remedy, written)
@@ -412,27 +416,27 @@ class Builder:
         return len(self._known_nodes())
 
     @staticmethod
-    def _indexed(nodes: t.Mapping[str, dict[str, t.Any]], made: Addressing) -> dict[str, dict[str, t.Any]]:
-        """Nodes whose addresses the manifests have keep them: a range with one of another index is written out."""
+    def _indexed(nodes: t.Mapping[str, dict[str, t.Any]], addresses: Addressing) -> dict[str, dict[str, t.Any]]:
+        """Set indexes of nodes whose addresses are in manifests. A range with another index becomes single nodes."""
         found: dict[str, dict[str, t.Any]] = {}
         for pattern, own in nodes.items():
             names = _expanded(pattern)
-            if all(made.indexes.get(name) in (None, own.get("index", trailing_number(name))) for name in names):
+            if all(addresses.indexes.get(name) in (None, own.get("index", trailing_number(name))) for name in names):
                 found[pattern] = own
                 continue
             values = {key: _expanded(value) if isinstance(value, str) else [value] for key, value in own.items()}
             for at, name in enumerate(names):
                 found[name] = {key: each[at] if len(each) == len(names) else each[0] for key, each in values.items()}
-                if made.indexes.get(name) not in (None, trailing_number(name)):
-                    found[name]["index"] = made.indexes[name]
+                if addresses.indexes.get(name) not in (None, trailing_number(name)):
+                    found[name]["index"] = addresses.indexes[name]
         return found
 
-    def _own_networks(self, nodes: dict[str, dict[str, t.Any]], made: Addressing) -> None:
-        """Nodes with named pools are kept, so that no other node gets their networks."""
+    def _own_networks(self, nodes: dict[str, dict[str, t.Any]], addresses: Addressing) -> None:
+        """Add nodes to which a pool assigns a network, so that no other node gets it."""
         known = {name for pattern in nodes for name in _expanded(pattern)}
         static = {node for draft in self._drafts for pool in draft.pools for node in pool.static}
-        for name in sorted((static & set(made.indexes)) - known, key=name_counting.natural):
-            nodes[name] = {"profile": self._options.profile, "index": made.indexes[name]}
+        for name in sorted((static & set(addresses.indexes)) - known, key=name_counting.natural):
+            nodes[name] = {"profile": self._options.profile, "index": addresses.indexes[name]}
             self._out.say(("nodes", name), "CHECK: a pool gives this node its own network")
 
     def _known_nodes(self) -> list[str]:
@@ -442,15 +446,15 @@ class Builder:
                 named.extend(pool.nodes)
         return sorted(set(named), key=name_counting.natural)
 
-    def _nodes(self, made: Addressing) -> dict[str, t.Any]:
+    def _nodes(self, addresses: Addressing) -> dict[str, t.Any]:
         profile = self._options.profile
         if self._options.nodes:
-            given = {name: dict({"profile": profile}, **dict(own or {})) for name, own in self._options.nodes.items()}
-            given = self._indexed(given, made)
-            self._own_networks(given, made)
-            return given
-        named = self._known_nodes()
-        if not named:
+            nodes = {name: dict({"profile": profile}, **dict(own or {})) for name, own in self._options.nodes.items()}
+            nodes = self._indexed(nodes, addresses)
+            self._own_networks(nodes, addresses)
+            return nodes
+        known = self._known_nodes()
+        if not known:
             message = "no manifest names the nodes"
             if self._facts.mentioned:
                 message += "; the page mentions %s" % name_counting.compact(self._facts.mentioned)
@@ -458,13 +462,13 @@ class Builder:
             comment = "DECIDE: the nodes, such as ai-[01:16]: {profile: %s}" % profile
             self._report(import_rules.NODES, message, remedy, "no nodes", ("nodes",), comment)
             return {}
-        message = "only pools name nodes: %s" % name_counting.compact(named)
+        message = "only pools name nodes: %s" % name_counting.compact(known)
         comment = "CHECK: these nodes are named by pools; are there others?"
         self._report(import_rules.NODES_NAMED, message, "add the others", "only these", ("nodes",), comment)
         section = {}
         plain = []
-        for at, name in enumerate(named, 1):
-            index = made.indexes.get(name) or (None if trailing_number(name) else at)
+        for at, name in enumerate(known, 1):
+            index = addresses.indexes.get(name) or (None if trailing_number(name) else at)
             if index and index != trailing_number(name):
                 section[name] = {"profile": profile, "index": index}
             else:
@@ -479,16 +483,16 @@ def _expanded(pattern: str) -> list[str]:
         return [pattern]
 
 
-def _family(got: Addressed, suffix: str) -> dict[str, t.Any]:
-    net = got.net
+def _family(rail_addresses: Addressed, suffix: str) -> dict[str, t.Any]:
+    net = rail_addresses.net
     rail: dict[str, t.Any] = {"subnet" + suffix: pool_ranges.shown_net(net)}
-    if got.gateway is not None:
-        rail["gateway" + suffix] = pool_ranges.show(net.version, got.gateway)
-    for key, runs in (("pods", got.pods), ("hosts", got.hosts)):
+    if rail_addresses.gateway is not None:
+        rail["gateway" + suffix] = pool_ranges.show(net.version, rail_addresses.gateway)
+    for key, runs in (("pods", rail_addresses.pods), ("hosts", rail_addresses.hosts)):
         if runs:
             rail[key + suffix] = _ranges(net, runs)
-    if got.taken:
-        rail.setdefault("taken", {}).update((name, _ranges(net, runs)) for name, runs in got.taken.items())
+    if rail_addresses.taken:
+        rail.setdefault("taken", {}).update((name, _ranges(net, runs)) for name, runs in rail_addresses.taken.items())
     return rail
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The names of Kubernetes objects: those of the manifests are kept, as templates or rail by rail."""
+"""Names of Kubernetes objects: names in manifests are kept, as templates or per rail."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 
 
 class Names:
-    """``rails``: the names of the rails, in their order."""
+    """Derives the section ``names``.
+
+    :param rails: names of the rails, in their order.
+    """
 
     def __init__(
         self,
@@ -43,8 +46,8 @@ class Names:
         self._found = found
         self._place = drafts[0].place
 
-    def section(self, made: Addressing) -> dict[str, t.Any]:
-        """The section ``names``; empty where all names are the file's own."""
+    def section(self, addressing: Addressing) -> dict[str, t.Any]:
+        """Return the section ``names``; empty if all names are the defaults."""
         section: dict[str, t.Any] = {}
         prefixes = {self._prefix(draft) for draft in self._drafts} - {""}
         if len(prefixes) == 1:
@@ -60,23 +63,23 @@ class Names:
         networks = [draft.network or "" for draft in self._drafts]
         defaults = ["%s-%s" % (name, self._attachment) for name in self._rails]
         self._template(section, "network", networks, defaults, _short_label)
-        spaces = {draft.namespace for draft in self._drafts} - {""}
-        if len(spaces) == 1 and spaces != {self._defaults.namespace}:
-            section["namespace"] = spaces.pop()
-        if made.mode != NONE and self._defaults.pools:
-            each_node = made.mode != SUBNET and self._defaults.pool_per_node
+        namespaces = {draft.namespace for draft in self._drafts} - {""}
+        if len(namespaces) == 1 and namespaces != {self._defaults.namespace}:
+            section["namespace"] = namespaces.pop()
+        if addressing.mode != NONE and self._defaults.pools:
+            each_node = addressing.mode != SUBNET and self._defaults.pool_per_node
             for version, key in ((4, "pool"), (6, "pool6")):
-                names = self._node_pools(version) if each_node else self._pool_names(made, version)
-                own = "{fabric}-{rail}" + "-{node}" * each_node
-                self._template(section, key, names, [own] * len(names), SHAPES["pool"][0].match, each_node)
+                names = self._node_pools(version) if each_node else self._pool_names(addressing, version)
+                default = "{fabric}-{rail}" + "-{node}" * each_node
+                self._template(section, key, names, [default] * len(names), SHAPES["pool"][0].match, each_node)
         return section
 
     def _node_pools(self, version: int) -> list[str]:
-        """The common part of the names of each rail's pools of nodes; empty without one."""
+        """Return per rail the name of its pools, with ``{node}`` for the node; empty without a common form."""
         names = []
         for draft in self._drafts:
-            mine = [pool for pool in draft.pools if pool.net and pool.net.version == version and pool.nodes]
-            common = {pool.name.replace(pool.nodes[0], "{node}") for pool in mine}
+            pools = [pool for pool in draft.pools if pool.net and pool.net.version == version and pool.nodes]
+            common = {pool.name.replace(pool.nodes[0], "{node}") for pool in pools}
             if len(common) != 1 or "{node}" not in next(iter(common)):
                 self._say_pools(version)
                 return []
@@ -95,43 +98,43 @@ class Names:
             remedy = "use the new names in pods, or set names.pool"
             self._found.add(import_rules.NAMES, self._place, message, remedy, "the fabric file's own names")
 
-    def _pool_names(self, made: Addressing, version: int) -> list[str]:
-        """A pool's name each rail; nothing where a rail has several, for the plan makes one."""
-        mine = [
+    def _pool_names(self, addressing: Addressing, version: int) -> list[str]:
+        """Return the pool's name per rail; empty if a rail has several pools, because the plan creates one."""
+        names_of_rails = [
             [each.name for each in draft.pools if each.net and each.net.version == version and not each.own]
             for draft in self._drafts
         ]
-        if any(len(names) > 1 for names in mine):
+        if any(len(names) > 1 for names in names_of_rails):
             self._say_pools(version)
             return []
-        known = {at: names[0] for at, names in enumerate(mine, 1) if names}
-        if len(known) == 1 and len(mine) > 1 and version == 4:
-            return self._counted_pools(made, *known.popitem())
+        known = {at: names[0] for at, names in enumerate(names_of_rails, 1) if names}
+        if len(known) == 1 and len(names_of_rails) > 1 and version == 4:
+            return self._counted_pools(addressing, *known.popitem())
         series = name_counting.series(known)
         if series is None or not series.counts:
-            return [known.get(at, "") for at in range(1, len(mine) + 1)]
-        return [series.at(at) or "" for at in range(1, len(mine) + 1)]
+            return [known.get(at, "") for at in range(1, len(names_of_rails) + 1)]
+        return [series.at(at) or "" for at in range(1, len(names_of_rails) + 1)]
 
-    def _counted_pools(self, made: Addressing, place: int, name: str) -> list[str]:
-        """All pools' names from one such as ``gpu1-net11``, whose numerals are its rail's and its subnet's."""
-        thirds = {at: rail.net.first >> 8 & 255 for at, rail in made.rails[4].items()}
-        counted = len(thirds) == len(self._drafts) and all(
-            third == thirds[place] + at - place for at, third in thirds.items()
+    def _counted_pools(self, addressing: Addressing, place: int, name: str) -> list[str]:
+        """Return all pool names from one such as ``gpu1-net11``, whose numerals are those of rail and subnet."""
+        third_octets = {at: rail.net.first >> 8 & 255 for at, rail in addressing.rails[4].items()}
+        counted = len(third_octets) == len(self._drafts) and all(
+            octet == third_octets[place] + at - place for at, octet in third_octets.items()
         )
 
-        def moved(at: int) -> str:
-            def one(numeral: t.Match[str]) -> str:
+        def name_of(at: int) -> str:
+            def numeral_of(numeral: t.Match[str]) -> str:
                 value = int(numeral.group())
-                grows = value == place or (counted and value == thirds[place])
+                grows = value == place or (counted and value == third_octets[place])
                 return "%0*d" % (len(numeral.group()), value + at - place) if grows else numeral.group()
 
-            return re.sub("[0-9]{1,9}", one, name)
+            return re.sub("[0-9]{1,9}", numeral_of, name)
 
-        return [moved(at) for at in range(1, len(self._drafts) + 1)]
+        return [name_of(at) for at in range(1, len(self._drafts) + 1)]
 
     def _prefix(self, draft: Draft) -> str:
-        words = [network.resource or "" for network in draft.networks] + [draft.resource or ""]
-        return next((word.rpartition("/")[0] for word in words if "/" in word), "")
+        resources = [network.resource or "" for network in draft.networks] + [draft.resource or ""]
+        return next((resource.rpartition("/")[0] for resource in resources if "/" in resource), "")
 
     def _template(
         self,
@@ -139,15 +142,15 @@ class Names:
         key: str,
         names: t.Sequence[str],
         defaults: t.Sequence[str],
-        fits: t.Callable[[str], t.Any],
+        is_valid: t.Callable[[str], t.Any],
         each_node: bool = False,
     ) -> None:
-        """The one template that gives these names, or one for each rail, where they are not the file's own."""
+        """Set a template that gives these names, or a name per rail, unless they are the defaults."""
         if not any(names) or list(names) == list(defaults):
             return
         known = {at: name for at, name in enumerate(names, 1) if name}
-        bad = [name for name in known.values() if not fits(name.replace("{node}", "n"))]
-        if bad or len(set(known.values())) < len(known):
+        invalid = [name for name in known.values() if not is_valid(name.replace("{node}", "n"))]
+        if invalid or len(set(known.values())) < len(known):
             message = "a fabric file cannot have the %s names %s" % (
                 key,
                 name_counting.compact(list(dict.fromkeys(names))),
@@ -156,8 +159,8 @@ class Names:
             self._found.add(import_rules.NAMES, self._place, message, remedy, "the fabric file's own names")
             return
         series = name_counting.series(known)
-        whole = len(known) == len(names)
-        if series and whole and series.by_one and (series.counts or len(names) == 1):
+        complete = len(known) == len(names)
+        if series and complete and series.by_one and (series.counts or len(names) == 1):
             section[key] = series.template()
         else:
             section[key] = {rail: names[at] or defaults[at] for at, rail in enumerate(self._rails)}

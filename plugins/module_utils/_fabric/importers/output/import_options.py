@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What a user adds to the manifests of an import."""
+"""Options of an import."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import typing as t
 
 
 class Options(t.NamedTuple):
-    """Facts that are not in manifests. ``nodes``: names or ranges, each with its keys as in a fabric file.
+    """Facts that are not in manifests. ``nodes``: names or ranges, with their keys as in a fabric file.
 
-    ``provider``: the one of the fabric file, if it is not the manifests' own.
+    ``provider``: provider of the fabric file, if it differs from the provider of the manifests.
     """
 
     name: str | None = None

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Findings of the import for people: one table per file, and a summary."""
+"""Findings of the import as text: one table per file, and a summary."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _HEAD = ("line", "rule", "severity", "what is wrong", "remedy", "written")
 
 
 def as_table(findings: t.Sequence[ImportFinding]) -> str:
-    """One table per file, in the order of lines."""
+    """Return one table per file, in the order of lines."""
     lines: list[str] = []
     for file in dict.fromkeys(each.file for each in findings):
-        mine = [each for each in findings if each.file == file]
+        of_file = [each for each in findings if each.file == file]
         rows = [
             (
                 each.finding.line,
@@ -34,19 +34,19 @@ def as_table(findings: t.Sequence[ImportFinding]) -> str:
                 each.finding.remedy,
                 each.written,
             )
-            for each in mine
+            for each in of_file
         ]
         lines.extend([file, *table(_HEAD, rows, indent="  "), ""])
     return "\n".join(lines).rstrip("\n")
 
 
 def counts(findings: t.Sequence[ImportFinding]) -> dict[str, int]:
-    """The number of findings of each severity."""
+    """Return the number of findings per severity."""
     return {severity: sum(each.finding.severity == severity for each in findings) for severity in (ERROR, WARNING)}
 
 
 def summary(outcome: Outcome) -> str:
-    """The result in one line."""
+    """Return the result on one line."""
     numbers = counts(outcome.findings)
     return "%s read, %s made; to decide: %d (DECIDE and CHECK in the file); findings: %s, %s" % (
         count(outcome.manifests, "manifest"),

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The import: texts of manifests, pages and scripts in; a fabric file's text and findings out."""
+"""The import: from manifests, pages and scripts to the text of a fabric file and findings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
 Reader = t.Callable[[manifest_texts.Manifest, Facts, Found], None]
 
 
-# API group -> kind -> what reads it; None: it exists, and is not carried over.
+# API group -> kind -> reader, or None for a known kind that is not imported.
 _READERS: dict[str, dict[str, Reader | None]] = {
     spiderpool_kinds.GROUP: {
         "SpiderIPPool": spiderpool_kinds.pool,
@@ -85,7 +85,7 @@ _READERS: dict[str, dict[str, Reader | None]] = {
 
 
 class Outcome(t.NamedTuple):
-    """``text``: the fabric file, empty if nothing was found. ``lint``: its lint findings."""
+    """The result of an import. ``text``: the fabric file, empty if no rail was found. ``lint``: its lint findings."""
 
     text: str
     findings: list[ImportFinding]
@@ -95,7 +95,10 @@ class Outcome(t.NamedTuple):
 
 
 def run(files: t.Sequence[tuple[str, bytes]], options: Options) -> Outcome:
-    """Read files by name and content. Never raises for anything that they hold."""
+    """Import files.
+
+    :param files: (name, content) of each file. Any content gives findings and no exception.
+    """
     found = Found()
     facts = Facts()
     for name, raw in files:
@@ -103,9 +106,9 @@ def run(files: t.Sequence[tuple[str, bytes]], options: Options) -> Outcome:
         text = manifest_texts.decode(name, raw, found)
         for manifest in manifest_texts.manifests(text, found):
             _read(manifest, facts, found)
-        asked = len(facts.asks) + len(facts.host_ports)
+        lines_before = len(facts.asks) + len(facts.host_ports)
         plain_lines.scan(text, facts, found)
-        if facts.manifests == before and len(facts.asks) + len(facts.host_ports) == asked:
+        if facts.manifests == before and len(facts.asks) + len(facts.host_ports) == lines_before:
             message = "no manifest was found in this file"
             remedy = "give files that contain Kubernetes manifests, or pages and scripts with manifests"
             found.add(import_rules.NO_MANIFEST, Place(name), message, remedy, "nothing")
@@ -119,23 +122,23 @@ def run(files: t.Sequence[tuple[str, bytes]], options: Options) -> Outcome:
         return Outcome("", found.all, [], facts.manifests, 0)
     sections = Builder(facts, drafts, options, found).build()
     sections.comments[()] = _head(files, found)
-    written = render(sections.data, sections.comments)
-    return Outcome(written, found.all, lint(written.encode("utf-8")).findings, facts.manifests, len(drafts))
+    fabric_file = render(sections.data, sections.comments)
+    return Outcome(fabric_file, found.all, lint(fabric_file.encode("utf-8")).findings, facts.manifests, len(drafts))
 
 
 def _head(files: t.Sequence[tuple[str, bytes]], found: Found) -> list[str]:
     names = [shown(name.rpartition("/")[2], 40) for name, _raw in files]
     more = " and %d more" % (len(names) - 3) if len(names) > 3 else ""
-    lines_ = [
+    lines = [
         "Imported from %s%s. DECIDE marks what no manifest contains, CHECK what was inferred."
         % (", ".join(names[:3]), more)
     ]
     count = len(found.all)
     if count:
-        lines_.append(
+        lines.append(
             "The import had %d finding%s about the manifests; see its table." % (count, "" if count == 1 else "s")
         )
-    return lines_
+    return lines
 
 
 def _read(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
@@ -150,18 +153,18 @@ def _read(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None
         return
     found.begin(kind, object_shape.name_of(manifest)[1])
     group = version.rpartition("/")[0]
-    reader = _meant(manifest, group, kind, found) if kind else _kindless
+    reader = _reader_of(manifest, group, kind, found) if kind else _kindless
     before = facts.manifests
     if reader is not None:
         facts.manifests += 1
         reader(manifest, facts, found)
-    _say_unread(manifest, kind, facts.manifests > before, found)
+    _report_unread(manifest, kind, facts.manifests > before, found)
     facts.claims.extend(claimed_addresses.of_object(kind, found.name, [("", manifest.root), *found.trees]))
     found.begin("", "")
 
 
 def _kindless(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
-    """A device plugin's configuration, or values of a Helm chart."""
+    """Read a document without a kind: the configuration of a device plugin, or Helm values."""
     root = manifest.root
     if object_shape.entry(root, "configList") is not None or object_shape.entry(root, "resourceList") is not None:
         found.kind = "the device plugin's configuration"
@@ -172,8 +175,8 @@ def _kindless(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> 
         facts.manifests -= 1
 
 
-def _say_unread(manifest: manifest_texts.Manifest, kind: str, read: bool, found: Found) -> None:
-    """Name every value of the object that nothing has read and that is neither the API server's nor neutral."""
+def _report_unread(manifest: manifest_texts.Manifest, kind: str, read: bool, found: Found) -> None:
+    """Report every value of the object that was not read and is not neutral."""
     if not read:
         if kind not in STATE:
             place = Place(manifest.file, manifest.line, 1, "kind")
@@ -189,16 +192,16 @@ def _say_unread(manifest: manifest_texts.Manifest, kind: str, read: bool, found:
             found.lose(import_rules.FIELD_LOST, place, each.path, each.text, remedy)
 
 
-def _meant(manifest: manifest_texts.Manifest, group: str, kind: str, found: Found) -> Reader | None:
-    """The reader of a kind. A misspelt kind or group is a finding."""
+def _reader_of(manifest: manifest_texts.Manifest, group: str, kind: str, found: Found) -> Reader | None:
+    """Return the reader of a kind, or None. Report a misspelt kind or group."""
     if kind in _READERS.get(group, {}):
         return _READERS[group][kind]
     place = Place(manifest.file, manifest.line, 1, "kind")
-    homes = [name for name, kinds in _READERS.items() if kind in kinds and name]
-    if homes and group not in _READERS:
-        message = "%s is of the group %s, not of %s" % (shown(kind), homes[0], shown(group) or "the core")
-        found.add(import_rules.WRONG_KIND, place, message, "write apiVersion: %s/..." % homes[0], "it as such")
-        return _READERS[homes[0]][kind]
+    groups = [name for name, kinds in _READERS.items() if kind in kinds and name]
+    if groups and group not in _READERS:
+        message = "%s is of the group %s, not of %s" % (shown(kind), groups[0], shown(group) or "the core")
+        found.add(import_rules.WRONG_KIND, place, message, "write apiVersion: %s/..." % groups[0], "it as such")
+        return _READERS[groups[0]][kind]
     if group not in _READERS or not group:
         return None
     close = next((each for each in _READERS[group] if each.lower() == kind.lower()), None)

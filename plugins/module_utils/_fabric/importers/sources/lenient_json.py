@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""JSON as found on pages: with parts replaced by dots, a comma too many, or missing braces at the end."""
+"""A lenient JSON parser for pages: accepts parts replaced by dots, extra commas, and missing braces at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
     Value,
 )
 
-# Deeper than any real configuration.
+# More than the depth of any real configuration.
 _MAX_DEPTH = 40
 
 _TOKEN = re.compile(
@@ -28,10 +28,11 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
 class Reading(t.NamedTuple):
-    """``value`` is None where no JSON begins. ``dots``: lines at which something was left out. ``whole``: it ended.
+    """A parsed value.
 
-    ``doubled``: duplicate keys of an object, each with the first of its name. The last one is valid, as for
-    the plugins, which are Go's: ``encoding/json`` keeps what comes last.
+    ``value``: None if the text does not begin with JSON. ``dots``: lines with omitted parts. ``whole``: whether the
+    value is complete. ``line``: the last line read. ``doubled``: duplicate keys of an object, each with the first key
+    of this name. The last value is used, as by the plugins, which are written in Go (``encoding/json``).
     """
 
     value: Value | None
@@ -42,7 +43,10 @@ class Reading(t.NamedTuple):
 
 
 def read(text: str, line: int = 1, column: int = 1) -> Reading:
-    """The first object or list of ``text``, as far as it goes; what comes after it is not looked at."""
+    """Parse the object or list at the beginning of ``text``, as far as it is valid. The rest of the text is ignored.
+
+    :param line: line of the text in its file, and its column.
+    """
     return _Reader(text, line, column).run()
 
 
@@ -54,7 +58,7 @@ class _Reader:
         self._start = 0
         self._dots: list[int] = []
         self._doubled: list[tuple[Scalar, Scalar]] = []
-        # of each object under construction the first key of each name
+        # per object under construction: name -> first key of this name
         self._firsts: list[dict[str, Scalar]] = []
 
     def run(self) -> Reading:
@@ -118,7 +122,7 @@ class _Reader:
         return Leaf(_ESCAPE.sub(_unescape, token[1:-1]), False, line, column)
 
     def _left_out_since(self, key: Scalar) -> bool:
-        """Whether dots are between a key and this position: they may replace the braces between two objects."""
+        """Return whether dots are after the key: they may replace the braces between two objects."""
         return any(line >= key.line for line in self._dots)
 
     def _put(self, stack: list[Mapping | Sequence], keys: list[Scalar | None], value: Value) -> None:
@@ -126,8 +130,8 @@ class _Reader:
         if isinstance(top, Sequence):
             top.items.append(value)
         elif key is not None:
-            held = top.entries.get(key.text)
-            if held is None or not self._left_out_since(held[0]):
+            previous = top.entries.get(key.text)
+            if previous is None or not self._left_out_since(previous[0]):
                 top.entries[key.text] = (key, value)
             keys[-1] = None
 
@@ -135,6 +139,6 @@ class _Reader:
 def _unescape(found: t.Match[str]) -> str:
     code = found.group(1)
     if len(code) == 5:
-        # half of a surrogate pair is not a character
+        # a single surrogate is not a character
         return chr(int(code[1:], 16)) if not 0xD800 <= int(code[1:], 16) <= 0xDFFF else "?"
     return _ESCAPES.get(code, code)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Finding the manifests in files: YAML and JSON as they are, and the blocks and heredocs in pages and shell scripts."""
+"""Find manifests in files: YAML and JSON files, and code blocks and heredocs in pages and shell scripts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ASSIGNMENT = re.compile(r"(?:^|[\s;])([A-Za-z_]\w*)=(\"[^\"$`]*\"|'[^']*'|[^\s\
 
 
 class Manifest(t.NamedTuple):
-    """One document; the lines of its values are those of ``file``. ``line``: where it begins."""
+    """One document. ``line``: its first line. Lines of its values are lines of ``file``."""
 
     file: str
     line: int
@@ -42,7 +42,7 @@ class Manifest(t.NamedTuple):
 
 
 class Text(t.NamedTuple):
-    """One file's lines. ``prose``: a page or a script, not a file of data."""
+    """The lines of a file. ``prose``: whether it is a page or a script and not a data file."""
 
     file: str
     lines: list[str]
@@ -50,7 +50,7 @@ class Text(t.NamedTuple):
 
 
 def decode(file: str, raw: bytes, found: Found) -> Text:
-    """The file's lines, whatever bytes it holds."""
+    """Return the lines of a file. Invalid UTF-8 and files that are too large are reported."""
     if len(raw) > MAX_BYTES:
         message = "the file has %d MiB, of which the first %d are read" % (len(raw) >> 20, MAX_BYTES >> 20)
         found.add(
@@ -68,14 +68,14 @@ def decode(file: str, raw: bytes, found: Found) -> Text:
         message = "byte 0x%02x is not UTF-8 text" % raw[error.start]
         found.add(import_rules.TEXT, place, message, "save the file as UTF-8", "the text without it")
         text = raw.decode("utf-8", "replace")
-    # only these end a line for both YAML and editors, so that line numbers of findings match the editor's
+    # line ends of both YAML and editors, so that line numbers of findings are those of the editor
     lines = re.split(r"\r\n|\n|\r", text)
     data = file.lower().endswith(_DATA)
     return Text(file, lines, not data or any(_FENCE.match(line) for line in lines))
 
 
 def manifests(text: Text, found: Found) -> list[Manifest]:
-    """Every document of the file that looks like a manifest or a configuration."""
+    """Return all documents of the file that may be a manifest or a configuration."""
     pieces = _blocks(text) if text.prose else _documents(text)
     documents = []
     covered: list[tuple[int, int]] = []
@@ -104,28 +104,28 @@ def _documents(text: Text) -> t.Iterator[tuple[int, int]]:
 
 
 def _blocks(text: Text) -> t.Iterator[tuple[int, int]]:
-    for first, last in _runs(text.lines):
+    for first, last in _sections(text.lines):
         at = first
         while at < last:
             head = _HEAD.match(text.lines[at]) or _VALUES.match(text.lines[at])
             if not head:
                 at += 1
                 continue
-            begin = _begin(text.lines, first, at, len(head.group(1)))
-            end = _end(text.lines, at, last, len(head.group(1)))
+            begin = _first_line(text.lines, first, at, len(head.group(1)))
+            end = _end_line(text.lines, at, last, len(head.group(1)))
             yield begin, end
             at = first = end
 
 
-def _runs(lines: t.Sequence[str]) -> t.Iterator[tuple[int, int]]:
-    """Stretches of lines without a fence, a heredoc's ends or a document's."""
-    start, word = 0, ""
+def _sections(lines: t.Sequence[str]) -> t.Iterator[tuple[int, int]]:
+    """Return (first, end) of sections of lines between fences, ends of heredocs, and document separators."""
+    start, end_word = 0, ""
     for at, line in enumerate(lines):
         heredoc = _HEREDOC.search(line)
-        if heredoc and not word:
-            word = heredoc.group(2)
-        elif (word and line.strip() == word) or _FENCE.match(line):
-            word = ""
+        if heredoc and not end_word:
+            end_word = heredoc.group(2)
+        elif (end_word and line.strip() == end_word) or _FENCE.match(line):
+            end_word = ""
         elif not _SEPARATOR.match(line):
             continue
         if start < at:
@@ -139,8 +139,8 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip(" "))
 
 
-def _begin(lines: t.Sequence[str], first: int, at: int, indent: int) -> int:
-    """Upwards from a document's known key to its first one, such as ``metadata`` written before ``kind``."""
+def _first_line(lines: t.Sequence[str], first: int, at: int, indent: int) -> int:
+    """Return the first line of a document, searching upwards from a known key: ``metadata`` may precede ``kind``."""
     begin = at
     while at > first:
         at -= 1
@@ -155,9 +155,9 @@ def _begin(lines: t.Sequence[str], first: int, at: int, indent: int) -> int:
     return begin
 
 
-def _end(lines: t.Sequence[str], at: int, last: int, indent: int) -> int:
-    """The line after the document that has its keys at this indentation."""
-    heads = {_head(lines[at])}
+def _end_line(lines: t.Sequence[str], at: int, last: int, indent: int) -> int:
+    """Return the line after the document whose keys have this indentation."""
+    heads = {_head_key(lines[at])}
     at += 1
     while at < last:
         line = lines[at]
@@ -167,7 +167,7 @@ def _end(lines: t.Sequence[str], at: int, last: int, indent: int) -> int:
             if _indent(line) == indent:
                 if not (_KEY.match(line) or line.lstrip().startswith(("- ", "}", "]"))):
                     return at
-                head = _head(line)
+                head = _head_key(line)
                 if head and head in heads:
                     return at
                 heads.add(head)
@@ -175,7 +175,7 @@ def _end(lines: t.Sequence[str], at: int, last: int, indent: int) -> int:
     return last
 
 
-def _head(line: str) -> str:
+def _head_key(line: str) -> str:
     found = _HEAD.match(line)
     return found.group(2) if found else ""
 
@@ -191,7 +191,7 @@ def _parse(text: Text, first: int, last: int, found: Found) -> Mapping | None:
         if _DOTS.match(line):
             dots = dots or at + 1
             line = ""
-        lines.append(_filled(text.file, at, line, variables, found) if text.prose and "$" in line else line)
+        lines.append(_substitute(text.file, at, line, variables, found) if text.prose and "$" in line else line)
     report = Report()
     raw = "\n".join(lines).encode("utf-8", "replace")
     document = parse(raw, report)
@@ -218,16 +218,16 @@ def _say_dots(file: str, line: int, found: Found) -> None:
 
 
 def _variables(text: Text, before: int) -> dict[str, str]:
-    """What the shell's variables hold at a line; only the nearest lines before it set them."""
-    known: dict[str, str] = {}
+    """Return the values of shell variables at a line, from assignments on the 40 lines before it."""
+    values: dict[str, str] = {}
     for line in text.lines[max(0, before - 40) : before]:
         for name, value in _ASSIGNMENT.findall(line):
-            known[name] = value.strip("\"'")
-    return known
+            values[name] = value.strip("\"'")
+    return values
 
 
-def _filled(file: str, at: int, line: str, variables: dict[str, str], found: Found) -> str:
-    def one(variable: t.Match[str]) -> str:
+def _substitute(file: str, at: int, line: str, variables: dict[str, str], found: Found) -> str:
+    def value_of(variable: t.Match[str]) -> str:
         name = variable.group(1) or variable.group(3)
         value: str | None = variables.get(name)
         value = variable.group(2) if value is None else value
@@ -238,17 +238,17 @@ def _filled(file: str, at: int, line: str, variables: dict[str, str], found: Fou
             return variable.group()
         return value
 
-    return _VARIABLE.sub(one, line)
+    return _VARIABLE.sub(value_of, line)
 
 
 # -- device lists outside of documents -------------------------------------------------------------------------------
 
 
 def _device_lists(text: Text, covered: list[tuple[int, int]], found: Found) -> t.Iterator[Manifest]:
-    """``{"configList": [...]}`` as an editor or a page shows it, outside of any manifest."""
+    """Return configurations such as ``{"configList": [...]}`` that are outside of manifests."""
     if not text.prose:
         return
-    for first, last in _runs(text.lines):
+    for first, last in _sections(text.lines):
         for at in range(first, last):
             if '"configList"' not in text.lines[at] and '"resourceList"' not in text.lines[at]:
                 continue
@@ -268,7 +268,10 @@ def _device_lists(text: Text, covered: list[tuple[int, int]], found: Found) -> t
 
 
 def embedded(file: str, scalar: Scalar, path: str, found: Found) -> lenient_json.Reading:
-    """The JSON in a manifest's text. In a block scalar the text begins on the line below its key."""
+    """Parse JSON in a text of a manifest and mark the text as read.
+
+    The text of a block scalar begins on the line after its key.
+    """
     block = "\n" in scalar.text
     reading = lenient_json.read(scalar.text, scalar.line + 1 if block else scalar.line, scalar.column)
     say_doubled(file, reading, found)
@@ -280,7 +283,7 @@ def embedded(file: str, scalar: Scalar, path: str, found: Found) -> lenient_json
 
 
 def say_doubled(file: str, reading: lenient_json.Reading, found: Found) -> None:
-    """Report duplicate keys of an object."""
+    """Report duplicate keys of JSON objects."""
     for key, first in reading.doubled:
         message = "duplicate key %s, first used on line %d" % (shown(key.text), first.line)
         place = Place(file, key.line, key.column)
