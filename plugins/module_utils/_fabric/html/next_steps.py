@@ -86,7 +86,7 @@ def steps(plan: Document, findings: t.Sequence[LintFinding], verdicts: t.Sequenc
     leaves = _Leaves(plan)
     for verdict in verdicts:
         found += _of_verdict(verdict, known, leaves)
-        # a failure that a later verdict repeats is no second step
+        # a failure that a later verdict repeats is not a new step
         known.update(_identity(failure) for failure in verdict.failures)
     return found
 

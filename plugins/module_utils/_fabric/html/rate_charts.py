@@ -166,17 +166,21 @@ def history(runs: t.Sequence[Run], plan: Document, draw: bool) -> list[Child]:
     rails = [rail["name"] for rail in plan["rails"] if any(rail["name"] in each.median for each in measured)]
     parts: list[Child] = []
     checking = [each for each in runs if each.checked]
-    alike = [each for each in checking if comparable(each, checking[-1])]
-    if len(alike) > 1:
-        new, fixed = between(alike[-2], alike[-1])
+    comparable_runs = [each for each in checking if comparable(each, checking[-1])]
+    if len(comparable_runs) > 1:
+        new, fixed = between(comparable_runs[-2], comparable_runs[-1])
         if new or fixed:
-            text = "Since the run before, of %s: " % when(alike[-2].began)
+            text = "Since the run before, of %s: " % when(comparable_runs[-2].began)
             parts.append(
                 h("p", text, "; ".join(filter(None, [_ports("newly failed", new), _ports("fixed", fixed)])), ".")
             )
         else:
             parts.append(
-                h("p", "Since the run before, of %s, no port newly failed and none was fixed." % when(alike[-2].began))
+                h(
+                    "p",
+                    "Since the run before, of %s, no port newly failed and none was fixed."
+                    % when(comparable_runs[-2].began),
+                )
             )
     if draw and len(measured) > 1 and rails:
         room = html_charts.trend_room(measured)
@@ -221,20 +225,20 @@ def _trend(rail: str, runs: t.Sequence[Run]) -> str:
     return text + ("; failed in %d of %s" % (failed, count(len(runs), "run")) if failed else "")
 
 
-def _ports(word: str, places: t.Sequence[Place]) -> str:
+def _ports(title: str, places: t.Sequence[Place]) -> str:
     if not places:
         return ""
     named = ", ".join(" ".join(place) for place in places[:_PORTS])
     rest = " and %d more" % (len(places) - _PORTS) if len(places) > _PORTS else ""
-    return "%s: %s%s" % (word, named, rest)
+    return "%s: %s%s" % (title, named, rest)
 
 
 def _runs(runs: t.Sequence[Run]) -> list[Child]:
     lines: list[t.Sequence[Child]] = []
     for each in reversed(runs):
-        word, kind = ("ok", "ok") if each.ok else ("failed", "failed")
+        result_text, kind = ("ok", "ok") if each.ok else ("failed", "failed")
         ports = "{:,} of {:,}".format(len(each.failed), len(each.checked)) if each.checked else ""
-        result = h("span", word, class_="word %s" % kind)
+        result = h("span", result_text, class_="word %s" % kind)
         failures = "{:,}".format(each.failures) if each.failures else ""
         lines.append((when(each.began), each.kind, result, failures, ports, took(each.seconds), each.plan[:12]))
     head = ("began", "what", "result", "failures", "ports failed", "took", "plan")

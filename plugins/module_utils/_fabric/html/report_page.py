@@ -224,9 +224,9 @@ def _run_limits(material: Material) -> list[Child]:
         return [h("p", "Nothing was verified yet.", class_="soft")]
     text = "From %s, %s." % (judged.kind, when(judged.began))
     limits = []
-    for key, whole in (("limit", material.plan["nodes"]), ("layers", LAYERS), ("rails", material.plan["rails"])):
+    for key, every in (("limit", material.plan["nodes"]), ("layers", LAYERS), ("rails", material.plan["rails"])):
         names = judged.asked.get(key)
-        if isinstance(names, list) and names and len(names) < len(whole):
+        if isinstance(names, list) and names and len(names) < len(every):
             limits.append("%s %s" % ("nodes" if key == "limit" else key, _list(names)))
     if isinstance(judged.asked.get("budget_s"), (int, float)):
         limits.append("a budget of %s" % took(judged.asked["budget_s"]))

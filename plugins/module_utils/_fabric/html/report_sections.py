@@ -114,18 +114,18 @@ def layers(found: t.Sequence[Layer]) -> xml.Element:
     """Return a table with one row per failed layer, and one row for all other layers of equal result and reason."""
     groups: dict[tuple[t.Any, ...], list[Layer]] = {}
     for each in found:
-        word, kind = ("ok", "ok") if each.checked and not each.failed else ("not checked", "open")
+        text, kind = ("ok", "ok") if each.checked and not each.failed else ("not checked", "open")
         if each.failed:
-            word, kind = "failed", "failed"
+            text, kind = "failed", "failed"
         own_row = each.name if each.failed else ""
-        groups.setdefault((word, kind, each.not_checked, each.why_not, own_row), []).append(each)
+        groups.setdefault((text, kind, each.not_checked, each.why_not, own_row), []).append(each)
     lines = []
-    for (word, kind, not_checked, why_not, _own_row), members in groups.items():
+    for (text, kind, not_checked, why_not, _own_row), members in groups.items():
         checked = sorted({each.checked for each in members})
         lines.append(
             (
                 ", ".join(each.title for each in members),
-                h("span", word, class_="word %s" % kind),
+                h("span", text, class_="word %s" % kind),
                 " to ".join("{:,}".format(number) for number in (checked[:1] + checked[1:][-1:])),
                 "{:,}".format(members[0].failed) if members[0].failed else "",
                 "{:,}".format(not_checked) if not_checked else "",

@@ -82,7 +82,7 @@ class Pool:
     static: dict[str, str] = field(default_factory=dict)
 
     @property
-    def own(self) -> bool:
+    def inline(self) -> bool:
         """Return whether it is part of a network's configuration and not an object."""
         return "#" in self.name
 

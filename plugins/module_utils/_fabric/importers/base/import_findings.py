@@ -112,10 +112,10 @@ class Found:
     @property
     def all(self) -> list[ImportFinding]:
         """Return all findings in the order of files and lines."""
-        every = [*self._grouped(), *self._of_lost()]
-        files = {name: at for at, name in enumerate(dict.fromkeys(each.file for each in every))}
+        findings = [*self._grouped(), *self._of_lost()]
+        files = {name: at for at, name in enumerate(dict.fromkeys(each.file for each in findings))}
         return sorted(
-            every,
+            findings,
             key=lambda each: (files[each.file], each.finding.line, each.finding.column, each.finding.code),
         )
 
@@ -146,14 +146,14 @@ class Found:
             start = "%s of %s" % (path, kind) if path else kind
             parts: list[str] = []
             members: list[_Lost] = []
-            for text, alike in by_text.items():
-                names = _names(alike)
+            for text, equal in by_text.items():
+                names = _names(equal)
                 part = " ".join(filter(None, (text, names and path and "(%s)" % names or names)))
                 if parts and len(start) + sum(map(len, parts)) + len(part) > MAX_TEXT - 40:
                     yield _one_lost(start, parts, members)
                     parts, members = [], []
                 parts.append(part)
-                members.extend(alike)
+                members.extend(equal)
             yield _one_lost(start, parts, members)
 
 

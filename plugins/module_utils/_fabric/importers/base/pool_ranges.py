@@ -58,25 +58,25 @@ def around(version: int, number: int, prefix: int) -> Net:
 def prefixed(text: str) -> tuple[int, int, int] | None:
     """Return version, number and prefix length of ``address/length``, or None."""
     host, slash, length = text.partition("/")
-    got = address(host.strip())
-    if got is None or not slash or not re.match(r"[0-9]{1,3}\Z", length.strip()):
+    parsed = address(host.strip())
+    if parsed is None or not slash or not re.match(r"[0-9]{1,3}\Z", length.strip()):
         return None
-    version, number = got
+    version, number = parsed
     return (version, number, int(length)) if int(length) <= (32 if version == 4 else 128) else None
 
 
 def exact(text: str) -> Net | None:
     """Return the network, or None if the text is invalid or has host bits."""
-    got = prefixed(text)
-    if got is None:
+    parsed = prefixed(text)
+    if parsed is None:
         return None
-    net = around(*got)
-    return net if net.first == got[1] else None
+    net = around(*parsed)
+    return net if net.first == parsed[1] else None
 
 
 def ranges(texts: t.Sequence[str], place: Place, found: Found) -> list[tuple[str, int, Run]]:
     """Return ranges as (text, version, run). Other notations than first-last are reported."""
-    got: list[tuple[str, int, Run]] = []
+    result: list[tuple[str, int, Run]] = []
     for text in texts:
         run = _range(text, place, found)
         if run is None:
@@ -89,16 +89,16 @@ def ranges(texts: t.Sequence[str], place: Place, found: Found) -> list[tuple[str
                 "nothing",
             )
         else:
-            got.append((text,) + run)
-    return got
+            result.append((text,) + run)
+    return result
 
 
 def _range(text: str, place: Place, found: Found) -> tuple[int, Run] | None:
     if "/" in text:
-        whole = prefixed(text)
-        if whole is None:
+        parsed = prefixed(text)
+        if parsed is None:
             return None
-        net = around(*whole)
+        net = around(*parsed)
         message = "%s is a prefix, and the field takes first-last" % shown(text)
         found.add(import_rules.RANGE, place, message, "write %s" % shown_run(net, net.usable), "that")
         return net.version, net.usable
@@ -121,24 +121,24 @@ def _range(text: str, place: Place, found: Found) -> tuple[int, Run] | None:
 
 def subnet(text: str, members: t.Sequence[int], place: Place, found: Found) -> Net | None:
     """Return the network of a text, None if invalid. With host bits, choose a network that contains ``members``."""
-    got = prefixed(text)
-    if got is None:
+    parsed = prefixed(text)
+    if parsed is None:
         message = "%s is not a network" % shown(text)
         found.add(
             import_rules.SUBNET, place, message, "write it as address/prefix, such as 172.16.11.0/24", "no subnet"
         )
         return None
-    version, number, prefix = got
+    version, number, prefix = parsed
     canonical = around(version, number, prefix)
     if canonical.first == number:
         return canonical
-    meant = next((net for net in _without_host_bits(version, number, prefix) if _all_in(net, members)), canonical)
+    chosen = next((net for net in _without_host_bits(version, number, prefix) if _all_in(net, members)), canonical)
     message = "%s has host bits: the address is not the first of a /%d" % (shown(text), prefix)
-    remedy = "write %s" % shown_net(meant)
-    if meant is not canonical:
+    remedy = "write %s" % shown_net(chosen)
+    if chosen is not canonical:
         remedy += ", in which the ranges and the gateway are; a /%d is %s" % (prefix, shown_net(canonical))
-    found.add(import_rules.HOST_BITS, place, message, remedy, shown_net(meant))
-    return meant
+    found.add(import_rules.HOST_BITS, place, message, remedy, shown_net(chosen))
+    return chosen
 
 
 def _without_host_bits(version: int, number: int, prefix: int) -> t.Iterator[Net]:

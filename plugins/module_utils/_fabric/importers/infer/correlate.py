@@ -184,7 +184,7 @@ def _find_or_add(network: Network, rails: list[Draft], facts: Facts, found: Foun
     # without a device plugin's configuration, only the network contains the resource
     if network.resource and draft.resource is None and not draft.devices:
         draft.resource = network.resource
-        _say_unregistered(network, facts, found)
+        _report_unregistered(network, facts, found)
     return draft
 
 
@@ -246,7 +246,7 @@ def _check_resource(network: Network, draft: Draft, rails: t.Sequence[Draft], fo
     found.add(rule, network.place, message, "write %s" % expected, expected)
 
 
-def _say_unregistered(network: Network, facts: Facts, found: Found) -> None:
+def _report_unregistered(network: Network, facts: Facts, found: Found) -> None:
     known = {bare(device.resource) for device in facts.devices}
     name = bare(network.resource or "")
     if known and name not in known and not found.has(import_rules.ELIDED):
@@ -264,12 +264,12 @@ def _pools_of(network: Network, facts: Facts, found: Found) -> list[Pool]:
         matches = [pool for pool in facts.pools if fnmatch.fnmatchcase(pool.name, name)]
         if any(mark in name for mark in "*?["):
             numbers = {name_counting.ordinal(pool.name) for pool in matches}
-            own = name_counting.ordinal(name)
-            if len(numbers) > 1 and own is not None and own in numbers:
+            number = name_counting.ordinal(name)
+            if len(numbers) > 1 and number is not None and number in numbers:
                 message = "%s matches pools of rails %s" % (shown(name), ", ".join(sorted(map(str, numbers))))
                 remedy = "pad the rails' numbers with zeros, or end the wildcard after a hyphen"
-                found.add(import_rules.WILDCARD, network.place, message, remedy, "the pools of rail %d" % own)
-                matches = [pool for pool in matches if name_counting.ordinal(pool.name) == own]
+                found.add(import_rules.WILDCARD, network.place, message, remedy, "the pools of rail %d" % number)
+                matches = [pool for pool in matches if name_counting.ordinal(pool.name) == number]
         elif not matches:
             matches = _nearest_pool(network, name, facts, found)
         chosen.extend(matches)
@@ -388,7 +388,7 @@ def _add_pools(rails: list[Draft], facts: Facts, found: Found) -> None:
         ]
         if matches:
             matches[0].pools.append(pool)
-        elif pool.name not in {each.name for draft in rails for each in draft.pools} and not pool.own:
+        elif pool.name not in {each.name for draft in rails for each in draft.pools} and not pool.inline:
             message = "no network takes addresses from the pool %s" % shown(pool.name)
             found.add(import_rules.POOL_UNUSED, pool.place, message, "add it to a network's ippools", "nothing")
 

@@ -127,7 +127,7 @@ def _of_pools(draft: Draft, version: int, found: Found) -> Addressed | None:
         if pool.net == net:
             exclude(rail, "%s-excluded" % pool.label, pool_ranges.without(pool.excluded, runs))
     # a range includes its excluded addresses, so that it remains as in the pool
-    rail.pods = _join_runs(runs, rail.held)
+    rail.pods = _join_runs(runs, rail.all_taken)
     return rail
 
 
@@ -181,7 +181,7 @@ def _add_missing_subnets(
             net, why = Net(version, start, model.net.prefix), "continued from %s" % pool_ranges.shown_net(model.net)
         offset = net.first - model.net.first
         rail = Addressed(net, None if model.gateway is None else model.gateway + offset)
-        rail.pods = [(run[0] + offset, run[1] + offset) for run in model.given]
+        rail.pods = [(run[0] + offset, run[1] + offset) for run in model.for_pods]
         if claimed_addresses.within(facts.claims, net):
             continue  # an object uses addresses of this subnet
         rail.note = "CHECK: no pool has addresses of this rail; %s" % why
@@ -234,10 +234,10 @@ def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: 
     Return whether they are not from shell lines.
     """
     for name, runs in facts.taken.items():
-        held = [(first, last) for version, first, last in runs if version == rail.net.version]
-        exclude(rail, name, pool_ranges.both([(rail.net.first, rail.net.last)], held))
+        reserved = [(first, last) for version, first, last in runs if version == rail.net.version]
+        exclude(rail, name, pool_ranges.both([(rail.net.first, rail.net.last)], reserved))
     exclude(rail, "routers", _routers(draft, rail))
-    claimed = claimed_addresses.within(facts.claims, rail.net) + rail.pods + rail.held
+    claimed = claimed_addresses.within(facts.claims, rail.net) + rail.pods + rail.all_taken
     if rail.gateway is not None:
         claimed.append((rail.gateway, rail.gateway))
     free = pool_ranges.without([rail.net.usable], claimed)
@@ -277,7 +277,7 @@ def _routers(draft: Draft, rail: Addressed) -> list[pool_ranges.Run]:
     """Return gateways of pool routes in the rail, except the rail's own: they are in use."""
     pools = [pool for pool in draft.pools if pool.net and pool.net.version == rail.net.version]
     runs = [(each, each) for pool in pools for each in pool.routers if rail.net.holds(each) and each != rail.gateway]
-    return pool_ranges.without(runs, [*rail.held, *rail.pods])
+    return pool_ranges.without(runs, [*rail.all_taken, *rail.pods])
 
 
 def _of_blocks(drafts: t.Sequence[Draft], result: Addressing, found: Found) -> None:

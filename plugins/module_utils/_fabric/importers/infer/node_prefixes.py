@@ -167,8 +167,8 @@ def _is_gateway(net: Net, run: pool_ranges.Run, result: Addressing) -> bool:
     )
 
 
-def _from_divided_pools(drafts: t.Sequence[Draft], whole: t.Sequence[Pool], result: Addressing, found: Found) -> None:
-    result.node_prefix = whole[0].node_prefix
+def _from_divided_pools(drafts: t.Sequence[Draft], pools: t.Sequence[Pool], result: Addressing, found: Found) -> None:
+    result.node_prefix = pools[0].node_prefix
     for place, draft in enumerate(drafts, 1):
         pool = next((each for each in draft.pools if each.node_prefix and each.net), None)
         if pool is None or pool.net is None:
@@ -180,11 +180,11 @@ def _from_divided_pools(drafts: t.Sequence[Draft], whole: t.Sequence[Pool], resu
             message = "the pool %s gives a node a /%d, but %s a /%d" % (
                 shown(pool.name),
                 pool.node_prefix or 0,
-                shown(whole[0].name),
+                shown(pools[0].name),
                 result.node_prefix or 0,
             )
             found.add(import_rules.LAYOUT, pool.place, message, "use one length", "/%d" % (result.node_prefix or 0))
-    net, gateway = whole[0].net, whole[0].gateway
+    net, gateway = pools[0].net, pools[0].gateway
     if net is None or result.node_prefix is None:
         raise AssertionError("the networks are known here")
     if result.node_prefix == net.bits - 1:
@@ -198,20 +198,23 @@ def _from_divided_pools(drafts: t.Sequence[Draft], whole: t.Sequence[Pool], resu
     result.gateway = "none" if gateway is None else "last" if gateway == node_net.usable[1] else "first"
     if gateway is not None and gateway not in node_net.usable:
         message = "the gateway is neither the first nor the last address of a node's network"
-        found.add(import_rules.GATEWAY, whole[0].place, message, "set gatewayIndex to 1", "the first")
-    firsts = [_first_node(pool) for pool in whole]
+        found.add(import_rules.GATEWAY, pools[0].place, message, "set gatewayIndex to 1", "the first")
+    firsts = [_first_node(pool) for pool in pools]
     result.host = _host_position(firsts, result.gateway, found)
-    lost = [
+    differing = [
         (pool, text)
-        for pool, one_node in zip(whole, firsts)
+        for pool, one_node in zip(pools, firsts)
         for text in [_addresses_for_pods(pool, one_node, result)]
         if text
     ]
-    if lost:
-        pools = ", ".join(shown(pool.name) for pool, _text in lost)
-        message = "each node of %s keeps addresses from its pods, the first node %s" % (shown(pools, 100), lost[0][1])
+    if differing:
+        names = ", ".join(shown(pool.name) for pool, _text in differing)
+        message = "each node of %s keeps addresses from its pods, the first node %s" % (
+            shown(names, 100),
+            differing[0][1],
+        )
         remedy = "make sure that nothing else uses them, because a node's pods get all that gateway and port leave"
-        found.add(import_rules.LOST, lost[0][0].place, message, remedy, "these addresses for pods")
+        found.add(import_rules.LOST, differing[0][0].place, message, remedy, "these addresses for pods")
 
 
 def _addresses_for_pods(pool: Pool, one_node: Pool, result: Addressing) -> str:

@@ -29,12 +29,12 @@ class Addressed:
     note: str = ""
 
     @property
-    def given(self) -> list[pool_ranges.Run]:
+    def for_pods(self) -> list[pool_ranges.Run]:
         """Return the addresses that pods get."""
-        return pool_ranges.without(self.pods, self.held)
+        return pool_ranges.without(self.pods, self.all_taken)
 
     @property
-    def held(self) -> list[pool_ranges.Run]:
+    def all_taken(self) -> list[pool_ranges.Run]:
         """Return the addresses in ``taken``."""
         return [run for runs in self.taken.values() for run in runs]
 
@@ -62,7 +62,7 @@ class Addressing:
 
 def exclude(rail: Addressed, name: str, runs: t.Sequence[pool_ranges.Run]) -> None:
     """Add runs to ``taken`` of the rail, under a name that is valid in a fabric file."""
-    runs = pool_ranges.without(runs, rail.held)
+    runs = pool_ranges.without(runs, rail.all_taken)
     key = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].strip("-") or "taken"
     if runs:
         rail.taken[key] = rail.taken.get(key, []) + runs

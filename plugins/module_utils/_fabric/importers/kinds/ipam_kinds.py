@@ -149,10 +149,10 @@ def _inline_pool(block: Value, value: Mapping, place: Place, name: str, found: F
 
 
 def _as_range(text: str) -> str:
-    got = pool_ranges.prefixed(text)
-    if not got:
+    parsed = pool_ranges.prefixed(text)
+    if not parsed:
         return text
-    net = pool_ranges.around(*got)
+    net = pool_ranges.around(*parsed)
     return "%s-%s" % (pool_ranges.show(net.version, net.first), pool_ranges.show(net.version, net.last))
 
 

@@ -34,7 +34,7 @@ def port_below(master: str, infiniband: bool, place: Place, found: Found) -> str
     return port
 
 
-def say_partition(value: Scalar, place: Place, found: Found) -> None:
+def report_partition(value: Scalar, place: Place, found: Found) -> None:
     """Report the partition key of a network."""
     use(value)
     text = value.text.strip()

@@ -246,8 +246,8 @@ class _Reader:
         corrected = _corrected(value, kind)
         if corrected is None:
             use(value)
-        given = shown(value.text) if isinstance(value, Scalar) else value.kind
-        message = "%s is %s, and the field takes %s" % (given, _type_name(value), _WANTED[kind])
+        text = shown(value.text) if isinstance(value, Scalar) else value.kind
+        message = "%s is %s, and the field takes %s" % (text, _type_name(value), _WANTED[kind])
         written = "nothing" if corrected is None else shown(_as_text(corrected))
         self._found.add(import_rules.KIND, place, message, "write %s" % _WANTED[kind], written)
         if corrected is not None:

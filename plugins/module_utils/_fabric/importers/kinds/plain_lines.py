@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import lenient_json
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources.manifest_texts import (
     Text,
-    say_doubled,
+    report_duplicates,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import NODE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Sequence
@@ -77,7 +77,7 @@ def _networks(text: Text, at: int, indent: int, value: str, facts: Facts, found:
     ask = Ask(place)
     if value.lstrip().startswith("["):
         reading = lenient_json.read(value, first + 1)
-        say_doubled(text.file, reading, found)
+        report_duplicates(text.file, reading, found)
         if not reading.whole:
             message = "the list of networks is not closed"
             found.add(import_rules.JSON, place, message, "close its brackets and quotes", "the networks that are there")

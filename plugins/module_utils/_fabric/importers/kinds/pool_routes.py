@@ -33,7 +33,7 @@ def take(pool: Pool, items: t.Iterable[Value]) -> None:
             pool.routers.append(via[1])
 
 
-def say_lost(drafts: t.Sequence[Draft], rails: t.Sequence[Net], found: Found) -> None:
+def report_unsupported(drafts: t.Sequence[Draft], rails: t.Sequence[Net], found: Found) -> None:
     """Report routes that do not lead to a rail, each destination once."""
     unsupported: dict[str, list[Pool]] = {}
     for draft in drafts:

@@ -292,7 +292,7 @@ def _on_vfs(fields: Fields, network: Network, section: str, found: Found) -> Non
         network.vfs["link_state"] = state
     partition = fields.any(section + ".pkey")
     if isinstance(partition, Scalar):
-        network_vlans.say_partition(partition, fields.place_of(section + ".pkey"), found)
+        network_vlans.report_partition(partition, fields.place_of(section + ".pkey"), found)
 
 
 def _type(manifest: Manifest, spec: Mapping | None, found: Found) -> str | None:

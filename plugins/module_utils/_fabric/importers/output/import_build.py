@@ -42,7 +42,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 )
 
 PLUGIN = "railyard.fabric.rails"
-# InfiniBand or not -> MTU: the default of RFC 4392, and the default of Linux.
+# InfiniBand or not -> MTU: the default of Linux, and the default of RFC 4392 for InfiniBand.
 SAFE_MTU = {False: 1500, True: 2044}
 _STEM = re.compile(r"(gpu|rail)[-_]?[0-9]", re.IGNORECASE)
 _ON_VFS = ("sriov", "ib-sriov")
@@ -76,22 +76,22 @@ class Builder:
 
     def build(self) -> Sections:
         out = self._out
-        addresses = addressing(self._drafts, self._facts, self._node_count(), self._infiniband, self._found)
-        nets = [rail.net for of_version in addresses.rails.values() for rail in of_version.values()]
-        if not addresses.proposed:
-            pool_routes.say_lost(self._drafts, nets, self._found)
+        layout = addressing(self._drafts, self._facts, self._node_count(), self._infiniband, self._found)
+        nets = [rail.net for of_version in layout.rails.values() for rail in of_version.values()]
+        if not layout.proposed:
+            pool_routes.report_unsupported(self._drafts, nets, self._found)
         out.data["plugin"] = PLUGIN
-        out.data["fabric"] = self._fabric(addresses)
-        section = self._addresses(addresses)
+        out.data["fabric"] = self._fabric(layout)
+        section = self._addresses(layout)
         if section:
             out.data["addresses"] = section
-        out.data["rails"] = self._rails(addresses)
+        out.data["rails"] = self._rails(layout)
         out.data["profiles"] = self._profiles()
-        out.data["nodes"] = self._nodes(addresses)
+        out.data["nodes"] = self._nodes(layout)
         # networks and pools of the agent have no names, and its resources are new to pods
         if not facts_of(self._provider).slots:
             names = Names(self._facts, self._drafts, self._names, self._provider, self._attachment, self._found)
-            section = names.section(addresses)
+            section = names.section(layout)
             if section:
                 out.data["names"] = section
         if self._facts.qos and not self._infiniband:
@@ -175,7 +175,7 @@ class Builder:
             return "ib-sriov"
         return chosen
 
-    def _fabric(self, addresses: Addressing) -> dict[str, t.Any]:
+    def _fabric(self, layout: Addressing) -> dict[str, t.Any]:
         options = self._options
         section: dict[str, t.Any] = {"name": options.name or "imported"}
         if options.name is None:
@@ -186,9 +186,9 @@ class Builder:
             section["link_layer"] = "infiniband"
         section["mtu"] = self._mtu()
         vfs = self._vfs()
-        if addresses.pods_per_node:
+        if layout.pods_per_node:
             counts = [count for count in self._counts() if count] if vfs else []
-            section["pods_per_node"] = min([addresses.pods_per_node, *counts])
+            section["pods_per_node"] = min([layout.pods_per_node, *counts])
             comment = "DECIDE: the number of addresses in nv-ipam's blocks; see the finding"
             self._out.say(("fabric", "pods_per_node"), comment)
         elif facts_of(self._provider).slots and not vfs and self._attachment != "host-device":
@@ -248,10 +248,10 @@ class Builder:
             remedy = "set fabric.vfs.count: one for each pod"
             comment = "DECIDE: one VF per port for each pod of a node; no policy contains the number"
             self._report(import_rules.VFS, message, remedy, "vfs: 8", ("fabric", "vfs"), comment)
-        attributes = [draft.networks[0].vfs for draft in self._drafts if draft.networks]
-        for first in attributes[:1]:
+        settings = [draft.networks[0].vfs for draft in self._drafts if draft.networks]
+        for first in settings[:1]:
             section.update(
-                {key: value for key, value in first.items() if all(each.get(key) == value for each in attributes)}
+                {key: value for key, value in first.items() if all(each.get(key) == value for each in settings)}
             )
         return section
 
@@ -280,20 +280,20 @@ class Builder:
             numbers = list(range(1, len(self._drafts) + 1)) if "" in stems else numbers
         return ["%s%02d" % (stem, number) for number in numbers]
 
-    def _rails(self, addresses: Addressing) -> dict[str, t.Any]:
+    def _rails(self, layout: Addressing) -> dict[str, t.Any]:
         section: dict[str, t.Any] = {}
         notes: dict[str, list[str]] = {}
         mtu = self._out.data["fabric"]["mtu"]
         for place, (name, draft) in enumerate(zip(self._names, self._drafts), 1):
             rail: dict[str, t.Any] = {}
             for version, suffix in ((4, ""), (6, "6")):
-                rail_addresses = addresses.rails[version].get(place)
+                rail_addresses = layout.rails[version].get(place)
                 if rail_addresses:
                     rail.update(_family(rail_addresses, suffix))
                     if rail_addresses.note:
                         notes.setdefault(rail_addresses.note, []).append(name)
-            if place not in addresses.rails[4] and place not in addresses.rails[6] and addresses.mode != NONE:
-                decide = addresses.proposed.get(place, "this rail's subnet; no manifest contains it")
+            if place not in layout.rails[4] and place not in layout.rails[6] and layout.mode != NONE:
+                decide = layout.proposed.get(place, "this rail's subnet; no manifest contains it")
                 self._out.say(("rails", name), "DECIDE: %s" % decide)
             own_mtu = self._mtu_of(draft)
             if own_mtu and own_mtu != mtu and not self._options.mtu:
@@ -311,35 +311,33 @@ class Builder:
             self._out.say(("rails",), comment)
         return section
 
-    def _addresses(self, addresses: Addressing) -> dict[str, t.Any]:
+    def _addresses(self, layout: Addressing) -> dict[str, t.Any]:
         section: dict[str, t.Any] = {}
-        if addresses.mode != SUBNET:
-            section["mode"] = addresses.mode
-        if addresses.node_prefix and self._found.has(import_rules.LOST):
+        if layout.mode != SUBNET:
+            section["mode"] = layout.mode
+        if layout.node_prefix and self._found.has(import_rules.LOST):
             comment = "DECIDE: the manifests keep addresses of each node from pods, but the plan does not"
             self._out.say(("addresses",), comment)
-        if addresses.node_prefix:
-            section["node_prefix6" if addresses.rails[6] and not addresses.rails[4] else "node_prefix"] = (
-                addresses.node_prefix
-            )
-        if addresses.block:
-            section["block"] = addresses.block
-        if addresses.gateway:
-            section["gateway6" if addresses.rails[6] and not addresses.rails[4] else "gateway"] = addresses.gateway
-        if addresses.host:
-            section["host"] = addresses.host
-            if addresses.host == "none":
+        if layout.node_prefix:
+            section["node_prefix6" if layout.rails[6] and not layout.rails[4] else "node_prefix"] = layout.node_prefix
+        if layout.block:
+            section["block"] = layout.block
+        if layout.gateway:
+            section["gateway6" if layout.rails[6] and not layout.rails[4] else "gateway"] = layout.gateway
+        if layout.host:
+            section["host"] = layout.host
+            if layout.host == "none":
                 self._out.say(("addresses", "host"), "DECIDE: the pools leave no address for the ports of nodes")
-        if addresses.leaf_end:
-            section["leaf_end"] = addresses.leaf_end
-        refused = addresses.mode == SUBNET and facts_of(self._provider).mode_refused(SUBNET)
-        if refused and any(rail.pods for rail in addresses.rails[4].values()):
-            section.update(self._blocks(addresses))
+        if layout.leaf_end:
+            section["leaf_end"] = layout.leaf_end
+        refused = layout.mode == SUBNET and facts_of(self._provider).mode_refused(SUBNET)
+        if refused and any(rail.pods for rail in layout.rails[4].values()):
+            section.update(self._blocks(layout))
         return section
 
-    def _blocks(self, addresses: Addressing) -> dict[str, t.Any]:
+    def _blocks(self, layout: Addressing) -> dict[str, t.Any]:
         """Return settings that give each node a block of pod addresses, because plain CNI plugins allocate per node."""
-        rails = [rail.pods for rail in addresses.rails[4].values() if rail.pods]
+        rails = [rail.pods for rail in layout.rails[4].values() if rail.pods]
         wanted, block = max(self._node_count(), 2), 16
         while block > 1 and any(sum((run[1] - run[0] + 1) // block for run in runs) < wanted for runs in rails):
             block //= 2
@@ -374,7 +372,7 @@ class Builder:
             if "netdev" in draft.counted:
                 self._out.say(path + (name,), "CHECK: continued from the other ports")
             ports[name] = port
-        self._say_counted()
+        self._report_completed()
         if gpus:
             message = "the GPUs of the ports are derived from names only"
             remedy = "compare with nvidia-smi topo -m"
@@ -400,7 +398,7 @@ class Builder:
             self._found.add(import_rules.NOT_KNOWN, self._place, message, remedy, "nothing")
         return found
 
-    def _say_counted(self) -> None:
+    def _report_completed(self) -> None:
         for key, title in (("netdev", "netdev"), ("resource", "resource"), ("network", "network")):
             counted = [draft for draft in self._drafts if key in draft.counted]
             if counted:
@@ -416,27 +414,27 @@ class Builder:
         return len(self._known_nodes())
 
     @staticmethod
-    def _indexed(nodes: t.Mapping[str, dict[str, t.Any]], addresses: Addressing) -> dict[str, dict[str, t.Any]]:
+    def _indexed(nodes: t.Mapping[str, dict[str, t.Any]], layout: Addressing) -> dict[str, dict[str, t.Any]]:
         """Set indexes of nodes whose addresses are in manifests. A range with another index becomes single nodes."""
         found: dict[str, dict[str, t.Any]] = {}
-        for pattern, own in nodes.items():
+        for pattern, keys in nodes.items():
             names = _expanded(pattern)
-            if all(addresses.indexes.get(name) in (None, own.get("index", trailing_number(name))) for name in names):
-                found[pattern] = own
+            if all(layout.indexes.get(name) in (None, keys.get("index", trailing_number(name))) for name in names):
+                found[pattern] = keys
                 continue
-            values = {key: _expanded(value) if isinstance(value, str) else [value] for key, value in own.items()}
+            values = {key: _expanded(value) if isinstance(value, str) else [value] for key, value in keys.items()}
             for at, name in enumerate(names):
                 found[name] = {key: each[at] if len(each) == len(names) else each[0] for key, each in values.items()}
-                if addresses.indexes.get(name) not in (None, trailing_number(name)):
-                    found[name]["index"] = addresses.indexes[name]
+                if layout.indexes.get(name) not in (None, trailing_number(name)):
+                    found[name]["index"] = layout.indexes[name]
         return found
 
-    def _own_networks(self, nodes: dict[str, dict[str, t.Any]], addresses: Addressing) -> None:
+    def _own_networks(self, nodes: dict[str, dict[str, t.Any]], layout: Addressing) -> None:
         """Add nodes to which a pool assigns a network, so that no other node gets it."""
         known = {name for pattern in nodes for name in _expanded(pattern)}
         static = {node for draft in self._drafts for pool in draft.pools for node in pool.static}
-        for name in sorted((static & set(addresses.indexes)) - known, key=name_counting.natural):
-            nodes[name] = {"profile": self._options.profile, "index": addresses.indexes[name]}
+        for name in sorted((static & set(layout.indexes)) - known, key=name_counting.natural):
+            nodes[name] = {"profile": self._options.profile, "index": layout.indexes[name]}
             self._out.say(("nodes", name), "CHECK: a pool gives this node its own network")
 
     def _known_nodes(self) -> list[str]:
@@ -446,12 +444,12 @@ class Builder:
                 named.extend(pool.nodes)
         return sorted(set(named), key=name_counting.natural)
 
-    def _nodes(self, addresses: Addressing) -> dict[str, t.Any]:
+    def _nodes(self, layout: Addressing) -> dict[str, t.Any]:
         profile = self._options.profile
         if self._options.nodes:
-            nodes = {name: dict({"profile": profile}, **dict(own or {})) for name, own in self._options.nodes.items()}
-            nodes = self._indexed(nodes, addresses)
-            self._own_networks(nodes, addresses)
+            nodes = {name: dict({"profile": profile}, **dict(keys or {})) for name, keys in self._options.nodes.items()}
+            nodes = self._indexed(nodes, layout)
+            self._own_networks(nodes, layout)
             return nodes
         known = self._known_nodes()
         if not known:
@@ -468,7 +466,7 @@ class Builder:
         section = {}
         plain = []
         for at, name in enumerate(known, 1):
-            index = addresses.indexes.get(name) or (None if trailing_number(name) else at)
+            index = layout.indexes.get(name) or (None if trailing_number(name) else at)
             if index and index != trailing_number(name):
                 section[name] = {"profile": profile, "index": index}
             else:
@@ -483,16 +481,16 @@ def _expanded(pattern: str) -> list[str]:
         return [pattern]
 
 
-def _family(rail_addresses: Addressed, suffix: str) -> dict[str, t.Any]:
-    net = rail_addresses.net
+def _family(addresses: Addressed, suffix: str) -> dict[str, t.Any]:
+    net = addresses.net
     rail: dict[str, t.Any] = {"subnet" + suffix: pool_ranges.shown_net(net)}
-    if rail_addresses.gateway is not None:
-        rail["gateway" + suffix] = pool_ranges.show(net.version, rail_addresses.gateway)
-    for key, runs in (("pods", rail_addresses.pods), ("hosts", rail_addresses.hosts)):
+    if addresses.gateway is not None:
+        rail["gateway" + suffix] = pool_ranges.show(net.version, addresses.gateway)
+    for key, runs in (("pods", addresses.pods), ("hosts", addresses.hosts)):
         if runs:
             rail[key + suffix] = _ranges(net, runs)
-    if rail_addresses.taken:
-        rail.setdefault("taken", {}).update((name, _ranges(net, runs)) for name, runs in rail_addresses.taken.items())
+    if addresses.taken:
+        rail.setdefault("taken", {}).update((name, _ranges(net, runs)) for name, runs in addresses.taken.items())
     return rail
 
 

@@ -81,17 +81,17 @@ class Names:
             pools = [pool for pool in draft.pools if pool.net and pool.net.version == version and pool.nodes]
             common = {pool.name.replace(pool.nodes[0], "{node}") for pool in pools}
             if len(common) != 1 or "{node}" not in next(iter(common)):
-                self._say_pools(version)
+                self._report_renamed_pools(version)
                 return []
             names.append(common.pop())
         return names
 
-    def _say_pools(self, version: int) -> None:
+    def _report_renamed_pools(self, version: int) -> None:
         names = [
             pool.name
             for draft in self._drafts
             for pool in draft.pools
-            if pool.net and pool.net.version == version and not pool.own
+            if pool.net and pool.net.version == version and not pool.inline
         ]
         if names:
             message = "the pools %s get other names" % name_counting.compact(list(dict.fromkeys(names)))
@@ -101,11 +101,11 @@ class Names:
     def _pool_names(self, addressing: Addressing, version: int) -> list[str]:
         """Return the pool's name per rail; empty if a rail has several pools, because the plan creates one."""
         names_of_rails = [
-            [each.name for each in draft.pools if each.net and each.net.version == version and not each.own]
+            [each.name for each in draft.pools if each.net and each.net.version == version and not each.inline]
             for draft in self._drafts
         ]
         if any(len(names) > 1 for names in names_of_rails):
-            self._say_pools(version)
+            self._report_renamed_pools(version)
             return []
         known = {at: names[0] for at, names in enumerate(names_of_rails, 1) if names}
         if len(known) == 1 and len(names_of_rails) > 1 and version == 4:

@@ -202,11 +202,11 @@ def _parse(text: Text, first: int, last: int, found: Found) -> Mapping | None:
     if document is None:
         return None
     if dots:
-        _say_dots(text.file, dots, found)
+        _report_dots(text.file, dots, found)
     return t.cast(Mapping, copied(document.root, first))
 
 
-def _say_dots(file: str, line: int, found: Found) -> None:
+def _report_dots(file: str, line: int, found: Found) -> None:
     message = "lines are replaced by dots here"
     found.add(
         import_rules.ELIDED,
@@ -262,8 +262,8 @@ def _device_lists(text: Text, covered: list[tuple[int, int]], found: Found) -> t
             reading = lenient_json.read(body, begin + 1, column + 1)
             if isinstance(reading.value, Mapping):
                 if reading.dots:
-                    _say_dots(text.file, reading.dots[0], found)
-                say_doubled(text.file, reading, found)
+                    _report_dots(text.file, reading.dots[0], found)
+                report_duplicates(text.file, reading, found)
                 yield Manifest(text.file, begin + 1, reading.value)
 
 
@@ -274,7 +274,7 @@ def embedded(file: str, scalar: Scalar, path: str, found: Found) -> lenient_json
     """
     block = "\n" in scalar.text
     reading = lenient_json.read(scalar.text, scalar.line + 1 if block else scalar.line, scalar.column)
-    say_doubled(file, reading, found)
+    report_duplicates(file, reading, found)
     if isinstance(scalar, Leaf):
         scalar.used = True
     if reading.value is not None:
@@ -282,7 +282,7 @@ def embedded(file: str, scalar: Scalar, path: str, found: Found) -> lenient_json
     return reading
 
 
-def say_doubled(file: str, reading: lenient_json.Reading, found: Found) -> None:
+def report_duplicates(file: str, reading: lenient_json.Reading, found: Found) -> None:
     """Report duplicate keys of JSON objects."""
     for key, first in reading.doubled:
         message = "duplicate key %s, first used on line %d" % (shown(key.text), first.line)
