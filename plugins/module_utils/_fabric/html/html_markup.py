@@ -60,6 +60,7 @@ def style(text: str) -> xml.Element:
 
 
 def code(text: str) -> xml.Element:
+    """Return a text in code style."""
     return h("code", text)
 
 

@@ -46,6 +46,7 @@ class Group(t.NamedTuple):
     rows: t.Sequence[Row]
 
     def number(self, rail: int, state: str) -> int:
+        """Return the number of ports on a rail that have this state."""
         return sum(row.states[rail] == state for row in self.rows)
 
 
@@ -62,9 +63,11 @@ class Grid(t.NamedTuple):
 
     @property
     def large(self) -> bool:
+        """Return whether rows are groups and not nodes."""
         return sum(len(group.rows) for group in self.groups) > ROWS
 
     def number(self, state: str) -> int:
+        """Return the number of ports that have this state."""
         return sum(row.states.count(state) for group in self.groups for row in group.rows)
 
 

@@ -88,6 +88,7 @@ class Counter(t.NamedTuple):
 
     @property
     def grown(self) -> int:
+        """Return the growth of the counter; 0 if unknown."""
         return 0 if self.before is None or self.after is None else self.after - self.before
 
 
@@ -221,6 +222,7 @@ class _Reader:
         self.remedy = remedy
 
     def wrong(self, place: str, message: str) -> RailyardError:
+        """Return the error for a value; ``place`` is empty for the whole document."""
         return RailyardError("%s: %s" % (place, message) if place else message, self.file, self.remedy)
 
     def document(self, raw: bytes) -> Data:

@@ -55,6 +55,8 @@ _LEGIBLE_WIDTH = 900
 
 
 class Section(t.NamedTuple):
+    """A section of the page. ``name``: its id. A section without parts is omitted."""
+
     name: str
     title: str
     parts: t.Sequence[Child]
@@ -88,6 +90,7 @@ class Report:
         return lines
 
     def html(self) -> bytes:
+        """Return the page as UTF-8."""
         fabric = self.material.plan["fabric"]["name"]
         sections = [each for each in self._sections() if each.parts]
         links = [h("li", h("a", each.title, href="#" + each.name)) for each in sections]

@@ -38,6 +38,7 @@ _COUNTERS = 50
 
 
 def steps(found: t.Sequence[Step], inventory: str = "") -> list[xml.Element]:
+    """Return the steps as lists; those after the first ones are shown on demand."""
     items = [_step(each, "step-%d" % number, inventory) for number, each in enumerate(found, 1)]
     shown = h("ol", *items[:_STEPS], class_="steps")
     if len(found) <= _STEPS:
@@ -178,6 +179,7 @@ def drifted(drift: Verdict, runs: t.Sequence[Run], rails: t.Sequence[str]) -> xm
 
 
 def findings(reported: t.Sequence[LintFinding]) -> list[Child]:
+    """Return a table of findings of lint, ordered by severity."""
     rank = {severity: index for index, severity in enumerate(SEVERITIES)}
     found = sorted(reported, key=lambda each: rank[each.severity])
     lines: list[t.Sequence[Child]] = []

@@ -41,6 +41,7 @@ def of_object(kind: str, name: str, trees: t.Iterable[tuple[str, Value]]) -> t.I
 
 
 def owner_of(kind: str, name: str) -> str:
+    """Return the text that identifies an object in claims."""
     return ("%s %s" % (kind, name)).strip()
 
 

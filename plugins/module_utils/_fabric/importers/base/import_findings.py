@@ -46,6 +46,7 @@ class ImportFinding(t.NamedTuple):
         return "%s Written: %s." % (self.finding.text(self.file), self.written)
 
     def as_dict(self) -> dict[str, t.Any]:
+        """Return the finding as a mapping for JSON."""
         found = self.finding
         return {
             "file": self.file,
@@ -72,7 +73,7 @@ class _Entry(t.NamedTuple):
     name: str
 
 
-class _Lost(t.NamedTuple):
+class _NotImported(t.NamedTuple):
     broken: Rule
     remedy: str
     place: Place
@@ -86,7 +87,7 @@ class Found:
     def __init__(self) -> None:
         self._entries: dict[tuple[str, Place, str], _Entry] = {}
         # (code, kind, path) -> values that are not imported
-        self._lost: dict[tuple[str, str, str], list[_Lost]] = {}
+        self._not_imported: dict[tuple[str, str, str], list[_NotImported]] = {}
         self._rules: dict[str, Rule] = {}
         # the current object, and JSON values embedded in its texts, each with its path
         self.kind = ""
@@ -103,16 +104,16 @@ class Found:
         entry = _Entry(broken, place, message, remedy, written, self.name)
         self._entries.setdefault((broken.code, place, message), entry)
 
-    def lose(self, broken: Rule, place: Place, path: str, text: str, remedy: str) -> None:
+    def add_not_imported(self, broken: Rule, place: Place, path: str, text: str, remedy: str) -> None:
         """Report that the value at ``path`` of the current object, or the whole object if empty, is not imported."""
         self._rules[broken.code] = broken
-        lost = self._lost.setdefault((broken.code, self.kind, path), [])
-        lost.append(_Lost(broken, remedy, place, self.name, text))
+        lost = self._not_imported.setdefault((broken.code, self.kind, path), [])
+        lost.append(_NotImported(broken, remedy, place, self.name, text))
 
     @property
     def all(self) -> list[ImportFinding]:
         """Return all findings in the order of files and lines."""
-        findings = [*self._grouped(), *self._of_lost()]
+        findings = [*self._grouped(), *self._of_not_imported()]
         files = {name: at for at, name in enumerate(dict.fromkeys(each.file for each in findings))}
         return sorted(
             findings,
@@ -125,6 +126,7 @@ class Found:
 
     @property
     def failed(self) -> bool:
+        """Return whether a finding is an error."""
         return any(rule.severity == ERROR for rule in self._rules.values())
 
     def _grouped(self) -> t.Iterator[ImportFinding]:
@@ -138,33 +140,33 @@ class Found:
             else:
                 yield from (_finding(each, []) for each in group)
 
-    def _of_lost(self) -> t.Iterator[ImportFinding]:
-        for (_code, kind, path), lost in self._lost.items():
-            by_text: dict[str, list[_Lost]] = {}
+    def _of_not_imported(self) -> t.Iterator[ImportFinding]:
+        for (_code, kind, path), lost in self._not_imported.items():
+            by_text: dict[str, list[_NotImported]] = {}
             for each in lost:
                 by_text.setdefault(each.text, []).append(each)
             start = "%s of %s" % (path, kind) if path else kind
             parts: list[str] = []
-            members: list[_Lost] = []
+            members: list[_NotImported] = []
             for text, equal in by_text.items():
                 names = _names(equal)
                 part = " ".join(filter(None, (text, names and path and "(%s)" % names or names)))
                 if parts and len(start) + sum(map(len, parts)) + len(part) > MAX_TEXT - 40:
-                    yield _one_lost(start, parts, members)
+                    yield _one_not_imported(start, parts, members)
                     parts, members = [], []
                 parts.append(part)
                 members.extend(equal)
-            yield _one_lost(start, parts, members)
+            yield _one_not_imported(start, parts, members)
 
 
-def _one_lost(start: str, parts: t.Sequence[str], members: t.Sequence[_Lost]) -> ImportFinding:
+def _one_not_imported(start: str, parts: t.Sequence[str], members: t.Sequence[_NotImported]) -> ImportFinding:
     first = members[0]
     message = "%s is not imported: %s" % (start, ", ".join(parts))
     entry = _Entry(first.broken, first.place, message.rstrip(": "), first.remedy, "nothing", "")
     return _finding(entry, [], tuple(each.place for each in members[1:]))
 
 
-def _names(members: t.Sequence[_Lost]) -> str:
+def _names(members: t.Sequence[_NotImported]) -> str:
     return name_counting.compact([shown(name) for name in dict.fromkeys(each.name for each in members) if name])
 
 

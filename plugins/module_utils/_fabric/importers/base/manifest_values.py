@@ -71,6 +71,7 @@ def walk(value: Value | None, path: str) -> t.Iterator[tuple[Leaf, str]]:
 
 
 def joined(path: str, key: str) -> str:
+    """Return the path of a key. A key with a dot or a slash is written in brackets."""
     if "." in key or "/" in key:
         return "%s[%s]" % (path, shown(key))
     return "%s.%s" % (path, shown(key)) if path and key else path or shown(key)

@@ -80,6 +80,7 @@ class Series:
 
     @property
     def counts(self) -> bool:
+        """Return whether any numeral changes with the rail's number."""
         return any(step is not None and step[1] for step in self._steps)
 
 

@@ -36,15 +36,18 @@ def address(text: str) -> tuple[int, int] | None:
 
 
 def show(version: int, number: int) -> str:
+    """Format an address. A number outside of IPv4 is shown as IPv6."""
     four = version == 4 and 0 <= number < 1 << 32
     return str(ipaddress.IPv4Address(number) if four else ipaddress.IPv6Address(max(0, min(number, (1 << 128) - 1))))
 
 
 def shown_net(net: Net) -> str:
+    """Format a network as ``address/length``."""
     return "%s/%d" % (show(net.version, net.first), net.prefix)
 
 
 def shown_run(net: Net, run: Run) -> str:
+    """Format a run as ``first-last`` or as a single address."""
     first, last = show(net.version, run[0]), show(net.version, run[1])
     return first if first == last else "%s-%s" % (first, last)
 
@@ -224,6 +227,7 @@ def both(runs: t.Iterable[Run], others: t.Iterable[Run]) -> list[Run]:
 
 
 def size(runs: t.Iterable[Run]) -> int:
+    """Return the number of addresses in disjoint runs."""
     return sum(last - first + 1 for first, last in runs)
 
 

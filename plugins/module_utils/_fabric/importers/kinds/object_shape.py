@@ -70,6 +70,7 @@ class Fields:
         self.removed: set[str] = set()
 
     def put(self, path: str, value: t.Any, place: Place, origin: Value | None = None) -> None:
+        """Add a value. The first value of a path is kept."""
         self._fields.setdefault(path, Field(value, place, origin))
 
     def has(self, path: str) -> bool:
@@ -139,6 +140,7 @@ def peek(value: Value | None) -> str:
 
 
 def place_at(manifest: Manifest, value: Value, path: str) -> Place:
+    """Return the place of a value in the manifest's file."""
     return Place(manifest.file, value.line, value.column, path)
 
 
@@ -178,6 +180,7 @@ class _Reader:
         self.fields = Fields(place)
 
     def walk(self, mapping: Mapping, shape: Shape, path: str) -> None:
+        """Read the fields of a mapping; collect unknown keys for :meth:`settle`."""
         for key, (name, value) in mapping.entries.items():
             if key not in shape:
                 self._strays.append((path, name, value, shape))
@@ -224,7 +227,7 @@ class _Reader:
                 continue
             if not (isinstance(value, Leaf) and neutral(self._found.kind, place.path, value)):
                 remedy = "remove it; the API server drops unknown fields"
-                self._found.lose(import_rules.UNKNOWN, place, place.path, shown(flow(value), 120), remedy)
+                self._found.add_not_imported(import_rules.UNKNOWN, place, place.path, shown(flow(value), 120), remedy)
             use(value)
 
     def _move(self, name: Scalar, value: Value, place: Place, target: tuple[str, t.Any]) -> None:

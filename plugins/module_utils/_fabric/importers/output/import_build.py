@@ -75,6 +75,7 @@ class Builder:
         self._names = self._rail_names()
 
     def build(self) -> Sections:
+        """Return all sections."""
         out = self._out
         layout = addressing(self._drafts, self._facts, self._node_count(), self._infiniband, self._found)
         nets = [rail.net for of_version in layout.rails.values() for rail in of_version.values()]

@@ -183,13 +183,13 @@ def _report_unread(manifest: manifest_texts.Manifest, kind: str, read: bool, fou
             found.kind = found.kind or "a document without a kind"
             found.name = found.name or ", ".join(list(manifest.root.entries)[:4])
             remedy = "apply it in addition to the planned objects, if you still need it"
-            found.lose(import_rules.KIND_LOST, place, "", "", remedy)
+            found.add_not_imported(import_rules.KIND_LOST, place, "", "", remedy)
         return
     for path, tree in [("", manifest.root), *found.trees]:
         for each in unread(tree, path, lambda at, leaf: neutral(kind, at, leaf)):
             place = object_shape.place_at(manifest, each.value, each.path)
             remedy = "keep it in your own manifest if you need it: a fabric file has no key for it"
-            found.lose(import_rules.FIELD_LOST, place, each.path, each.text, remedy)
+            found.add_not_imported(import_rules.FIELD_LOST, place, each.path, each.text, remedy)
 
 
 def _reader_of(manifest: manifest_texts.Manifest, group: str, kind: str, found: Found) -> Reader | None:
