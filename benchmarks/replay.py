@@ -192,5 +192,8 @@ def _figures(
         )
     say("  load average of the machine", "%.1f" % os.getloadavg()[0])
     for task in run.tasks if tasks else ():
-        cost = (task["results"], task["seconds"], task["processor"], task["main"])
-        say("    " + task["task"], "%d results, %.2f s, processor time %.2f s, of it main process %.2f s" % cost)
+        say(
+            "    " + task["task"],
+            "%(results)d results, %(seconds).2f s, processor time %(processor).2f s, "
+            "of it main process %(main).2f s, which grows by %(grown).0f MB" % task,
+        )

@@ -10,8 +10,9 @@ type: aggregate
 short_description: Count results per task
 description:
   - Writes to the file that RAILYARD_REPLAYED names a JSON list with C(task), C(action), C(results), C(seconds),
-    C(processor) and C(main) of each task. Seconds last to the start of the next task. Processor seconds are those of
-    Ansible and its workers, C(main) those without the workers.
+    C(processor), C(main) and C(grown) of each task. Seconds last to the start of the next task. Processor seconds are
+    those of Ansible and its workers, C(main) those without the workers. C(grown) is by how many MB the main process has
+    grown.
 """
 
 import json
@@ -22,7 +23,7 @@ from pathlib import Path
 
 from ansible.plugins.callback import CallbackBase
 
-_USED = ("seconds", "processor", "main")
+_USED = ("seconds", "processor", "main", "grown")
 
 
 class CallbackModule(CallbackBase):
@@ -39,6 +40,8 @@ class CallbackModule(CallbackBase):
         used = os.times()
         self.tasks.append({"task": name, "action": action, "results": 0})
         self.tasks[-1].update(seconds=time.monotonic(), processor=sum(used[:4]), main=sum(used[:2]))
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        self.tasks[-1].update(grown=pages * os.sysconf("SC_PAGE_SIZE") / 1e6)
 
     def v2_playbook_on_start(self, playbook: t.Any) -> None:
         self._begin("start", "start")

@@ -18,8 +18,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool impo
 _INFO, _PROBE, _HOST = "railyard.fabric.rail_info", "railyard.fabric.rail_probe", "railyard.fabric.rail_host"
 READ, CHOOSE, STEP, END = "read", "choose", "step", "end"
 # What is noted in the spool: the plan of a node with the rails to probe, options of probes, its turns, the servers of
-# its last round, whether a round passed.
-_NODE, _OPTIONS, _TURNS, _SERVED, _PROBED = "node", "options", "turns", "served", "probed%d"
+# its last round, whether a round passed, and that it could not end a step.
+_NODE, _OPTIONS, _TURNS, _SERVED, _PROBED, _GONE = "node", "options", "turns", "served", "probed%d", "gone"
+# How long a node waits in a step for another, whose connection and modules take time; and the time between looks.
+_WAIT_SECONDS, _LOOK_SECONDS = 300.0, 0.1
 # States of modules that a verdict reads; of the others, only their changes and errors.
 _STATES = ("rdma_netns_mode",)
 Row = t.Dict[str, t.Any]
@@ -115,27 +117,29 @@ class ActionModule(ActionBase):
         read = self._spool.nodes(_NODE)
         nodes = [name for name in options["nodes"] if name in read]
         rounds = probe_pairs.rounds(nodes, options["max_rounds"])
-        steps, turns = probe_pairs.turns(rounds)
+        steps, turns = probe_pairs.turns(rounds, nodes)
         for name, own in turns.items():
             self._spool.note(name, _TURNS, own)
         return {"nodes": nodes, "steps": steps}
 
     def _step(self, options: Row) -> Row:
-        """What the node does in this step: it probes the partner of a round, and then serves that of the next."""
+        """What the node does in this step: it probes the partners of rounds, and then serves that of the next."""
         options.update(self._spool.noted(self._name, _OPTIONS) or {})
         turns = [probe_pairs.Turn(*each) for each in self._spool.noted(self._name, _TURNS) or ()]
-        now = sorted(turn for turn in turns if turn.step == options["step"])
+        now = [turn for turn in turns if turn.step == options["step"]]
         if not now:
             return {"skipped": True, "skip_reason": "The node has no turn in this step"}
-        self._stop_waiting(options)
-        failed = [
-            result["msg"]
-            for result in [
-                self._probe(turn, options) if turn.mode == probe_pairs.PROBE else self._serve(turn, options)
-                for turn in now
-            ]
-            if result.get("failed")
-        ]
+        failed = []
+        try:
+            self._end_service(options, options["step"])
+            for turn in now:
+                result = self._probe(turn, options) if turn.mode == probe_pairs.PROBE else self._serve(turn, options)
+                if result.get("failed"):
+                    failed.append(result["msg"])
+        except BaseException:
+            # it is unreachable, and takes part in no later step: no node waits for it
+            self._spool.note(self._name, _GONE, True)
+            raise
         return {"failed": True, "msg": "; ".join(failed)} if failed else {}
 
     def _serve(self, turn: probe_pairs.Turn, options: Row) -> Row:
@@ -148,15 +152,19 @@ class ActionModule(ActionBase):
         given = {key: options["probe"][key] for key in ("meet", "tcp_ports") if options["probe"].get(key)}
         shared = self._given(options, "size", "iterations", "lifetime", "latency")
         result = self._kept(dict(shared, mode="serve", ports=ports, run=options["run"], **given))
-        served = {"round": turn.round, "late": False, "client": turn.partner, "results": result.get("results") or []}
-        self._spool.note(self._name, _SERVED, served)
+        served = {"round": turn.round, "late": False, "client": turn.partner, "client_step": turn.partner_step}
+        self._spool.note(self._name, _SERVED, dict(served, results=result.get("results") or []))
         return result
 
     def _probe(self, turn: probe_pairs.Turn, options: Row) -> Row:
-        served = self._spool.noted(turn.partner, _SERVED) or {}
-        if served.get("round") != turn.round:
-            served = {}  # it could not be reached
+        def served_now() -> Row:
+            found: Row = self._spool.noted(turn.partner, _SERVED) or {}
+            return found if found.get("round") == turn.round else {}
+
+        # if the partner could not be reached, it serves nothing
+        served = self._waited(served_now, turn.partner) if turn.partner_step == turn.step else served_now()
         if served.get("late"):
+            self._spool.note(self._name, _PROBED % turn.round, False)
             return {}
         fabric = self._value("railyard_fabric")
         node, partner = (self._spool.noted(name, _NODE) for name in (self._name, turn.partner))
@@ -170,14 +178,33 @@ class ActionModule(ActionBase):
         self._spool.note(self._name, _PROBED % turn.round, passed)
         return result
 
-    def _stop_waiting(self, options: Row) -> None:
-        """End servers whose client did not come: they would listen for long, also on the management network."""
+    def _end_service(self, options: Row, step: int) -> None:
+        """Wait until the last client has probed. End servers whose client did not come or did not pass.
+
+        They would listen for long, also on the management network.
+        """
         served = self._spool.noted(self._name, _SERVED)
         if not served or not served.get("client"):
             return
-        if not self._spool.noted(served["client"], _PROBED % served["round"]):
+
+        def probed() -> t.Any:
+            return self._spool.noted(served["client"], _PROBED % served["round"])
+
+        passed = self._waited(probed, served["client"]) if served["client_step"] == step else probed()
+        if not passed:
             self._kept({"mode": "stop", "run": options["run"]})
         self._spool.note(self._name, _SERVED, dict(served, client=""))
+
+    def _waited(self, noted: t.Callable[[], t.Any], node: str) -> t.Any:
+        """What another node notes in this step; what it has noted until then if it cannot end the step."""
+        end = time.monotonic() + _WAIT_SECONDS
+        while True:
+            gone = self._spool.noted(node, _GONE) or time.monotonic() >= end
+            value = noted()
+            # False is a note too
+            if gone or (value is not None and value != {}):
+                return value
+            time.sleep(_LOOK_SECONDS)
 
     def _end(self, options: Row) -> Row:
         """After the last round: end servers, ask which other runs were there, and read the counters again."""

@@ -31,7 +31,8 @@ options:
       - V(read) reads the state of the node, and with O(states) what the modules would change.
       - V(choose) chooses who probes whom in which step, of those of O(nodes) that were read. It contacts no node.
       - V(step) probes the partner of a round, and then serves the partner of the next round, as the node has turns in
-        O(step). A node without a turn is skipped.
+        O(step). A node without a turn is skipped. A node waits for nodes before it in O(nodes), so the strategy of the
+        play must begin tasks in that order, as the strategy V(linear) does.
       - V(end) ends servers that still wait for a client.
     type: str
     choices: [read, choose, step, end]
@@ -50,7 +51,7 @@ options:
     type: bool
     default: false
   nodes:
-    description: With O(part=choose), the names of the nodes.
+    description: With O(part=choose), the names of the nodes, in the order of the play.
     type: list
     elements: str
     default: []
@@ -129,5 +130,5 @@ steps:
   description: The number of steps.
   returned: with O(part=choose)
   type: int
-  sample: 9
+  sample: 5
 """

@@ -46,8 +46,9 @@ class Spool:
         return found
 
     def note(self, node: str, kind: str, value: t.Any) -> None:
-        """Note a value for other nodes and for later tasks."""
-        self._write(node, kind, json.dumps(value), "w")
+        """Note a value for other nodes and for later tasks. Another process reads the value before or this one."""
+        self._write(node, kind + ".new", json.dumps(value), "w")
+        os.replace(self._path(node, kind + ".new"), self._path(node, kind))
 
     def noted(self, node: str, kind: str) -> t.Any:
         """The value that was noted; None if there is none."""

@@ -96,7 +96,7 @@ def test_a_fault_of_a_node_leaves_a_pod_on_planned_rails_and_nothing_behind(
 TASKS = [
     "Prepare the node",
     "railyard.fabric.rail_networks : Do it",
-    "railyard.fabric.proof : Probe in steps",
+    "railyard.fabric.proof : Probe and serve every rail",
 ]
 # Changes that hosts.yml corrects without a pod losing a rail.
 SPOIL = """

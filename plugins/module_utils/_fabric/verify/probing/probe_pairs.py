@@ -10,15 +10,18 @@ import typing as t
 
 Pair = t.List[str]
 SERVE, PROBE = "serve", "probe"
+# Nodes that probe one another as neighbours.
+_BLOCK = 8
 
 
 class Turn(t.NamedTuple):
-    """What a node does in a step: it serves or probes the partner of a round."""
+    """What a node does in a step: it serves or probes the partner of a round, whose turn is in ``partner_step``."""
 
     step: int
     mode: str
     round: int
     partner: str
+    partner_step: int
 
 
 def rounds(nodes: t.Sequence[str], most: int) -> list[list[Pair]]:
@@ -29,8 +32,11 @@ def rounds(nodes: t.Sequence[str], most: int) -> list[list[Pair]]:
     node to every other through a chain of pairs, so no two parts of a network that are cut off from each other can both
     pass.
 
-    With at least ``2 * most`` nodes, each pair has one node of each half, and the halves change sides in each round: a
-    node that probes in one round serves in the next. Else this is the circle method of round-robin tournaments.
+    With at least ``2 * most`` nodes, each pair has a node of one group and a later node of another, and the groups
+    change sides in each round: a node that probes in one round serves in the next. In two of four rounds the groups are
+    the halves of ``nodes``; in the others they are the halves of blocks of neighbours, which usually share their leaf
+    switches. If the halves of ``nodes`` have an odd number, one more pair of nodes rests in rounds of neighbours. With
+    fewer nodes, this is the circle method of round-robin tournaments.
 
     :raises ValueError: for a node named twice, or less than one round.
     """
@@ -44,27 +50,30 @@ def rounds(nodes: t.Sequence[str], most: int) -> list[list[Pair]]:
     if len(seats) % 2:
         seats.append(None)
     if len(seats) >= 2 * most:
-        return [_halves(seats, shift, turn) for turn, shift in enumerate(_chosen(len(seats) // 2, most))]
+        return _rounds_of_groups(seats, most)
     return [_round(seats, number, turn) for turn, number in enumerate(_chosen(len(seats) - 1, most))]
 
 
-def turns(rounds_of: t.Sequence[t.Sequence[Pair]]) -> tuple[int, dict[str, list[Turn]]]:
-    """The number of steps in which all rounds run, and what each node does in them.
+def turns(rounds_of: t.Sequence[t.Sequence[Pair]], nodes: t.Sequence[str]) -> tuple[int, dict[str, list[Turn]]]:
+    """The number of steps in which all rounds run, and what each node does in them, in this order.
 
-    A client probes in the step after its server began to serve. A node that probes may begin to serve the next round in
-    the same step; a node that serves has one client at a time.
+    In a step, a node probes the partners of some rounds and then may serve the partner of one. It first waits until its
+    last client has probed, and before it probes until the server serves. ``nodes`` is the order in which nodes begin a
+    step. A node waits only for nodes before it, so that a step ends with any number of nodes at a time: a client probes
+    in the step of its server if the server is before it, else in the next step.
     """
+    place = {name: number for number, name in enumerate(nodes)}
     found: dict[str, list[Turn]] = {}
-    step = -1
-    serving: set[str] = set()
+    next_step = dict.fromkeys(nodes, 0)
     for number, pairs in enumerate(rounds_of):
-        servers = {server for server, _client in pairs}
-        step += 2 if servers & serving else 1
-        serving = servers
         for server, client in pairs:
-            found.setdefault(server, []).append(Turn(step, SERVE, number, client))
-            found.setdefault(client, []).append(Turn(step + 1, PROBE, number, server))
-    return (step + 2 if found else 0), found
+            serves = next_step[server]
+            probes = max(next_step[client], serves + (place[client] < place[server]))
+            found.setdefault(server, []).append(Turn(serves, SERVE, number, client, probes))
+            found.setdefault(client, []).append(Turn(probes, PROBE, number, server, serves))
+            next_step[client] = probes
+            next_step[server] = probes + (place[server] < place[client])
+    return max((own[-1].step + 1 for own in found.values()), default=0), found
 
 
 def _chosen(total: int, most: int) -> list[int]:
@@ -75,15 +84,36 @@ def _chosen(total: int, most: int) -> list[int]:
     return [0, 1] + [2 + (total - 2) * step // (most - 2) for step in range(most - 2)]
 
 
-def _halves(seats: t.Sequence[str | None], shift: int, turn: int) -> list[Pair]:
-    """Each seat of even number with the one of odd number that is ``shift`` pairs further."""
-    evens, odds = seats[::2], seats[1::2]
-    pairs: list[Pair] = []
-    for place, one in enumerate(evens):
-        other = odds[(place + shift) % len(odds)]
-        if one is not None and other is not None:
-            pairs.append([other, one] if turn % 2 else [one, other])
-    return pairs
+def _rounds_of_groups(seats: t.Sequence[str | None], most: int) -> list[list[Pair]]:
+    half = len(seats) // 2
+    first, second = seats[:half], seats[half:]
+    # two rounds have the same groups; blocks of eight have four rounds
+    near = [turn for turn in range(min(most, 8)) if turn % 4 >= 2] if half >= _BLOCK else []
+    shifts = iter(_chosen(half, most - len(near)))
+    found: list[list[Pair]] = []
+    for turn in range(most):
+        if turn in near:
+            shift = near.index(turn)
+            pairs = [pair for block in (*_blocks(first), *_blocks(second)) for pair in _halves(block, shift)]
+        else:
+            pairs = _halves(seats, next(shifts))
+        found.append([pair[::-1] for pair in pairs] if turn % 2 else pairs)
+    return found
+
+
+def _blocks(seats: t.Sequence[str | None]) -> t.Iterator[t.Sequence[str | None]]:
+    """Blocks of ``_BLOCK`` seats or, the last one, up to twice as many."""
+    last = len(seats) // _BLOCK - 1
+    for number in range(last):
+        yield seats[number * _BLOCK : (number + 1) * _BLOCK]
+    yield seats[last * _BLOCK :]
+
+
+def _halves(seats: t.Sequence[str | None], shift: int) -> list[Pair]:
+    """Each seat of the first half with the one of the second half that is ``shift`` places further."""
+    first, second = seats[: len(seats) // 2], seats[len(seats) // 2 :]
+    pairs = ((one, second[(place + shift) % len(second)]) for place, one in enumerate(first))
+    return [[one, other] for one, other in pairs if one is not None and other is not None]
 
 
 def _round(seats: t.Sequence[str | None], number: int, turn: int) -> list[Pair]:
