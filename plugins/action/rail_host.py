@@ -14,6 +14,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules as layers
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_matching
 
+# Variables of the inventory that hold the plan.
+_PLANNED = ("railyard_fabric", "railyard_node")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 Row = t.Dict[str, t.Any]
 
@@ -43,7 +45,7 @@ class ActionModule(ActionBase):
 
     def _derive(self, options: Row, needs: Row) -> Row | None:
         """Fill in the options of the module, and what other tasks must do. The result of a module that failed."""
-        missing = [name for name in ("railyard_node", "railyard_fabric") if name not in self._vars]
+        missing = [name for name in reversed(_PLANNED) if name not in self._vars]
         if missing:
             remedy = "use the inventory with the fabric file (-i), and nodes of it"
             raise RailyardError(
@@ -86,4 +88,6 @@ class ActionModule(ActionBase):
         return False
 
     def _value(self, name: str) -> t.Any:
-        return self._templar.template(self._vars.get(name))
+        value = self._vars.get(name)
+        # the plan of a node, from the inventory, has no templates: to look for them takes longer than all else here
+        return value if name in _PLANNED and isinstance(value, dict) else self._templar.template(value)

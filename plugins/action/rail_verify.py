@@ -22,6 +22,8 @@ READ, CHOOSE, STEP, END = "read", "choose", "step", "end"
 _NODE, _OPTIONS, _TURNS, _SERVED, _PROBED, _GONE = "node", "options", "turns", "served", "probed%d", "gone"
 # How long a node waits in a step for another, whose connection and modules take time; and the time between looks.
 _WAIT_SECONDS, _LOOK_SECONDS = 300.0, 0.1
+# Variables of the inventory that hold the plan.
+_PLANNED = ("railyard_fabric", "railyard_node")
 # States of modules that a verdict reads; of the others, only their changes and errors.
 _STATES = ("rdma_netns_mode",)
 Row = t.Dict[str, t.Any]
@@ -244,4 +246,6 @@ class ActionModule(ActionBase):
         return found
 
     def _value(self, name: str) -> t.Any:
-        return self._templar.template(self._vars.get(name))
+        value = self._vars.get(name)
+        # the plan of a node, from the inventory, has no templates: to look for them takes longer than all else here
+        return value if name in _PLANNED and isinstance(value, dict) else self._templar.template(value)

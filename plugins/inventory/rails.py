@@ -89,6 +89,8 @@ nodes:
   ai-[1:2]: {profile: hgx-cx5, address: "10.1.16.[1:2]"}
 """
 
+import functools
+import gc
 import os
 import re
 import typing as t
@@ -149,6 +151,7 @@ class InventoryModule(BaseInventoryPlugin):
             stop([_line(finding, path) for finding in outcome.findings], AnsibleParserError)
         else:
             self._fill(outcome.plan, path)
+            _spare_workers()
 
     def _read(self, path: str) -> bytes:
         try:
@@ -190,6 +193,17 @@ class InventoryModule(BaseInventoryPlugin):
             for name, value in node.vars.items():
                 inventory.set_variable(node.name, name, value)
             _set_data(inventory, inventory.hosts[node.name], "railyard_node", plan.node_vars(planned))
+
+
+@functools.cache
+def _spare_workers() -> None:
+    """Keep garbage collections out of Ansible's workers, which end after one task.
+
+    A collection writes into each object that it looks at. So the kernel copied most of the inventory for each worker:
+    with 1,024 nodes, a tenth of the processor time and half of the memory.
+    """
+    gc.freeze()
+    os.register_at_fork(after_in_child=gc.disable)
 
 
 def _set_data(inventory: t.Any, entity: t.Any, name: str, value: t.Mapping[str, t.Any]) -> None:

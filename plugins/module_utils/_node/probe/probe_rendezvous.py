@@ -70,7 +70,7 @@ def arguments(system: System, program: str, address: str, serving: bool = False)
     six = ":" in address
     if not six and not serving:
         return []
-    known = system.run([program, "--help"], timeout=30).out
+    known = system.run([program, "--help"]).out
     if six and "--ipv6-addr" not in known:
         raise RailyardError(
             "the ends of ib_write_bw meet over IPv4 alone, and %s is not an IPv4 address" % address,

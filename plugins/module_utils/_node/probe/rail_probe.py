@@ -130,7 +130,7 @@ def _gpu_memory(system: System, program: str, port: Options) -> list[str]:
     """
     if not port.get("gpu"):
         return []
-    known = system.run([program, "--help"], timeout=30).out
+    known = system.run([program, "--help"]).out
     if "--use_cuda_bus_id" not in known:
         return []
     by_buffer = "--use_cuda_dmabuf" in known and not system.exists("/sys/module/nvidia_peermem")
@@ -287,7 +287,7 @@ def transfer(target: Options, options: Options, system: System) -> Result:
     result["gpu"] = bool(memory)
     with tempfile.TemporaryDirectory(prefix="railyard-") as scratch:
         report = os.path.join(scratch, "report.json")
-        structured = "out_json" in system.run([program, "--help"], timeout=30).out
+        structured = "out_json" in system.run([program, "--help"]).out
         done = system.run(
             [
                 *(program, *arguments, *memory, *_sizes(options), "-p", str(target["port"]), "-F", "--report_gbits"),
