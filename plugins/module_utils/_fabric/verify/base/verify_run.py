@@ -153,6 +153,13 @@ class Run:
             for each in by_node.get(node, ())
         )
 
+    def failed(self, node: str, rail: str | None, layer: str | None = None) -> bool:
+        """Return whether there is a failure of the node, with ``rail`` on this rail, with ``layer`` in this layer."""
+        return any(
+            each.node == node and (rail is None or rail in each.rails) and layer in (None, each.layer)
+            for each in self.failures_of(node)
+        )
+
     def failures_of(self, *nodes: str | None) -> list[Failure]:
         """The failures that name one of the nodes, as node or as peer, in no order."""
         return [each for node in nodes for each in self._failures.get(node, ())]

@@ -2,9 +2,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What modules in check mode would change is drift: each change has a code, and a rail where it is about a rail port.
+"""Drift that only modules in check mode detect.
 
-Codes and rails follow from the fields of changes and errors (``kind``, ``port``, ``attribute``), never from sentences.
+Each change that they predict has a code, and a rail if it is about a rail port. Codes and rails follow from the fields
+of changes and errors (``kind``, ``port``, ``attribute``), never from sentences.
+
+Each fact has one comparison. Facts that the layers compare from ``rail_info`` (:data:`_OBSERVED`) are not taken from
+modules: ``rail_info`` is always read, but a module predicts nothing if it refuses one of its ports, if tags do not
+select it, or at the end of ``site.yml``.
 """
 
 from __future__ import annotations
@@ -39,17 +44,18 @@ _CODES = {
     "rail_agent": "RV005",
     "cni_networks": _FILE,
 }
-# (module, attribute) -> code
-_ATTRIBUTES = {
-    ("rail_ports", "name"): "RV204",
-    ("rail_ports", "mtu"): "RV404",
-    ("rail_ports", "state"): "RV401",
-    ("rail_ports", "address"): "RV501",
-    ("rdma_link", "name"): "RV406",
-    ("sriov_vfs", "sriov_numvfs"): "RV205",
-    ("sriov_vfs", "bound"): "RV205",
-    ("sriov_vfs", "state"): "RV401",
+# Facts that the layers compare from rail_info, as (module, attribute).
+_OBSERVED = {
+    ("rail_ports", "name"),
+    ("rail_ports", "mtu"),
+    ("rail_ports", "state"),
+    ("rdma_link", "name"),
+    ("rdma_netns_mode", "netns"),
+    ("sriov_vfs", "sriov_numvfs"),
+    ("sriov_vfs", "state"),
 }
+# (module, attribute) -> code
+_ATTRIBUTES = {("rail_ports", "address"): "RV501", ("sriov_vfs", "bound"): "RV205"}
 # What is removed: (kind or attribute) -> code
 _SURPLUS = {ROUTE: "RV508", "address": "RV503"}
 _KINDS = {ROUTE: "RV504", RULE: "RV505"}
@@ -71,16 +77,18 @@ class Drifted(t.NamedTuple):
 def of_node(report: NodeReport) -> list[Drifted]:
     """All that the modules would change on a node, and what they refuse."""
     rails = _rails(report)
-    found: list[Drifted] = []
+    drifted: list[Drifted] = []
     for module, result in report.states.items():
         if module not in _CODES:
             continue
         if "changes" in result and not result.get("errors"):
             changes = [change for change in result["changes"] if change.get("kind") != STEP]
-            found += [_changed(rails, module, change) for change in changes]
+            drifted += [
+                _changed(rails, module, change) for change in changes if (module, change["attribute"]) not in _OBSERVED
+            ]
         else:
-            found += _refused(rails, module, result)
-    return found
+            drifted += _refused(rails, module, result)
+    return drifted
 
 
 def _rails(report: NodeReport) -> dict[str, str]:
@@ -156,7 +164,8 @@ def changes(run: Run, layer: str) -> None:
                 continue
             if run.has(each.code, report.name, each.rail) or run.blocked(layer, report.name, each.rail):
                 continue
-            if each.code != _SYSCTL and _explained(run, report.name, each.rail, layer):
+            # a module lists all steps of a fix, and the reported failure covers them; a sysctl is not such a step
+            if each.code != _SYSCTL and each.rail and run.failed(report.name, each.rail, layer):
                 continue
             run.fail(each.code, report.name, each.rail, each.what, expected=each.expected, found=each.found)
         if files:
@@ -169,7 +178,7 @@ def refusals(run: Run) -> None:
         for each in of_node(report):
             if each.code != _REFUSED or each.layer not in run.layers or not _asked(run, each):
                 continue
-            if run.has(each.code, report.name, each.rail) or _explained(run, report.name, each.rail, None):
+            if run.has(each.code, report.name, each.rail) or run.failed(report.name, each.rail):
                 continue
             about = {"expected": each.expected, "found": each.found, "remedy": each.remedy}
             run.fail(each.code, report.name, each.rail, each.what, **about)
@@ -177,17 +186,6 @@ def refusals(run: Run) -> None:
 
 def _asked(run: Run, each: Drifted) -> bool:
     return each.rail is None or each.rail in run.rails
-
-
-def _explained(run: Run, node: str, rail: str | None, layer: str | None) -> bool:
-    """Whether a failure of the same rail explains it: in the same layer, or with ``layer`` None in any layer.
-
-    A module lists each step of a fix; the failure that was observed covers all of them.
-    """
-    return any(
-        each.node == node and (rail in each.rails if rail else layer is None) and layer in (None, each.layer)
-        for each in run.failures_of(node)
-    )
 
 
 def _not_persistent(run: Run, node: str, layer: str, files: t.Sequence[str]) -> None:

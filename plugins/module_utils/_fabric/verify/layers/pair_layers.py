@@ -460,7 +460,7 @@ def _counters(run: Run) -> None:
         if any(word in name for word in SERIOUS) and not any(word in name for word in CONGESTION):
             rose.setdefault((row["node"], row["rail"]), []).append(row)
     for (node, rail), rows in rose.items():
-        if rail in run.rails and not any(node == each.node and rail in each.rails for each in run.failures_of(node)):
+        if rail in run.rails and not run.failed(node, rail):
             found = ", ".join("%s +%d" % (row["name"], row["after"] - row["before"]) for row in rows)
             run.warn("RV861", node, rail, "error counters", expected="no change", found=found)
 
