@@ -176,20 +176,25 @@ PACKAGES: dict[str, Package] = {
     "_fabric.report": Package(
         "Plans and findings as tables, files and pictures.", "_common _fabric.findings _fabric.model _fabric.text"
     ),
+    "_fabric.infer": Package(
+        "Networks and free ranges that follow from known addresses, for import and discovery.",
+        "_fabric.allocate _fabric.text",
+    ),
     "_fabric.importers.base": Package(
         "Facts and findings of an import.",
-        "_fabric.findings _fabric.text",
+        "_fabric.findings _fabric.infer _fabric.text",
     ),
     "_fabric.importers.sources": Package(
         "Manifests in files, pages and scripts.", "_fabric.findings _fabric.importers.base _fabric.text"
     ),
     "_fabric.importers.infer": Package(
         "Which network, pool and port belong together, and which address scheme they have.",
-        "_fabric.findings _fabric.importers.base _fabric.text",
+        "_fabric.findings _fabric.importers.base _fabric.infer _fabric.text",
     ),
     "_fabric.importers.kinds": Package(
         "Readers of upstream's kinds, one module per family.",
-        "_fabric.findings _fabric.importers.base _fabric.importers.infer _fabric.importers.sources _fabric.text",
+        "_fabric.findings _fabric.importers.base _fabric.importers.infer _fabric.importers.sources _fabric.infer "
+        "_fabric.text",
     ),
     "_fabric.importers.output": Package(
         "The import as a whole: a fabric file and findings.",
@@ -198,7 +203,7 @@ PACKAGES: dict[str, Package] = {
     ),
     "_fabric.discover": Package(
         "From observed nodes to a fabric file with open questions.",
-        "_fabric.allocate _fabric.file _fabric.findings _fabric.lint _fabric.model _fabric.text",
+        "_fabric.allocate _fabric.file _fabric.findings _fabric.infer _fabric.lint _fabric.model _fabric.text",
     ),
     "_fabric.kubernetes.view": Package(
         "The plan as providers see it: networks, options, labels, kinds, versions of software.",

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import name_counting, pool_ranges
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Net
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import (
     Found,
     ImportFinding,
@@ -39,8 +38,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     lenient_json,
     manifest_texts,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer import free_ranges
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, Range, network
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import HostRange
 from tests import upstream
 
@@ -650,22 +651,31 @@ def test_data_outside_json_is_reported_by_line() -> None:
     assert _shape(reading.value) == {"a": ["1", "2"], "b": {"c": "d"}}
 
 
-_RUNS = st.lists(
-    st.tuples(st.integers(0, 60), st.integers(0, 9)).map(lambda run: (run[0], run[0] + run[1])), max_size=6
+_RANGES = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(0, 9)).map(lambda pair: Range(pair[0], sum(pair))), max_size=6
 )
 
 
-@given(_RUNS, _RUNS)
-def test_ranges_are_those_of_sets(runs: list[pool_ranges.Run], taken: list[pool_ranges.Run]) -> None:
-    def members(of: t.Iterable[pool_ranges.Run]) -> set[int]:
-        return {number for first, last in of for number in range(first, last + 1)}
+@given(_RANGES, _RANGES)
+def test_free_ranges_are_those_of_sets(ranges: list[Range], taken: list[Range]) -> None:
+    def members(of: t.Iterable[Range]) -> set[int]:
+        return {number for each in of for number in range(each.first, each.last + 1)}
 
-    left = pool_ranges.without(runs, taken)
-    assert members(left) == members(runs) - members(taken)
-    assert all(one[1] + 1 < other[0] for one, other in zip(pool_ranges.merged(runs), pool_ranges.merged(runs)[1:]))
-    best = pool_ranges.longest(left)
+    left, shared = free_ranges.without(ranges, taken), free_ranges.common(ranges, taken)
+    assert members(left) == members(ranges) - members(taken)
+    assert members(shared) == members(ranges) & members(taken)
+    assert all(low.last + 1 < high.first for result in (left, shared) for low, high in zip(result, result[1:]))
+    best = free_ranges.longest(left)
     assert (best is None) == (not left)
-    assert best is None or all(best[1] - best[0] >= last - first for first, last in left)
+    assert best is None or all(best.size >= each.size for each in left)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
+def test_a_covering_network_is_the_smallest(one: int, other: int) -> None:
+    first, last = sorted((one, other))
+    net = free_ranges.covering(first, last, IPV4)
+    assert net.holds(first) and net.holds(last)
+    assert net.prefix == IPV4 or not network(first, net.prefix + 1).holds(last)
 
 
 @pytest.mark.parametrize(
@@ -683,9 +693,9 @@ def test_ranges_are_those_of_sets(runs: list[pool_ranges.Run], taken: list[pool_
     ],
 )
 def test_a_subnet_means_the_network_in_which_its_addresses_are(text: str, members: list[str], wanted: str) -> None:
-    numbers = [number for got in map(pool_ranges.address, members) if got for number in got[1:]]
+    numbers = [parsed[0] for parsed in map(pool_ranges.address, members) if parsed]
     net = pool_ranges.subnet(text, numbers, Place("x"), Found())
-    assert net is not None and pool_ranges.shown_net(net) == wanted
+    assert net is not None and str(net) == wanted
 
 
 @given(
@@ -718,9 +728,9 @@ def test_texts_without_numbers_do_not_form_a_series() -> None:
     assert padded is not None and padded.template() == "rail_{n-1:02}"
 
 
-def test_networks_know_their_usable_addresses() -> None:
-    assert Net(4, 0, 24).usable == (1, 254) and Net(6, 0, 120).usable == (1, 255)
-    assert Net(4, 0, 31).usable == (0, 1) and Net(6, 0, 127).usable == (0, 1)
+def test_usable_addresses_of_networks() -> None:
+    for prefix, bits, first, last in ((24, IPV4, 1, 254), (120, IPV6, 1, 255), (31, IPV4, 0, 1), (127, IPV6, 0, 1)):
+        assert free_ranges.usable_range(network(0, prefix, bits)) == Range(first, last, bits)
 
 
 def test_the_last_duplicate_key_has_priority_and_each_is_reported() -> None:

@@ -22,9 +22,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     Scheme,
     planner,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import usable
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer.free_ranges import (
+    covering,
+    longest,
+    single,
+    usable_range,
+    without,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     IPV4,
     IPV6,
@@ -287,7 +293,7 @@ def _fits(track: Track, shift: int) -> bool:
     if track.mode == SUBNET and track.known:
         # The range of hosts begins with index 1, even if no node has it: the gateway must not be in it.
         via, end = _gateway(track), track.most
-        low = usable(track.known.first, track.known.last, track.bits)[0]
+        low = usable_range(track.known).first
         return start >= low and not (via is not None and start <= via <= end)
     return _subnet(track, start) is not None
 
@@ -309,8 +315,7 @@ def _subnet(track: Track, start: int) -> Network | None:
 
 def _covering(units: t.Iterable[int], size: int, bits: int) -> Network:
     places = list(units)
-    first, last = min(places) * size, (max(places) + 1) * size - 1
-    return network(first, bits - (first ^ last).bit_length(), bits)
+    return covering(min(places) * size, (max(places) + 1) * size - 1, bits)
 
 
 # -- schemes -----------------------------------------------------------------------------------------------------------
@@ -367,9 +372,9 @@ def _common(track: Track, found: Addressed, findings: Findings, given: t.Mapping
     if net is None:
         raise AssertionError("the network of a track is known here")
     place = ("rails", track.rail)
-    low, high = usable(net.first, net.last, track.bits)
-    first = max(track.base + 1, low)
-    hosts = Range(first, max(first, min(track.most, high)), track.bits)
+    usable = usable_range(net)
+    first = max(track.base + 1, usable.first)
+    hosts = Range(first, max(first, min(track.most, usable.last)), track.bits)
     vias = {via for via in track.gateways.values() if via is not None}
     gateway = _gateway(track)
     if len(vias) > 1:
@@ -386,7 +391,7 @@ def _common(track: Track, found: Addressed, findings: Findings, given: t.Mapping
         pods: Ranges | None = Ranges.of(Range(wanted[0], wanted[1], track.bits))
     else:
         held = None if gateway is None or not net.holds(gateway) else gateway
-        free = _free(hosts, held, low, high, track.bits, from_first)
+        free = _free(hosts, held, usable, from_first)
         pods = Ranges.of(free) if free else None
         message = "pods get the addresses of the rails' %ssubnets that hosts and gateways do not use" % (
             "IPv6 " if six else ""
@@ -402,19 +407,12 @@ def _gateway(track: Track) -> int | None:
     return vias.most_common(1)[0][0] if vias else None
 
 
-def _free(hosts: Range, gateway: int | None, low: int, high: int, bits: int, from_first: bool) -> Range | None:
-    """The longest range of addresses that hosts and the gateway leave free."""
-    stops = sorted([(hosts.first, hosts.last)] + ([(gateway, gateway)] if gateway is not None else []))
-    runs, start = [], low
-    for begin, end in stops:
-        runs.append((start, begin - 1))
-        start = max(start, end + 1)
-    runs.append((start, high))
-    first, last = max(runs, key=lambda run: run[1] - run[0])
-    if from_first and runs[0][0] <= runs[0][1]:
-        first, last = runs[0]
-    # A pool of a whole /64 is too large to be useful.
-    return Range(first, min(last, first + 4095), bits) if first <= last else None
+def _free(hosts: Range, gateway: int | None, usable: Range, from_first: bool) -> Range | None:
+    """Return the longest range of addresses that hosts and the gateway leave free."""
+    free = without([usable], [hosts] if gateway is None else [hosts, single(gateway, usable.bits)])
+    chosen = free[0] if from_first and free and free[0].first == usable.first else longest(free)
+    # a pool of a whole /64 is too large to be useful
+    return Range(chosen.first, min(chosen.last, chosen.first + 4095), chosen.bits) if chosen else None
 
 
 def _check(track: Track, scheme: Scheme, found: Addressed, findings: Findings) -> None:

@@ -16,10 +16,15 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import pool_ranges
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
     Claim,
-    Net,
     Pool,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import Leaf, joined
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer.free_ranges import (
+    common,
+    single,
+    whole_range,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network, Range
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Sequence, Value
 
 _ADDRESS = r"[0-9a-fA-F:]*(?:\.[0-9]+){3}|[0-9a-fA-F]*:[0-9a-fA-F:.]+"
@@ -66,10 +71,10 @@ def _pairs(mapping: Mapping) -> t.Iterator[Claim]:
         for end, pattern in enumerate((_FIRST, _LAST)):
             if parsed and pattern.search(key):
                 ends[end].append(parsed)
-    for version, first in ends[0]:
-        for other, last in ends[1]:
-            if version == other and first <= last:
-                yield Claim(version, first, last)
+    for first, bits in ends[0]:
+        for last, last_bits in ends[1]:
+            if bits == last_bits and first <= last:
+                yield Claim(Range(first, last, bits))
 
 
 def _of_text(text: str, interpreted: bool) -> t.Iterator[Claim]:
@@ -80,33 +85,30 @@ def _of_text(text: str, interpreted: bool) -> t.Iterator[Claim]:
         last = pool_ranges.address(found.group(2)) if found.group(2) else None
         if first is None:
             continue
-        if last is not None and last[0] == first[0] and first[1] <= last[1]:
-            yield Claim(first[0], first[1], last[1])
+        if last is not None and last[1] == first[1] and first[0] <= last[0]:
+            yield Claim(Range(first[0], *last))
             continue
         net = pool_ranges.exact(found.group(1) + found.group(3)) if found.group(3) else None
         if net is None:
-            yield Claim(first[0], first[1], first[1])
+            yield Claim(single(*first))
         elif not interpreted and net.prefix:
-            yield Claim(net.version, net.first, net.last)
+            yield Claim(whole_range(net))
 
 
 def of_pool(pool: Pool) -> t.Iterator[Claim]:
     """Return all addresses that a pool can allocate, its excluded addresses, and its routers."""
     if pool.net is None:
         return
-    runs = [*pool.runs, *pool.excluded, *((each, each) for each in pool.routers)]
+    bits = pool.net.bits
+    ranges = [*pool.ranges, *pool.excluded, *(single(each, bits) for each in pool.routers)]
     if pool.block or pool.node_prefix:
-        runs = [(pool.net.first, pool.net.last)]
+        ranges = [whole_range(pool.net)]
     if pool.gateway is not None:
-        runs.append((pool.gateway, pool.gateway))
-    for first, last in runs:
-        yield Claim(pool.net.version, first, last, owner_of(pool.kind, pool.label))
+        ranges.append(single(pool.gateway, bits))
+    for each in ranges:
+        yield Claim(each, owner_of(pool.kind, pool.label))
 
 
-def within(claims: t.Iterable[Claim], net: Net) -> list[pool_ranges.Run]:
+def within(claims: t.Iterable[Claim], net: Network) -> list[Range]:
     """Return the claimed addresses in a network."""
-    return pool_ranges.merged(
-        (max(claim.first, net.first), min(claim.last, net.last))
-        for claim in claims
-        if claim.version == net.version and claim.first <= net.last and net.first <= claim.last
-    )
+    return common((claim.range for claim in claims), [whole_range(net)])

@@ -10,62 +10,30 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Place
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network, Range
 
 SPIDERPOOL, NETWORK_OPERATOR, CNI = "spiderpool", "network-operator", "cni"
-
-
-@dataclass(frozen=True)
-class Net:
-    """An IP network. ``version``: 4 or 6. ``first``: the network address as a number. ``prefix``: its length."""
-
-    version: int
-    first: int
-    prefix: int
-
-    @property
-    def bits(self) -> int:
-        return 32 if self.version == 4 else 128
-
-    @property
-    def last(self) -> int:
-        return self.first + (1 << self.bits - self.prefix) - 1
-
-    @property
-    def usable(self) -> tuple[int, int]:
-        """Return the first and the last address that a port can have, as numbers.
-
-        Except for links of two addresses, the first address is the network address or the anycast address of routers
-        (RFC 4291), and the last address of an IPv4 network is the broadcast address.
-        """
-        if self.prefix >= self.bits - 1:
-            return self.first, self.last
-        return self.first + 1, self.last - (self.version == 4)
-
-    def holds(self, address: int) -> bool:
-        return self.first <= address <= self.last
 
 
 class Claim(t.NamedTuple):
     """Addresses that an object can allocate or has allocated."""
 
-    version: int
-    first: int
-    last: int
+    range: Range
     # kind and name of the object
     owner: str = ""
 
 
 @dataclass
 class Pool:
-    """Addresses for pods. ``runs``: sorted, disjoint ranges. ``nodes``: nodes that it is limited to, empty for all."""
+    """Addresses for pods. ``ranges``: sorted and disjoint. ``nodes``: nodes that it is limited to, empty for all."""
 
     place: Place
     name: str
-    net: Net | None
+    net: Network | None
     kind: str = ""
-    runs: list[tuple[int, int]] = field(default_factory=list)
+    ranges: list[Range] = field(default_factory=list)
     # addresses of its network that it explicitly excludes
-    excluded: list[tuple[int, int]] = field(default_factory=list)
+    excluded: list[Range] = field(default_factory=list)
     gateway: int | None = None
     nodes: list[str] = field(default_factory=list)
     # destinations of its routes, and their gateways in its network other than ``gateway``
@@ -93,7 +61,7 @@ class Pool:
 
 
 @dataclass
-class Network:
+class PodNetwork:
     """One network of pods. ``vfs``: VF attributes, keyed as in the fabric file."""
 
     place: Place
@@ -150,18 +118,18 @@ class Facts:
     """All facts of one import."""
 
     pools: list[Pool] = field(default_factory=list)
-    networks: list[Network] = field(default_factory=list)
+    networks: list[PodNetwork] = field(default_factory=list)
     devices: list[Device] = field(default_factory=list)
     asks: list[Ask] = field(default_factory=list)
     host_ports: list[HostPort] = field(default_factory=list)
-    # reserved addresses: name -> (IP version, first, last)
-    taken: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
+    # reserved addresses, by name
+    taken: dict[str, list[Range]] = field(default_factory=dict)
     # networks that no rail may overlap
     reserved: dict[str, str] = field(default_factory=dict)
     # number of a pod's interface -> its network, from a route table on a page
-    routes: dict[int, Net] = field(default_factory=dict)
+    routes: dict[int, Network] = field(default_factory=dict)
     # networks of the whole fabric, from shell lines and routes
-    supernets: list[Net] = field(default_factory=list)
+    supernets: list[Network] = field(default_factory=list)
     # nodes in manifests, and nodes that are only mentioned on a page
     nodes: list[str] = field(default_factory=list)
     mentioned: list[str] = field(default_factory=list)

@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Ask,
     Device,
     Facts,
-    Network,
+    PodNetwork,
     Pool,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
@@ -39,7 +39,7 @@ class Draft:
     resource: str | None = None
     network: str | None = None
     namespace: str = ""
-    networks: list[Network] = field(default_factory=list)
+    networks: list[PodNetwork] = field(default_factory=list)
     devices: list[Device] = field(default_factory=list)
     pools: list[Pool] = field(default_factory=list)
     # attributes that were inferred from the numbering
@@ -74,7 +74,7 @@ def _remove_duplicates(facts: Facts, found: Found) -> None:
     first: dict[str, Pool] = {}
     for pool in facts.pools:
         other = first.setdefault(pool.name, pool)
-        if other is not pool and (other.net, other.runs, other.gateway) != (pool.net, pool.runs, pool.gateway):
+        if other is not pool and (other.net, other.ranges, other.gateway) != (pool.net, pool.ranges, pool.gateway):
             message = "the pool %s has two different definitions" % shown(pool.name)
             found.add(import_rules.TWICE, pool.place, message, "keep one of the two", "the first of them")
     facts.pools = list(first.values())
@@ -145,7 +145,7 @@ def _find_by_port(rails: t.Sequence[Draft], netdev: str, address: str | None = N
 # -- networks --------------------------------------------------------------------------------------------------------
 
 
-def _add_network(network: Network, rails: list[Draft], facts: Facts, found: Found) -> None:
+def _add_network(network: PodNetwork, rails: list[Draft], facts: Facts, found: Found) -> None:
     draft = _find_or_add(network, rails, facts, found)
     for other in draft.networks:
         if (other.namespace, other.name) == (network.namespace, network.name):
@@ -166,7 +166,7 @@ def _add_network(network: Network, rails: list[Draft], facts: Facts, found: Foun
     draft.pools = _distinct([*draft.pools, *_pools_of(network, facts, found)])
 
 
-def _find_or_add(network: Network, rails: list[Draft], facts: Facts, found: Found) -> Draft:
+def _find_or_add(network: PodNetwork, rails: list[Draft], facts: Facts, found: Found) -> Draft:
     master = network.masters[0] if network.masters else ""
     address = pci(master)
     draft = _find_by_port(rails, "" if address else master, address)
@@ -188,7 +188,7 @@ def _find_or_add(network: Network, rails: list[Draft], facts: Facts, found: Foun
     return draft
 
 
-def _by_resource(network: Network, rails: t.Sequence[Draft], found: Found) -> Draft | None:
+def _by_resource(network: PodNetwork, rails: t.Sequence[Draft], found: Found) -> Draft | None:
     """Return the rail whose port has the network's resource, or the only candidate if no port has it, or None."""
     name = bare(network.resource or "")
     matches = [each for each in rails if any(bare(device.resource) == name for device in each.devices)]
@@ -220,13 +220,13 @@ def _by_resource(network: Network, rails: t.Sequence[Draft], found: Found) -> Dr
     return None
 
 
-def _with_prefix(network: Network, device: Device) -> str:
+def _with_prefix(network: PodNetwork, device: Device) -> str:
     """Return the device's resource with the network's prefix, which policies of the SR-IOV operator omit."""
     prefix = (network.resource or "").rpartition("/")[0]
     return device.resource if "/" in device.resource or not prefix else "%s/%s" % (prefix, device.resource)
 
 
-def _check_resource(network: Network, draft: Draft, rails: t.Sequence[Draft], found: Found) -> None:
+def _check_resource(network: PodNetwork, draft: Draft, rails: t.Sequence[Draft], found: Found) -> None:
     name = bare(network.resource or "")
     matches = [device for device in draft.devices if bare(device.resource) == name]
     if matches or not draft.devices:
@@ -246,7 +246,7 @@ def _check_resource(network: Network, draft: Draft, rails: t.Sequence[Draft], fo
     found.add(rule, network.place, message, "write %s" % expected, expected)
 
 
-def _report_unregistered(network: Network, facts: Facts, found: Found) -> None:
+def _report_unregistered(network: PodNetwork, facts: Facts, found: Found) -> None:
     known = {bare(device.resource) for device in facts.devices}
     name = bare(network.resource or "")
     if known and name not in known and not found.has(import_rules.ELIDED):
@@ -258,7 +258,7 @@ def _report_unregistered(network: Network, facts: Facts, found: Found) -> None:
         )
 
 
-def _pools_of(network: Network, facts: Facts, found: Found) -> list[Pool]:
+def _pools_of(network: PodNetwork, facts: Facts, found: Found) -> list[Pool]:
     chosen: list[Pool] = []
     for name in network.pools:
         matches = [pool for pool in facts.pools if fnmatch.fnmatchcase(pool.name, name)]
@@ -281,7 +281,7 @@ def _distinct(chosen: t.Iterable[Pool]) -> list[Pool]:
     return list({id(pool): pool for pool in chosen}.values())
 
 
-def _nearest_pool(network: Network, name: str, facts: Facts, found: Found) -> list[Pool]:
+def _nearest_pool(network: PodNetwork, name: str, facts: Facts, found: Found) -> list[Pool]:
     used = {each for other in facts.networks for each in other.pools}
     free = [pool for pool in facts.pools if pool.name not in used]
     number = name_counting.ordinal(name)

@@ -13,12 +13,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     claimed_addresses,
     import_rules,
     name_counting,
-    pool_ranges,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
     Facts,
     HostPort,
-    Net,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.correlate import Draft
@@ -30,6 +28,23 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Addressing,
     exclude,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer.free_ranges import (
+    common,
+    longest,
+    single,
+    usable_range,
+    whole_range,
+    without,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
+    IPV4,
+    IPV6,
+    Network,
+    Range,
+    network,
+    show,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import merged
 
 # Number of addresses for ports of an IPv6 rail: twice the number of nodes of the largest cluster.
 _PORTS = 8192
@@ -44,18 +59,18 @@ def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: 
         return prefixes(drafts, facts, found)
     result = Addressing()
     for place, draft in enumerate(drafts, 1):
-        for version in (4, 6):
-            rail_addresses = _of_pools(draft, version, found)
+        for bits in (IPV4, IPV6):
+            rail_addresses = _of_pools(draft, bits, found)
             if rail_addresses:
-                result.rails[version][place] = rail_addresses
+                result.rails[bits][place] = rail_addresses
     _from_hosts(drafts, facts, result)
-    if not result.rails[4] and not result.rails[6] and infiniband:
+    if not result.rails[IPV4] and not result.rails[IPV6] and infiniband:
         result.mode = NONE
         return result
-    for version in (4, 6):
-        _add_missing_subnets(drafts, facts, result.rails[version], version, found)
+    for bits in (IPV4, IPV6):
+        _add_missing_subnets(drafts, facts, result.rails[bits], bits, found)
     for place, draft in enumerate(drafts, 1):
-        if place not in result.rails[4] and place not in result.rails[6]:
+        if place not in result.rails[IPV4] and place not in result.rails[IPV6]:
             message = "no manifest contains the subnet of %s" % shown(draft.label)
             remedy = "write it into the fabric file, or give the rail's pool"
             found.add(import_rules.NO_SUBNET, draft.place, message, remedy, "a rail without a subnet")
@@ -63,16 +78,14 @@ def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: 
     _of_blocks(drafts, result, found)
     free = []
     for place, draft in enumerate(drafts, 1):
-        rail = result.rails[4].get(place) or result.rails[6].get(place)
+        rail = result.rails[IPV4].get(place) or result.rails[IPV6].get(place)
         free.extend([(draft, rail)] if rail else [])
     free = [(draft, rail) for draft, rail in free if _hosts(draft, rail, facts, nodes, infiniband, found)]
     if free:
         message = "no manifest contains the ports' own addresses on %s" % name_counting.compact(
             [draft.label for draft, _rail in free]
         )
-        ranges = name_counting.compact(
-            [pool_ranges.shown_run(rail.net, run) for _draft, rail in free for run in rail.hosts]
-        )
+        ranges = name_counting.compact([str(each) for _draft, rail in free for each in rail.hosts])
         remedy = "check that nothing outside of these manifests has these addresses"
         written = "hosts: %s, which no object of the manifests can allocate" % ranges
         found.add(import_rules.HOSTS, free[0][0].place, message, remedy, written)
@@ -87,7 +100,7 @@ def _by_prefix(draft: Draft) -> bool:
 
 def _in_one_subnet(draft: Draft) -> bool:
     """Return whether several nodes share one subnet, by one pool or by pools of the same subnet."""
-    nodes: dict[Net, set[str]] = {}
+    nodes: dict[Network, set[str]] = {}
     for pool in draft.pools:
         if pool.net and not pool.node_prefix:
             nodes.setdefault(pool.net, set()).update(pool.nodes)
@@ -97,12 +110,12 @@ def _in_one_subnet(draft: Draft) -> bool:
 # -- one subnet per rail ---------------------------------------------------------------------------------------------
 
 
-def _of_pools(draft: Draft, version: int, found: Found) -> Addressed | None:
-    pools = [pool for pool in draft.pools if pool.net and pool.net.version == version]
+def _of_pools(draft: Draft, bits: int, found: Found) -> Addressed | None:
+    pools = [pool for pool in draft.pools if pool.net and pool.net.bits == bits]
     if not pools or pools[0].net is None:
         return None
     net = pools[0].net
-    runs: list[pool_ranges.Run] = []
+    ranges: list[Range] = []
     rail = Addressed(net)
     for pool in pools:
         if pool.net != net:
@@ -111,35 +124,35 @@ def _of_pools(draft: Draft, version: int, found: Found) -> Addressed | None:
                 shown(pool.label),
             )
             remedy = "use one subnet per rail, or give each pool its nodeName"
-            found.add(import_rules.SUBNETS, pool.place, message, remedy, pool_ranges.shown_net(net))
+            found.add(import_rules.SUBNETS, pool.place, message, remedy, str(net))
             continue
-        duplicates = pool_ranges.both(runs, pool.runs)
+        duplicates = common(ranges, pool.ranges)
         if duplicates:
-            message = "%s is in two pools of %s" % (pool_ranges.shown_run(net, duplicates[0]), shown(draft.label))
+            message = "%s is in two pools of %s" % (duplicates[0], shown(draft.label))
             found.add(
                 import_rules.OVERLAP, pool.place, message, "use each address in one pool only", "the addresses once"
             )
-        runs = pool_ranges.merged(runs + pool.runs)
+        ranges = merged(ranges + pool.ranges)
         rail.gateway = pool.gateway if rail.gateway is None else rail.gateway
     if rail.gateway is not None:
-        runs = pool_ranges.without(runs, [(rail.gateway, rail.gateway)])
+        ranges = without(ranges, [single(rail.gateway, bits)])
     for pool in pools:
         if pool.net == net:
-            exclude(rail, "%s-excluded" % pool.label, pool_ranges.without(pool.excluded, runs))
+            exclude(rail, "%s-excluded" % pool.label, without(pool.excluded, ranges))
     # a range includes its excluded addresses, so that it remains as in the pool
-    rail.pods = _join_runs(runs, rail.all_taken)
+    rail.pods = _join(ranges, rail.all_taken)
     return rail
 
 
-def _join_runs(runs: t.Sequence[pool_ranges.Run], taken: t.Iterable[pool_ranges.Run]) -> list[pool_ranges.Run]:
-    """Return the runs, joined where only taken addresses are between them."""
-    result: list[pool_ranges.Run] = []
-    taken_runs = pool_ranges.merged(taken)
-    for first, last in pool_ranges.merged(runs):
-        if result and (result[-1][1] + 1, first - 1) in taken_runs:
-            result[-1] = result[-1][0], last
+def _join(ranges: t.Sequence[Range], taken: t.Iterable[Range]) -> list[Range]:
+    """Return the ranges, joined where only taken addresses are between them."""
+    result: list[Range] = []
+    taken_ranges = merged(taken)
+    for each in merged(ranges):
+        if result and Range(result[-1].last + 1, each.first - 1, each.bits) in taken_ranges:
+            result[-1] = Range(result[-1].first, each.last, each.bits)
         else:
-            result.append((first, last))
+            result.append(each)
     return result
 
 
@@ -149,10 +162,10 @@ def _from_hosts(drafts: t.Sequence[Draft], facts: Facts, result: Addressing) -> 
         for port in _ports_of(draft, facts):
             if port.address is None or port.prefix is None or port.prefix > 30:
                 continue
-            rail = result.rails[4].setdefault(place, Addressed(pool_ranges.around(4, port.address, port.prefix)))
+            rail = result.rails[IPV4].setdefault(place, Addressed(network(port.address, port.prefix)))
             if rail.gateway is None and port.gateway is not None and rail.net.holds(port.gateway):
                 rail.gateway = port.gateway
-                rail.pods = pool_ranges.without(rail.pods, [(port.gateway,) * 2])
+                rail.pods = without(rail.pods, [single(port.gateway, IPV4)])
 
 
 def _ports_of(draft: Draft, facts: Facts) -> list[HostPort]:
@@ -160,7 +173,7 @@ def _ports_of(draft: Draft, facts: Facts) -> list[HostPort]:
 
 
 def _add_missing_subnets(
-    drafts: t.Sequence[Draft], facts: Facts, known: dict[int, Addressed], version: int, found: Found
+    drafts: t.Sequence[Draft], facts: Facts, known: dict[int, Addressed], bits: int, found: Found
 ) -> None:
     """Add subnets that no pool contains: from route tables on a page, or continued from the other rails."""
     missing = [place for place, draft in enumerate(drafts, 1) if place not in known and _may_count(draft)]
@@ -169,19 +182,19 @@ def _add_missing_subnets(
     first = min(known)
     model = known[first]
     distance = _growth(known)
-    counted: list[tuple[Draft, Net, str]] = []
+    counted: list[tuple[Draft, Network, str]] = []
     for place in missing:
-        on_page = facts.routes.get(place) if version == 4 else None
+        on_page = facts.routes.get(place) if bits == IPV4 else None
         start = model.net.first + distance * (place - first)
         if on_page is not None and on_page.prefix == model.net.prefix:
             net, why = on_page, "taken from a route table on the page"
         elif start < 0 or start >> model.net.bits:
             continue
         else:
-            net, why = Net(version, start, model.net.prefix), "continued from %s" % pool_ranges.shown_net(model.net)
+            net, why = network(start, model.net.prefix, bits), "continued from %s" % model.net
         offset = net.first - model.net.first
         rail = Addressed(net, None if model.gateway is None else model.gateway + offset)
-        rail.pods = [(run[0] + offset, run[1] + offset) for run in model.for_pods]
+        rail.pods = [Range(each.first + offset, each.last + offset, bits) for each in model.for_pods]
         if claimed_addresses.within(facts.claims, net):
             continue  # an object uses addresses of this subnet
         rail.note = "CHECK: no pool has addresses of this rail; %s" % why
@@ -193,7 +206,7 @@ def _add_missing_subnets(
             [draft.label for draft, _net, _why in members]
         )
         remedy = "check these subnets in the fabric file"
-        nets = name_counting.compact([pool_ranges.shown_net(net) for _draft, net, _why in members])
+        nets = name_counting.compact([str(net) for _draft, net, _why in members])
         found.add(import_rules.COUNTED, members[0][0].place, message, remedy, "%s, for %s" % (nets, why))
 
 
@@ -206,7 +219,7 @@ def _growth(known: t.Mapping[int, Addressed]) -> int:
     """Return the distance between the subnets of consecutive rails, in addresses."""
     places = sorted(known)
     low, high = places[0], places[-1]
-    size = 1 << known[low].net.bits - known[low].net.prefix
+    size = known[low].net.size
     if low == high:
         return size
     growth, rest = divmod(known[high].net.first - known[low].net.first, high - low)
@@ -214,14 +227,14 @@ def _growth(known: t.Mapping[int, Addressed]) -> int:
 
 
 def _report_overlaps(drafts: t.Sequence[Draft], result: Addressing, found: Found) -> None:
-    for version in (4, 6):
-        rails = sorted(result.rails[version].items(), key=lambda each: (each[1].net.first, each[1].net.prefix))
+    for bits in (IPV4, IPV6):
+        rails = sorted(result.rails[bits].items(), key=lambda each: (each[1].net.first, each[1].net.prefix))
         for (one, left), (other, right) in zip(rails, rails[1:]):
             if right.net.first <= left.net.last:
                 message = "%s of %s overlaps %s of %s" % (
-                    pool_ranges.shown_net(right.net),
+                    right.net,
                     shown(drafts[other - 1].label),
-                    pool_ranges.shown_net(left.net),
+                    left.net,
                     shown(drafts[one - 1].label),
                 )
                 remedy = "give each rail its own subnet: a node cannot distinguish two rails in one subnet"
@@ -233,38 +246,34 @@ def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: 
 
     Return whether they are not from shell lines.
     """
-    for name, runs in facts.taken.items():
-        reserved = [(first, last) for version, first, last in runs if version == rail.net.version]
-        exclude(rail, name, pool_ranges.both([(rail.net.first, rail.net.last)], reserved))
+    for name, reserved in facts.taken.items():
+        exclude(rail, name, common([whole_range(rail.net)], reserved))
     exclude(rail, "routers", _routers(draft, rail))
     claimed = claimed_addresses.within(facts.claims, rail.net) + rail.pods + rail.all_taken
     if rail.gateway is not None:
-        claimed.append((rail.gateway, rail.gateway))
-    free = pool_ranges.without([rail.net.usable], claimed)
+        claimed.append(single(rail.gateway, rail.net.bits))
+    free = without([usable_range(rail.net)], claimed)
     port_addresses = sorted(port.address for port in _ports_of(draft, facts) if port.address is not None)
-    port_addresses = [address for address in port_addresses if rail.net.version == 4 and rail.net.holds(address)]
+    port_addresses = [address for address in port_addresses if rail.net.bits == IPV4 and rail.net.holds(address)]
     if port_addresses:
-        free = [(port_addresses[0], last) for first, last in free if first <= port_addresses[0] <= last]
+        free = [Range(port_addresses[0], each.last) for each in free if each.holds(port_addresses[0])]
         if not free:
-            message = "%s is a port's own address, and an object can give it to a pod" % pool_ranges.show(
-                4, port_addresses[0]
-            )
+            message = "%s is a port's own address, and an object can give it to a pod" % show(port_addresses[0])
             remedy = "keep the ports' addresses out of the pools, and write the rail's hosts"
             found.add(import_rules.HOST_IN_PODS, draft.place, message, remedy, "no hosts")
-    elif rail.net.version == 6 and free:
+    elif rail.net.bits == IPV6:
         # an IPv6 subnet is too large to use all of it
-        first, last = max(free, key=lambda run: run[1] - run[0])
-        free = [(first, min(last, first + _PORTS - 1))]
-    longest = pool_ranges.longest(free)
-    needed = max(nodes, 1)
-    if longest and longest[1] - longest[0] + 1 >= needed:
-        rail.hosts = [longest]
-    elif pool_ranges.size(free) >= needed:
+        widest = longest(free)
+        free = [Range(widest.first, min(widest.last, widest.first + _PORTS - 1), IPV6)] if widest else []
+    widest, needed, size = longest(free), max(nodes, 1), sum(each.size for each in free)
+    if widest and widest.size >= needed:
+        rail.hosts = [widest]
+    elif size >= needed:
         rail.hosts = free
     elif not infiniband:
         message = "%s has %d addresses that no object can give, for the ports of %d nodes" % (
-            pool_ranges.shown_net(rail.net),
-            pool_ranges.size(free),
+            rail.net,
+            size,
             needed,
         )
         remedy = "shorten a pool, and write hosts of the rail"
@@ -273,41 +282,41 @@ def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: 
     return bool(rail.hosts) and not port_addresses
 
 
-def _routers(draft: Draft, rail: Addressed) -> list[pool_ranges.Run]:
+def _routers(draft: Draft, rail: Addressed) -> list[Range]:
     """Return gateways of pool routes in the rail, except the rail's own: they are in use."""
-    pools = [pool for pool in draft.pools if pool.net and pool.net.version == rail.net.version]
-    runs = [(each, each) for pool in pools for each in pool.routers if rail.net.holds(each) and each != rail.gateway]
-    return pool_ranges.without(runs, [*rail.all_taken, *rail.pods])
+    pools = [pool for pool in draft.pools if pool.net and pool.net.bits == rail.net.bits]
+    routers = [each for pool in pools for each in pool.routers if rail.net.holds(each) and each != rail.gateway]
+    return without((single(each, rail.net.bits) for each in routers), [*rail.all_taken, *rail.pods])
 
 
 def _of_blocks(drafts: t.Sequence[Draft], result: Addressing, found: Found) -> None:
     """Set mode ``block`` if pools of single nodes in one subnet are adjacent and of equal size."""
     node_pools = {
         place: [
-            pool for pool in draft.pools if len(pool.nodes) == 1 and pool.net and pool.net.version == 4 and pool.runs
+            pool for pool in draft.pools if len(pool.nodes) == 1 and pool.net and pool.net.bits == IPV4 and pool.ranges
         ]
         for place, draft in enumerate(drafts, 1)
     }
     if not any(len({pool.nodes[0] for pool in of_rail}) > 1 for of_rail in node_pools.values()):
         return
-    if result.rails[6]:
+    if result.rails[IPV6]:
         message = "nodes have pools of their own in one subnet, and there is IPv6 beside it"
         remedy = "write mode: block, with block and block6, to keep each node's own addresses"
         found.add(import_rules.UNEVEN, drafts[0].place, message, remedy, "their addresses, for all nodes")
         return
-    sizes = {last - first + 1 for of_rail in node_pools.values() for pool in of_rail for first, last in pool.runs}
+    sizes = {each.size for of_rail in node_pools.values() for pool in of_rail for each in pool.ranges}
     indexes: dict[str, int] = {}
     for place, of_rail in node_pools.items():
-        size, low = min(sizes), min((pool.runs[0][0] for pool in of_rail), default=0)
+        size, low = min(sizes), min((pool.ranges[0].first for pool in of_rail), default=0)
         for pool in of_rail:
-            remainder = (pool.runs[0][0] - low) % size
-            index = (pool.runs[0][0] - low) // size + 1
-            if len(sizes) > 1 or remainder or len(pool.runs) > 1 or indexes.setdefault(pool.nodes[0], index) != index:
+            remainder = (pool.ranges[0].first - low) % size
+            index = (pool.ranges[0].first - low) // size + 1
+            if len(sizes) > 1 or remainder or len(pool.ranges) > 1 or indexes.setdefault(pool.nodes[0], index) != index:
                 message = "the nodes' pools of %s are not of one size and side by side" % shown(drafts[place - 1].label)
                 remedy = "give each node as many addresses, in the same order on every rail, and write mode: block"
                 found.add(import_rules.UNEVEN, pool.place, message, remedy, "their addresses, for all nodes")
                 return
-        rail = result.rails[4].get(place)
+        rail = result.rails[IPV4].get(place)
         if rail and of_rail:
-            rail.pods = [(low, max(pool.runs[-1][1] for pool in of_rail))]
+            rail.pods = [Range(low, max(pool.ranges[-1].last for pool in of_rail))]
     result.mode, result.block, result.indexes = BLOCK, min(sizes), indexes

@@ -18,7 +18,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
     Claim,
     Facts,
-    Net,
     Pool,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
@@ -29,6 +28,21 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Addressed,
     Addressing,
     exclude,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer.free_ranges import (
+    common,
+    covering,
+    single,
+    usable_range,
+    whole_range,
+    without,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
+    IPV4,
+    IPV6,
+    Network,
+    Range,
+    network,
 )
 
 
@@ -41,12 +55,12 @@ def prefixes(drafts: t.Sequence[Draft], facts: Facts, found: Found) -> Addressin
         _report_claimed(drafts, facts, result, found)
         return result
     node_pools = {
-        place: {pool.nodes[0]: pool for pool in draft.pools if pool.nodes and pool.net and pool.net.version == 4}
+        place: {pool.nodes[0]: pool for pool in draft.pools if pool.nodes and pool.net and pool.net.bits == IPV4}
         for place, draft in enumerate(drafts, 1)
     }
     all_pools = [pool for of_rail in node_pools.values() for pool in of_rail.values()]
     nets = [pool.net for pool in all_pools if pool.net]
-    ipv6_pools = [pool for draft in drafts for pool in draft.pools if pool.nodes and pool.net and pool.net.version == 6]
+    ipv6_pools = [pool for draft in drafts for pool in draft.pools if pool.nodes and pool.net and pool.net.bits == IPV6]
     if ipv6_pools:
         message = "the IPv6 prefix of %s, and of %d pools in all, is not read" % (
             shown(ipv6_pools[0].name),
@@ -95,30 +109,28 @@ def prefixes(drafts: t.Sequence[Draft], facts: Facts, found: Found) -> Addressin
 def _report_claimed(drafts: t.Sequence[Draft], facts: Facts, result: Addressing, found: Found) -> None:
     """Report addresses in the prefixes of nodes that another object reserves or can allocate."""
     _set_static_indexes(drafts, facts, result, found)
-    reserved = [Claim(*run, owner=name) for name, runs in facts.taken.items() for run in runs]
+    reserved = [Claim(each, name) for name, ranges in facts.taken.items() for each in ranges]
     owners = {claimed_addresses.owner_of(pool.kind, pool.label) for draft in drafts for pool in draft.pools}
     others = [claim for claim in facts.claims if claim.owner not in owners]
     for place, draft in enumerate(drafts, 1):
-        for version, rails in result.rails.items():
+        for bits, rails in result.rails.items():
             rail = rails.get(place)
             if rail is None:
                 continue
-            reported: list[pool_ranges.Run] = []
+            reported: list[Range] = []
             for claims in (reserved, others):
                 for claim in claims:
-                    unreported = pool_ranges.without(claimed_addresses.within([claim], rail.net), reported)
-                    for inside in unreported if claim.version == version else ():
+                    unreported = without(claimed_addresses.within([claim], rail.net), reported)
+                    for inside in unreported if claim.range.bits == bits else ():
                         if not _is_gateway(rail.net, inside, result):
                             reported.append(inside)
                             _report_claim(draft, rail, inside, claim, claims is reserved, found)
                             exclude(rail, claim.owner, [inside])
 
 
-def _report_claim(
-    draft: Draft, rail: Addressed, run: pool_ranges.Run, claim: Claim, reserved: bool, found: Found
-) -> None:
+def _report_claim(draft: Draft, rail: Addressed, inside: Range, claim: Claim, reserved: bool, found: Found) -> None:
     message = "%s of %s %s" % (
-        pool_ranges.shown_run(rail.net, run),
+        inside,
         shown(draft.label),
         ("is reserved by %s" if reserved else "is in %s as well") % shown(claim.owner),
     )
@@ -131,7 +143,7 @@ def _set_static_indexes(drafts: t.Sequence[Draft], facts: Facts, result: Address
     """Set the index of nodes whose network a pool names. Report an index that differs between rails."""
     for place, draft in enumerate(drafts, 1):
         for pool in draft.pools:
-            rail = result.rails[pool.net.version].get(place) if pool.net else None
+            rail = result.rails[pool.net.bits].get(place) if pool.net else None
             for node, text in pool.static.items():
                 net = pool_ranges.exact(text)
                 length = net.bits - 1 if net and result.mode == LINK else result.node_prefix
@@ -154,17 +166,16 @@ def _set_static_indexes(drafts: t.Sequence[Draft], facts: Facts, result: Address
                     )
                     remedy = "give a node the same place in the network of every rail"
                     found.add(import_rules.LAYOUT, pool.place, message, remedy, "node %d" % result.indexes[node])
-                    exclude(rail, node, [(net.first, net.last)])
+                    exclude(rail, node, [whole_range(net)])
 
 
-def _is_gateway(net: Net, run: pool_ranges.Run, result: Addressing) -> bool:
+def _is_gateway(net: Network, addresses: Range, result: Addressing) -> bool:
     """Return whether this is a single address of a node's prefix that neither the port nor pods get."""
-    if run[0] != run[1] or result.node_prefix is None:
+    if addresses.size > 1 or result.node_prefix is None:
         return False
-    node_net = pool_ranges.around(net.version, run[0], result.node_prefix)
-    return run[0] not in range(node_net.usable[0], node_net.usable[1] + 1) or (
-        result.gateway in ("first", "last") and run[0] == node_net.usable[result.gateway == "last"]
-    )
+    usable = usable_range(network(addresses.first, result.node_prefix, net.bits))
+    ends = {"first": usable.first, "last": usable.last}
+    return not usable.holds(addresses.first) or addresses.first == ends.get(result.gateway or "")
 
 
 def _from_divided_pools(drafts: t.Sequence[Draft], pools: t.Sequence[Pool], result: Addressing, found: Found) -> None:
@@ -175,7 +186,7 @@ def _from_divided_pools(drafts: t.Sequence[Draft], pools: t.Sequence[Pool], resu
             message = "no manifest contains the network of %s" % shown(draft.label)
             found.add(import_rules.NO_SUBNET, draft.place, message, "give the rail's pool", "a rail without a subnet")
             continue
-        result.rails[pool.net.version][place] = Addressed(pool.net)
+        result.rails[pool.net.bits][place] = Addressed(pool.net)
         if pool.node_prefix != result.node_prefix:
             message = "the pool %s gives a node a /%d, but %s a /%d" % (
                 shown(pool.name),
@@ -194,9 +205,9 @@ def _from_divided_pools(drafts: t.Sequence[Draft], pools: t.Sequence[Pool], resu
             result.host = "none"
         result.leaf_end = "first" if gateway == net.first else "second"
         return
-    node_net = Net(net.version, net.first, result.node_prefix)
-    result.gateway = "none" if gateway is None else "last" if gateway == node_net.usable[1] else "first"
-    if gateway is not None and gateway not in node_net.usable:
+    usable = usable_range(network(net.first, result.node_prefix, net.bits))
+    result.gateway = "none" if gateway is None else "last" if gateway == usable.last else "first"
+    if gateway is not None and gateway not in (usable.first, usable.last):
         message = "the gateway is neither the first nor the last address of a node's network"
         found.add(import_rules.GATEWAY, pools[0].place, message, "set gatewayIndex to 1", "the first")
     firsts = [_first_node(pool) for pool in pools]
@@ -221,15 +232,14 @@ def _addresses_for_pods(pool: Pool, one_node: Pool, result: Addressing) -> str:
     """Return addresses of the first node, as text, that its pods do not get today but get in the plan."""
     if pool.net is None or one_node.net is None:
         return ""
-    first, (low, high) = pool.net.first, one_node.net.usable
+    first, bits, usable = pool.net.first, pool.net.bits, usable_range(one_node.net)
+    low, high = usable.first, usable.last
     ports = {"last": [high - (result.gateway == "last")], "none": []}
     others = ports.get(result.host or "", [low + (result.gateway == "first")])
     others += [{"first": low, "last": high}[result.gateway]] if result.gateway in ("first", "last") else []
-    runs = pool_ranges.without(
-        [(first + start, first + end) for start, end in pool.left_out], [(at, at) for at in others]
-    )
-    runs = [(max(low, run[0]), min(high, run[1])) for run in runs if run[0] <= high and run[1] >= low]
-    return " and ".join(pool_ranges.shown_run(one_node.net, run) for run in runs[:4])
+    left_out = [Range(first + start, first + end, bits) for start, end in pool.left_out]
+    lost = common(without(left_out, [single(each, bits) for each in others]), [usable])
+    return " and ".join(str(each) for each in lost[:4])
 
 
 def _first_node(pool: Pool) -> Pool:
@@ -237,10 +247,10 @@ def _first_node(pool: Pool) -> Pool:
     if pool.net is None or pool.node_prefix is None:
         raise AssertionError("only pools that are cut come here")
     first = pool.net.first
-    one = Net(pool.net.version, first, pool.node_prefix)
-    out = [(first + low, first + high) for low, high in pool.left_out]
-    out += [(pool.gateway, pool.gateway)] if pool.gateway is not None else []
-    return replace(pool, net=one, runs=pool_ranges.without([one.usable], out))
+    node_net = network(first, pool.node_prefix, pool.net.bits)
+    left_out = [Range(first + low, first + high, node_net.bits) for low, high in pool.left_out]
+    left_out += [single(pool.gateway, node_net.bits)] if pool.gateway is not None else []
+    return replace(pool, net=node_net, ranges=without([usable_range(node_net)], left_out))
 
 
 def _gateway_position(pools: t.Sequence[Pool], found: Found) -> str:
@@ -248,10 +258,11 @@ def _gateway_position(pools: t.Sequence[Pool], found: Found) -> str:
     for pool in pools:
         if pool.net is None:
             continue
+        usable = usable_range(pool.net)
         if pool.gateway is None:
             positions.add("none")
-        elif pool.gateway in pool.net.usable:
-            positions.add("first" if pool.gateway == pool.net.usable[0] else "last")
+        elif pool.gateway in (usable.first, usable.last):
+            positions.add("first" if pool.gateway == usable.first else "last")
         else:
             positions.add("another")
     if len(positions) == 1 and "another" not in positions:
@@ -271,12 +282,12 @@ def _host_position(pools: t.Sequence[Pool], gateway: str, found: Found) -> str |
     """Return the end of a node's prefix that is free for its port: None for the first (default), ``last``, ``none``."""
     occupied: dict[str, list[Pool]] = {"first": [], "last": []}
     for pool in pools:
-        if pool.net is None or not pool.runs:
+        if pool.net is None or not pool.ranges:
             continue
-        low, high = pool.net.usable
-        ends = {"first": low + (gateway == "first"), "last": high - (gateway == "last")}
+        usable = usable_range(pool.net)
+        ends = {"first": usable.first + (gateway == "first"), "last": usable.last - (gateway == "last")}
         for position, address in ends.items():
-            if any(first <= address <= last for first, last in pool.runs):
+            if any(each.holds(address) for each in pool.ranges):
                 occupied[position].append(pool)
     if not occupied["first"]:
         return None
@@ -290,25 +301,20 @@ def _host_position(pools: t.Sequence[Pool], gateway: str, found: Found) -> str |
     return "none"
 
 
-def _covering(nets: t.Sequence[Net]) -> Net:
-    """Return the smallest network that contains all of these."""
-    first, last = min(net.first for net in nets), max(net.last for net in nets)
-    prefix = min(net.prefix for net in nets)
-    while not pool_ranges.around(4, first, prefix).holds(last):
-        prefix -= 1
-    return pool_ranges.around(4, first, prefix)
+def _covering(nets: t.Sequence[Network]) -> Network:
+    return covering(min(net.first for net in nets), max(net.last for net in nets), IPV4)
 
 
-def _disjoint(nets: t.Iterable[Net]) -> bool:
+def _disjoint(nets: t.Iterable[Network]) -> bool:
     ordered = sorted(nets, key=lambda net: net.first)
     return all(left.last < right.first for left, right in zip(ordered, ordered[1:]))
 
 
-def _widen(covers: t.Mapping[int, Net]) -> dict[int, Net]:
+def _widen(covers: t.Mapping[int, Network]) -> dict[int, Network]:
     """Return networks of equal length for all rails, up to a /24 if they stay disjoint, so that nodes can be added."""
     length = min(net.prefix for net in covers.values())
     for prefix in range(min(length, 24), length + 1):
-        wide = {place: pool_ranges.around(4, net.first, prefix) for place, net in covers.items()}
+        wide = {place: network(net.first, prefix) for place, net in covers.items()}
         if _disjoint(wide.values()):
             return wide
     return dict(covers)
@@ -317,14 +323,14 @@ def _widen(covers: t.Mapping[int, Net]) -> dict[int, Net]:
 def _by_rail(
     drafts: t.Sequence[Draft],
     node_pools: t.Mapping[int, t.Mapping[str, Pool]],
-    covers: t.Mapping[int, Net],
+    covers: t.Mapping[int, Network],
     result: Addressing,
     found: Found,
 ) -> None:
     if result.node_prefix is None:
         raise AssertionError("the length is known here")
     for place, of_rail in node_pools.items():
-        result.rails[4][place] = Addressed(covers[place])
+        result.rails[IPV4][place] = Addressed(covers[place])
         for node, pool in of_rail.items():
             if pool.net is None:
                 continue
@@ -340,7 +346,9 @@ def _by_rail(
                 found.add(import_rules.LAYOUT, pool.place, message, remedy, "node %d" % result.indexes[node])
 
 
-def _propose(drafts: t.Sequence[Draft], nets: t.Sequence[Net], facts: Facts, result: Addressing, found: Found) -> None:
+def _propose(
+    drafts: t.Sequence[Draft], nets: t.Sequence[Network], facts: Facts, result: Addressing, found: Found
+) -> None:
     """Propose a network for each rail, if prefixes are divided by node first or only one node is known.
 
     Proposals are comments: pods have addresses in these networks.
@@ -351,18 +359,16 @@ def _propose(drafts: t.Sequence[Draft], nets: t.Sequence[Net], facts: Facts, res
     supernet = max(candidates, key=lambda net: net.prefix) if candidates else _covering(nets)
     bits = (len(drafts) - 1).bit_length()
     if supernet.prefix + bits > result.node_prefix:
-        supernet = pool_ranges.around(4, supernet.first, max(result.node_prefix - bits - 3, 8))
+        supernet = network(supernet.first, max(result.node_prefix - bits - 3, 8))
     prefix = supernet.prefix + bits
     message = "the pools do not divide a rail's network by node, so a leaf cannot advertise one prefix for its rail"
     remedy = "choose a network for each rail, such as %s divided into a /%d per rail, and renumber the pods" % (
-        pool_ranges.shown_net(supernet),
+        supernet,
         prefix,
     )
     found.add(
         import_rules.LAYOUT, drafts[0].place, message, remedy, "no subnets, and a /%d for a node" % result.node_prefix
     )
     for place in range(1, len(drafts) + 1):
-        net = Net(4, supernet.first + (place - 1 << 32 - prefix), prefix)
-        result.proposed[place] = "subnet, such as %s; pods have addresses in it that are cut by node first" % (
-            pool_ranges.shown_net(net)
-        )
+        net = network(supernet.first + (place - 1 << IPV4 - prefix), prefix)
+        result.proposed[place] = "subnet, such as %s; pods have addresses in it that are cut by node first" % net

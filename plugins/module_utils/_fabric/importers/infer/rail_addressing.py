@@ -10,8 +10,8 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import pool_ranges
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Net
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer.free_ranges import without
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, Network, Range
 
 SUBNET, BLOCK, PREFIX, LINK, NONE = "subnet", "block", "prefix", "link", "none"
 
@@ -20,28 +20,28 @@ SUBNET, BLOCK, PREFIX, LINK, NONE = "subnet", "block", "prefix", "link", "none"
 class Addressed:
     """The addresses of one family of one rail. ``note``: a comment for the fabric file."""
 
-    net: Net
+    net: Network
     gateway: int | None = None
     # disjoint ranges; addresses in ``taken`` are not for pods even if a range of ``pods`` contains them
-    pods: list[pool_ranges.Run] = field(default_factory=list)
-    hosts: list[pool_ranges.Run] = field(default_factory=list)
-    taken: dict[str, list[pool_ranges.Run]] = field(default_factory=dict)
+    pods: list[Range] = field(default_factory=list)
+    hosts: list[Range] = field(default_factory=list)
+    taken: dict[str, list[Range]] = field(default_factory=dict)
     note: str = ""
 
     @property
-    def for_pods(self) -> list[pool_ranges.Run]:
+    def for_pods(self) -> list[Range]:
         """Return the addresses that pods get."""
-        return pool_ranges.without(self.pods, self.all_taken)
+        return without(self.pods, self.all_taken)
 
     @property
-    def all_taken(self) -> list[pool_ranges.Run]:
+    def all_taken(self) -> list[Range]:
         """Return the addresses in ``taken``."""
-        return [run for runs in self.taken.values() for run in runs]
+        return [each for ranges in self.taken.values() for each in ranges]
 
 
 @dataclass
 class Addressing:
-    """Addresses of all rails. ``rails``: IP version -> position of the rail, from 1 -> addresses. ``indexes``: node ->
+    """Addresses of all rails. ``rails``: bits -> position of the rail, from 1 -> addresses. ``indexes``: node ->
     index.
 
     Other attributes are the keys of the fabric file's section ``addresses``.
@@ -54,15 +54,15 @@ class Addressing:
     host: str | None = None
     leaf_end: str | None = None
     pods_per_node: int | None = None
-    rails: dict[int, dict[int, Addressed]] = field(default_factory=lambda: {4: {}, 6: {}})
+    rails: dict[int, dict[int, Addressed]] = field(default_factory=lambda: {IPV4: {}, IPV6: {}})
     indexes: dict[str, int] = field(default_factory=dict)
     # position of a rail without a subnet -> what the user must decide
     proposed: dict[int, str] = field(default_factory=dict)
 
 
-def exclude(rail: Addressed, name: str, runs: t.Sequence[pool_ranges.Run]) -> None:
-    """Add runs to ``taken`` of the rail, under a name that is valid in a fabric file."""
-    runs = pool_ranges.without(runs, rail.all_taken)
+def exclude(rail: Addressed, name: str, ranges: t.Iterable[Range]) -> None:
+    """Add ranges to ``taken`` of the rail, under a name that is valid in a fabric file."""
+    free = without(ranges, rail.all_taken)
     key = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].strip("-") or "taken"
-    if runs:
-        rail.taken[key] = rail.taken.get(key, []) + runs
+    if free:
+        rail.taken[key] = rail.taken.get(key, []) + free

@@ -14,7 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     NETWORK_OPERATOR,
     SPIDERPOOL,
     Facts,
-    Network,
+    PodNetwork,
     Pool,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
@@ -28,6 +28,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.subnet_pool import pool_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import manifest_texts
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer.free_ranges import usable_range, whole_range
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import network, show
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Scalar, Value
 
 GROUP = "nv-ipam.nvidia.com"
@@ -56,7 +58,7 @@ _CIDRPOOL: object_shape.Shape = {
 
 
 def of_text(
-    manifest: manifest_texts.Manifest, value: Value | None, network: Network, facts: Facts, found: Found
+    manifest: manifest_texts.Manifest, value: Value | None, network: PodNetwork, facts: Facts, found: Found
 ) -> None:
     """Read an ``ipam`` section that is JSON in a text."""
     if not isinstance(value, Scalar) or not value.text.strip():
@@ -75,7 +77,7 @@ def of_text(
 
 
 def of_value(
-    manifest: manifest_texts.Manifest, value: Value | None, network: Network, facts: Facts, found: Found
+    manifest: manifest_texts.Manifest, value: Value | None, network: PodNetwork, facts: Facts, found: Found
 ) -> None:
     """Read an ``ipam`` section, which names pools or contains ranges."""
     kind = object_shape.plain_text(object_shape.entry(value, "type"))
@@ -103,7 +105,7 @@ def of_value(
         found.add(import_rules.IPAM, place, message, "set the rail's subnet and pods in the fabric file", "no pods")
 
 
-def _inline_pools(value: Mapping, place: Place, network: Network, facts: Facts, found: Found) -> None:
+def _inline_pools(value: Mapping, place: Place, network: PodNetwork, facts: Facts, found: Found) -> None:
     blocks: list[Value] = [value]
     for key in ("ipRanges", "ranges"):
         for item in getattr(object_shape.entry(value, key), "items", ()):
@@ -131,10 +133,9 @@ def _inline_pool(block: Value, value: Mapping, place: Place, name: str, found: F
     fields = object_shape.Fields(place)
     net = pool_ranges.prefixed(subnet)
     if net:
-        around = pool_ranges.around(*net)
-        subnet = pool_ranges.shown_net(around)
-        low, high = around.usable
-        ends = (first or pool_ranges.show(net[0], low), last or pool_ranges.show(net[0], high))
+        around = network(*net)
+        subnet, inside = str(around), usable_range(around)
+        ends = (first or show(inside.first, inside.bits), last or show(inside.last, inside.bits))
         fields.put("ips", ["%s-%s" % ends], place)
     fields.put("subnet", subnet, place)
     gateway = text_of("gateway") or object_shape.plain_text(object_shape.entry(value, "gateway"))
@@ -152,8 +153,7 @@ def _as_range(text: str) -> str:
     parsed = pool_ranges.prefixed(text)
     if not parsed:
         return text
-    net = pool_ranges.around(*parsed)
-    return "%s-%s" % (pool_ranges.show(net.version, net.first), pool_ranges.show(net.version, net.last))
+    return str(whole_range(network(*parsed)))
 
 
 def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
@@ -168,12 +168,7 @@ def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> No
             inner.put(key, fields.text(key), fields.place_of(key))
     net = pool_ranges.prefixed(fields.text("subnet") or "")
     if net:
-        low, high = pool_ranges.around(*net).usable
-        inner.put(
-            "ips",
-            ["%s-%s" % (pool_ranges.show(net[0], low), pool_ranges.show(net[0], high))],
-            fields.place_of("subnet"),
-        )
+        inner.put("ips", [str(usable_range(network(*net)))], fields.place_of("subnet"))
     excluded = [_exclusion(item) for item in fields.items("exclusions")]
     gateway = fields.text("gateway")
     inner.put("excludeIPs", [text for text in excluded + [gateway or ""] if text], fields.place_of("exclusions"))
@@ -185,7 +180,7 @@ def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> No
             name
         )
         pool = facts.pools[-1]
-        if pool.net and pool.gateway == pool.net.usable[0]:
+        if pool.net and pool.gateway == usable_range(pool.net).first:
             message += "; the first block begins with the gateway"
         remedy = "use a prefix per node (a CIDRPool), or a gateway at the end of the subnet"
         found.add(import_rules.BLOCKS, fields.place_of("perNodeBlockSize"), message, remedy, "one range for all nodes")
@@ -225,8 +220,8 @@ def cidr_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> 
     pool_routes.take(pool, fields.items("routes"))
     pool.left_out = [run for run in map(_indexes, fields.items("perNodeExclusions")) if run]
     excluded = [text for text in map(_exclusion, fields.items("exclusions")) if text]
-    for _text, version, run in pool_ranges.ranges(excluded, fields.place_of("exclusions"), found):
-        facts.taken.setdefault(name or "excluded", []).append((version, run[0], run[1]))
+    for _text, each in pool_ranges.ranges(excluded, fields.place_of("exclusions"), found):
+        facts.taken.setdefault(name or "excluded", []).append(each)
     for item in fields.items("staticAllocations"):
         node = object_shape.plain_text(object_shape.entry(item, "nodeName"))
         if node:
@@ -238,9 +233,5 @@ def cidr_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> 
 def _own_gateway(item: Value, prefix: str, index: int | None) -> None:
     """Mark a node's gateway as read if it is the one at the pool's gateway index. Another one is not imported."""
     net, gateway = pool_ranges.exact(prefix), object_shape.entry(item, "gateway")
-    if (
-        net
-        and index is not None
-        and pool_ranges.address(object_shape.peek(gateway)) == (net.version, net.first + index)
-    ):
+    if net and index is not None and pool_ranges.address(object_shape.peek(gateway)) == (net.first + index, net.bits):
         object_shape.plain_text(gateway)

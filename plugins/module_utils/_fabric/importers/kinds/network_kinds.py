@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Networks: NetworkAttachmentDefinition, and kinds of NVIDIA's Network Operator."""
+"""Networks: NetworkAttachmentDefinition, and kinds of NVIDIA's PodNetwork Operator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     CNI,
     NETWORK_OPERATOR,
     Facts,
-    Network,
+    PodNetwork,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import use
@@ -76,7 +76,7 @@ def definition(manifest: manifest_texts.Manifest, facts: Facts, found: Found) ->
     resource = object_shape.plain_text(object_shape.entry(annotations, _RESOURCE))
     master = object_shape.plain_text(object_shape.entry(plugin, "master"))
     mtu = object_shape.plain_text(object_shape.entry(plugin, "mtu"))
-    network = Network(
+    network = PodNetwork(
         place,
         "NetworkAttachmentDefinition",
         namespace,
@@ -108,7 +108,7 @@ def _main_plugin(value: Value | None) -> Value | None:
     return value
 
 
-def _vf_attributes(plugin: Value | None, network: Network) -> None:
+def _vf_attributes(plugin: Value | None, network: PodNetwork) -> None:
     """Read VF attributes. Values that a fabric file cannot contain stay unread and are reported."""
 
     def take(key: str, attribute: str, convert: t.Callable[[str], t.Any]) -> None:
@@ -138,7 +138,7 @@ def operators(kind: str, manifest: manifest_texts.Manifest, facts: Facts, found:
     fields = object_shape.read(manifest, spec if isinstance(spec, Mapping) else None, known, found)
     facts.provider(NETWORK_OPERATOR)
     master = fields.text("master")
-    network = Network(
+    network = PodNetwork(
         fields.place,
         kind,
         fields.text("networkNamespace") or namespace,

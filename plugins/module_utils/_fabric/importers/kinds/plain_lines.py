@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Text,
     report_duplicates,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import NODE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Sequence
 
@@ -138,7 +139,7 @@ def _page(text: Text, at: int, line: str, facts: Facts) -> None:
     route = _ROUTE.match(line)
     if route:
         net = pool_ranges.exact(route.group(1))
-        if net and net.version == 4 and net.prefix <= 30:
+        if net and net.bits == IPV4 and net.prefix <= 30:
             facts.routes.setdefault(int(route.group(2)), net)
         return
     via = _VIA.match(line)
@@ -152,7 +153,7 @@ def _page(text: Text, at: int, line: str, facts: Facts) -> None:
 
 def _supernet(text: str, facts: Facts) -> None:
     net = pool_ranges.exact(text)
-    if net and net.version == 4 and net.prefix <= 24 and net not in facts.supernets:
+    if net and net.bits == IPV4 and net.prefix <= 24 and net not in facts.supernets:
         facts.supernets.append(net)
 
 
@@ -182,10 +183,10 @@ def _host_port(text: Text, at: int, variables: t.Mapping[str, str], facts: Facts
     place = Place(text.file, at + 1, 1, variables["INTERFACE"])
     port = HostPort(place, variables["INTERFACE"])
     parsed = pool_ranges.prefixed(variables.get("IPV4_IP", ""))
-    if parsed and parsed[0] == 4:
-        port.address, port.prefix = parsed[1], parsed[2]
+    if parsed and parsed[2] == IPV4:
+        port.address, port.prefix = parsed[:2]
     gateway = pool_ranges.address(variables.get("IPV4_GATEWAY") or variables.get("GATEWAY") or "")
-    port.gateway = gateway[1] if gateway and gateway[0] == 4 else None
+    port.gateway = gateway[0] if gateway and gateway[1] == IPV4 else None
     if re.match(r"[1-9][0-9]{2,4}\Z", variables.get("MTU", "")):
         port.mtu = int(variables["MTU"])
     if "IPV4_IP" in variables and port.address is None:

@@ -10,10 +10,11 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules, pool_ranges
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Net, Pool
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Pool
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.correlate import Draft
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import object_shape
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network, network
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Value
 
 
@@ -29,11 +30,11 @@ def take(pool: Pool, items: t.Iterable[Value]) -> None:
         )
         if destination:
             pool.routes.append(destination)
-        if via and pool.net and via[0] == pool.net.version and pool.net.holds(via[1]) and via[1] != pool.gateway:
-            pool.routers.append(via[1])
+        if via and pool.net and via[1] == pool.net.bits and pool.net.holds(via[0]) and via[0] != pool.gateway:
+            pool.routers.append(via[0])
 
 
-def report_unsupported(drafts: t.Sequence[Draft], rails: t.Sequence[Net], found: Found) -> None:
+def report_unsupported(drafts: t.Sequence[Draft], rails: t.Sequence[Network], found: Found) -> None:
     """Report routes that do not lead to a rail, each destination once."""
     unsupported: dict[str, list[Pool]] = {}
     for draft in drafts:
@@ -50,9 +51,9 @@ def report_unsupported(drafts: t.Sequence[Draft], rails: t.Sequence[Net], found:
         found.add(import_rules.NOT_KNOWN, pools[0].place, message, remedy, "only the routes between the rails")
 
 
-def _to_rails(destination: str, rails: t.Sequence[Net]) -> bool:
+def _to_rails(destination: str, rails: t.Sequence[Network]) -> bool:
     parsed = pool_ranges.prefixed(destination)
-    if parsed is None or not parsed[2]:
+    if parsed is None or not parsed[1]:
         return False
-    net = pool_ranges.around(*parsed)
-    return any(net.version == rail.version and net.first <= rail.last and rail.first <= net.last for rail in rails)
+    net = network(*parsed)
+    return any(net.bits == rail.bits and net.first <= rail.last and rail.first <= net.last for rail in rails)

@@ -13,7 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
     SPIDERPOOL,
     Facts,
-    Network,
+    PodNetwork,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import (
@@ -34,6 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.subnet_pool import pool_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources.manifest_texts import Manifest
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Scalar
 
@@ -141,7 +142,7 @@ def pool(manifest: Manifest, facts: Facts, found: Found) -> None:
     pool_routes.take(facts.pools[-1], _routes(manifest, fields, found))
     for text in facts.pools[-1].routes:
         net = pool_ranges.exact(text)
-        if net and net.version == 4:
+        if net and net.bits == IPV4:
             facts.supernets.append(net)
 
 
@@ -204,12 +205,12 @@ def network(manifest: Manifest, facts: Facts, found: Found) -> None:
 
 def _network(
     fields: Fields, manifest: Manifest, name: tuple[str, str], kind: str, section: str, found: Found
-) -> Network:
+) -> PodNetwork:
     def path(key: str) -> str:
         return "%s.%s" % (section, key)
 
     masters = fields.texts(path("master")) if kind != "ipoib" else [fields.text(path("master")) or ""]
-    result = Network(
+    result = PodNetwork(
         Place(manifest.file, manifest.line, 1, "spec"),
         "SpiderMultusConfig",
         name[0],
@@ -243,7 +244,7 @@ def _network(
     return result
 
 
-def _on_master(fields: Fields, network: Network, section: str, found: Found) -> None:
+def _on_master(fields: Fields, network: PodNetwork, section: str, found: Found) -> None:
     network.masters = [
         network_vlans.port_below(name, False, fields.place_of(section + ".master"), found) for name in network.masters
     ]
@@ -271,7 +272,7 @@ def _on_master(fields: Fields, network: Network, section: str, found: Found) -> 
         found.add(import_rules.NO_RESOURCE, fields.place, message, remedy, "the resource of the rail")
 
 
-def _on_vfs(fields: Fields, network: Network, section: str, found: Found) -> None:
+def _on_vfs(fields: Fields, network: PodNetwork, section: str, found: Found) -> None:
     if not network.resource:
         message = "the network %s has no resourceName, which %s needs" % (shown(network.name), network.attachment)
         found.add(
@@ -335,7 +336,7 @@ def reserved(manifest: Manifest, facts: Facts, found: Found) -> None:
     fields = object_shape.read(manifest, _spec(manifest), {"ips": TEXTS, "ipVersion": FAMILY}, found)
     facts.provider(SPIDERPOOL)
     listed = pool_ranges.ranges(fields.texts("ips"), fields.place_of("ips"), found)
-    facts.taken.setdefault(name or "reserved", []).extend((version, run[0], run[1]) for _t, version, run in listed)
+    facts.taken.setdefault(name or "reserved", []).extend(each for _text, each in listed)
 
 
 def coordinator(manifest: Manifest, facts: Facts, found: Found) -> None:
@@ -344,7 +345,7 @@ def coordinator(manifest: Manifest, facts: Facts, found: Found) -> None:
     facts.provider(SPIDERPOOL)
     for text in fields.texts("hijackCIDR"):
         net = pool_ranges.exact(text)
-        if net and net.version == 4 and not text.startswith("169.254.") and text not in facts.reserved.values():
+        if net and net.bits == IPV4 and not text.startswith("169.254.") and text not in facts.reserved.values():
             facts.reserved["hijack-%d" % (len(facts.reserved) + 1)] = text
 
 

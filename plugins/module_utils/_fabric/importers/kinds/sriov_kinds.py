@@ -14,7 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     NETWORK_OPERATOR,
     Device,
     Facts,
-    Network,
+    PodNetwork,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import ipam_kinds, object_shape
@@ -162,7 +162,7 @@ def network(attachment: str, manifest: Manifest, facts: Facts, found: Found) -> 
         found.add(
             import_rules.NO_RESOURCE, fields.place, message, "set the resource of its VFs", "the resource of the rail"
         )
-    result = Network(
+    result = PodNetwork(
         fields.place,
         "SriovNetwork",
         fields.text("networkNamespace") or namespace,
@@ -190,7 +190,7 @@ def _meta_plugins(fields: Fields, found: Found) -> set[str]:
     return {object_shape.peek(object_shape.entry(each, "type")) for each in getattr(reading.value, "items", ())}
 
 
-def _on_ethernet(fields: Fields, result: Network) -> None:
+def _on_ethernet(fields: Fields, result: PodNetwork) -> None:
     for key, attribute in (
         ("vlan", "vlan"),
         ("vlanQoS", "qos"),

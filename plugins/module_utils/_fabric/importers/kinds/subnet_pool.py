@@ -11,6 +11,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Pool
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.object_shape import Fields
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer.free_ranges import (
+    common,
+    single,
+    whole_range,
+    without,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4
 
 
 def pool_of(fields: Fields, name: str, found: Found) -> Pool:
@@ -28,34 +35,32 @@ def pool_of(fields: Fields, name: str, found: Found) -> Pool:
         message = "the pool %s has no subnet" % shown(name or "without a name")
         found.add(import_rules.SUBNET, fields.place, message, "write it, such as subnet: 172.16.11.0/24", "no subnet")
         return pool
-    members = [number for _text, _version, run in listed for number in run] + ([gateway[1]] if gateway else [])
+    members = [number for _text, each in listed for number in (each.first, each.last)]
+    members += [gateway[0]] if gateway else []
     pool.net = pool_ranges.subnet(text, members, fields.place_of("subnet"), found)
     if pool.net is None:
         return pool
     version = fields.number("ipVersion")
-    if version not in (None, pool.net.version):
-        message = "ipVersion is %s, and %s is IPv%d" % (version, pool_ranges.shown_net(pool.net), pool.net.version)
+    family = 4 if pool.net.bits == IPV4 else 6
+    if version not in (None, family):
+        message = "ipVersion is %s, and %s is IPv%d" % (version, pool.net, family)
         remedy = "remove ipVersion: the subnet determines it"
         found.add(import_rules.KIND, fields.place_of("ipVersion"), message, remedy, "the subnet's family")
-    if gateway and (gateway[0] != pool.net.version or not pool.net.holds(gateway[1])):
-        message = "the gateway %s is not in %s" % (shown(gateway_text or ""), pool_ranges.shown_net(pool.net))
+    if gateway and (gateway[1] != pool.net.bits or not pool.net.holds(gateway[0])):
+        message = "the gateway %s is not in %s" % (shown(gateway_text or ""), pool.net)
         remedy = "write the leaf's address in the subnet"
         found.add(import_rules.GATEWAY, fields.place_of("gateway"), message, remedy, "no gateway")
         gateway = None
-    runs = pool_ranges.cut_to(pool.net, listed, fields.place_of("ips"), found)
+    ranges = pool_ranges.cut_to(pool.net, listed, fields.place_of("ips"), found)
+    excluded = [each for _text, each in excluded_ranges if each.bits == pool.net.bits]
     if gateway:
-        pool.gateway = gateway[1]
-        if any(
-            first <= gateway[1] <= last
-            for first, last in pool_ranges.without(runs, [run for _t, _v, run in excluded_ranges])
-        ):
+        pool.gateway = gateway[0]
+        if any(each.holds(gateway[0]) for each in without(ranges, excluded)):
             message = "the gateway %s is among the pod addresses" % shown(gateway_text or "")
             remedy = "remove it from ips, or add it to excludeIPs"
             found.add(import_rules.UNUSABLE, fields.place_of("ips"), message, remedy, "the addresses without it")
-        runs = pool_ranges.without(runs, [(gateway[1], gateway[1])])
-    pool.runs = pool_ranges.without(runs, [run for _text, _version, run in excluded_ranges])
-    excluded = [
-        run for _text, version, run in excluded_ranges if version == pool.net.version and run != (pool.gateway,) * 2
-    ]
-    pool.excluded = pool_ranges.both([(pool.net.first, pool.net.last)], excluded)
+        ranges = without(ranges, [single(*gateway)])
+    pool.ranges = without(ranges, excluded)
+    excluded = [each for each in excluded if (each.first, each.last) != (pool.gateway,) * 2]
+    pool.excluded = common([whole_range(pool.net)], excluded)
     return pool

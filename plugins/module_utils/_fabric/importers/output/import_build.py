@@ -13,7 +13,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (
     import_rules,
     name_counting,
-    pool_ranges,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
     CNI,
@@ -35,6 +34,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_names import Names
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, show
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import written
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
     BadRange,
     HostRange,
@@ -287,13 +288,13 @@ class Builder:
         mtu = self._out.data["fabric"]["mtu"]
         for place, (name, draft) in enumerate(zip(self._names, self._drafts), 1):
             rail: dict[str, t.Any] = {}
-            for version, suffix in ((4, ""), (6, "6")):
-                rail_addresses = layout.rails[version].get(place)
+            for bits, suffix in ((IPV4, ""), (IPV6, "6")):
+                rail_addresses = layout.rails[bits].get(place)
                 if rail_addresses:
                     rail.update(_family(rail_addresses, suffix))
                     if rail_addresses.note:
                         notes.setdefault(rail_addresses.note, []).append(name)
-            if place not in layout.rails[4] and place not in layout.rails[6] and layout.mode != NONE:
+            if place not in layout.rails[IPV4] and place not in layout.rails[IPV6] and layout.mode != NONE:
                 decide = layout.proposed.get(place, "this rail's subnet; no manifest contains it")
                 self._out.say(("rails", name), "DECIDE: %s" % decide)
             own_mtu = self._mtu_of(draft)
@@ -319,12 +320,13 @@ class Builder:
         if layout.node_prefix and self._found.has(import_rules.LOST):
             comment = "DECIDE: the manifests keep addresses of each node from pods, but the plan does not"
             self._out.say(("addresses",), comment)
+        suffix = "6" if layout.rails[IPV6] and not layout.rails[IPV4] else ""
         if layout.node_prefix:
-            section["node_prefix6" if layout.rails[6] and not layout.rails[4] else "node_prefix"] = layout.node_prefix
+            section["node_prefix" + suffix] = layout.node_prefix
         if layout.block:
             section["block"] = layout.block
         if layout.gateway:
-            section["gateway6" if layout.rails[6] and not layout.rails[4] else "gateway"] = layout.gateway
+            section["gateway" + suffix] = layout.gateway
         if layout.host:
             section["host"] = layout.host
             if layout.host == "none":
@@ -332,15 +334,15 @@ class Builder:
         if layout.leaf_end:
             section["leaf_end"] = layout.leaf_end
         refused = layout.mode == SUBNET and facts_of(self._provider).mode_refused(SUBNET)
-        if refused and any(rail.pods for rail in layout.rails[4].values()):
+        if refused and any(rail.pods for rail in layout.rails[IPV4].values()):
             section.update(self._blocks(layout))
         return section
 
     def _blocks(self, layout: Addressing) -> dict[str, t.Any]:
         """Return settings that give each node a block of pod addresses, because plain CNI plugins allocate per node."""
-        rails = [rail.pods for rail in layout.rails[4].values() if rail.pods]
+        rails = [rail.pods for rail in layout.rails[IPV4].values() if rail.pods]
         wanted, block = max(self._node_count(), 2), 16
-        while block > 1 and any(sum((run[1] - run[0] + 1) // block for run in runs) < wanted for runs in rails):
+        while block > 1 and any(sum(each.size // block for each in ranges) < wanted for ranges in rails):
             block //= 2
         message = "plain CNI plugins allocate addresses on each node, not for the whole cluster"
         remedy = "give each node a block of addresses, or use the provider spiderpool"
@@ -484,17 +486,12 @@ def _expanded(pattern: str) -> list[str]:
 
 def _family(addresses: Addressed, suffix: str) -> dict[str, t.Any]:
     net = addresses.net
-    rail: dict[str, t.Any] = {"subnet" + suffix: pool_ranges.shown_net(net)}
+    rail: dict[str, t.Any] = {"subnet" + suffix: str(net)}
     if addresses.gateway is not None:
-        rail["gateway" + suffix] = pool_ranges.show(net.version, addresses.gateway)
-    for key, runs in (("pods", addresses.pods), ("hosts", addresses.hosts)):
-        if runs:
-            rail[key + suffix] = _ranges(net, runs)
+        rail["gateway" + suffix] = show(addresses.gateway, net.bits)
+    for key, ranges in (("pods", addresses.pods), ("hosts", addresses.hosts)):
+        if ranges:
+            rail[key + suffix] = written(ranges)
     if addresses.taken:
-        rail.setdefault("taken", {}).update((name, _ranges(net, runs)) for name, runs in addresses.taken.items())
+        rail.setdefault("taken", {}).update((name, written(ranges)) for name, ranges in addresses.taken.items())
     return rail
-
-
-def _ranges(net: pool_ranges.Net, runs: t.Sequence[pool_ranges.Run]) -> str | list[str]:
-    shown = [pool_ranges.shown_run(net, run) for run in runs]
-    return shown if len(shown) > 1 else shown[0]

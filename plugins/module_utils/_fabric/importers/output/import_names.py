@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import SHAPES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import label
 
 
@@ -68,47 +69,47 @@ class Names:
             section["namespace"] = namespaces.pop()
         if addressing.mode != NONE and self._defaults.pools:
             each_node = addressing.mode != SUBNET and self._defaults.pool_per_node
-            for version, key in ((4, "pool"), (6, "pool6")):
-                names = self._node_pools(version) if each_node else self._pool_names(addressing, version)
+            for bits, key in ((IPV4, "pool"), (IPV6, "pool6")):
+                names = self._node_pools(bits) if each_node else self._pool_names(addressing, bits)
                 default = "{fabric}-{rail}" + "-{node}" * each_node
                 self._template(section, key, names, [default] * len(names), SHAPES["pool"][0].match, each_node)
         return section
 
-    def _node_pools(self, version: int) -> list[str]:
+    def _node_pools(self, bits: int) -> list[str]:
         """Return per rail the name of its pools, with ``{node}`` for the node; empty without a common form."""
         names = []
         for draft in self._drafts:
-            pools = [pool for pool in draft.pools if pool.net and pool.net.version == version and pool.nodes]
+            pools = [pool for pool in draft.pools if pool.net and pool.net.bits == bits and pool.nodes]
             common = {pool.name.replace(pool.nodes[0], "{node}") for pool in pools}
             if len(common) != 1 or "{node}" not in next(iter(common)):
-                self._report_renamed_pools(version)
+                self._report_renamed_pools(bits)
                 return []
             names.append(common.pop())
         return names
 
-    def _report_renamed_pools(self, version: int) -> None:
+    def _report_renamed_pools(self, bits: int) -> None:
         names = [
             pool.name
             for draft in self._drafts
             for pool in draft.pools
-            if pool.net and pool.net.version == version and not pool.inline
+            if pool.net and pool.net.bits == bits and not pool.inline
         ]
         if names:
             message = "the pools %s get other names" % name_counting.compact(list(dict.fromkeys(names)))
             remedy = "use the new names in pods, or set names.pool"
             self._found.add(import_rules.NAMES, self._place, message, remedy, "the fabric file's own names")
 
-    def _pool_names(self, addressing: Addressing, version: int) -> list[str]:
+    def _pool_names(self, addressing: Addressing, bits: int) -> list[str]:
         """Return the pool's name per rail; empty if a rail has several pools, because the plan creates one."""
         names_of_rails = [
-            [each.name for each in draft.pools if each.net and each.net.version == version and not each.inline]
+            [each.name for each in draft.pools if each.net and each.net.bits == bits and not each.inline]
             for draft in self._drafts
         ]
         if any(len(names) > 1 for names in names_of_rails):
-            self._report_renamed_pools(version)
+            self._report_renamed_pools(bits)
             return []
         known = {at: names[0] for at, names in enumerate(names_of_rails, 1) if names}
-        if len(known) == 1 and len(names_of_rails) > 1 and version == 4:
+        if len(known) == 1 and len(names_of_rails) > 1 and bits == IPV4:
             return self._counted_pools(addressing, *known.popitem())
         series = name_counting.series(known)
         if series is None or not series.counts:
@@ -117,7 +118,7 @@ class Names:
 
     def _counted_pools(self, addressing: Addressing, place: int, name: str) -> list[str]:
         """Return all pool names from one such as ``gpu1-net11``, whose numerals are those of rail and subnet."""
-        third_octets = {at: rail.net.first >> 8 & 255 for at, rail in addressing.rails[4].items()}
+        third_octets = {at: rail.net.first >> 8 & 255 for at, rail in addressing.rails[IPV4].items()}
         counted = len(third_octets) == len(self._drafts) and all(
             octet == third_octets[place] + at - place for at, octet in third_octets.items()
         )
