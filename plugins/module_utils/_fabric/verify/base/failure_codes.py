@@ -12,7 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playb
 
 
 class Layer(t.NamedTuple):
-    """One layer. ``after``: the layers that are not checked on a rail where this one failed."""
+    """One layer. ``after``: the layers that are not checked on a rail on which this layer failed."""
 
     name: str
     title: str
@@ -50,11 +50,12 @@ KUBERNETES = playbook("kubernetes")
 class Code(t.NamedTuple):
     """One kind of failure.
 
-    :param code: permanent; its meaning never changes. :param name: unique, for people.
-    :param cause: the likely one, unless an observation shows another.
-    :param playbook: the playbook that fixes it; None where it must be fixed by hand.
+    :param code: permanent; its meaning never changes.
+    :param name: unique, for people.
+    :param cause: the likely cause, unless an observation shows another.
+    :param playbook: the playbook that fixes it; None if it must be fixed by hand.
     :param after: layers that are not checked on the same rail after it; None: those of its layer.
-    :param drift: whether drift reports it: only what is configuration of a node or cluster.
+    :param drift: whether drift reports it, because it is configuration of a node or cluster.
     """
 
     code: str
@@ -69,5 +70,5 @@ class Code(t.NamedTuple):
 
     @property
     def label(self) -> str:
-        """How a code is shown to people."""
+        """Return the code as it is shown to people."""
         return "%s (%s)" % (self.name, self.code)

@@ -24,35 +24,36 @@ class Live:
         self.rules: list[Row] = list(ip.get("rules") or ())
 
     def nic(self, port: t.Mapping[str, t.Any]) -> Row | None:
-        """The row of the port's netdev; where its function has several, the planned one."""
+        """Return the row of the port's netdev. If its function has several netdevs, return the planned one."""
         if port.get("pci"):
-            mine = [row for row in self.nics if row["pci"] == port["pci"]]
+            rows = [row for row in self.nics if row["pci"] == port["pci"]]
         else:
-            mine = [row for row in self.nics if named(row, port.get("netdev"))]
-        return next((row for row in mine if named(row, port.get("netdev"))), mine[0] if mine else None)
+            rows = [row for row in self.nics if named(row, port.get("netdev"))]
+        return next((row for row in rows if named(row, port.get("netdev"))), rows[0] if rows else None)
 
     def netdev(self, port: t.Mapping[str, t.Any]) -> str | None:
-        """The current name of the port's interface."""
+        """Return the current name of the port's interface."""
         row = self.nic(port)
         return row["netdev"] if row else None
 
     def device(self, port: t.Mapping[str, t.Any]) -> Row | None:
-        """The row of the port's RDMA device: by name first, else by where it is."""
+        """Return the row of the port's RDMA device: the device with the planned name, else the first one of its NIC."""
         kind, name = port["rdma"]["type"], port["rdma"]["name"]
         row = self.nic(port) or {}
-        mine = [each for each in self.rdma if (each["type"] == "hardware") == (kind == "hardware")]
-        here = [
+        devices = [each for each in self.rdma if (each["type"] == "hardware") == (kind == "hardware")]
+        of_port = [
             each
-            for each in mine
+            for each in devices
             if (row.get("netdev") and each.get("netdev") == row["netdev"])
             or (row.get("pci") and each["pci"] == row["pci"])
         ]
-        return next((each for each in here if each["device"] == name), here[0] if here else None)
+        return next((each for each in of_port if each["device"] == name), of_port[0] if of_port else None)
 
     def part(self, name: str) -> bool:
-        """Whether a part was requested and read."""
+        """Return whether a part was requested and read."""
         return self.info.get(name) is not None
 
 
 def named(row: t.Mapping[str, t.Any], netdev: str | None) -> bool:
+    """Return whether a row of ``nics`` has this netdev as its name or as an alternative name."""
     return bool(netdev) and netdev in (row.get("netdev"), *(row.get("altnames") or ()))

@@ -13,9 +13,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 )
 
 
-def _manual(code: str, name: str, layer: str, title: str, cause: str, remedy: str, **more: tuple[str, ...]) -> Code:
-    """What no playbook fixes, and what is not configuration."""
-    return Code(code, name, layer, title, cause, remedy, None, more.get("after"), False)
+def _manual(code: str, name: str, layer: str, title: str, cause: str, remedy: str, **fields: tuple[str, ...]) -> Code:
+    """Return a code that no playbook fixes and that drift does not report."""
+    return Code(code, name, layer, title, cause, remedy, None, fields.get("after"), False)
 
 
 TRAFFIC_CODES = (

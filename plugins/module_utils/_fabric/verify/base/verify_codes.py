@@ -14,15 +14,18 @@ CODES = {code.code: code for code in (*NODE_CODES, *TRAFFIC_CODES)}
 
 
 def after(code: Code) -> tuple[str, ...]:
-    """The layers that are not checked on a rail after a failure with this code."""
+    """Return the layers that are not checked on a rail after a failure with this code."""
     return LAYERS[code.layer].after if code.after is None else code.after
 
 
 def may_stop(code: Code, layer: str) -> bool:
-    """Whether a failure can be the reason why traffic of a layer fails on its rail; then only this one is reported."""
+    """Return whether a failure can be the reason why traffic of a layer fails on its rail.
+
+    Then the traffic's failure is not reported.
+    """
     return code.layer == "address" or layer in after(code)
 
 
 def label(code: str) -> str:
-    """A code as people see it; one that is not in the registry, such as one of an older verdict, as it is."""
+    """Return a code as people see it. A code that is not in the registry, as in an older verdict, is unchanged."""
     return CODES[code].label if code in CODES else code

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What one run of verify or drift collects: failures, and checks that they make unnecessary on a rail of a node."""
+"""The data of one run of verify or drift: reports of nodes, failures, and the checks that failures make unnecessary."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ VERIFY, DRIFT = "verify", "drift"
 class NodeReport(t.NamedTuple):
     """What was read on one node.
 
-    :param plan: ``railyard_node``, with the observed ports where the plan has a slot, serial, MAC or RDMA device.
-    :param info: the result of ``rail_info``; None if there is none, with the reason in ``why``.
+    :param plan: ``railyard_node``, with the observed names of ports that the plan identifies by slot, serial, MAC or
+        RDMA device.
+    :param info: the result of ``rail_info``; None without a result, with the reason in ``why``.
     :param states: module -> its result in check mode.
     :param probed: the results of ``rail_probe`` in mode ``probe``, of all rounds.
     :param after: the counters of ``rail_info`` after the last round.
-    :param code: the code of ``why``. ``refused``: why the node could not serve or probe; empty if it could.
+    :param code: the code of ``why``.
+    :param refused: why the node could not serve or probe; empty if it could.
     :param inside: the result of ``rail_pods``; None if it did not run or (``inside_why``) failed.
     :param pod_probed, pod_refused: as ``probed`` and ``refused``, of its test pod.
     :param others: runs that probed on the node at the same time, each with ``run`` (its name) and ``since``.
@@ -62,15 +64,20 @@ class Failure(t.NamedTuple):
 
     @property
     def layer(self) -> str:
+        """Return the name of the layer."""
         return CODES[self.code].layer
 
     def as_dict(self) -> Row:
-        about = CODES[self.code]
-        row = {"code": self.code, "name": about.name, "layer": about.layer}
+        """Return the failure as a row of the verdict."""
+        registered = CODES[self.code]
+        row = {"code": self.code, "name": registered.name, "layer": registered.layer}
         return dict(row, **dict(self._asdict(), rails=list(self.rails)))
 
     def line(self, nodes: str | None = None) -> str:
-        """One line for people. ``nodes``: the nodes that share the failure, if there are several."""
+        """Return one line for people.
+
+        :param nodes: the nodes that share the failure, if there are several.
+        """
         where = " ".join(each for each in (nodes or self.node, " and ".join(self.rails)) if each) or "cluster"
         if self.peer:
             where += " (with %s)" % self.peer
@@ -117,11 +124,11 @@ class Run:
     # -- what is checked ---------------------------------------------------------------------------------------------
 
     def nodes(self) -> list[NodeReport]:
-        """The nodes that could be read."""
+        """Return the nodes that could be read."""
         return [each for each in self.reports.values() if each.info is not None]
 
     def ports(self, layer: str) -> t.Iterator[tuple[NodeReport, Row]]:
-        """The ports that a layer must check: without those on which an earlier layer failed."""
+        """Return the ports that a layer must check: those without a failure that blocks the layer."""
         for report in self.nodes():
             for port in report.plan["ports"]:
                 if port["rail"] not in self.rails:
@@ -130,7 +137,7 @@ class Run:
                     yield report, port
 
     def look(self, layer: str, node: str, rail: str | None = None) -> bool:
-        """Whether a place must be checked. Counts it as checked or skipped."""
+        """Return whether a place must be checked, and count it as checked or skipped."""
         place = (node, rail)
         if self.blocked(layer, node, rail):
             self.skipped[layer].add(place)
@@ -139,14 +146,17 @@ class Run:
         return True
 
     def blocked(self, layer: str, node: str, rail: str | None) -> bool:
+        """Return whether an earlier failure makes a layer unnecessary on a rail or on the whole node."""
         return layer in self._blocked.get((node, rail), ()) or layer in self._blocked.get((node, None), ())
 
     def block(self, layers: t.Iterable[str], node: str, rail: str | None) -> None:
+        """Do not check these layers on a rail, or with ``rail`` None on the whole node."""
         self._blocked.setdefault((node, rail), set()).update(layers)
 
     # -- failures and warnings ---------------------------------------------------------------------------------------
 
     def has(self, code: str, node: str | None, rail: str | None) -> bool:
+        """Return whether there is a failure or warning with this code, with ``rail`` on this rail."""
         return any(
             each.code == code and each.node == node and (rail in each.rails if rail else True)
             for by_node in (self._failures, self._warnings)
@@ -161,12 +171,14 @@ class Run:
         )
 
     def failures_of(self, *nodes: str | None) -> list[Failure]:
-        """The failures that name one of the nodes, as node or as peer, in no order."""
+        """Return the failures that name one of the nodes as node or as peer, in no order."""
         return [each for node in nodes for each in self._failures.get(node, ())]
 
     def fail(self, code: str, node: str | None, rail: str | None = None, what: str = "", **about: t.Any) -> None:
-        """Add a failure. ``about``: ``expected``, ``found``, ``cause``, ``remedy``, ``playbook``, ``peer``,
-        ``others`` (further rails that it concerns), ``peers`` (further nodes on which it blocks layers).
+        """Add a failure, and block the layers that it makes unnecessary.
+
+        :param about: ``expected``, ``found``, ``cause``, ``remedy``, ``playbook``, ``peer``, ``others`` (further rails
+            that it concerns), ``peers`` (further nodes on which it blocks layers).
         """
         if self.kind == DRIFT and not CODES[code].drift:
             return  # the configuration of node and cluster is as planned
@@ -178,7 +190,7 @@ class Run:
                 self.block(after(CODES[code]), str(place), each)
 
     def warn(self, code: str, node: str | None, rail: str | None = None, what: str = "", **about: t.Any) -> None:
-        """Add a warning, which does not fail the run."""
+        """Add a warning, which does not fail the run. ``about``: as in :meth:`fail`."""
         warning = self._made(code, node, rail, what, about)
         self.warnings.append(warning)
         _index(self._warnings, warning)
@@ -210,6 +222,7 @@ def _index(by_node: dict[str | None, list[Failure]], failure: Failure) -> None:
 
 
 def _text(value: t.Any) -> str | None:
+    """Return a value as text; None for no value."""
     if value is None:
         return None
     if isinstance(value, bool):

@@ -29,9 +29,9 @@ def address(run: Run) -> None:
             continue
         # duplicates first: other failures can follow from them
         _duplicates(run, report, port, netdev, live, owners, macs)
-        there = [_address(run, report, port, netdev, key, live) for key in ("address", "address6") if port[key]]
+        present = [_address(run, report, port, netdev, key, live) for key in ("address", "address6") if port[key]]
         # without the address its routes are gone, and rail_info does not report its rule
-        if there and all(there):
+        if present and all(present):
             _rules(run, report.name, port, netdev, live)
             _routes(run, report.name, port, netdev, live)
             _gid(run, report.name, port, live)
@@ -40,26 +40,26 @@ def address(run: Run) -> None:
 
 
 def _owners(run: Run) -> dict[str, Place]:
-    """Each planned address -> its node and rail."""
-    found: dict[str, Place] = {}
+    """Return planned address -> its node and rail."""
+    owners: dict[str, Place] = {}
     for report in run.reports.values():
         for port in report.plan["ports"]:
             for key in ("address", "address6"):
                 if port[key]:
-                    found[bare(port[key])] = (report.name, port["rail"])
-    return found
+                    owners[bare(port[key])] = (report.name, port["rail"])
+    return owners
 
 
 def _macs(run: Run) -> dict[str, Place]:
-    """Each MAC address -> its node and rail."""
-    found: dict[str, Place] = {}
+    """Return MAC address -> its node and rail."""
+    places: dict[str, Place] = {}
     for report in run.nodes():
         live = Live(report.info or {})
         for port in report.plan["ports"]:
             nic = live.nic(port)
             if nic and nic.get("mac"):
-                found[nic["mac"]] = (report.name, port["rail"])
-    return found
+                places[nic["mac"]] = (report.name, port["rail"])
+    return places
 
 
 def _duplicates(
@@ -71,30 +71,31 @@ def _duplicates(
     owners: t.Mapping[str, Place],
     macs: t.Mapping[str, Place],
 ) -> None:
+    """Report addresses of a port that belong to another port, and planned addresses that another host has."""
     name, rail = report.name, port["rail"]
     planned = {bare(port[key]): port[key] for key in ("address", "address6") if port[key]}
     for row in live.addresses:
-        held = bare(row["address"])
-        if row["netdev"] != netdev or held in planned:
+        plain = bare(row["address"])
+        if row["netdev"] != netdev or plain in planned:
             continue
-        owner = owners.get(held)
+        owner = owners.get(plain)
         if owner and owner != (name, rail):
-            _duplicate(run, (name, rail), owner, held)
-        elif any(_inside(held, each) for each in planned.values()):
+            _duplicate(run, (name, rail), owner, plain)
+        elif any(_inside(plain, each) for each in planned.values()):
             run.warn("RV503", name, rail, "addresses of %s" % netdev, expected=planned, found=row["address"])
     for row in (report.info or {}).get("duplicates") or ():
         if row["netdev"] != netdev or row["address"] not in planned:
             continue
-        others = [macs[mac] for mac in row["macs"] if mac in macs]
-        for other in others:
-            _duplicate(run, other, (name, rail), row["address"])
-        if not others:
+        culprits = [macs[mac] for mac in row["macs"] if mac in macs]
+        for culprit in culprits:
+            _duplicate(run, culprit, (name, rail), row["address"])
+        if not culprits:
             found = "%s answers for it as well" % ", ".join(row["macs"])
             run.fail("RV510", name, rail, "address %s" % row["address"], expected="only this port", found=found)
 
 
 def _duplicate(run: Run, culprit: Place, owner: Place, address: str) -> None:
-    """Report a duplicate once, for the port that must not have the address; two observations can show the same."""
+    """Report a duplicate address once, for the port that must not have it. Two observations can show the same one."""
     what = "address %s" % address
     if any(
         each.code == "RV510" and each.what == what and each.node == culprit[0] for each in run.failures_of(culprit[0])
@@ -113,29 +114,31 @@ def _duplicate(run: Run, culprit: Place, owner: Place, address: str) -> None:
 
 
 def _inside(address: str, interface: str) -> bool:
+    """Return whether an address is in the subnet of an interface's address."""
     network = ipaddress.ip_interface(interface).network
     plain = ipaddress.ip_address(address)
     return plain.version == network.version and plain in network
 
 
 def _address(run: Run, report: NodeReport, port: Row, netdev: str, key: str, live: Live) -> bool:
+    """Report a planned address that is missing or has another prefix length. Return whether it is as planned."""
     spec = port[key]
-    mine = [row["address"] for row in live.addresses if row["netdev"] == netdev]
-    if spec in mine:
+    live_addresses = [row["address"] for row in live.addresses if row["netdev"] == netdev]
+    if spec in live_addresses:
         return True
     name, rail, plain = report.name, port["rail"], bare(spec)
-    same = [each for each in mine if bare(each) == plain]
-    if same:
-        run.fail("RV502", name, rail, "address of %s" % netdev, expected=spec, found=same[0])
+    same_address = [each for each in live_addresses if bare(each) == plain]
+    if same_address:
+        run.fail("RV502", name, rail, "address of %s" % netdev, expected=spec, found=same_address[0])
         return False
     elsewhere = [row["netdev"] for row in live.addresses if bare(row["address"]) == plain]
-    found = "on %s" % ", ".join(elsewhere) if elsewhere else ", ".join(mine) or "none"
+    found = "on %s" % ", ".join(elsewhere) if elsewhere else ", ".join(live_addresses) or "none"
     run.fail("RV501", name, rail, "address of %s" % netdev, expected=spec, found=found)
     return False
 
 
 class Way(t.NamedTuple):
-    """A route by its destination, next hop and table (None: the main one)."""
+    """A route by its destination, next hop and table (None: the main table)."""
 
     to: str
     via: str | None
@@ -147,45 +150,47 @@ class Way(t.NamedTuple):
 
 
 def planned_ways(port: Row) -> list[Way]:
-    """The routes that the plan gives to a port, without those that the kernel adds for its addresses."""
-    found: list[Way] = []
+    """Return the routes that the plan gives to a port, without those that the kernel adds for its addresses."""
+    ways: list[Way] = []
     for key, gateway in (("address", "gateway"), ("address6", "gateway6")):
         if not port[key] or port["table"] is None:
             continue
         interface = ipaddress.ip_interface(port[key])
         if interface.network.prefixlen < interface.max_prefixlen:
-            found.append(Way(str(interface.network), None, port["table"]))
+            ways.append(Way(str(interface.network), None, port["table"]))
         if port[gateway]:
-            found.append(Way(ANYWHERE[interface.version], port[gateway], port["table"]))
-    return found + [Way(each["to"], each["via"], each["table"]) for each in port["routes"]]
+            ways.append(Way(ANYWHERE[interface.version], port[gateway], port["table"]))
+    return ways + [Way(each["to"], each["via"], each["table"]) for each in port["routes"]]
 
 
 def _routes(run: Run, name: str, port: Row, netdev: str, live: Live) -> None:
+    """Report planned routes that are missing or have another next hop."""
     ways = [Way(row["to"], row["via"], row["table"]) for row in live.routes if row["netdev"] == netdev]
     for spec in planned_ways(port):
         if spec in ways:
             continue
-        other = [each for each in ways if (each.to, each.table) == (spec.to, spec.table)]
-        stray = [row["netdev"] for row in live.routes if (row["to"], row["table"]) == (spec.to, spec.table)]
-        found = str(other[0]) if other else "dev %s" % stray[0] if stray else "none"
+        differing = [each for each in ways if (each.to, each.table) == (spec.to, spec.table)]
+        netdevs = [row["netdev"] for row in live.routes if (row["to"], row["table"]) == (spec.to, spec.table)]
+        found = str(differing[0]) if differing else "dev %s" % netdevs[0] if netdevs else "none"
         run.fail("RV504", name, port["rail"], "route", expected="%s dev %s" % (spec, netdev), found=found)
 
 
 def _rules(run: Run, name: str, port: Row, netdev: str, live: Live) -> None:
+    """Report the first address whose policy rules are missing."""
     if port["table"] is None or port["rule_priority"] is None:
         return
-    held = {(row["from"], row["oif"], row["table"], row["priority"]) for row in live.rules}
+    live_rules = {(row["from"], row["oif"], row["table"], row["priority"]) for row in live.rules}
     for key in ("address", "address6"):
         if not port[key]:
             continue
         plain = ipaddress.ip_interface(port[key])
         source = "%s/%d" % (plain.ip, plain.max_prefixlen)
-        rest = (port["table"], port["rule_priority"])
-        lost = [each for each in ((source, None, *rest), (None, netdev, *rest)) if each not in held]
-        if lost:
-            rules = " and ".join("from %s" % each[0] if each[0] else "oif %s" % each[1] for each in lost)
-            others = [each for each in held if each[0] == source and each[2:] != rest]
-            found = "table %s at %s" % others[0][2:] if others else "none"
+        target = (port["table"], port["rule_priority"])
+        missing = [each for each in ((source, None, *target), (None, netdev, *target)) if each not in live_rules]
+        if missing:
+            rules = " and ".join("from %s" % each[0] if each[0] else "oif %s" % each[1] for each in missing)
+            of_source = [each for each in live_rules if each[0] == source and each[2:] != target]
+            found = "table %s at %s" % of_source[0][2:] if of_source else "none"
             expected = "%s lookup %d at %d" % (rules, port["table"], port["rule_priority"])
             run.fail("RV505", name, port["rail"], "policy rule", expected=expected, found=found)
             return
@@ -216,41 +221,43 @@ def _leaks(run: Run, report: NodeReport, port: Row, netdev: str, live: Live) -> 
 
 
 def _of_other_rails(to: str, report: NodeReport, rail: str) -> list[str]:
-    """The other rails whose traffic a route diverts."""
+    """Return the other rails whose traffic a route diverts."""
     network = ipaddress.ip_network(to)
-    found = []
+    rails = []
     for port in report.plan["ports"]:
         for key in ("address", "address6"):
             if port["rail"] != rail and port[key]:
-                theirs = ipaddress.ip_interface(port[key]).network
-                if theirs.version == network.version and theirs.overlaps(network) and port["rail"] not in found:
-                    found.append(port["rail"])
-    return found
+                subnet = ipaddress.ip_interface(port[key]).network
+                if subnet.version == network.version and subnet.overlaps(network) and port["rail"] not in rails:
+                    rails.append(port["rail"])
+    return rails
 
 
 def _sysctls(run: Run, report: NodeReport, port: Row, netdev: str) -> None:
-    held = ((report.info or {}).get("sysctls") or {}).get(netdev) or {}
+    """Report sysctls without the planned effect. A larger value of all interfaces is only a warning."""
+    effective = ((report.info or {}).get("sysctls") or {}).get(netdev) or {}
     for key, spec in sorted(port["sysctl"].items()):
-        have = held.get(key)
-        if have is None or have == int(spec):
+        value = effective.get(key)
+        if value is None or value == int(spec):
             continue
         what = "net.ipv4.conf.%s.%s" % (netdev, key)
-        if have < int(spec) or (key, have) == ("rp_filter", STRICT):
-            run.fail("RV506", report.name, port["rail"], what, expected=spec, found=have)
+        if value < int(spec) or (key, value) == ("rp_filter", STRICT):
+            run.fail("RV506", report.name, port["rail"], what, expected=spec, found=value)
         else:
-            cause = "net.ipv4.conf.all.%s is %d, and the larger value is in force" % (key, have)
-            run.warn("RV506", report.name, port["rail"], what, expected=spec, found=have, cause=cause, playbook=None)
+            cause = "net.ipv4.conf.all.%s is %d, and the larger value is in force" % (key, value)
+            run.warn("RV506", report.name, port["rail"], what, expected=spec, found=value, cause=cause, playbook=None)
 
 
 def _gid(run: Run, name: str, port: Row, live: Live) -> None:
+    """Report the first address without a GID of RoCE v2."""
     device = live.device(port)
     if not live.part("gids") or device is None or device["link_layer"] == "infiniband":
         return
-    held = [row for row in live.info["gids"] if row["device"] == device["device"]]
+    gids = [row for row in live.info["gids"] if row["device"] == device["device"]]
     for key in ("address", "address6"):
-        if port[key] and not any(row["address"] == bare(port[key]) and row["type"] == "RoCE v2" for row in held):
+        if port[key] and not any(row["address"] == bare(port[key]) and row["type"] == "RoCE v2" for row in gids):
             what = "GID of %s" % device["device"]
-            kinds = [row["type"] for row in held if row["address"] == bare(port[key])]
-            found = "only type %s" % ", ".join(kinds) if kinds else "none"
+            types = [row["type"] for row in gids if row["address"] == bare(port[key])]
+            found = "only type %s" % ", ".join(types) if types else "none"
             run.fail("RV511", name, port["rail"], what, expected="RoCE v2 for %s" % bare(port[key]), found=found)
             return

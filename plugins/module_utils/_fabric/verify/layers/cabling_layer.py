@@ -16,7 +16,7 @@ Place = t.Tuple[str, str]
 
 
 def cabling(run: Run) -> None:
-    """Check that every port is on the planned leaf, or without planned leaves, on that of its neighbours."""
+    """Check that every port is on the planned leaf or, without planned leaves, on the leaf of its neighbours."""
     heard: dict[Place, Row] = {}
     ports: dict[Place, Row] = {}
     mute = 0
@@ -44,90 +44,97 @@ def cabling(run: Run) -> None:
 
 
 def _against_plan(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]) -> None:
-    report: set[Place] = set()
+    """Compare the neighbours with the planned leaves and leaf ports."""
+    reported: set[Place] = set()
     for place, row in heard.items():
         port = ports[place]
         node, rail = place
-        if place in report or rail not in run.rails or not is_named(run, node, port):
+        if place in reported or rail not in run.rails or not is_named(run, node, port):
             continue
         if not run.look("cabling", node, rail):
             continue
         if not _is_leaf(row, port["leaf"]["name"]):
             swapped = _swapped(run, place, ports, heard)
             if swapped:
-                report.update(((node, rail), (node, swapped)))
+                reported.update(((node, rail), (node, swapped)))
                 _swap(run, node, rail, swapped, ports, heard)
                 continue
             belongs = next((each for each in _rails(run, node) if _on(row, ports[node, each])), None)
             cause = "its cable is plugged into the leaf of %s" % belongs if belongs else None
             found = "%s %s" % (row["system"] or row["chassis"], row["port"])
-            more = [belongs] if belongs else []
+            others = [belongs] if belongs else []
             expected = _planned(port)
-            run.fail("RV701", node, rail, "leaf", expected=expected, found=found, cause=cause, others=more)
+            run.fail("RV701", node, rail, "leaf", expected=expected, found=found, cause=cause, others=others)
         elif port["leaf"]["port"] and not _same(port["leaf"]["port"], row["port"], row["port_description"]):
             found = "%s %s" % (port["leaf"]["name"], row["port"])
             run.fail("RV704", node, rail, "leaf port", expected=_planned(port), found=found)
 
 
 def _planned(port: Row) -> str:
+    """Return the planned leaf and leaf port as text."""
     return " ".join(each for each in (port["leaf"]["name"], port["leaf"]["port"]) if each)
 
 
 def _rails(run: Run, node: str) -> list[str]:
+    """Return the rails of a node."""
     return [port["rail"] for port in run.reports[node].plan["ports"]]
 
 
 def _swapped(run: Run, place: Place, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]) -> str | None:
-    """The rail of the same node whose port is on the leaf of this one, and the other way round."""
+    """Return the rail of the same node whose cable is swapped with the cable of this port; None if none is."""
     node, rail = place
-    for theirs in _rails(run, node):
-        both = theirs != rail and (node, theirs) in heard
-        if both and _on(heard[place], ports[node, theirs]) and _on(heard[node, theirs], ports[place]):
-            return theirs
+    for other_rail in _rails(run, node):
+        both = other_rail != rail and (node, other_rail) in heard
+        if both and _on(heard[place], ports[node, other_rail]) and _on(heard[node, other_rail], ports[place]):
+            return other_rail
     return None
 
 
 def _on(row: Row, port: Row) -> bool:
+    """Return whether a neighbour is the planned leaf of a port."""
     leaf = port["leaf"]
     return bool(leaf and leaf["name"]) and _is_leaf(row, leaf["name"])
 
 
 def _swap(
-    run: Run, node: str, one: str, other: str, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]
+    run: Run, node: str, first: str, second: str, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]
 ) -> None:
+    """Report two swapped cables of a node."""
+
     def seen(rail: str) -> str:
         row = heard[node, rail]
         return "%s on %s %s" % (rail, row["system"] or row["chassis"], row["port"])
 
     run.fail(
-        *("RV702", node, one, "cables of %s and %s" % (one, other)),
-        expected="%s on %s, %s on %s" % (one, _planned(ports[node, one]), other, _planned(ports[node, other])),
-        found="%s, %s" % (seen(one), seen(other)),
-        others=[other],
+        *("RV702", node, first, "cables of %s and %s" % (first, second)),
+        expected="%s on %s, %s on %s" % (first, _planned(ports[node, first]), second, _planned(ports[node, second])),
+        found="%s, %s" % (seen(first), seen(second)),
+        others=[second],
     )
 
 
 def is_named(run: Run, node: str, port: Row) -> bool:
-    """Whether the fabric file defines the name of the leaf; UNIT-RAIL is the default."""
+    """Return whether the fabric file defines the name of the leaf. The default name is UNIT-RAIL."""
     leaf = port.get("leaf") or {}
     return bool(leaf.get("name")) and leaf["name"] != "%s-%s" % (run.reports[node].plan["unit"], port["rail"])
 
 
 def _is_leaf(row: Row, name: str) -> bool:
+    """Return whether a neighbour is the leaf of this name."""
     return _same(name, row["system"], row["chassis"])
 
 
 def _same(spec: str, *names: str | None) -> bool:
-    """Whether one of these is the planned name; a switch may add its domain, and a port a blank."""
+    """Return whether one of the names is the planned one. A switch may add its domain, and a port name a blank."""
     plain = spec.lower().replace(" ", "")
     forms = [(each or "").lower().replace(" ", "") for each in names]
     return any(each and plain in (each, each.partition(".")[0]) for each in forms)
 
 
 def _against_neighbours(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]) -> None:
-    """Ports of one rail and unit are on one leaf, whatever its name: report the ports that are not on the leaf of most.
+    """Report ports that are not on the same leaf as most ports of their rail and unit.
 
-    Without units a rail may have several leaves: report ports on a leaf of another rail.
+    Without units a rail may have several leaves. Then only ports on a leaf of another rail are reported.
     """
     groups: dict[tuple[str | None, str], dict[str, Row]] = {}
     for (node, rail), row in heard.items():
@@ -142,25 +149,27 @@ def _against_neighbours(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping
                 continue
             if unit is None and not _of_another_rail(run, (node, rail), heard, numbers):
                 continue
-            others = sorted(each for each in rows if rows[each]["chassis"] == most)
+            on_most = sorted(each for each in rows if rows[each]["chassis"] == most)
             clear = number > len(rows) - number
-            cause = None if clear else "the cable of this port or that of %s is in another leaf" % ", ".join(others)
+            cause = None if clear else "the cable of this port or that of %s is in another leaf" % ", ".join(on_most)
             called = {each["chassis"]: each["system"] or each["chassis"] for each in rows.values()}
-            expected = "%s as %s" % (called[most], ", ".join(others[:3]))
+            expected = "%s as %s" % (called[most], ", ".join(on_most[:3]))
             found = "%s %s" % (called[row["chassis"]], row["port"])
-            run.fail("RV703", node, rail, "leaf", expected=expected, found=found, cause=cause, peer=others[0])
+            run.fail("RV703", node, rail, "leaf", expected=expected, found=found, cause=cause, peer=on_most[0])
 
 
 def _of_another_rail(
     run: Run, place: Place, heard: t.Mapping[Place, Row], numbers: t.Mapping[tuple[str, str], int]
 ) -> bool:
-    """Whether another rail has far more ports on the leaf of a port, or the two rails are swapped."""
+    """Return whether another rail has far more ports on the leaf of a port, or the two rails are swapped."""
     node, rail = place
     leaf = heard[place]["chassis"]
-    for other in _rails(run, node):
-        if other == rail or not numbers.get((leaf, other)):
+    for other_rail in _rails(run, node):
+        if other_rail == rail or not numbers.get((leaf, other_rail)):
             continue
-        own = heard.get((node, other), {}).get("chassis")
-        if numbers[leaf, other] >= 2 * numbers[leaf, rail] or (own not in (None, leaf) and numbers.get((own, rail))):
+        own = heard.get((node, other_rail), {}).get("chassis")
+        if numbers[leaf, other_rail] >= 2 * numbers[leaf, rail] or (
+            own not in (None, leaf) and numbers.get((own, rail))
+        ):
             return True
     return False

@@ -52,42 +52,44 @@ def kubernetes(run: Run, cluster: t.Mapping[str, t.Any] | None) -> None:
 
 
 def rails_by_name(run: Run) -> dict[str, str]:
-    """Names of resources, pools and networks -> their rail."""
-    found: dict[str, str] = {}
+    """Return name of a resource, pool, network or policy -> its rail."""
+    rails: dict[str, str] = {}
     for report in run.reports.values():
         for port in report.plan["ports"]:
-            found.update((port["names"][key], port["rail"]) for key in _NAMES if (port.get("names") or {}).get(key))
-    return found
+            rails.update((port["names"][key], port["rail"]) for key in _NAMES if (port.get("names") or {}).get(key))
+    return rails
 
 
 def _rail(subject: str, rails: t.Mapping[str, str]) -> str | None:
-    """The rail of an object, which is written as ``KIND NAME`` or ``KIND NAMESPACE/NAME``."""
+    """Return the rail of an object, which is written as ``KIND NAME`` or ``KIND NAMESPACE/NAME``."""
     return rails.get(_plain(subject).partition(" ")[2])
 
 
 def _plain(subject: str) -> str:
-    """The kind and name of an object without its namespace, which not all sources have."""
+    """Return the kind and name of an object without its namespace, which not all sources have."""
     kind, _blank, name = subject.partition(" ")
     return "%s %s" % (kind, name.partition(" ")[0].rstrip(":").rpartition("/")[2])
 
 
 def _asked(run: Run, rail: str | None) -> bool:
+    """Return whether a rail must be checked. Objects of no rail always are."""
     return rail is None or rail in run.rails
 
 
 def _by_subject(changes: t.Iterable[Row]) -> dict[str, list[Row]]:
-    """The changes of each object or node."""
-    found: dict[str, list[Row]] = {}
+    """Return object or node -> its changes, without changes of the owner or method only."""
+    by_subject: dict[str, list[Row]] = {}
     for change in changes:
         if change["before"] == change["after"]:
             continue  # the value is as planned; only the owner of the field would change
         if change["attribute"] == "object" and change["after"] == "replaced":
             continue  # the method; the fields that differ follow
-        found.setdefault(str(change["subject"]), []).append(change)
-    return found
+        by_subject.setdefault(str(change["subject"]), []).append(change)
+    return by_subject
 
 
 def _differs(run: Run, subject: str, changes: t.Sequence[Row], rails: t.Mapping[str, str]) -> None:
+    """Report an object that differs from the plan, is missing, or is no longer planned."""
     kind, _blank, name = subject.partition(" ")
     rail = _rail(subject, rails)
     if not _asked(run, rail):
@@ -108,8 +110,9 @@ def _differs(run: Run, subject: str, changes: t.Sequence[Row], rails: t.Mapping[
 
 
 def _fields(changes: t.Sequence[Row]) -> dict[str, str]:
-    more = len(changes) - _FIELDS
-    tail = " and %d fields more" % more if more > 0 else ""
+    """Return the expected and the observed values of the first fields that differ."""
+    further = len(changes) - _FIELDS
+    tail = " and %d fields more" % further if further > 0 else ""
     return {
         key: ", ".join("%s %s" % (each["attribute"], _short(each[side])) for each in changes[:_FIELDS]) + tail
         for key, side in (("expected", "after"), ("found", "before"))
@@ -117,12 +120,16 @@ def _fields(changes: t.Sequence[Row]) -> dict[str, str]:
 
 
 def _short(value: t.Any) -> str:
+    """Return a value as text of at most 60 characters."""
     text = "none" if value is None else str(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _missing(run: Run, subject: str, group: Row, rails: t.Mapping[str, str], known: set[str]) -> None:
-    """:param known: objects that have a failure, in the form of :func:`_plain`."""
+    """Report what a node or an object is missing, unless the object already has a failure.
+
+    :param known: objects that have a failure, in the form of :func:`_plain`.
+    """
     rail = group["rail"] or _rail(subject, rails)
     node = subject if subject in run.reports else None
     if not _asked(run, rail) or (node and run.blocked("kubernetes", node, rail)) or _plain(subject) in known:

@@ -63,7 +63,7 @@ _LINES = 3
 
 
 class Drifted(t.NamedTuple):
-    """One change or refusal of a module. ``remedy``: that of a refusal."""
+    """One change or refusal of a module. ``remedy``: only for a refusal."""
 
     layer: str
     code: str
@@ -75,7 +75,7 @@ class Drifted(t.NamedTuple):
 
 
 def of_node(report: NodeReport) -> list[Drifted]:
-    """All that the modules would change on a node, and what they refuse."""
+    """Return what the modules would change on a node, without observed facts, and what they refuse."""
     rails = _rails(report)
     drifted: list[Drifted] = []
     for module, result in report.states.items():
@@ -92,17 +92,18 @@ def of_node(report: NodeReport) -> list[Drifted]:
 
 
 def _rails(report: NodeReport) -> dict[str, str]:
-    """Each name by which modules know a rail port -> its rail."""
+    """Return name by which modules know a rail port -> its rail."""
     live = Live(report.info or {})
-    found: dict[str, str] = {}
+    rails: dict[str, str] = {}
     for port in report.plan["ports"]:
         nic = live.nic(port) or {}
         names = (port["rail"], port["netdev"], port["pci"], port["rdma"]["name"], nic.get("netdev"), nic.get("pci"))
-        found.update({str(name): str(port["rail"]) for name in names if name})
-    return found
+        rails.update({str(name): str(port["rail"]) for name in names if name})
+    return rails
 
 
 def _changed(rails: t.Mapping[str, str], module: str, change: Row) -> Drifted:
+    """Return the drift of one change."""
     subject, attribute, before, after = (change[key] for key in ("subject", "attribute", "before", "after"))
     if change.get("kind") == FILE or _CODES[module] == _FILE:
         code = _MODE_FILE if module == "rdma_netns_mode" else _FILE
@@ -115,7 +116,7 @@ def _changed(rails: t.Mapping[str, str], module: str, change: Row) -> Drifted:
 
 
 def _shown(value: t.Any, many: str) -> t.Any:
-    """A value as text; ``many`` if it is too long for a line."""
+    """Return a value as text, or ``many`` if it is too long for a line."""
     if value is None:
         return "none"
     if isinstance(value, (dict, list)) or len(str(value)) > 80:
@@ -124,6 +125,7 @@ def _shown(value: t.Any, many: str) -> t.Any:
 
 
 def _code(module: str, change: Row) -> str:
+    """Return the code of a change that is not in a file."""
     if module == "rail_ports":
         kind = change.get("kind") or change["attribute"]
         if change["after"] is None and kind in _SURPLUS:
@@ -134,7 +136,7 @@ def _code(module: str, change: Row) -> str:
 
 
 def _refused(rails: t.Mapping[str, str], module: str, result: Row) -> list[Drifted]:
-    """The errors of a module that cannot report its changes."""
+    """Return the errors of a module that could not predict its changes."""
     code = "RV102" if module == "mlx_linktype" else _REFUSED
     layer = CODES[_CODES[module]].layer
     return [
@@ -148,12 +150,13 @@ def _refused(rails: t.Mapping[str, str], module: str, result: Row) -> list[Drift
 
 
 def _first(result: Row) -> str:
+    """Return the first lines of a failed module's message."""
     text = str(result.get("msg") or result.get("module_stderr") or "it returned no result")
     return " / ".join(line for line in text.splitlines()[:_LINES] if line.strip())
 
 
 def changes(run: Run, layer: str) -> None:
-    """Add what the modules would change in a layer, unless an observation has reported it."""
+    """Add what the modules would change in a layer, unless a failure of the layer on the same rail covers it."""
     for report in run.nodes():
         files: list[str] = []
         for each in of_node(report):
@@ -173,7 +176,7 @@ def changes(run: Run, layer: str) -> None:
 
 
 def refusals(run: Run) -> None:
-    """Add what modules refuse, unless a failure of any layer explains it."""
+    """Add what modules refuse, unless a failure on the same rail, in any layer, can be the reason."""
     for report in run.nodes():
         for each in of_node(report):
             if each.code != _REFUSED or each.layer not in run.layers or not _asked(run, each):
@@ -185,11 +188,15 @@ def refusals(run: Run) -> None:
 
 
 def _asked(run: Run, each: Drifted) -> bool:
+    """Return whether the rail of a change must be checked. Changes of no rail always are."""
     return each.rail is None or each.rail in run.rails
 
 
 def _not_persistent(run: Run, node: str, layer: str, files: t.Sequence[str]) -> None:
-    """One failure per node for all files of the next boot. For verify it is a warning: the live state is right."""
+    """Report one failure per node for all files of the next boot.
+
+    For verify it is a warning, because the live state is as planned.
+    """
     add = run.fail if run.kind == DRIFT else run.warn
     code = _MODE_FILE if layer == "mode" else _FILE
     if run.has(code, node, None):

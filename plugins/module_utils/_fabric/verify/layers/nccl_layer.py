@@ -39,24 +39,26 @@ def nccl(run: Run, seen: t.Mapping[str, t.Any] | None) -> None:
 
 
 def _node(run: Run, report: NodeReport, files: Row) -> None:
+    """Check the files of a node, without settings that the inventory overrides."""
     wanted = {
         files["file"]: planned.host_settings(run.fabric, report.plan),
         files["ucx_file"]: planned.host_ucx(run.fabric, report.plan),
     }
-    held: dict[str, str] = {}
+    settings_of_files: dict[str, str] = {}
     for path, settings in wanted.items():
         if not path:
             continue
-        have = ((report.inside or {}).get("files") or {}).get(path)
-        held.update(have or {})
+        observed = ((report.inside or {}).get("files") or {}).get(path)
+        settings_of_files.update(observed or {})
         # settings that the inventory overrides are not compared
         own = (report.inside or {}).get("own_settings") or ()
         settings = {key: value for key, value in settings.items() if key not in own}
-        _differs(run, report, "RV950", path, settings, have)
-    _index(run, report, "on the node", held, lambda: _gids_of_node(report))
+        _differs(run, report, "RV950", path, settings, observed)
+    _index(run, report, "on the node", settings_of_files, lambda: _gids_of_node(report))
 
 
 def _pods(run: Run, workload: Row) -> None:
+    """Check the settings in the containers of the test pods."""
     for kind in workload.get("settings") or ():
         nodes = set(kind["nodes"])
         for row in workload["pods"]:
@@ -70,17 +72,20 @@ def _pods(run: Run, workload: Row) -> None:
 
 
 def _pod(run: Run, report: NodeReport, name: str, kind: Row, inside: Row) -> None:
+    """Check the file and the environment of a pod."""
     environment, file = inside["settings"]["environment"], inside["settings"]["file"]
     # the environment overrides the file
-    have = dict(file or {}, **environment)
+    settings = dict(file or {}, **environment)
     over = [key for key, value in kind["nccl"].items() if environment.get(key, value) != value]
     if over:
-        _differs(run, report, "RV951", name, kind["nccl"], have, cause="the environment of the pod overrides its file")
+        _differs(
+            run, report, "RV951", name, kind["nccl"], settings, cause="the environment of the pod overrides its file"
+        )
     else:
-        _differs(run, report, "RV951", name, kind["nccl"], None if file is None and not environment else have)
+        _differs(run, report, "RV951", name, kind["nccl"], None if file is None and not environment else settings)
     if not run.has("RV951", report.name, None):
         _differs(run, report, "RV951", "%s: environment" % name, kind["ucx"], environment)
-    _index(run, report, "in %s" % name, have, lambda: _gids_of_pod(run, report, inside))
+    _index(run, report, "in %s" % name, settings, lambda: _gids_of_pod(run, report, inside))
 
 
 def _differs(
@@ -89,65 +94,73 @@ def _differs(
     code: str,
     what: str,
     wanted: t.Mapping[str, str],
-    have: t.Mapping[str, str] | None,
+    observed: t.Mapping[str, str] | None,
     cause: str | None = None,
 ) -> None:
-    """Report settings that differ from the plan: one failure with the first of them."""
-    other = [key for key in sorted(wanted) if (have or {}).get(key) != wanted[key]]
-    if not other:
+    """Report settings that differ from the plan, as one failure with the first of them."""
+    differing = [key for key in sorted(wanted) if (observed or {}).get(key) != wanted[key]]
+    if not differing:
         return
-    more = " and %d more" % (len(other) - _SHOWN) if len(other) > _SHOWN else ""
-    expected = ", ".join("%s=%s" % (key, wanted[key]) for key in other[:_SHOWN]) + more
+    further = " and %d more" % (len(differing) - _SHOWN) if len(differing) > _SHOWN else ""
+    expected = ", ".join("%s=%s" % (key, wanted[key]) for key in differing[:_SHOWN]) + further
     found = "no such file"
-    if have is not None:
-        found = ", ".join("%s=%s" % (key, have[key]) if key in have else "no %s" % key for key in other[:_SHOWN]) + more
+    if observed is not None:
+        found = (
+            ", ".join(
+                "%s=%s" % (key, observed[key]) if key in observed else "no %s" % key for key in differing[:_SHOWN]
+            )
+            + further
+        )
     run.fail(code, report.name, None, what, expected=expected, found=found, cause=cause)
 
 
 def _index(
-    run: Run, report: NodeReport, where: str, have: t.Mapping[str, str], look: t.Callable[[], t.Sequence[Gid]]
+    run: Run, report: NodeReport, where: str, settings: t.Mapping[str, str], gids_of: t.Callable[[], t.Sequence[Gid]]
 ) -> None:
-    """A fixed GID index applies to all rails: it must be that of the GID of each."""
+    """Check a fixed GID index, which applies to all rails: it must be the index of each rail's GID."""
     for key in INDEXES:
-        given = have.get(key, "")
-        if not given.isdigit():
+        value = settings.get(key, "")
+        if not value.isdigit():
             continue
-        gids = look()
-        wrong = [each for each in gids if each[2] != int(given)]
+        gids = gids_of()
+        wrong = [each for each in gids if each[2] != int(value)]
         if not wrong:
             continue
         right = sorted({"%d" % index for _rail, _address, index, _device in gids})
         rail, address, index, device = wrong[0]
         expected = "none, or %s" % right[0] if len(right) == 1 else "none: rails have %s" % ", ".join(right)
-        found = "%s; %s of %s (%s) is at %d" % (given, address, rail, device, index)
+        found = "%s; %s of %s (%s) is at %d" % (value, address, rail, device, index)
         others = [each[0] for each in wrong[1:]]
         run.fail("RV952", report.name, rail, "%s %s" % (key, where), expected=expected, found=found, others=others)
         return
 
 
 def _gids_of_node(report: NodeReport) -> list[Gid]:
+    """Return the GIDs of the IPv4 addresses of a node's ports."""
     live = Live(report.info or {})
-    found: list[Gid] = []
+    of_rails: list[Gid] = []
     for port in report.plan["ports"]:
         device = live.device(port)
         if device is None or not port["address"]:
             continue
-        held = [row for row in live.info.get("gids") or () if row["device"] == device["device"]]
-        found += _of(port["rail"], bare(port["address"]), held)
-    return found
+        gids = [row for row in live.info.get("gids") or () if row["device"] == device["device"]]
+        of_rails += _of(port["rail"], bare(port["address"]), gids)
+    return of_rails
 
 
 def _gids_of_pod(run: Run, report: NodeReport, inside: Row) -> list[Gid]:
-    found: list[Gid] = []
+    """Return the GIDs of the addresses of a pod on its rails."""
+    of_rails: list[Gid] = []
     for spec in rail_specs(view_of(run.fabric, [report.plan]), report.plan):
         for row in inside["addresses"]:
             # with two families NCCL is configured to use IPv4
             if row["netdev"] == spec.interface and (":" not in row["address"] or len(spec.shares) == 1):
-                found += _of(spec.rail, bare(row["address"]), inside["gids"])
-    return found
+                of_rails += _of(spec.rail, bare(row["address"]), inside["gids"])
+    return of_rails
 
 
 def _of(rail: str, address: str, gids: t.Iterable[Row]) -> list[Gid]:
+    """Return the GIDs of RoCE v2 of an address."""
     return [
         (rail, address, row["index"], row["device"]) for row in gids if (row["address"], row["type"]) == (address, ROCE)
     ]

@@ -45,7 +45,7 @@ Kind = t.Tuple[bool, bool, t.Optional[int]]
 
 
 class Probe(t.NamedTuple):
-    """A probe of ``server`` by ``client`` on a rail; ``result`` is None if it was planned and not run.
+    """A probe of ``server`` by ``client`` on a rail. ``result``: None if the probe was planned but did not run.
 
     ``addressed``: whether the rail has addresses between which packets can be sent.
     """
@@ -59,24 +59,24 @@ class Probe(t.NamedTuple):
 
 
 def probes(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Probe]:
-    """All planned probes, in the order of the pairs and then the rails."""
-    found: list[Probe] = []
+    """Return all planned probes, in the order of the pairs and then of the rails."""
+    planned: list[Probe] = []
     for server, client in pairs:
         if server not in run.reports or client not in run.reports:
             continue
         results = {(row["rail"], row["peer"]): row for row in run.reports[client].probed}
-        theirs = {port["rail"]: port for port in run.reports[server].plan["ports"]}
+        server_ports = {port["rail"]: port for port in run.reports[server].plan["ports"]}
         for port in run.reports[client].plan["ports"]:
             rail = port["rail"]
-            other = theirs.get(rail)
-            if rail in run.rails and other and both_provable(port, other, run.fabric["link_layer"]):
-                soft, addressed = port["rdma"]["type"] != "hardware", shared_address(port, other) is not None
-                found.append(Probe(rail, client, server, results.get((rail, server)), soft, addressed))
-    return found
+            server_port = server_ports.get(rail)
+            if rail in run.rails and server_port and both_provable(port, server_port, run.fabric["link_layer"]):
+                soft, addressed = port["rdma"]["type"] != "hardware", shared_address(port, server_port) is not None
+                planned.append(Probe(rail, client, server, results.get((rail, server)), soft, addressed))
+    return planned
 
 
 def _look(run: Run, layer: str, probe: Probe) -> bool:
-    """Whether the pair must be checked on the rail: neither node failed in an earlier layer."""
+    """Return whether a pair must be checked on the rail, because neither node failed in an earlier layer."""
     place = (probe.client, probe.server, probe.rail)
     if any(run.blocked(layer, node, probe.rail) for node in (probe.client, probe.server)) or probe.result is None:
         run.skipped[layer].add(place)
@@ -86,7 +86,7 @@ def _look(run: Run, layer: str, probe: Probe) -> bool:
 
 
 class Blame:
-    """Which node of failed pairs is the cause: one with no successful pair, else the one with more failed pairs."""
+    """Finds the node that causes failed pairs: one without a successful pair, else the one with more failed pairs."""
 
     def __init__(self, bad: t.Sequence[Probe], good: t.Sequence[Probe]) -> None:
         self._fine = {(node, each.rail) for each in good for node in (each.client, each.server)}
@@ -96,7 +96,7 @@ class Blame:
             self._partners.setdefault((each.server, each.rail), set()).add(each.client)
 
     def of(self, probe: Probe) -> tuple[str, str | None]:
-        """The node, and also the peer if the cause can be either."""
+        """Return the node, and also the peer if either of them can be the cause."""
         ends = [probe.client, probe.server]
         ill = [node for node in ends if (node, probe.rail) not in self._fine]
         if len(ill) == 1:
@@ -110,7 +110,7 @@ class Blame:
 def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
     """Check that every rail carries packets of the planned MTU between the pairs, and only where planned."""
     planned = probes(run, pairs)
-    seen = [probe for probe in planned if probe.addressed and _look(run, "reach", probe)]
+    checked = [probe for probe in planned if probe.addressed and _look(run, "reach", probe)]
     silent = [probe for probe in planned if not probe.addressed]
     run.skipped["reach"].update((probe.client, probe.server, probe.rail) for probe in silent)
     if not pairs:
@@ -119,23 +119,23 @@ def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
         rails = [rail for rail in run.rails if any(probe.rail == rail for probe in silent)]
         of = "" if len(rails) == len(run.rails) else "%s: " % ", ".join(rails)
         run.why_not["reach"] = "%sno addresses: not checked" % of
-    bad = [each for each in seen if _lost(each)]
-    good = [each for each in seen if not _lost(each)]
-    _swaps(run, bad)
-    blame = Blame(bad, good)
-    for probe in bad:
+    failed = [each for each in checked if _lost(each)]
+    successful = [each for each in checked if not _lost(each)]
+    _swaps(run, failed)
+    blame = Blame(failed, successful)
+    for probe in failed:
         node, peer = blame.of(probe)
         ends = [node] if peer is None else [node, peer]
         if not _known(run, "reach", ends, probe.rail):
             _failure(run, probe, node, peer)
-    for probe in good:
+    for probe in successful:
         _cross(run, probe)
-    _six(run, good)
-    run.carried["reach"].update((node, probe.rail) for probe in good for node in (probe.client, probe.server))
+    _six(run, successful)
+    run.carried["reach"].update((node, probe.rail) for probe in successful for node in (probe.client, probe.server))
 
 
 def _known(run: Run, layer: str, nodes: t.Sequence[str], rail: str) -> bool:
-    """Whether a failure of one of the nodes on the rail is already reported that is the same, or can be the cause."""
+    """Return whether a reported failure of one of the nodes on the rail is the same one or can be the cause."""
     return any(
         each.node in nodes and rail in each.rails and (each.layer == layer or may_stop(CODES[each.code], layer))
         for each in run.failures_of(*nodes)
@@ -147,12 +147,12 @@ def _lost(probe: Probe) -> int:
     return int(answer["sent"] - answer["received"])
 
 
-def _six(run: Run, seen: t.Sequence[Probe]) -> None:
-    """Check replies over IPv6, where the plan has both families and IPv4 works."""
-    bad = [probe for probe in seen if _lost6(probe)]
-    good = [probe for probe in seen if (probe.result or {}).get("reach6") and not _lost6(probe)]
-    blame = Blame(bad, good)
-    for probe in bad:
+def _six(run: Run, probed: t.Sequence[Probe]) -> None:
+    """Check replies over IPv6 if the plan has both families and IPv4 works."""
+    failed = [probe for probe in probed if _lost6(probe)]
+    successful = [probe for probe in probed if (probe.result or {}).get("reach6") and not _lost6(probe)]
+    blame = Blame(failed, successful)
+    for probe in failed:
         node, peer = blame.of(probe)
         ends = [node] if peer is None else [node, peer]
         if any(run.has("RV806", each, probe.rail) for each in ends):
@@ -170,26 +170,26 @@ def _lost6(probe: Probe) -> int:
     return int(answer["sent"] - answer["received"])
 
 
-def _swaps(run: Run, bad: t.Sequence[Probe]) -> None:
+def _swaps(run: Run, failed: t.Sequence[Probe]) -> None:
     """Find swapped cables: two rails of a pair, on each of which the address of the other one answers.
 
     Which of the two nodes it is follows only from failed pairs with other nodes.
     """
-    answers = {(each.client, each.server, each.rail): (_found(each).get("answers") or []) for each in bad}
+    answers = {(each.client, each.server, each.rail): (_found(each).get("answers") or []) for each in failed}
     report: set[t.Any] = set()
     partners: dict[str, set[str]] = {}
     counts: collections.Counter[str] = collections.Counter()
-    for each in bad:
+    for each in failed:
         counts.update((each.client, each.server))
         partners.setdefault(each.client, set()).add(each.server)
         partners.setdefault(each.server, set()).add(each.client)
-    for probe in bad:
+    for probe in failed:
         place = (probe.client, probe.server)
-        for other in answers[(*place, probe.rail)]:
-            back = answers.get((*place, other)) or []
-            if probe.rail not in back or (*place, other) in report or (*place, probe.rail) in report:
+        for other_rail in answers[(*place, probe.rail)]:
+            back = answers.get((*place, other_rail)) or []
+            if probe.rail not in back or (*place, other_rail) in report or (*place, probe.rail) in report:
                 continue
-            report.update(((*place, probe.rail), (*place, other)))
+            report.update(((*place, probe.rail), (*place, other_rail)))
             # of the two nodes, the one with more failed pairs; the probing one if both have as many
             node = max(place, key=lambda node: counts[node])
             if run.has("RV702", node, probe.rail):
@@ -199,21 +199,23 @@ def _swaps(run: Run, bad: t.Sequence[Probe]) -> None:
                 node if peer is None else "%s or %s" % (node, peer)
             )
             run.fail(
-                *("RV702", node, probe.rail, "cables of %s and %s" % (probe.rail, other)),
+                *("RV702", node, probe.rail, "cables of %s and %s" % (probe.rail, other_rail)),
                 expected="each rail reaches itself",
-                found="%s reaches %s, and %s reaches %s" % (probe.rail, other, other, probe.rail),
+                found="%s reaches %s, and %s reaches %s" % (probe.rail, other_rail, other_rail, probe.rail),
                 cause=cause,
                 peer=peer,
-                others=[other],
+                others=[other_rail],
                 peers=[peer] if peer else [],
             )
 
 
 def _found(probe: Probe) -> Row:
+    """Return what the probe observed after lost packets."""
     return (probe.result or {}).get("found") or {}
 
 
 def _failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
+    """Report lost packets, with the reason that the probe observed."""
     answer, found = (probe.result or {})["reach"], _found(probe)
     mtu = next(port["mtu"] for port in run.reports[node].plan["ports"] if port["rail"] == probe.rail)
     common: Row = {"peer": peer, "peers": [peer] if peer else []}
@@ -237,12 +239,14 @@ def _failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
 
 
 def _leaf(run: Run, node: str, rail: str) -> str:
+    """Return the leaf port of a node on a rail as text."""
     port = next(each for each in run.reports[node].plan["ports"] if each["rail"] == rail)
     leaf = port.get("leaf") or {}
     return " ".join(each for each in ("the leaf port", leaf.get("name"), leaf.get("port")) if each)
 
 
 def _cross(run: Run, probe: Probe) -> None:
+    """Report a path to another rail that is open or closed against the plan."""
     crossed = (probe.result or {}).get("cross")
     if not crossed:
         return
@@ -266,27 +270,27 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> 
     """Check that RDMA works between the pairs, at the speed of the links, and without outliers."""
     # lost packets are reported by the layer reach, if it was checked
     reported = "reach" in run.layers
-    seen = [p for p in probes(run, pairs) if not (reported and _unreached(p)) and _look(run, "rdma", p)]
+    checked = [p for p in probes(run, pairs) if not (reported and _unreached(p)) and _look(run, "rdma", p)]
     if not pairs:
         run.why_not["rdma"] = NO_PAIR
     for report in run.nodes():
         if report.refused:
             # once per node, not per rail
             run.fail("RV851", report.name, None, "perftest", expected="server and client run", found=report.refused)
-    seen = [each for each in seen if not any(run.reports[node].refused for node in (each.client, each.server))]
-    bad = [each for each in seen if _failed(each)]
-    good = [each for each in seen if not _failed(each)]
-    run.carried["rdma"].update((node, probe.rail) for probe in good for node in (probe.client, probe.server))
-    blame = Blame(bad, good)
-    for probe in bad:
+    checked = [each for each in checked if not any(run.reports[node].refused for node in (each.client, each.server))]
+    failed = [each for each in checked if _failed(each)]
+    successful = [each for each in checked if not _failed(each)]
+    run.carried["rdma"].update((node, probe.rail) for probe in successful for node in (probe.client, probe.server))
+    blame = Blame(failed, successful)
+    for probe in failed:
         if not _known(run, "rdma", [probe.client, probe.server], probe.rail):
             _rdma_failure(run, probe, blame)
-    good = _alone(run, good)
-    could = [_could(run, probe) for probe in good]
-    medians = _medians(good, could)
-    least = [_too_slow(probe, each, share) for probe, each in zip(good, could)]
-    slow = [probe for probe, each in zip(good, least) if each]
-    blame = Blame(slow, [probe for probe, each in zip(good, least) if not each])
+    successful = _alone(run, successful)
+    possible = [_could(run, probe) for probe in successful]
+    medians = _medians(successful, possible)
+    required = [_too_slow(probe, each, share) for probe, each in zip(successful, possible)]
+    slow = [probe for probe, each in zip(successful, required) if each]
+    blame = Blame(slow, [probe for probe, each in zip(successful, required) if not each])
     for probe in slow:
         node, peer = blame.of(probe)
         if any(run.has("RV853", each, probe.rail) for each in (node, peer) if each):
@@ -294,40 +298,43 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> 
         expected = "%.0f Gb/s or more" % ((_could(run, probe) or 0) * share)
         reached = "%.1f Gb/s" % (_measure(probe, "gbits") or 0)
         run.fail("RV853", node, probe.rail, "bandwidth", expected=expected, found=reached, peer=peer)
-    for probe, each, short in zip(good, could, least):
+    for probe, each, short in zip(successful, possible, required):
         if not short:
             _outliers(run, probe, medians, _kind(probe, each))
     _counters(run)
 
 
-def _alone(run: Run, good: t.Sequence[Probe]) -> list[Probe]:
-    """The transfers whose speed is valid: two runs at the same time share the bandwidth of a rail."""
-    ends = {node for probe in good for node in (probe.client, probe.server)}
-    met: dict[str, list[tuple[str, str]]] = {}
+def _alone(run: Run, successful: t.Sequence[Probe]) -> list[Probe]:
+    """Return the transfers whose speed is valid, and report runs at the same time, which share a rail's bandwidth."""
+    ends = {node for probe in successful for node in (probe.client, probe.server)}
+    concurrent: dict[str, list[tuple[str, str]]] = {}
     for report in run.nodes():
         for each in report.others if report.name in ends else ():
-            met.setdefault(each["run"], []).append((report.name, each["since"]))
+            concurrent.setdefault(each["run"], []).append((report.name, each["since"]))
     # once per run, not per node
-    for other, places in met.items():
+    for run_name, places in concurrent.items():
         nodes = [node for node, _since in places]
-        rest = " and %d more" % (len(nodes) - _NAMED) if len(nodes) > _NAMED else ""
-        what = "bandwidth and latency of %s%s" % (", ".join(nodes[:_NAMED]), rest)
-        found = "also %s, since %s" % (other, min(since for _node, since in places))
+        further = " and %d more" % (len(nodes) - _NAMED) if len(nodes) > _NAMED else ""
+        what = "bandwidth and latency of %s%s" % (", ".join(nodes[:_NAMED]), further)
+        found = "also %s, since %s" % (run_name, min(since for _node, since in places))
         run.warn("RV856", nodes[0], None, what, expected="only this run", found=found)
-    shared = {node for places in met.values() for node, _since in places}
-    return [probe for probe in good if not shared.intersection((probe.client, probe.server))]
+    shared = {node for places in concurrent.values() for node, _since in places}
+    return [probe for probe in successful if not shared.intersection((probe.client, probe.server))]
 
 
 def _unreached(probe: Probe) -> bool:
+    """Return whether packets of a probe were lost."""
     return probe.result is not None and _lost(probe) > 0
 
 
 def _failed(probe: Probe) -> str:
+    """Return the error of a transfer or its server; empty if it was successful."""
     result = probe.result or {}
     return str((result.get("transfer") or result).get("error") or "")
 
 
 def _rdma_failure(run: Run, probe: Probe, blame: Blame) -> None:
+    """Report a failed transfer, or a server that did not start."""
     result = probe.result or {}
     transfer = result.get("transfer")
     if transfer is None and _unreached(probe):
@@ -354,13 +361,14 @@ def _rdma_failure(run: Run, probe: Probe, blame: Blame) -> None:
 
 
 def _cause(run: Run, transfer: Row) -> str | None:
+    """Return the likely cause of a failed transfer, if it is not that of the code."""
     if transfer.get("gpu"):
         return _GPU_CAUSE
     return _IB_CAUSE if run.fabric["link_layer"] == "infiniband" else None
 
 
 def expected_gbits(run: Run, node: str, rail: str) -> float | None:
-    """The bandwidth of a port's link and PCIe in Gb/s; None if it is unknown, and for soft RDMA."""
+    """Return the bandwidth of a port's link and PCIe in Gb/s; None if it is unknown, and for soft RDMA."""
     report = run.reports[node]
     port = next((each for each in report.plan["ports"] if each["rail"] == rail), None)
     if port is None or port["rdma"]["type"] != "hardware" or report.info is None:
@@ -378,41 +386,43 @@ def expected_gbits(run: Run, node: str, rail: str) -> float | None:
 
 
 def _could(run: Run, probe: Probe) -> float | None:
-    """The bandwidth of the slower end of a pair in Gb/s; None if it is unknown for both."""
+    """Return the bandwidth of the slower end of a pair in Gb/s; None if it is unknown for both."""
     known = [expected_gbits(run, node, probe.rail) for node in (probe.client, probe.server)]
     return min((each for each in known if each), default=None)
 
 
 def _kind(probe: Probe, could: float | None) -> Kind:
-    """The properties shared by transfers with the same expected speed."""
+    """Return the properties that transfers with the same expected speed have in common."""
     gpu = bool(((probe.result or {}).get("transfer") or {}).get("gpu"))
     return probe.soft, gpu, round(could) if could else None
 
 
-def _medians(good: t.Sequence[Probe], could: t.Sequence[float | None]) -> dict[tuple[str, Kind], float]:
-    """(measure, kind) -> the median of all pairs and rails of the kind, if there are enough."""
+def _medians(successful: t.Sequence[Probe], possible: t.Sequence[float | None]) -> dict[tuple[str, Kind], float]:
+    """Return (measure, kind) -> the median of all pairs and rails of the kind, if there are enough."""
     values: dict[tuple[str, Kind], list[float]] = {}
-    for probe, each in zip(good, could):
+    for probe, each in zip(successful, possible):
         for key in ("gbits", "latency_us"):
             value = _measure(probe, key)
             if value is not None:
                 values.setdefault((key, _kind(probe, each)), []).append(value)
-    return {key: statistics.median(held) for key, held in values.items() if len(held) >= ENOUGH}
+    return {key: statistics.median(measured) for key, measured in values.items() if len(measured) >= ENOUGH}
 
 
 def _measure(probe: Probe, key: str) -> float | None:
+    """Return a measurement of a transfer; None without one."""
     value = ((probe.result or {}).get("transfer") or {}).get(key)
     return None if value is None else float(value)
 
 
 def _too_slow(probe: Probe, could: float | None, share: float) -> float | None:
-    """The required bandwidth in Gb/s if it was not reached; None if it was, or is unknown."""
+    """Return the required bandwidth in Gb/s if it was not reached; None if it was, or is unknown."""
     gbits = _measure(probe, "gbits")
     least = could * share if could else None
     return least if least is not None and gbits is not None and gbits < least else None
 
 
 def _outliers(run: Run, probe: Probe, medians: t.Mapping[tuple[str, Kind], float], kind: Kind) -> None:
+    """Report a bandwidth or latency that is far worse than the median. Soft RDMA depends on the processors' load."""
     gbits, late = _measure(probe, "gbits"), _measure(probe, "latency_us")
     usual = medians.get(("gbits", kind))
     # the speed of soft RDMA depends on the load of the processors
@@ -437,8 +447,8 @@ SERIOUS = (
 
 
 def counters(run: Run) -> list[Row]:
-    """Counters that increased during the run: ``node``, ``rail``, ``name``, ``before``, ``after``."""
-    found: list[Row] = []
+    """Return the counters that increased during the run: ``node``, ``rail``, ``name``, ``before``, ``after``."""
+    increased: list[Row] = []
     for report in run.nodes():
         live = Live(report.info or {})
         before, later = (report.info or {}).get("counters") or {}, report.after or {}
@@ -449,31 +459,32 @@ def counters(run: Run) -> list[Row]:
                 for counter in sorted(new):
                     if counter in old and new[counter] > old[counter]:
                         row = {"node": report.name, "rail": port["rail"], "name": counter}
-                        found.append(dict(row, before=old[counter], after=new[counter]))
-    return found
+                        increased.append(dict(row, before=old[counter], after=new[counter]))
+    return increased
 
 
 def _counters(run: Run) -> None:
-    rose: dict[Pair, list[Row]] = {}
+    """Report counters of errors that increased on rails without a failure."""
+    increased: dict[Pair, list[Row]] = {}
     for row in counters(run):
         name = row["name"].lower()
         if any(word in name for word in SERIOUS) and not any(word in name for word in CONGESTION):
-            rose.setdefault((row["node"], row["rail"]), []).append(row)
-    for (node, rail), rows in rose.items():
+            increased.setdefault((row["node"], row["rail"]), []).append(row)
+    for (node, rail), rows in increased.items():
         if rail in run.rails and not run.failed(node, rail):
             found = ", ".join("%s +%d" % (row["name"], row["after"] - row["before"]) for row in rows)
             run.warn("RV861", node, rail, "error counters", expected="no change", found=found)
 
 
 def measures(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Row]:
-    """The measurements of each pair and rail, for the verdict."""
-    found: list[Row] = []
+    """Return the measurements of each pair and rail, for the verdict."""
+    rows: list[Row] = []
     for probe in probes(run, pairs):
         result = probe.result or {}
         if not result:
             continue
         port = next(each for each in run.reports[probe.client].plan["ports"] if each["rail"] == probe.rail)
-        found.append(
+        rows.append(
             {
                 "rail": probe.rail,
                 "from": probe.client,
@@ -486,4 +497,4 @@ def measures(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Row]:
                 "ok": bool(result["ok"]),
             }
         )
-    return found
+    return rows

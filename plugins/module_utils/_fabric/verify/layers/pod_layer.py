@@ -52,12 +52,15 @@ class Pod(t.NamedTuple):
 
     @property
     def name(self) -> str:
+        """Return the pod as messages name it."""
         return "pod %s/%s" % (self.seen["namespace"], self.seen["name"])
 
     def link(self, interface: str) -> Row | None:
+        """Return the row of an interface; None if the pod does not have it."""
         return next((row for row in self.found["links"] if row["netdev"] == interface), None)
 
     def addresses(self, interface: str) -> list[str]:
+        """Return the addresses of an interface, with their prefix lengths."""
         return [row["address"] for row in self.found["addresses"] if row["netdev"] == interface]
 
 
@@ -92,13 +95,13 @@ def pods(run: Run, seen: t.Mapping[str, t.Any] | None, planned: t.Sequence[t.Seq
 
 
 def _running(run: Run, workload: Row) -> list[Pod]:
-    """The pods that can be inspected; the others are failures."""
+    """Return the pods that can be inspected, and report the others."""
     rails = cluster_layer.rails_by_name(run)
     by_node: dict[str, list[Row]] = {}
     for row in workload["pods"]:
         if not row["leaving"]:
             by_node.setdefault(row["node"] or row["wanted"] or "", []).append(row)
-    found: list[Pod] = []
+    inspected: list[Pod] = []
     for report in run.nodes():
         rows = by_node.get(report.name, [])
         if run.blocked(LAYER, report.name, None) or (not rows and report.name not in workload["nodes"]):
@@ -114,11 +117,12 @@ def _running(run: Run, workload: Row) -> list[Pod]:
             if inside.get("why"):
                 run.fail("RV912", report.name, None, what, expected="its network namespace", found=inside["why"])
             else:
-                found.append(Pod(report, row, inside))
-    return found
+                inspected.append(Pod(report, row, inside))
+    return inspected
 
 
 def _still(run: Run, report: NodeReport, what: str, row: Row, rails: t.Mapping[str, str]) -> None:
+    """Report a pod that does not run, with the rail that its reason names."""
     rail = _rail_named(row["why"], rails)
     if rail is not None and (rail not in run.rails or run.blocked(LAYER, report.name, rail)):
         return
@@ -129,11 +133,12 @@ def _still(run: Run, report: NodeReport, what: str, row: Row, rails: t.Mapping[s
 
 
 def _rail_named(why: str, rails: t.Mapping[str, str]) -> str | None:
-    """The rail whose resource or network Kubernetes names in the reason why a pod does not run."""
+    """Return the rail whose resource or network Kubernetes names in the reason why a pod does not run."""
     return next((rails[word] for word in re.split(r"[\s,:/()]+", why) if word in rails), None)
 
 
 def _inside(report: NodeReport, uid: str) -> Row:
+    """Return the node's row of a pod, or the reason why there is none as ``why``."""
     if report.inside is None:
         return {"why": report.inside_why or "the pods of the node were not read"}
     rows = [row for row in report.inside["pods"] if row["uid"] == uid]
@@ -144,12 +149,12 @@ def _inside(report: NodeReport, uid: str) -> Row:
 
 
 def _rail(run: Run, pod: Pod, spec: RailSpec, twice: t.Mapping[tuple[str, str], Pod]) -> None:
-    """Check from the interface up, and stop at the first failure that explains the rest."""
+    """Check a rail of a pod from the interface up, and stop at the first failure that explains the rest."""
     node, rail = pod.report.name, spec.rail
     link = pod.link(spec.interface)
     if spec.slot is None and _by_agent(run):
-        held = "none recorded by the agent; interfaces: %s" % _names(pod)
-        run.fail("RV927", node, rail, "slot of %s" % pod.name, expected="one", found=held)
+        interfaces = "none recorded by the agent; interfaces: %s" % _names(pod)
+        run.fail("RV927", node, rail, "slot of %s" % pod.name, expected="one", found=interfaces)
         return
     if link is None or not link["up"]:
         _no_link(run, pod, spec, link)
@@ -162,11 +167,11 @@ def _rail(run: Run, pod: Pod, spec: RailSpec, twice: t.Mapping[tuple[str, str], 
     if not _addresses(run, pod, spec, addresses):
         return
     for address in addresses:
-        other = twice.get((pod.seen["uid"], address))
-        if other is not None:
+        owner = twice.get((pod.seen["uid"], address))
+        if owner is not None:
             what = "%s of %s: address %s" % (spec.interface, pod.name, bare(address))
-            peer = other.report.name if other.report.name != node else None
-            run.fail("RV923", node, rail, what, expected="only in this pod", found="also in %s" % other.name, peer=peer)
+            peer = owner.report.name if owner.report.name != node else None
+            run.fail("RV923", node, rail, what, expected="only in this pod", found="also in %s" % owner.name, peer=peer)
             return
     for address in addresses:
         if _source(run, pod, spec, address):
@@ -176,6 +181,7 @@ def _rail(run: Run, pod: Pod, spec: RailSpec, twice: t.Mapping[tuple[str, str], 
 
 
 def _no_link(run: Run, pod: Pod, spec: RailSpec, link: Row | None) -> None:
+    """Report an interface that is missing or down."""
     attached = [row for row in pod.seen["networks"] if row["interface"] == spec.interface]
     cause = None
     if link is None and attached:
@@ -190,25 +196,27 @@ def _no_link(run: Run, pod: Pod, spec: RailSpec, link: Row | None) -> None:
 
 
 def _names(pod: Pod) -> str:
-    """The interfaces of a pod, for a message."""
+    """Return the interfaces of a pod, for a message."""
     return ", ".join(row["netdev"] for row in pod.found["links"]) or "none"
 
 
 def _by_agent(run: Run) -> bool:
+    """Return whether the agent attaches pods to rails."""
     return facts_of(run.fabric["provider"]).slots
 
 
 def _cause(run: Run, code: str) -> str | None:
-    """The cause of a failure in a pod of the agent, which no pool and no plugin can be; None for the usual one."""
+    """Return the cause of a failure in a pod of the agent, which has no pool and no plugin; None for the usual one."""
     return _AGENT_CAUSES.get(code) if _by_agent(run) else None
 
 
 def _addresses(run: Run, pod: Pod, spec: RailSpec, addresses: t.Sequence[str]) -> bool:
+    """Report a family without a planned address. Return whether all families have one."""
     for share in spec.shares:
-        mine = [each for each in addresses if (":" in each) == (share.version == 6)]
-        if not any(of_share(each, spec.shares) for each in mine):
+        of_family = [each for each in addresses if (":" in each) == (share.version == 6)]
+        if not any(of_share(each, spec.shares) for each in of_family):
             what = "%s of %s: address" % (spec.interface, pod.name)
-            found = ", ".join(mine) or "none"
+            found = ", ".join(of_family) or "none"
             expected = share.ips[0] if spec.slot else "one of %s" % ", ".join(share.ips)
             about = {"expected": expected, "found": found, "cause": _cause(run, "RV922")}
             run.fail("RV922", pod.report.name, spec.rail, what, **about)
@@ -217,20 +225,20 @@ def _addresses(run: Run, pod: Pod, spec: RailSpec, addresses: t.Sequence[str]) -
 
 
 def _duplicates(running: t.Sequence[Pod], wanted: t.Mapping[str, t.Sequence[RailSpec]]) -> dict[tuple[str, str], Pod]:
-    """(uid, address) of each address that an earlier pod has as well -> that pod."""
+    """Return (uid, address) of addresses that an earlier pod also has -> that pod."""
     owners: dict[str, Pod] = {}
-    found: dict[tuple[str, str], Pod] = {}
+    duplicates: dict[tuple[str, str], Pod] = {}
     for pod in running:
         for spec in wanted[pod.seen["uid"]]:
             for address in pod.addresses(spec.interface):
                 owner = owners.setdefault(bare(address), pod)
                 if owner is not pod:
-                    found[pod.seen["uid"], address] = owner
-    return found
+                    duplicates[pod.seen["uid"], address] = owner
+    return duplicates
 
 
 def _source(run: Run, pod: Pod, spec: RailSpec, address: str) -> bool:
-    """Report a missing rule of an address, or a missing route of its table, and whether there is one."""
+    """Report a missing rule of an address or a missing route of its table. Return whether one was reported."""
     version = 6 if ":" in address else 4
     if version not in spec.sourced or not of_share(address, spec.shares):
         return False
@@ -249,18 +257,20 @@ def _source(run: Run, pod: Pod, spec: RailSpec, address: str) -> bool:
 
 
 def _planned_table(rule: Row, spec: RailSpec) -> bool:
+    """Return whether a rule selects a table of the plan, or any table if the provider chooses it."""
     if spec.table is None:
         return True
     return rule["priority"] == spec.priority and (rule["table"] - spec.table) % NEXT_TABLE == 0
 
 
 def _routes(run: Run, pod: Pod, spec: RailSpec, table: int | None, ways: t.Iterable[tuple[str, str | None]]) -> bool:
+    """Report the first planned route that is missing or differs. Return whether one was reported."""
     rows = [row for row in pod.found["routes"] if row["table"] == table]
     for to, via in ways:
-        held = [row for row in rows if row["to"] == to]
-        if any((row["netdev"], row["via"]) == (spec.interface, via) for row in held):
+        live = [row for row in rows if row["to"] == to]
+        if any((row["netdev"], row["via"]) == (spec.interface, via) for row in live):
             continue
-        found = "via %s dev %s" % (held[0]["via"], held[0]["netdev"]) if held else "none"
+        found = "via %s dev %s" % (live[0]["via"], live[0]["netdev"]) if live else "none"
         what = "%s of %s: route to %s in table %s" % (spec.interface, pod.name, to, table or "main")
         expected = "%sdev %s" % ("via %s " % via if via else "", spec.interface)
         about = {"expected": expected, "found": found, "cause": _cause(run, "RV924")}
@@ -270,6 +280,7 @@ def _routes(run: Run, pod: Pod, spec: RailSpec, table: int | None, ways: t.Itera
 
 
 def _main(run: Run, pod: Pod, spec: RailSpec, addresses: t.Sequence[str]) -> None:
+    """Check the routes of the main table, unless a rule or route of the rail already failed."""
     families = {":" in address for address in addresses}
     ways = [way for way in spec.main_routes if (":" in way[0]) in families]
     if not run.has("RV924", pod.report.name, spec.rail):
@@ -277,6 +288,7 @@ def _main(run: Run, pod: Pod, spec: RailSpec, addresses: t.Sequence[str]) -> Non
 
 
 def _rdma(run: Run, pod: Pod, spec: RailSpec, link: Row, addresses: t.Sequence[str]) -> None:
+    """Check the RDMA device of a rail in a pod, and the GIDs of its addresses."""
     port = next(each for each in pod.report.plan["ports"] if each["rail"] == spec.rail)
     soft, node = port["rdma"]["type"] != "hardware", pod.report.name
     devices = None
@@ -287,27 +299,27 @@ def _rdma(run: Run, pod: Pod, spec: RailSpec, link: Row, addresses: t.Sequence[s
     elif spec.slot and spec.slot["rdma"]:
         devices = [row["device"] for row in pod.found["rdma"] if row["device"] == spec.slot["rdma"]]
     if devices == []:
-        others = ", ".join(row["device"] for row in pod.found["rdma"]) or "none"
+        names = ", ".join(row["device"] for row in pod.found["rdma"]) or "none"
         what = "%s of %s: RDMA device" % (spec.interface, pod.name)
         expected = (spec.slot or {}).get("rdma") or "its own"
-        run.fail("RV925", node, spec.rail, what, expected=expected, found=others, cause=_cause(run, "RV925"))
+        run.fail("RV925", node, spec.rail, what, expected=expected, found=names, cause=_cause(run, "RV925"))
         return
     if run.fabric["link_layer"] != "ethernet" or port["rdma"]["type"] == "siw":
         return  # GIDs do not contain addresses there
     for address in addresses:
         if not of_share(address, spec.shares):
             continue
-        held = [row for row in pod.found["gids"] if row["address"] == bare(address)]
-        held = [row for row in held if devices is None or row["device"] in devices]
-        if not any(row["type"] == ROCE for row in held):
+        gids = [row for row in pod.found["gids"] if row["address"] == bare(address)]
+        gids = [row for row in gids if devices is None or row["device"] in devices]
+        if not any(row["type"] == ROCE for row in gids):
             what = "%s of %s: GID" % (spec.interface, pod.name)
-            found = "only type %s" % ", ".join(row["type"] for row in held) if held else "none"
+            found = "only type %s" % ", ".join(row["type"] for row in gids) if gids else "none"
             run.fail("RV926", node, spec.rail, what, expected="%s for %s" % (ROCE, bare(address)), found=found)
             return
 
 
 def own_devices(found: t.Mapping[str, t.Any], link: t.Mapping[str, t.Any]) -> list[str]:
-    """The RDMA devices in a pod that belong to an interface, by netdev or PCI function."""
+    """Return the RDMA devices in a pod that belong to an interface, by netdev or PCI function."""
     return [
         row["device"]
         for row in found["rdma"]
@@ -324,19 +336,19 @@ def _traffic(run: Run, planned: t.Sequence[t.Sequence[str]]) -> None:
         if report.pod_refused and not _ill(run, report.name, None):
             texts = {"found": report.pod_refused, "cause": "the pod ended during the run, or see the message"}
             run.fail("RV932", report.name, None, "probe in the pod", expected="it runs", **texts)
-    seen = [probe for probe in _probes(run, planned) if _worth(run, probe)]
-    lost = [probe for probe in seen if _silent(probe)]
-    good = [probe for probe in seen if not _silent(probe)]
-    blame = Blame(lost, good)
+    probed = [probe for probe in _probes(run, planned) if _worth(run, probe)]
+    lost = [probe for probe in probed if _silent(probe)]
+    answered = [probe for probe in probed if not _silent(probe)]
+    blame = Blame(lost, answered)
     for probe in lost:
         node, peer = blame.of(probe)
         if not any(_ill(run, each, probe.rail) for each in (node, peer) if each):
             _failure(run, probe, node, peer)
-    tried = [probe for probe in good if not probe.soft and _equipped(run, probe)]
+    tried = [probe for probe in answered if not probe.soft and _equipped(run, probe)]
     failed = [probe for probe in tried if (probe.result or {})["error"]]
-    well = [probe for probe in tried if not (probe.result or {})["error"]]
-    run.carried[LAYER].update((node, probe.rail) for probe in well for node in (probe.client, probe.server))
-    blame = Blame(failed, well)
+    successful = [probe for probe in tried if not (probe.result or {})["error"]]
+    run.carried[LAYER].update((node, probe.rail) for probe in successful for node in (probe.client, probe.server))
+    blame = Blame(failed, successful)
     for probe in failed:
         node, peer = blame.of(probe)
         if not any(_ill(run, each, probe.rail) for each in (node, peer) if each):
@@ -351,42 +363,45 @@ def _traffic(run: Run, planned: t.Sequence[t.Sequence[str]]) -> None:
 
 
 def _probes(run: Run, planned: t.Sequence[t.Sequence[str]]) -> list[Probe]:
-    """The probes of the pairs, on the rails to check."""
-    found: list[Probe] = []
+    """Return the probes of the pairs on the rails to check."""
+    probes: list[Probe] = []
     for server, client in planned:
         if server not in run.reports or client not in run.reports:
             continue
         soft = {port["rail"]: not transfers(run.fabric, port) for port in run.reports[client].plan["ports"]}
         for row in run.reports[client].pod_probed:
             if row["peer"] == server and row["rail"] in run.rails and row["rail"] in soft:
-                found.append(Probe(row["rail"], client, server, row, soft[row["rail"]]))
-    return found
+                probes.append(Probe(row["rail"], client, server, row, soft[row["rail"]]))
+    return probes
 
 
 def _worth(run: Run, probe: Probe) -> bool:
+    """Return whether neither end of a probe has a failure that makes the probe meaningless."""
     ends = (probe.client, probe.server)
     return not any(run.blocked(LAYER, node, probe.rail) or _ill(run, node, probe.rail) for node in ends)
 
 
 def _ill(run: Run, node: str, rail: str | None) -> bool:
-    """Whether the node has a failure of this layer on the rail or on the pod as a whole."""
+    """Return whether the node has a failure of this layer on the rail or on the pod as a whole."""
     return any(
         each.layer == LAYER and (not each.rails or rail is None or rail in each.rails) for each in run.failures_of(node)
     )
 
 
 def _equipped(run: Run, probe: Probe) -> bool:
-    """Whether both nodes have perftest; the layer rdma reports if it is missing."""
+    """Return whether both nodes have perftest. The layer rdma reports if it is missing."""
     infos = [run.reports[node].info or {} for node in (probe.client, probe.server)]
     return all("perftest" in info.get("tools", ("perftest",)) for info in infos)
 
 
 def _silent(probe: Probe) -> bool:
+    """Return whether packets of a probe were lost."""
     answers = [(probe.result or {})["reach"], (probe.result or {}).get("reach6")]
     return any(each["received"] < each["sent"] for each in answers if each)
 
 
 def _failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
+    """Report lost packets between pods."""
     result = probe.result or {}
     attachment = run.reports[node].plan["attachment"]
     cause = _FILTERED.get(attachment)

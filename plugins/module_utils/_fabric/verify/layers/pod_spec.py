@@ -50,30 +50,31 @@ class RailSpec(t.NamedTuple):
 
 
 def view_of(fabric: t.Mapping[str, t.Any], nodes: t.Sequence[Row]) -> View:
-    """The plan as Kubernetes objects see it, from what hosts have of it."""
+    """Return the plan as Kubernetes objects see it, from the variables of hosts."""
     rails = [dict(values, name=name) for name, values in fabric["subnets"].items()]
     return View({"fabric": fabric, "rails": rails, "nodes": nodes})
 
 
 def rail_specs(view: View, node: Row) -> list[RailSpec]:
-    """In rail order."""
+    """Return the rails of a node's pods, in rail order."""
     return [_rail_spec(view, node, port) for port in node["ports"]]
 
 
 def pod_specs(view: View, node: Row, inside: t.Mapping[str, t.Any]) -> list[RailSpec]:
-    """Those of one pod: what the agent recorded for it decides which slots of the plan it must have.
+    """Return the rails of one pod. The agent's record decides which slots of the plan the pod must have.
 
     :param inside: the pod's row of ``rail_pods``.
     """
     specs = rail_specs(view, node)
     if not facts_of(view.provider).slots:
         return specs
-    held = {row["rail"]: row for row in inside.get("slots") or ()}
+    recorded = {row["rail"]: row for row in inside.get("slots") or ()}
     rails = {rail["rail"]: rail["slots"] for rail in node["agent"]["rails"]}
-    return [_of_slot(spec, held[spec.rail], rails[spec.rail]) if spec.rail in held else spec for spec in specs]
+    return [_of_slot(spec, recorded[spec.rail], rails[spec.rail]) if spec.rail in recorded else spec for spec in specs]
 
 
 def _of_slot(spec: RailSpec, row: Row, slots: t.Sequence[Row]) -> RailSpec:
+    """Return the rail with the slot's addresses only."""
     planned = next((slot for slot in slots if slot["number"] == row["slot"]), {})
     ips = {4: planned.get("address"), 6: planned.get("address6")}
     shares = [
@@ -83,13 +84,15 @@ def _of_slot(spec: RailSpec, row: Row, slots: t.Sequence[Row]) -> RailSpec:
 
 
 def transfers(fabric: t.Mapping[str, t.Any], port: Row) -> bool:
-    """Whether RDMA between pods is tested on a port. Soft RDMA of the node receives only in the node's own namespace;
-    the agent makes a soft device in the pod.
+    """Return whether RDMA between pods is tested on a port.
+
+    Soft RDMA of the node receives only in the node's own namespace; the agent makes a soft device in the pod.
     """
     return port["rdma"]["type"] == "hardware" or (facts_of(fabric["provider"]).slots and port["rdma"]["type"] == "rxe")
 
 
 def _rail_spec(view: View, node: Row, port: Row) -> RailSpec:
+    """Return one rail as the provider attaches it."""
     shares = view.shares(port)
     provider = PROVIDERS[view.provider]
     routes = provider.pod_routes(node["attachment"], port, shares)
@@ -109,7 +112,7 @@ def _rail_spec(view: View, node: Row, port: Row) -> RailSpec:
 
 
 def of_share(address: str, shares: t.Sequence[Share]) -> bool:
-    """Whether an address (with its prefix length) is one of those that pods may have here."""
+    """Return whether an address (with its prefix length) is one that pods may have here."""
     plain = ipaddress.ip_interface(address).ip
     for share in shares:
         for ips in share.ips if plain.version == share.version else ():

@@ -20,11 +20,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
 
 
 def pod_node(node: Row, fabric: t.Mapping[str, t.Any], inside: t.Mapping[str, t.Any]) -> Row:
-    """In the shape of ``railyard_node``, as far as :func:`..proof.targets` and ``rail_probe`` read it.
+    """Return a pod in the shape of ``railyard_node``, with the keys that :func:`.targets` and ``rail_probe`` read.
 
-    :param node, fabric: ``railyard_node`` and ``railyard_fabric``. :param inside: a row of ``rail_pods``.
+    :param node, fabric: ``railyard_node`` and ``railyard_fabric``.
+    :param inside: a row of ``rail_pods``.
     :return: ``name``, ``pod`` (the uid) and ``ports``: the rails on which the pod has an interface that is up and a
-        planned address; their ``rdma.name`` is None if the device is found by the GID of the address, and
+        planned address. Their ``rdma.name`` is None if the device is found by the GID of the address;
         ``rdma.transfers`` is false if RDMA is not tested.
     """
     links = {row["netdev"]: row for row in inside["links"] if row["up"]}
@@ -39,8 +40,9 @@ def pod_node(node: Row, fabric: t.Mapping[str, t.Any], inside: t.Mapping[str, t.
 def _port(
     port: Row, fabric: t.Mapping[str, t.Any], inside: t.Mapping[str, t.Any], link: t.Mapping[str, t.Any], spec: RailSpec
 ) -> Row:
-    held = [row["address"] for row in inside["addresses"] if row["netdev"] == spec.interface]
-    own = [address for address in held if of_share(address, spec.shares)]
+    """Return one rail of a pod in the shape of a node's port."""
+    addresses = [row["address"] for row in inside["addresses"] if row["netdev"] == spec.interface]
+    own = [address for address in addresses if of_share(address, spec.shares)]
     devices = own_devices(inside, link) if spec.isolated else []
     name = devices[0] if devices else None
     if name is None and spec.slot:

@@ -39,7 +39,7 @@ def driver(run: Run) -> None:
 
 
 def _gone(run: Run, report: NodeReport, port: Row, nic: Row) -> None:
-    """A NIC has no interface on the host. With attachment ``host-device`` a pod that holds it is expected."""
+    """Report a NIC without an interface on the host. A pod may hold it with attachment ``host-device``."""
     where = ("RV203", report.name, port["rail"], "netdev of %s" % nic["pci"])
     cause = "; ".join(nic.get("holders") or ())
     found = "held" if cause else "none (driver %s)" % nic["driver"]
@@ -52,6 +52,7 @@ def _gone(run: Run, report: NodeReport, port: Row, nic: Row) -> None:
 
 
 def _port(run: Run, report: NodeReport, port: Row, nic: Row, live: Live) -> None:
+    """Check the name of a NIC's interface and, if it is as planned, the PCIe link, GPUs and VFs."""
     name, rail = report.name, port["rail"]
     if port["netdev"] and nic["netdev"] != port["netdev"]:
         if named(nic, port["netdev"]):
@@ -67,20 +68,22 @@ def _port(run: Run, report: NodeReport, port: Row, nic: Row, live: Live) -> None
 
 
 def _pcie(run: Run, name: str, port: Row, nic: Row) -> None:
-    spec, have = port["expect"], nic.get("pcie") or {}
-    speed, width = GENERATIONS.get(spec["pcie_gen"] or 0), spec["pcie_lanes"]
-    slow = speed and have.get("speed") and have["speed"] < speed
-    narrow = width and have.get("width") and have["width"] < width
+    """Report a PCIe link that is slower or narrower than planned."""
+    planned, observed = port["expect"], nic.get("pcie") or {}
+    speed, width = GENERATIONS.get(planned["pcie_gen"] or 0), planned["pcie_lanes"]
+    slow = speed and observed.get("speed") and observed["speed"] < speed
+    narrow = width and observed.get("width") and observed["width"] < width
     if slow or narrow:
-        expected = "%s GT/s x%s" % (speed or have["speed"], width or have["width"])
-        found = "%s GT/s x%s" % (have["speed"], have["width"])
-        most = "%s GT/s x%s" % (have.get("max_speed"), have.get("max_width"))
+        expected = "%s GT/s x%s" % (speed or observed["speed"], width or observed["width"])
+        found = "%s GT/s x%s" % (observed["speed"], observed["width"])
+        most = "%s GT/s x%s" % (observed.get("max_speed"), observed.get("max_width"))
         cause = "the card supports %s: it trained down, or the slot is smaller" % most
         run.fail("RV207", name, port["rail"], "PCIe link", expected=expected, found=found, cause=cause)
 
 
 def _distance(run: Run, report: NodeReport, port: Row, nic: Row, live: Live) -> None:
-    spec = port["expect"]["gpu_distance"]
+    """Report GPUs of the port that are missing or farther from the NIC than planned."""
+    planned = port["expect"]["gpu_distance"]
     gpus = {row["pci"]: row for row in report.info.get("gpus") or ()} if report.info else {}
     if not live.part("gpus"):
         return
@@ -90,11 +93,11 @@ def _distance(run: Run, report: NodeReport, port: Row, nic: Row, live: Live) -> 
             continue
         if pci not in gpus:
             run.fail("RV209", report.name, port["rail"], "GPU %d" % number, expected=pci, found="no such PCI function")
-        elif spec in DISTANCES:
-            have = gpus[pci]["nics"].get(nic["pci"])
-            if have in DISTANCES and DISTANCES.index(have) > DISTANCES.index(spec):
+        elif planned in DISTANCES:
+            observed = gpus[pci]["nics"].get(nic["pci"])
+            if observed in DISTANCES and DISTANCES.index(observed) > DISTANCES.index(planned):
                 what = "path from GPU %d to %s" % (number, nic["pci"])
-                run.fail("RV208", report.name, port["rail"], what, expected=spec, found=have)
+                run.fail("RV208", report.name, port["rail"], what, expected=planned, found=observed)
 
 
 def _vfs(run: Run, name: str, port: Row, nic: Row, live: Live) -> None:
@@ -117,21 +120,21 @@ def mode(run: Run) -> None:
         system = (report.info or {}).get("system")
         if not system or not run.look("mode", report.name):
             continue
-        spec = report.plan["rdma_mode"]
-        have = system.get("rdma_mode")
-        if have is None:
+        planned = report.plan["rdma_mode"]
+        live = system.get("rdma_mode")
+        if live is None:
             cause = "the RDMA subsystem is not loaded"
-            run.fail("RV301", report.name, None, "RDMA mode", expected=spec, found="none", cause=cause)
-        elif have != spec:
-            run.fail("RV301", report.name, None, "RDMA mode", expected=spec, found=have)
-        later = (report.states.get("rdma_netns_mode") or {}).get("gathered") or {}
-        if later.get("next_boot") not in (None, spec):
-            source = later.get("next_boot_source") or "a file of modprobe.d"
+            run.fail("RV301", report.name, None, "RDMA mode", expected=planned, found="none", cause=cause)
+        elif live != planned:
+            run.fail("RV301", report.name, None, "RDMA mode", expected=planned, found=live)
+        mode_state = (report.states.get("rdma_netns_mode") or {}).get("gathered") or {}
+        if mode_state.get("next_boot") not in (None, planned):
+            source = mode_state.get("next_boot_source") or "a file of modprobe.d"
             add = run.fail if run.kind == DRIFT else run.warn
             add(
                 *("RV302", report.name, None, "RDMA mode of the next boot"),
-                expected=spec,
-                found=later["next_boot"],
+                expected=planned,
+                found=mode_state["next_boot"],
                 cause="it is set in %s" % source,
             )
 
@@ -162,23 +165,25 @@ def link(run: Run) -> None:
 
 
 def _rate(device: Row | None) -> float | None:
+    """Return the rate of a hardware RDMA device in Gb/s; None if it is unknown."""
     return device["rate"] if device and device["type"] == "hardware" else None
 
 
 def _device(run: Run, name: str, port: Row, live: Live) -> None:
-    rail, spec = port["rail"], port["rdma"]
+    """Report an RDMA device that is missing, has another name, or is not ACTIVE."""
+    rail, planned = port["rail"], port["rdma"]
     if not live.part("rdma"):
         return
     device = live.device(port)
     if device is None:
-        expected = "%s (%s)" % (spec["name"] or "one", spec["type"])
-        if spec["type"] == "hardware":
+        expected = "%s (%s)" % (planned["name"] or "one", planned["type"])
+        if planned["type"] == "hardware":
             run.fail("RV405", name, rail, "RDMA device", expected=expected, found="none")
         else:
             cause = "the soft RDMA link was deleted (rdma link delete), or was not created at boot"
             run.fail("RV405", name, rail, "RDMA device", expected=expected, found="none", cause=cause)
-    elif spec["name"] and device["device"] != spec["name"]:
-        run.fail("RV406", name, rail, "RDMA device", expected=spec["name"], found=device["device"])
+    elif planned["name"] and device["device"] != planned["name"]:
+        run.fail("RV406", name, rail, "RDMA device", expected=planned["name"], found=device["device"])
     elif device.get("state") not in (None, "ACTIVE"):
         found = "%s (%s)" % (device["state"], device.get("physical_state"))
         if device["link_layer"] == "infiniband":

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The rounds of the proof: who probes whom, so that every node is in at most one pair at a time."""
+"""The rounds of the proof: which nodes probe each other, so that every node is in at most one pair at a time."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ class Turn(t.NamedTuple):
 
 
 def rounds(nodes: t.Sequence[str], most: int) -> list[list[Pair]]:
-    """At most ``most`` rounds of ``[server, client]`` pairs of ``nodes``.
+    """Return at most ``most`` rounds of ``[server, client]`` pairs of ``nodes``.
 
-    All pairs of n nodes take n - 1 rounds, n where n is odd (one node then rests in each). Where that is more than
-    ``most``, the first two rounds and others evenly spread over the rest are taken: already the first two link every
-    node to every other through a chain of pairs, so no two parts of a network that are cut off from each other can both
-    pass.
+    All pairs of n nodes take n - 1 rounds, or n rounds if n is odd (one node then rests in each). If that is more than
+    ``most``, the first two rounds are taken, and others that are evenly spread over the rest. The first two rounds link
+    every node to every other through a chain of pairs, so that two separate parts of a network cannot both pass.
 
     With at least ``2 * most`` nodes, each pair has a node of one group and a later node of another, and the groups
     change sides in each round: a node that probes in one round serves in the next. In two of four rounds the groups are
@@ -55,7 +54,7 @@ def rounds(nodes: t.Sequence[str], most: int) -> list[list[Pair]]:
 
 
 def turns(rounds_of: t.Sequence[t.Sequence[Pair]], nodes: t.Sequence[str]) -> tuple[int, dict[str, list[Turn]]]:
-    """The number of steps in which all rounds run, and what each node does in them, in this order.
+    """Return the number of steps in which all rounds run, and node -> its turns in their order.
 
     In a step, a node probes the partners of some rounds and then may serve the partner of one. It first waits until its
     last client has probed, and before it probes until the server serves. ``nodes`` is the order in which nodes begin a
@@ -63,20 +62,21 @@ def turns(rounds_of: t.Sequence[t.Sequence[Pair]], nodes: t.Sequence[str]) -> tu
     in the step of its server if the server is before it, else in the next step.
     """
     place = {name: number for number, name in enumerate(nodes)}
-    found: dict[str, list[Turn]] = {}
+    by_node: dict[str, list[Turn]] = {}
     next_step = dict.fromkeys(nodes, 0)
     for number, pairs in enumerate(rounds_of):
         for server, client in pairs:
             serves = next_step[server]
             probes = max(next_step[client], serves + (place[client] < place[server]))
-            found.setdefault(server, []).append(Turn(serves, SERVE, number, client, probes))
-            found.setdefault(client, []).append(Turn(probes, PROBE, number, server, serves))
+            by_node.setdefault(server, []).append(Turn(serves, SERVE, number, client, probes))
+            by_node.setdefault(client, []).append(Turn(probes, PROBE, number, server, serves))
             next_step[client] = probes
             next_step[server] = probes + (place[server] < place[client])
-    return max((own[-1].step + 1 for own in found.values()), default=0), found
+    return max((own[-1].step + 1 for own in by_node.values()), default=0), by_node
 
 
 def _chosen(total: int, most: int) -> list[int]:
+    """Return the numbers of ``most`` of ``total`` rounds."""
     if total <= most:
         return list(range(total))
     if most <= 2:
@@ -85,24 +85,25 @@ def _chosen(total: int, most: int) -> list[int]:
 
 
 def _rounds_of_groups(seats: t.Sequence[str | None], most: int) -> list[list[Pair]]:
+    """Return the rounds whose groups are halves of all nodes or of blocks of neighbours."""
     half = len(seats) // 2
     first, second = seats[:half], seats[half:]
     # two rounds have the same groups; blocks of eight have four rounds
     near = [turn for turn in range(min(most, 8)) if turn % 4 >= 2] if half >= _BLOCK else []
     shifts = iter(_chosen(half, most - len(near)))
-    found: list[list[Pair]] = []
+    rounds_of_pairs: list[list[Pair]] = []
     for turn in range(most):
         if turn in near:
             shift = near.index(turn)
             pairs = [pair for block in (*_blocks(first), *_blocks(second)) for pair in _halves(block, shift)]
         else:
             pairs = _halves(seats, next(shifts))
-        found.append([pair[::-1] for pair in pairs] if turn % 2 else pairs)
-    return found
+        rounds_of_pairs.append([pair[::-1] for pair in pairs] if turn % 2 else pairs)
+    return rounds_of_pairs
 
 
 def _blocks(seats: t.Sequence[str | None]) -> t.Iterator[t.Sequence[str | None]]:
-    """Blocks of ``_BLOCK`` seats or, the last one, up to twice as many."""
+    """Return blocks of ``_BLOCK`` seats. The last one has up to twice as many."""
     last = len(seats) // _BLOCK - 1
     for number in range(last):
         yield seats[number * _BLOCK : (number + 1) * _BLOCK]
@@ -110,20 +111,27 @@ def _blocks(seats: t.Sequence[str | None]) -> t.Iterator[t.Sequence[str | None]]
 
 
 def _halves(seats: t.Sequence[str | None], shift: int) -> list[Pair]:
-    """Each seat of the first half with the one of the second half that is ``shift`` places further."""
+    """Pair each seat of the first half with the seat of the second half that is ``shift`` places further."""
     first, second = seats[: len(seats) // 2], seats[len(seats) // 2 :]
-    pairs = ((one, second[(place + shift) % len(second)]) for place, one in enumerate(first))
-    return [[one, other] for one, other in pairs if one is not None and other is not None]
+    pairs = ((client_seat, second[(place + shift) % len(second)]) for place, client_seat in enumerate(first))
+    return [
+        [client_seat, server_seat]
+        for client_seat, server_seat in pairs
+        if client_seat is not None and server_seat is not None
+    ]
 
 
 def _round(seats: t.Sequence[str | None], number: int, turn: int) -> list[Pair]:
-    """The last seat stays; the others sit in a ring, and those whose places add up to twice ``number`` meet."""
+    """Return one round of the circle method.
+
+    The last seat stays. The others are in a ring, and seats whose places add up to twice ``number`` are pairs.
+    """
     ring = len(seats) - 1
     pairs: list[Pair] = []
     for offset in range(len(seats) // 2):
-        one = seats[(number + offset) % ring]
-        other = seats[ring] if offset == 0 else seats[(number - offset) % ring]
-        if one is not None and other is not None:
+        seat = seats[(number + offset) % ring]
+        opposite = seats[ring] if offset == 0 else seats[(number - offset) % ring]
+        if seat is not None and opposite is not None:
             # Changing sides lets every node serve about as often as it probes.
-            pairs.append([one, other] if (offset or turn) % 2 else [other, one])
+            pairs.append([seat, opposite] if (offset or turn) % 2 else [opposite, seat])
     return pairs

@@ -34,7 +34,7 @@ Pairs = t.Sequence[t.Sequence[str]]
 
 
 class Reason(t.NamedTuple):
-    """Why a port's rail was not proven. ``able``: it could have been, in this very run."""
+    """Why a port's rail was not proven. ``able``: whether this run could have proven it."""
 
     why: str
     remedy: str
@@ -42,12 +42,12 @@ class Reason(t.NamedTuple):
 
 
 def layer_of(run: Run) -> str | None:
-    """The layer whose traffic proves rails in this run; None where none of them was asked for."""
+    """Return the layer whose traffic proves rails in this run; None if no such layer was requested."""
     return next((name for name in _CODES if name in run.layers), None)
 
 
 def carried(run: Run) -> set[Place]:
-    """The nodes and rails over which traffic went well: between nodes, or between their test pods."""
+    """Return the nodes and rails over which traffic was successful, between nodes or between their test pods."""
     layer = layer_of(run)
     return run.carried[layer] | run.carried["pods"] if layer else set()
 
@@ -55,23 +55,23 @@ def carried(run: Run) -> set[Place]:
 def judge(run: Run, pairs: Pairs, budget: float | None, allowed: bool) -> dict[str, Row] | None:
     """Report the rails that are not proven, unless a failure explains why.
 
-    What could have been proven in this run and was not fails, and so does a run that has proven nothing at all. What
-    cannot be proven beside rails that were, is a warning, and so is all of it where that is ``allowed``.
+    A rail that this run could have proven fails, and so does a run that has proven no rail at all. A rail that cannot
+    be proven is a warning if other rails were proven. With ``allowed``, all of these are warnings.
 
     :param budget: seconds after which no further round was to begin.
-    :return: rail -> ``state`` and ``why`` (None where it is proven); None where no traffic was asked for.
+    :return: rail -> ``state`` and ``why`` (None if it is proven); None if no traffic was requested.
     """
     layer = layer_of(run)
     if layer is None:
         return None
-    well = carried(run)
-    open_ = _unproven(run, pairs, budget, well)
+    proven = carried(run)
+    unproven = _unproven(run, pairs, budget, proven)
     groups: dict[Reason, list[Place]] = {}
-    for place, reason in open_.items():
+    for place, reason in unproven.items():
         groups.setdefault(reason, []).append(place)
-    nothing = not any(node in run.reports and rail in run.rails for node, rail in well)
+    none_proven = not any(node in run.reports and rail in run.rails for node, rail in proven)
     for reason, places in groups.items():
-        add = run.fail if (reason.able or nothing) and not allowed else run.warn
+        add = run.fail if (reason.able or none_proven) and not allowed else run.warn
         rails = [rail for rail in run.rails if any(rail == each for _node, each in places)]
         add(
             *(_CODES[layer], None, rails[0], "proof"),
@@ -81,39 +81,40 @@ def judge(run: Run, pairs: Pairs, budget: float | None, allowed: bool) -> dict[s
             cause=reason.why,
             remedy=reason.remedy,
         )
-    return {rail: _state(run, rail, well, open_) for rail in run.rails}
+    return {rail: _state(run, rail, proven, unproven) for rail in run.rails}
 
 
 def _where(run: Run, nodes: t.Sequence[str]) -> str:
-    """The nodes concerned; empty if it is all of them."""
+    """Return the nodes as text; empty if they are all nodes."""
     names = list(dict.fromkeys(nodes))
     if len(names) == len(run.reports) and len(names) > 1:
         return ""
-    more = " and %d more" % (len(names) - _NAMES) if len(names) > _NAMES else ""
-    return " with %s%s" % (", ".join(names[:_NAMES]), more)
+    further = " and %d more" % (len(names) - _NAMES) if len(names) > _NAMES else ""
+    return " with %s%s" % (", ".join(names[:_NAMES]), further)
 
 
-def _state(run: Run, rail: str, well: t.AbstractSet[Place], open_: t.Mapping[Place, Reason]) -> Row:
-    mine = [
+def _state(run: Run, rail: str, proven: t.AbstractSet[Place], unproven: t.Mapping[Place, Reason]) -> Row:
+    """Return the state of a rail, and why it is not proven."""
+    nodes = [
         report.name for report in run.reports.values() if any(port["rail"] == rail for port in report.plan["ports"])
     ]
-    found = [each for each in run.failures if rail in each.rails and each.code not in _CODES.values()]
-    if found:
-        return {"state": FAILED, "why": found[0].what}
-    reasons = list(dict.fromkeys(reason.why for (_node, each), reason in open_.items() if each == rail))
-    if mine and all((name, rail) in well for name in mine):
+    failures = [each for each in run.failures if rail in each.rails and each.code not in _CODES.values()]
+    if failures:
+        return {"state": FAILED, "why": failures[0].what}
+    reasons = list(dict.fromkeys(reason.why for (_node, each), reason in unproven.items() if each == rail))
+    if nodes and all((name, rail) in proven for name in nodes):
         return {"state": PROVEN, "why": None}
     return {"state": UNPROVEN, "why": "; ".join(reasons) or _elsewhere(run)}
 
 
 def _elsewhere(run: Run) -> str:
-    """Why a rail without a failure was not proven: a failure of a whole node."""
-    whole = [each for each in run.failures if each.node and not each.rails]
-    return whole[0].line().partition(". Likely")[0] if whole else "no node has it"
+    """Return why a rail without a failure was not proven: a failure of a whole node."""
+    of_nodes = [each for each in run.failures if each.node and not each.rails]
+    return of_nodes[0].line().partition(". Likely")[0] if of_nodes else "no node has it"
 
 
-def _unproven(run: Run, pairs: Pairs, budget: float | None, well: t.AbstractSet[Place]) -> dict[Place, Reason]:
-    """The nodes and rails without traffic, with the reason; without those that a failure explains."""
+def _unproven(run: Run, pairs: Pairs, budget: float | None, proven: t.AbstractSet[Place]) -> dict[Place, Reason]:
+    """Return the nodes and rails without traffic, with the reason, except those that a failure explains."""
     partners: dict[Place, list[Probe]] = {}
     for probe in probes(run, pairs):
         for node in (probe.client, probe.server):
@@ -122,49 +123,53 @@ def _unproven(run: Run, pairs: Pairs, budget: float | None, well: t.AbstractSet[
     failed = {rail for each in explaining for rail in each.rails}
     dark = {each.node for each in explaining if not each.rails}
     samples = _samples(run)
-    found: dict[Place, Reason] = {}
+    reasons: dict[Place, Reason] = {}
     for report in run.reports.values():
         for port in report.plan["ports"]:
             place = (report.name, port["rail"])
             planned = partners.get(place, [])
             lost = bool(dark) and dark.issuperset(_partners(report, planned))
             if port["rail"] in run.rails and not (
-                port["rail"] in failed or place in well or report.name in dark or lost
+                port["rail"] in failed or place in proven or report.name in dark or lost
             ):
                 alone = not any(
-                    name != report.name and both_provable(port, other, run.fabric["link_layer"])
-                    for name, other in samples[port["rail"]]
+                    name != report.name and both_provable(port, sample, run.fabric["link_layer"])
+                    for name, sample in samples[port["rail"]]
                 )
-                found[place] = _reason(run, report, port, planned, alone, budget)
-    return found
+                reasons[place] = _reason(run, report, port, planned, alone, budget)
+    return reasons
 
 
 def _samples(run: Run) -> dict[str, list[tuple[str, Row]]]:
-    """Of each rail two ports of each kind: enough to decide which ports can be paired."""
-    seen: dict[tuple[str, bool, bool], int] = {}
-    found: dict[str, list[tuple[str, Row]]] = {}
+    """Return two ports of each kind per rail, which are enough to decide which ports can be paired."""
+    counts: dict[tuple[str, bool, bool], int] = {}
+    samples: dict[str, list[tuple[str, Row]]] = {}
     for report in run.reports.values():
         for port in report.plan["ports"]:
             kind = (port["rail"], bool(port["address"]), bool(port["address6"]))
-            seen[kind] = seen.get(kind, 0) + 1
-            if seen[kind] <= 2:
-                found.setdefault(port["rail"], []).append((report.name, port))
-    return found
+            counts[kind] = counts.get(kind, 0) + 1
+            if counts[kind] <= 2:
+                samples.setdefault(port["rail"], []).append((report.name, port))
+    return samples
 
 
 def _explains(failure: Failure) -> bool:
-    """Whether a failure leaves its rails, or a whole node, without traffic."""
+    """Return whether a failure leaves its rails, or a whole node, without traffic."""
     return failure.node is not None and (failure.layer in _CODES or may_stop(CODES[failure.code], "rdma"))
 
 
 def _partners(report: NodeReport, planned: t.Sequence[Probe]) -> list[str]:
+    """Return the nodes that were planned to exchange traffic with this one."""
     return list(dict.fromkeys(probe.server if probe.client == report.name else probe.client for probe in planned))
 
 
 def _reason(
     run: Run, report: NodeReport, port: Row, planned: t.Sequence[Probe], alone: bool, budget: float | None
 ) -> Reason:
-    """Why nothing went over a port's rail. ``alone``: no other node has the rail in a way that the two can share."""
+    """Return why no traffic was successful over a port's rail.
+
+    :param alone: whether no other node of the run has a port on the rail that can be paired with this one.
+    """
     rail = port["rail"]
     if not provable(port, run.fabric["link_layer"]):
         return Reason(
@@ -182,11 +187,11 @@ def _reason(
     if alone:
         return Reason("no other node of this run has the rail", "name one that has it with --limit, or none")
     ends = [report.name, *_partners(report, planned)]
-    held = [name for name in ends if run.blocked("rdma", name, rail)]
+    blocked = [name for name in ends if run.blocked("rdma", name, rail)]
     # of partners, others may have been there
-    if report.name in held or (held and len(held) == len(ends) - 1):
+    if report.name in blocked or (blocked and len(blocked) == len(ends) - 1):
         return Reason(
-            "%s has the port in use (see the warnings)" % held[0],
+            "%s has the port in use (see the warnings)" % blocked[0],
             "delete the pod that holds it, or let test pods prove the rail (docs/verify.md, Pods)",
         )
     if not planned:

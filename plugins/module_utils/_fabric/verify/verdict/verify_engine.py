@@ -37,10 +37,12 @@ OK, FAILED, UNCHECKED = "ok", "failed", "not checked"
 
 
 class Asked(t.NamedTuple):
-    """What was asked for. Empty ``layers`` or ``rails``: all. ``limit``: the nodes, ``budget`` in seconds.
+    """What was requested. Empty ``layers`` or ``rails``: all.
 
-    ``unproven_allowed``: a rail without traffic is a warning. ``tags``, ``skip_tags``: those of the Ansible run, with
-    which some modules may not run.
+    :param limit: the nodes.
+    :param budget: in seconds.
+    :param unproven_allowed: whether a rail without traffic is only a warning.
+    :param tags, skip_tags: those of the Ansible run, which may exclude modules.
     """
 
     limit: t.Sequence[str]
@@ -54,8 +56,10 @@ class Asked(t.NamedTuple):
 
 
 class Verdict(t.NamedTuple):
-    """A run that has been judged. ``pairs``: those that were planned, as [server, client]; ``proof``: the
-    result of :func:`.proven_rails.judge`.
+    """A run that has been judged.
+
+    :param pairs: the planned pairs, as [server, client].
+    :param proof: the result of :func:`.proven_rails.judge`.
     """
 
     run: Run
@@ -66,6 +70,7 @@ class Verdict(t.NamedTuple):
 
     @property
     def ok(self) -> bool:
+        """Return whether there is no failure."""
         return not self.run.failures
 
 
@@ -82,7 +87,7 @@ def judge(
 
     :param kind: ``verify`` or ``drift``.
     :param fabric: ``railyard_fabric``.
-    :param seen: the observed cluster, see :func:`.cluster.kubernetes` and :func:`.pods.pods`.
+    :param seen: the observed cluster, see :func:`.cluster_layer.kubernetes` and :func:`.pod_layer.pods`.
     :param pod_pairs: the nodes whose pods probe each other, as [server, client].
     """
     # a node that cannot be read is a failure whatever layers are checked
@@ -118,6 +123,7 @@ def judge(
 
 
 def _nodes(run: Run) -> None:
+    """Report nodes that could not be read, and persistent settings that were not applied at boot."""
     for report in run.reports.values():
         run.checked["node"].add(report.name)
         if report.info is None:
@@ -130,6 +136,7 @@ def _nodes(run: Run) -> None:
 
 
 def _why_not(run: Run) -> None:
+    """Note why the layers of modules are not checked, and count the nodes on which they are."""
     modules = {module for report in run.nodes() for module in report.states}
     if "mlx_linktype" not in modules:
         run.why_not["firmware"] = "the plan manages no firmware"
@@ -146,49 +153,49 @@ def _why_not(run: Run) -> None:
 
 
 def matrix(verdict: Verdict) -> dict[str, dict[str, str]]:
-    """Node -> rail -> ``ok``, ``failed`` or ``not checked``."""
+    """Return node -> rail -> ``ok``, ``failed`` or ``not checked``."""
     run = verdict.run
-    bad = {(node, rail) for each in run.failures for node in (each.node, each.peer) for rail in each.rails}
-    looked_at = _looked_at(run)
-    found: dict[str, dict[str, str]] = {}
+    failed = {(node, rail) for each in run.failures for node in (each.node, each.peer) for rail in each.rails}
+    checked = _looked_at(run)
+    cells: dict[str, dict[str, str]] = {}
     for report in run.reports.values():
-        row = found.setdefault(report.name, {})
+        row = cells.setdefault(report.name, {})
         for port in report.plan["ports"]:
             rail = port["rail"]
             if rail not in run.rails:
                 continue
-            if (report.name, rail) in bad:
+            if (report.name, rail) in failed:
                 row[rail] = FAILED
             elif (report.name, rail) in run.unseen:
                 row[rail] = UNCHECKED
             else:
-                row[rail] = OK if (report.name, rail) in looked_at else UNCHECKED
-    return found
+                row[rail] = OK if (report.name, rail) in checked else UNCHECKED
+    return cells
 
 
 def bad_rails(verdict: Verdict) -> dict[str, list[str]]:
-    """Node -> its rails that failed; without the nodes that are neither known to be bad nor known to be well.
+    """Return node -> its rails that failed, without the nodes whose state is unknown.
 
     A node is good if every rail was checked in every layer. A run of some layers or rails, a node that does not answer
     or missing traffic do not change the result of an earlier run.
     """
-    run, found = verdict.run, {}
+    run, by_node = verdict.run, {}
     for node, row in matrix(verdict).items():
-        bad = [rail for rail, cell in row.items() if cell == FAILED]
+        failed = [rail for rail, cell in row.items() if cell == FAILED]
         report = run.reports[node]
         # a rail that cannot be proven is good unless it has a failure
-        well = set(run.layers) == set(LAYERS) and all(
+        good = set(run.layers) == set(LAYERS) and all(
             row.get(port["rail"]) == OK
             or (port["rail"] in row and report.info is not None and not provable(port, run.fabric["link_layer"]))
             for port in report.plan["ports"]
         )
-        if bad or well:
-            found[node] = bad
-    return found
+        if failed or good:
+            by_node[node] = failed
+    return by_node
 
 
 def _looked_at(run: Run) -> set[tuple[str, str]]:
-    """The ports whose rail was checked to the end; without traffic over it, a rail is not known to be good."""
+    """Return the ports whose rail was checked to the end. Without traffic, a rail is not known to be good."""
     if proven_rails.layer_of(run):
         return proven_rails.carried(run)
     by_port = {place for places in run.checked.values() for place in places if len(place) == 2}
@@ -197,7 +204,7 @@ def _looked_at(run: Run) -> set[tuple[str, str]]:
 
 
 def document(verdict: Verdict, about: t.Mapping[str, t.Any]) -> Row:
-    """The verdict as plain data, in the shape that ``verify.json`` and ``drift.json`` have.
+    """Return the verdict as plain data, in the shape of ``verify.json`` and ``drift.json``.
 
     :param about: ``plan`` (its digest), ``railyard`` (version), ``began`` (UTC, ISO 8601), ``seconds``.
     """
@@ -237,19 +244,21 @@ def document(verdict: Verdict, about: t.Mapping[str, t.Any]) -> Row:
 
 
 def _cluster(seen: t.Mapping[str, t.Any] | None) -> Row | None:
+    """Return which cluster was read, and whether it answered; None if no cluster was read."""
     if seen is None:
         return None
     return {"server": seen.get("server"), "reachable": not seen.get("error")}
 
 
 def _layer(run: Run, name: str) -> Row:
+    """Return the row of a layer."""
     failed = sum(each.layer == name for each in run.failures)
     row = {"name": name, "title": LAYERS[name].title, "checked": len(run.checked[name]), "failed": failed}
     return dict(row, not_checked=len(run.skipped[name]), why_not=run.why_not.get(name))
 
 
 def _sorted(run: Run, failures: t.Sequence[t.Any]) -> list[t.Any]:
-    """Down the layers, then by node and rail as the plan has them."""
+    """Return the failures in the order of the layers, then of the nodes and rails of the plan."""
     layers, nodes, rails = (
         {name: place for place, name in enumerate(names)} for names in (LAYERS, run.reports, run.fabric["rails"])
     )

@@ -28,7 +28,7 @@ _MARKS = {"ok": "ok", FAILED: "FAILED", "not checked": "-"}
 
 
 def headline(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> str:
-    """One line on all of it."""
+    """Return the first line of the summary."""
     run = verdict.run
     if run.kind == DRIFT:
         number = len(run.failures)
@@ -37,10 +37,10 @@ def headline(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> str:
     nodes, proven = len(run.reports), rails_proven(shown)
     if verdict.proof is not None:
         word = "proven" if "rdma" in run.layers else "reached"
-        open_ = rails_unproven(verdict.proof)
-        rest = ", %d not %s" % (open_, word) if open_ else ""
+        unproven = rails_unproven(verdict.proof)
+        not_proven = ", %d not %s" % (unproven, word) if unproven else ""
         return "%d of %s %s between %s%s" % (
-            *(proven, text_table.count(len(run.rails), "rail"), word, text_table.count(nodes, "node"), rest),
+            *(proven, text_table.count(len(run.rails), "rail"), word, text_table.count(nodes, "node"), not_proven),
         )
     return "%s: %s on %s" % (
         run.fabric["name"],
@@ -50,7 +50,7 @@ def headline(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> str:
 
 
 def rails_proven(shown: t.Mapping[str, t.Any]) -> int:
-    """How many rails are well on every node that has them."""
+    """Return the number of rails that are ok on every node that has them."""
     cells: dict[str, list[str]] = {}
     for row in shown["matrix"].values():
         for rail, cell in row.items():
@@ -59,36 +59,38 @@ def rails_proven(shown: t.Mapping[str, t.Any]) -> int:
 
 
 def rails_unproven(proof: t.Mapping[str, t.Any] | None) -> int:
-    """How many rails are neither proven nor failed."""
+    """Return the number of rails that are neither proven nor failed."""
     return sum(each["state"] == UNPROVEN for each in (proof or {}).values())
 
 
 def lines(verdict: Verdict, shown: t.Mapping[str, t.Any], where: str = "") -> list[str]:
-    """What a terminal shows: at most some 40 lines, the failures first of all that may be left out.
+    """Return the summary for a terminal: about 40 lines at most. Further failures, warnings and nodes are counted.
 
-    :param shown: the verdict's document. :param where: the file that has all.
+    :param shown: the verdict's document.
+    :param where: the file that has all of them.
     """
-    found = [headline(verdict, shown)]
+    summary = [headline(verdict, shown)]
     rows = [
         (each["title"], each["checked"], each["failed"], each["not_checked"], each["why_not"])
         for each in shown["layers"]
     ]
-    found += text_table.table(("layer", "checked", "failed", "not checked", ""), rows)
-    bad = [node for node, row in shown["matrix"].items() if any(cell != "ok" for cell in row.values())]
-    if bad:
+    summary += text_table.table(("layer", "checked", "failed", "not checked", ""), rows)
+    not_ok = [node for node, row in shown["matrix"].items() if any(cell != "ok" for cell in row.values())]
+    if not_ok:
         # a row a node that is not well; those that are need no room
         head = ("", *verdict.run.rails)
-        table = [(node, *(_MARKS.get(shown["matrix"][node].get(rail, ""), "") for rail in head[1:])) for node in bad]
-        found += text_table.table(head, table[:_ROWS])
-        found += ["and %s" % text_table.count(len(bad) - _ROWS, "more node")] if len(bad) > _ROWS else []
-    found += _speeds(shown)
-    found += _slots(shown)
-    found += _grouped(verdict.run.failures, _FAILURES, "failures")
-    found += ["warning: " + line for line in _grouped(verdict.run.warnings, _WARNINGS, "warnings")]
-    return found + (["results: %s" % where] if where else [])
+        table = [(node, *(_MARKS.get(shown["matrix"][node].get(rail, ""), "") for rail in head[1:])) for node in not_ok]
+        summary += text_table.table(head, table[:_ROWS])
+        summary += ["and %s" % text_table.count(len(not_ok) - _ROWS, "more node")] if len(not_ok) > _ROWS else []
+    summary += _speeds(shown)
+    summary += _slots(shown)
+    summary += _grouped(verdict.run.failures, _FAILURES, "failures")
+    summary += ["warning: " + line for line in _grouped(verdict.run.warnings, _WARNINGS, "warnings")]
+    return summary + (["results: %s" % where] if where else [])
 
 
 def _grouped(failures: t.Sequence[Failure], most: int, word: str) -> list[str]:
+    """Return one line per group of failures that differ only in the node."""
     groups: dict[Failure, list[Failure]] = {}
     for each in failures:
         groups.setdefault(_without_node(each), []).append(each)
@@ -98,16 +100,16 @@ def _grouped(failures: t.Sequence[Failure], most: int, word: str) -> list[str]:
 
 
 def _line(alike: t.Sequence[Failure]) -> str:
-    """One line of what is the same on several nodes."""
+    """Return one line of failures that differ only in the node."""
     if len(alike) == 1:
         return alike[0].line()
     names = [str(each.node) for each in alike]
-    more = " and {:,} more".format(len(names) - _NAMES) if len(names) > _NAMES else ""
-    return _without_node(alike[0]).line(", ".join(names[:_NAMES]) + more)
+    further = " and {:,} more".format(len(names) - _NAMES) if len(names) > _NAMES else ""
+    return _without_node(alike[0]).line(", ".join(names[:_NAMES]) + further)
 
 
 def _without_node(failure: Failure) -> Failure:
-    """What is the same of failures of several nodes; of objects, which have no node, each is one of its own."""
+    """Return what failures of several nodes have in common. Failures of objects, without a node, are not grouped."""
     node = failure.node
     if node is None:
         return failure
@@ -116,7 +118,7 @@ def _without_node(failure: Failure) -> Failure:
 
 
 def _speeds(shown: t.Mapping[str, t.Any]) -> list[str]:
-    """Least, median and greatest bandwidth of each rail."""
+    """Return a table of the least, median and greatest bandwidth of each rail."""
     by_rail: dict[str, list[float]] = {}
     for row in shown["measures"]:
         if row["gbits"] is not None:
@@ -133,22 +135,23 @@ def _speeds(shown: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def _slots(shown: t.Mapping[str, t.Any]) -> list[str]:
-    """Which pods hold slots of the agent, in one line."""
-    held = [(node, device, pod) for node, row in shown["slots"].items() for device, pod in sorted(row.items())]
-    if not held:
+    """Return one line that names the pods that hold slots of the agent."""
+    slots = [(node, device, pod) for node, row in shown["slots"].items() for device, pod in sorted(row.items())]
+    if not slots:
         return []
-    more = " and {:,} more".format(len(held) - _NAMES) if len(held) > _NAMES else ""
-    return ["slots held: %s%s" % (", ".join("%s %s by %s" % each for each in held[:_NAMES]), more)]
+    further = " and {:,} more".format(len(slots) - _NAMES) if len(slots) > _NAMES else ""
+    return ["slots held: %s%s" % (", ".join("%s %s by %s" % each for each in slots[:_NAMES]), further)]
 
 
 def as_junit(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> bytes:
-    """JUnit XML with a suite per layer and a case per node, so that a CI server can compare runs."""
+    """Return JUnit XML with a suite per layer and a case per node, so that a CI server can compare runs."""
     run = verdict.run
     suites = [("%s.%s" % (run.kind, layer["name"]), _cases(verdict, layer)) for layer in shown["layers"]]
     return junit("railyard %s" % run.kind, suites)
 
 
 def _cases(verdict: Verdict, layer: t.Mapping[str, t.Any]) -> list[Case]:
+    """Return the cases of a layer."""
     run, name = verdict.run, layer["name"]
     checked = {each for place in run.checked[name] for each in (place if isinstance(place, tuple) else (place,))}
     cases = [_case(run, layer, node, node in checked) for node in run.reports]
@@ -160,6 +163,7 @@ def _cases(verdict: Verdict, layer: t.Mapping[str, t.Any]) -> list[Case]:
 
 
 def _case(run: Run, layer: t.Mapping[str, t.Any], node: str | None, checked: bool) -> Case:
+    """Return the case of a node, or without a node that of the cluster or of all rails."""
     failures = [each for each in run.failures_of(node) if each.layer == layer["name"] and each.node == node]
     if failures:
         lines = [each.line() for each in failures]
