@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""From the addresses of ports to address schemes and node indexes that reproduce exactly these addresses."""
+"""Derive address schemes and node indexes that reproduce exactly the addresses of ports."""
 
 from __future__ import annotations
 
@@ -52,17 +52,21 @@ _WIDEST = {IPV4: 8, IPV6: 32}
 
 @dataclass
 class Track:
-    """One rail in one family. ``units``: each node's place, in units of a node's share, from any start.
+    """One rail in one family.
 
-    ``fitting``: the units that agree with the other rails'; ``most``: the last that a node has; ``base``: the place of
-    index 0. ``known``: the rail's network, if a route shows it.
+    :param size: addresses of a node's share: 1 in the mode subnet.
+    :param units: node -> place of its share, in units of ``size``, from any start.
+    :param fitting: the units that agree with those of the other rails.
+    :param most: the last place that a node has.
+    :param base: the place of index 0.
+    :param known: the rail's network, if a route shows it.
     """
 
     rail: str
     bits: int
     mode: str
     size: int
-    held: dict[str, int]
+    addresses: dict[str, int]
     units: dict[str, int]
     nets: dict[str, Network]
     gateways: dict[str, int | None]
@@ -74,9 +78,12 @@ class Track:
 
 @dataclass
 class Addressed:
-    """``schemes``: rail -> family -> its scheme. ``indexes``: node -> its index, if addresses determine it.
+    """The result.
 
-    ``modes``: rail -> mode. ``cross_rail`` and ``source``: what routes and rules say; None where they say nothing.
+    :param schemes: rail -> family -> its scheme.
+    :param indexes: node -> its index, if addresses determine it.
+    :param modes: rail -> mode.
+    :param cross_rail, source: what routes and rules show; None if they show nothing.
     """
 
     schemes: dict[str, dict[int, Scheme]] = field(default_factory=dict)
@@ -94,41 +101,41 @@ def addressing(
     infiniband: bool,
     from_first: bool = False,
 ) -> Addressed:
-    """Schemes and indexes of all rails.
+    """Return the schemes and indexes of all rails.
 
-    :param numbers: node -> the number in its name, which becomes its index where addresses let it.
+    :param numbers: node -> the number in its name, which becomes its index if addresses permit it.
     :param given: ``pods`` and ``gateway`` as short forms.
-    :param from_first: whether pods' addresses can only begin with a subnet's first, as nv-ipam's do.
+    :param from_first: whether pods' addresses can only begin with a subnet's first, as those of nv-ipam.
     """
-    found = Addressed()
+    result = Addressed()
     tracks = [track for rail in ports for track in _tracks(rail, ports[rail], findings)]
-    _routing(ports, tracks, found)
-    _indexes(tracks, numbers, found, findings)
-    _left(ports, tracks, numbers, found, findings)
+    _routing(ports, tracks, result)
+    _indexes(tracks, numbers, result, findings)
+    _left(ports, tracks, numbers, result, findings)
     for track in tracks:
-        scheme = _scheme(track, found, findings, given, from_first)
+        scheme = _scheme(track, result, findings, given, from_first)
         if scheme:
-            found.schemes.setdefault(track.rail, {})[track.bits] = scheme
-            found.modes[track.rail] = track.mode
-            _check(track, scheme, found, findings)
+            result.schemes.setdefault(track.rail, {})[track.bits] = scheme
+            result.modes[track.rail] = track.mode
+            _check(track, scheme, result, findings)
     for rail in ports:
-        if rail not in found.schemes:
-            found.modes[rail] = NONE if infiniband else SUBNET
+        if rail not in result.schemes:
+            result.modes[rail] = NONE if infiniband else SUBNET
             if not infiniband:
                 message = "no port of the rail has an address"
                 findings.add("DS301", ("rails", rail), message, "add subnet, hosts and pods to the rail")
     _foreign(tracks, findings)
     _leased(ports, findings)
-    return found
+    return result
 
 
 def _leased(ports: Ports, findings: Findings) -> None:
     """Report temporary addresses of a rail's ports: one finding per rail and family."""
     for rail in ports:
         for bits, family in ((IPV4, "IPv4"), (IPV6, "IPv6")):
-            given = {node: nic.leased[bits] for node, nic in ports[rail].items() if bits in nic.leased}
-            if given:
-                first = next(iter(given.values()))
+            leased = {node: nic.leased[bits] for node, nic in ports[rail].items() if bits in nic.leased}
+            if leased:
+                first = next(iter(leased.values()))
                 message = "ports have temporary %s addresses, such as %s, from DHCP or router advertisements" % (
                     family,
                     first,
@@ -136,17 +143,18 @@ def _leased(ports: Ports, findings: Findings) -> None:
                 remedy = (
                     "disable DHCP and router advertisements on rail ports, or choose a subnet without these addresses"
                 )
-                findings.add("DS312", ("rails", rail), message, remedy, given)
+                findings.add("DS312", ("rails", rail), message, remedy, leased)
 
 
 def _tracks(rail: str, ports: t.Mapping[str, Nic], findings: Findings) -> t.Iterator[Track]:
-    modes: dict[int, Track] = {}
+    """Return the addresses of a rail per family. Report ports that do not fit to the others."""
+    tracks: dict[int, Track] = {}
     for bits in (IPV4, IPV6):
-        held = {node: nic.held[bits] for node, nic in ports.items() if bits in nic.held}
-        if not held:
+        held_addresses = {node: nic.addresses[bits] for node, nic in ports.items() if bits in nic.addresses}
+        if not held_addresses:
             continue
-        common, _count = Counter(each.net.prefix for each in held.values()).most_common(1)[0]
-        odd = {node: each for node, each in held.items() if each.net.prefix != common}
+        common, _count = Counter(each.net.prefix for each in held_addresses.values()).most_common(1)[0]
+        odd = {node: each for node, each in held_addresses.items() if each.net.prefix != common}
         for node, each in odd.items():
             message = "%s has the prefix length %d, but others have %d" % (
                 show(each.address, bits),
@@ -160,72 +168,73 @@ def _tracks(rail: str, ports: t.Mapping[str, Nic], findings: Findings) -> t.Iter
                 "give it the prefix length of the others, as hosts.yml will do",
                 [node],
             )
-            del held[node]
-        nets = {node: each.net for node, each in held.items()}
+            del held_addresses[node]
+        nets = {node: each.net for node, each in held_addresses.items()}
         link = common == bits - 1
         shared, number = Counter(nets.values()).most_common(1)[0]
         # Several nodes in one network share it; one node alone shows nothing, and a subnet is the default.
         mode = LINK if link else SUBNET if number > 1 or len(nets) == 1 else PREFIX
         for node in [node for node in nets if mode == SUBNET and nets[node] != shared]:
-            message = "%s is not in %s" % (show(held[node].address, bits), shared)
+            message = "%s is not in %s" % (show(held_addresses[node].address, bits), shared)
             findings.add(
                 "DS302", ("rails", rail), message, "check that the cable and the address belong to this rail", [node]
             )
-            del held[node], nets[node]
+            del held_addresses[node], nets[node]
         size = 1 if mode == SUBNET else 1 << bits - common
-        addresses = {node: each.address for node, each in held.items()}
+        addresses = {node: each.address for node, each in held_addresses.items()}
         units = {node: address // size for node, address in addresses.items()}
-        gateways = {node: _via(ports[node], bits) for node in held}
+        gateways = {node: _via(ports[node], bits) for node in held_addresses}
         known = Counter(
             route.to
-            for node in held
+            for node in held_addresses
             for route in ports[node].routes
             if route.bits == bits and route.to and route.via is not None and mode != SUBNET
         ).most_common(1)
         track = Track(rail, bits, mode, size, addresses, units, nets, gateways, known[0][0] if known else None)
         if mode == SUBNET:
             track.known = shared
-        modes[bits] = track
-    if len({track.mode for track in modes.values()}) > 1:
-        message = "IPv4 has the mode %s, but IPv6 has %s" % (modes[IPV4].mode, modes[IPV6].mode)
+        tracks[bits] = track
+    if len({track.mode for track in tracks.values()}) > 1:
+        message = "IPv4 has the mode %s, but IPv6 has %s" % (tracks[IPV4].mode, tracks[IPV6].mode)
         findings.add("DS304", ("rails", rail), message, "use one mode for both; IPv6 was omitted from the file")
-        del modes[IPV6]
-    yield from modes.values()
+        del tracks[IPV6]
+    yield from tracks.values()
 
 
 def _via(nic: Nic, bits: int) -> int | None:
-    """The next hop of routes over a port: that of its table's default route, else of any route."""
-    ways = [route for route in nic.routes if route.bits == bits and route.via is not None]
-    ways.sort(key=lambda route: (route.to is not None, route.table is None))
-    return ways[0].via if ways else None
+    """Return the next hop of routes over a port: that of the default route of its table, else of any route."""
+    routes = [route for route in nic.routes if route.bits == bits and route.via is not None]
+    routes.sort(key=lambda route: (route.to is not None, route.table is None))
+    return routes[0].via if routes else None
 
 
-def _routing(ports: Ports, tracks: t.Sequence[Track], found: Addressed) -> None:
-    nics = [nic for rail in ports.values() for nic in rail.values() if nic.held]
+def _routing(ports: Ports, tracks: t.Sequence[Track], result: Addressed) -> None:
+    """Set the routing that routes and rules of ports show."""
+    nics = [nic for rail in ports.values() for nic in rail.values() if nic.addresses]
     if any(nic.table is not None for nic in nics):
-        found.source = True
-        ways = [route for nic in nics for route in nic.routes if route.table is not None and route.via is not None]
-        if ways:
-            found.cross_rail = any(route.to is None for route in ways)
+        result.source = True
+        routes = [route for nic in nics for route in nic.routes if route.table is not None and route.via is not None]
+        if routes:
+            result.cross_rail = any(route.to is None for route in routes)
     elif any(route.via is not None and route.to and route.table is None for nic in nics for route in nic.routes):
-        found.source = False
+        result.source = False
 
 
 # -- indexes -----------------------------------------------------------------------------------------------------------
 
 
 def _indexes(
-    tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], found: Addressed, findings: Findings
+    tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], result: Addressed, findings: Findings
 ) -> None:
-    """The nodes' indexes: each track's places minus a base of the track, the same on all tracks."""
+    """Set the nodes' indexes: the places of each track minus the track's base. Report equal indexes."""
     if not tracks:
         return
     reference = max(tracks, key=lambda track: len(track.units))
     places = dict(reference.units)
     for _again in range(2):
         for track in tracks:
-            apart = Counter(place - places[node] for node, place in track.units.items() if node in places)
-            track.base = apart.most_common(1)[0][0] if apart else 0
+            distances = Counter(place - places[node] for node, place in track.units.items() if node in places)
+            track.base = distances.most_common(1)[0][0] if distances else 0
         votes: dict[str, Counter[int]] = {}
         for track in tracks:
             for node, place in track.units.items():
@@ -236,11 +245,11 @@ def _indexes(
         track.fitting = {node: place for node, place in track.units.items() if place - track.base == places[node]}
         track.most = max(track.fitting.values())
     shift = _shift(tracks, places, numbers)
-    found.indexes = {node: place + shift for node, place in places.items()}
+    result.indexes = {node: place + shift for node, place in places.items()}
     for track in tracks:
         track.base -= shift
     taken: dict[int, str] = {}
-    for node, index in found.indexes.items():
+    for node, index in result.indexes.items():
         first = taken.setdefault(index, node)
         if first != node:
             message = "%s and %s have the same index according to their addresses" % (first, node)
@@ -248,35 +257,39 @@ def _indexes(
 
 
 def _left(
-    ports: Ports, tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], found: Addressed, findings: Findings
+    ports: Ports, tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], result: Addressed, findings: Findings
 ) -> None:
-    """Indexes of nodes without addresses, and room for all nodes on every rail."""
-    taken = set(found.indexes.values())
+    """Set the indexes of nodes without addresses, and make room for all nodes on every rail."""
+    taken = set(result.indexes.values())
     for node, number in sorted(numbers.items()):
-        if node not in found.indexes:
+        if node not in result.indexes:
             free = number if number and number not in taken else next(at for at in range(1, 65537) if at not in taken)
-            found.indexes[node] = free
+            result.indexes[node] = free
             taken.add(free)
     for track in tracks:
-        bare = [
+        unaddressed = [
             node
             for node, nic in ports[track.rail].items()
-            if node not in track.units and track.bits not in nic.held and nic.netdev
+            if node not in track.units and track.bits not in nic.addresses and nic.netdev
         ]
-        if bare:
+        if unaddressed:
             message = "the port has no %s address, but others of the rail do" % (
                 "IPv6" if track.bits == IPV6 else "IPv4"
             )
-            findings.add("DS311", ("rails", track.rail), message, "run hosts.yml, which sets the planned value", bare)
-        track.most = track.base + max(found.indexes[node] for node in ports[track.rail])
+            findings.add(
+                "DS311", ("rails", track.rail), message, "run hosts.yml, which sets the planned value", unaddressed
+            )
+        track.most = track.base + max(result.indexes[node] for node in ports[track.rail])
 
 
 def _shift(tracks: t.Sequence[Track], places: t.Mapping[str, int], numbers: t.Mapping[str, int | None]) -> int:
-    """The number to add to places to get indexes: those in names if possible, else so that subnets fit."""
+    """Return the number to add to places to get indexes: those in names if possible, else so that subnets fit."""
     lowest = min(places.values())
     shifts: list[int] = []
-    apart = Counter(number - places[node] for node, number in numbers.items() if number is not None and node in places)
-    shifts.extend(shift for shift, _count in apart.most_common(1))
+    distances = Counter(
+        number - places[node] for node, number in numbers.items() if number is not None and node in places
+    )
+    shifts.extend(shift for shift, _count in distances.most_common(1))
     shifts.append(1 - lowest)
     for track in tracks:
         if track.mode != SUBNET:
@@ -289,6 +302,7 @@ def _shift(tracks: t.Sequence[Track], places: t.Mapping[str, int], numbers: t.Ma
 
 
 def _fits(track: Track, shift: int) -> bool:
+    """Return whether indexes with this shift are possible on a track."""
     start = track.base - shift + 1
     if track.mode == SUBNET and track.known:
         # The range of hosts begins with index 1, even if no node has it: the gateway must not be in it.
@@ -299,7 +313,7 @@ def _fits(track: Track, shift: int) -> bool:
 
 
 def _subnet(track: Track, start: int) -> Network | None:
-    """The smallest network that begins with the place of index 1 and contains all nodes' places."""
+    """Return the smallest network that begins with the place of index 1 and contains all nodes' places."""
     first = start * track.size
     last = (track.most + 1) * track.size - 1
     if track.known is not None:
@@ -314,6 +328,7 @@ def _subnet(track: Track, start: int) -> Network | None:
 
 
 def _covering(units: t.Iterable[int], size: int, bits: int) -> Network:
+    """Return the smallest network that contains the shares at these places."""
     places = list(units)
     return covering(min(places) * size, (max(places) + 1) * size - 1, bits)
 
@@ -322,10 +337,11 @@ def _covering(units: t.Iterable[int], size: int, bits: int) -> Network:
 
 
 def _scheme(
-    track: Track, found: Addressed, findings: Findings, given: t.Mapping[str, str], from_first: bool
+    track: Track, result: Addressed, findings: Findings, given: t.Mapping[str, str], from_first: bool
 ) -> Scheme | None:
+    """Return the scheme of a track."""
     if track.mode == SUBNET:
-        return _common(track, found, findings, given, from_first)
+        return _common(track, result, findings, given, from_first)
     net = _subnet(track, track.base + 1)
     if net is None:
         message = "no network begins with the address of the node with index 1 (%s)" % show(
@@ -335,14 +351,14 @@ def _scheme(
         findings.add("DS302", ("rails", track.rail), message, remedy)
         net = track.known or _covering(track.fitting.values(), track.size, track.bits)
     if track.mode == LINK:
-        ends = Counter(address % 2 for address in track.held.values())
+        ends = Counter(address % 2 for address in track.addresses.values())
         own = ends.most_common(1)[0][0]
         return Scheme(LINK, net, leaf_end=FIRST if own else SECOND)
     return _own(track, net)
 
 
 def _own(track: Track, net: Network) -> Scheme:
-    """The mode prefix: the ends of a node's prefix that reproduce the addresses of the most ports."""
+    """Return the scheme of mode prefix whose gateway and port positions reproduce the addresses of the most ports."""
     length = track.bits - (track.size.bit_length() - 1)
     best: tuple[int, Scheme] | None = None
     local = _gateway(track)
@@ -352,7 +368,7 @@ def _own(track: Track, net: Network) -> Scheme:
             scheme = Scheme(PREFIX, net, gateway=gateway, node_prefix=length, host=host)
             plan = planner(scheme)
             fits = 0
-            for node, address in track.held.items():
+            for node, address in track.addresses.items():
                 share = plan.share(0, 0, track.units[node] - track.base)
                 via = track.gateways[node]
                 fits += 2 * (share.address == address) + (via is not None and share.gateway == via)
@@ -364,10 +380,14 @@ def _own(track: Track, net: Network) -> Scheme:
 
 
 def _stated(host: str | None) -> str | None:
+    """Return a port position, or None for the default."""
     return None if host == FIRST else host
 
 
-def _common(track: Track, found: Addressed, findings: Findings, given: t.Mapping[str, str], from_first: bool) -> Scheme:
+def _common(
+    track: Track, result: Addressed, findings: Findings, given: t.Mapping[str, str], from_first: bool
+) -> Scheme:
+    """Return the scheme of mode subnet. Report differing gateways and inferred pod addresses."""
     net = track.known
     if net is None:
         raise AssertionError("the network of a track is known here")
@@ -386,12 +406,12 @@ def _common(track: Track, found: Addressed, findings: Findings, given: t.Mapping
     stated = given.get("gateway" + six)
     if gateway is None and stated:
         gateway = parse_address(stated, net)
-    wanted = parse_range(given["pods" + six], net) if given.get("pods" + six) else None
-    if wanted:
-        pods: Ranges | None = Ranges.of(Range(wanted[0], wanted[1], track.bits))
+    stated_pods = parse_range(given["pods" + six], net) if given.get("pods" + six) else None
+    if stated_pods:
+        pods: Ranges | None = Ranges.of(Range(stated_pods[0], stated_pods[1], track.bits))
     else:
-        held = None if gateway is None or not net.holds(gateway) else gateway
-        free = _free(hosts, held, usable, from_first)
+        own_gateway = None if gateway is None or not net.holds(gateway) else gateway
+        free = _free(hosts, own_gateway, usable, from_first)
         pods = Ranges.of(free) if free else None
         message = "pods get the addresses of the rails' %ssubnets that hosts and gateways do not use" % (
             "IPv6 " if six else ""
@@ -402,7 +422,7 @@ def _common(track: Track, found: Addressed, findings: Findings, given: t.Mapping
 
 
 def _gateway(track: Track) -> int | None:
-    """The gateway of most nodes."""
+    """Return the gateway of most nodes; None without one."""
     vias = Counter(via for via in track.gateways.values() if via is not None)
     return vias.most_common(1)[0][0] if vias else None
 
@@ -415,23 +435,23 @@ def _free(hosts: Range, gateway: int | None, usable: Range, from_first: bool) ->
     return Range(chosen.first, min(chosen.last, chosen.first + 4095), chosen.bits) if chosen else None
 
 
-def _check(track: Track, scheme: Scheme, found: Addressed, findings: Findings) -> None:
-    """Compare with the planner: an address that it does not reproduce is a finding."""
+def _check(track: Track, scheme: Scheme, result: Addressed, findings: Findings) -> None:
+    """Report addresses that the planner does not reproduce with the scheme."""
     plan: Planner = planner(scheme)
-    for node, address in sorted(track.held.items()):
-        given = plan.share(0, 0, found.indexes[node]).address
-        if given != address:
-            planned = "none" if given is None else show(given, track.bits)
+    for node, address in sorted(track.addresses.items()):
+        reproduced = plan.share(0, 0, result.indexes[node]).address
+        if reproduced != address:
+            planned = "none" if reproduced is None else show(reproduced, track.bits)
             message = "the node has %s, but the plan has %s" % (show(address, track.bits), planned)
             remedy = "correct the node's index, or run hosts.yml, which sets the planned address"
             findings.add("DS302", ("rails", track.rail), message, remedy, [node])
 
 
 def _foreign(tracks: t.Sequence[Track], findings: Findings) -> None:
-    """Report rails whose networks overlap."""
+    """Report duplicate addresses, and rails whose networks overlap."""
     first: dict[tuple[int, int], str] = {}
     for track in tracks:
-        for node, address in track.held.items():
+        for node, address in track.addresses.items():
             rail = first.setdefault((track.bits, address), track.rail + "\n" + node)
             other, _line, owner = rail.partition("\n")
             if (other, owner) != (track.rail, node):

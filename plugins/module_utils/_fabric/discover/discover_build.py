@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.d
     addressing,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic, Seen
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic, ObservedNode
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.server_models import (
     Model,
     Named,
@@ -76,8 +76,12 @@ SAFE_MTU = {ETHERNET: 1500, INFINIBAND: 2044}
 
 
 class Options(t.NamedTuple):
-    """Facts that nodes do not show. ``rails``: a template of rail names; ``lldp``: node -> netdev -> neighbour;
-    ``given``: ``pods``, ``gateway`` and the same with a 6, as short forms."""
+    """Facts that nodes do not show.
+
+    :param rails: a template of rail names.
+    :param given: ``pods``, ``gateway`` and the same with a 6, as short forms.
+    :param lldp: node -> netdev -> neighbour.
+    """
 
     name: str | None = None
     attachment: str | None = None
@@ -90,9 +94,9 @@ class Options(t.NamedTuple):
 
 
 class Builder:
-    """Decides section by section."""
+    """Builds the fabric section by section."""
 
-    def __init__(self, nodes: t.Sequence[Seen], options: Options, findings: Findings) -> None:
+    def __init__(self, nodes: t.Sequence[ObservedNode], options: Options, findings: Findings) -> None:
         self._options = options
         self._findings = findings
         self.models = models(nodes, options.profile, findings)
@@ -102,24 +106,26 @@ class Builder:
         self._layer = layers.most_common(1)[0][0] if layers else ETHERNET
 
     def build(self) -> Fabric:
+        """Return the fabric, and add findings about what is uncertain."""
         fabric = self.fabric
         if self._options.name is None:
             remedy = "choose it before you prepare nodes, with -e discover_name=NAME"
             self._findings.add("DS501", ("fabric", "name"), "no name was given", remedy)
-        made = self._addresses()
-        self._attachments(made)
+        addresses = self._addresses()
+        self._attachments(addresses)
         fabric.link_layer = self._layer
         self._mtus()
-        self._rails(made)
-        self._routing(made)
+        self._rails(addresses)
+        self._routing(addresses)
         for model in self.models:
             fabric.profiles[model.name] = self._profile(model)
-        self._nodes(made)
+        self._nodes(addresses)
         self._vfs()
         self._check_vfs()
         return fabric
 
     def _ports(self) -> dict[str, dict[str, Nic]]:
+        """Return rail -> node -> its port."""
         return {
             rail.name: {
                 node.name: nic for model in self.models if rail.name in model.rails for node, nic in model.on(rail.name)
@@ -141,15 +147,15 @@ class Builder:
         fallback = SAFE_MTU[self._layer]
         self.fabric.mtu = self._options.mtu or (stated.most_common(1)[0][0] if stated else fallback)
 
-    def _rails(self, made: Addressed) -> None:
+    def _rails(self, addresses: Addressed) -> None:
         ports = self._ports()
         planes = Counter(rail.base for rail in self.rails)
         bases = list(dict.fromkeys(rail.base for rail in self.rails))
         for number, named in enumerate(self.rails, 1):
             rail = Rail(named.name, number, ("rails", named.base), named.base, bases.index(named.base) + 1, named.plane)
             rail.planes = planes[named.base]
-            rail.mode = made.modes.get(named.name)
-            rail.schemes = made.schemes.get(named.name, {})
+            rail.mode = addresses.modes.get(named.name)
+            rail.schemes = addresses.schemes.get(named.name, {})
             mtus = Counter(nic.mtu for nic in ports[named.name].values() if nic.mtu)
             common = mtus.most_common(1)[0][0] if mtus else self.fabric.mtu
             if common != self.fabric.mtu and not self._options.mtu:
@@ -167,11 +173,11 @@ class Builder:
                 self._findings.add("DS212", ("rails", named.name), "the port has no carrier", remedy, dark)
             self.fabric.rails.append(rail)
 
-    def _routing(self, made: Addressed) -> None:
+    def _routing(self, addresses: Addressed) -> None:
         routing = self.fabric.routing
-        if made.source is False:
+        if addresses.source is False:
             routing.mode = "destination"
-        if made.cross_rail is False:
+        if addresses.cross_rail is False:
             routing.cross_rail = False
         ports = self._ports()
         for key, attribute in (("first_table", "table"), ("first_priority", "priority")):
@@ -199,7 +205,7 @@ class Builder:
 
     # -- attachments
 
-    def _attachments(self, made: Addressed) -> None:
+    def _attachments(self, addresses: Addressed) -> None:
         fabric, options = self.fabric, self._options
         guesses = {model.name: self._attachment(model) for model in self.models}
         counts: Counter[str] = Counter()
@@ -214,7 +220,7 @@ class Builder:
             remedy = "correct it, or set -e discover_attachment=NAME"
             self._findings.add("DS502", ("fabric", "attachment"), message, remedy)
         self._guesses = guesses
-        modes = set(made.modes.values()) - {NONE}
+        modes = set(addresses.modes.values()) - {NONE}
         serving = [
             name
             for name, facts in PROVIDERS.items()
@@ -224,66 +230,69 @@ class Builder:
         if options.provider is None:
             remedy = "correct it, or set -e discover_provider=NAME"
             self._findings.add("DS503", ("fabric", "provider"), "nodes do not show the provider", remedy)
-        self._blocks(made)
-        self._slots(made)
+        self._blocks(addresses)
+        self._slots(addresses)
         self._rdma_mode()
 
-    def _blocks(self, made: Addressed) -> None:
-        """A provider that allocates on each node needs a block of pod addresses for each node."""
+    def _blocks(self, addresses: Addressed) -> None:
+        """Give each node a block of pod addresses if the provider allocates on each node."""
         provider = self.fabric.provider or ""
         facts = facts_of(provider)
         if not facts.mode_refused(SUBNET) or facts.mode_refused(BLOCK):
             return
-        for rail in [rail for rail in made.schemes if made.modes[rail] == SUBNET]:
-            made.modes[rail] = BLOCK
-            for bits, scheme in made.schemes[rail].items():
-                each = scheme.pods.size // max(made.indexes.values()) if scheme.pods else 1
-                block = min(1 << max(each.bit_length() - 1, 0), 16)
-                made.schemes[rail][bits] = replace(scheme, mode=BLOCK, block=block)
+        for rail in [rail for rail in addresses.schemes if addresses.modes[rail] == SUBNET]:
+            addresses.modes[rail] = BLOCK
+            for bits, scheme in addresses.schemes[rail].items():
+                share = scheme.pods.size // max(addresses.indexes.values()) if scheme.pods else 1
+                block = min(1 << max(share.bit_length() - 1, 0), 16)
+                addresses.schemes[rail][bits] = replace(scheme, mode=BLOCK, block=block)
             message = "with %s each node has a block of pod addresses, and its size is a guess" % provider
             self._findings.add(
                 "DS310", ("rails",), message, "set block, and pods to the range that is divided into blocks"
             )
 
-    def _slots(self, made: Addressed) -> None:
-        """The agent needs a number of slots, which other attachments follow from the devices of a port."""
+    def _slots(self, addresses: Addressed) -> None:
+        """Set the number of slots if the attachment does not determine it."""
         if not facts_of(self.fabric.provider).slots or self.fabric.attachment not in ("macvlan", "ipvlan"):
             return
         most = _PODS
-        for scheme in (scheme for schemes in made.schemes.values() for scheme in schemes.values()):
+        for scheme in (scheme for schemes in addresses.schemes.values() for scheme in schemes.values()):
             share = planner(scheme).capacity(Demand()).share
             if share is None and scheme.pods:
-                share = scheme.pods.size // max(made.indexes.values(), default=1)
+                share = scheme.pods.size // max(addresses.indexes.values(), default=1)
             most = min(most, share or most)
         self.fabric.pods_per_node = max(most, 1)
         message = "nodes do not show how many slots a port has"
         self._findings.add("DS504", ("fabric", "pods_per_node"), message, "correct it, or set slots")
 
     def _attachment(self, model: Model) -> str:
+        """Return the attachment that VFs, link layer, RDMA mode and addresses of a model suggest."""
         if any(nic.vfs for rail in model.rails for _node, nic in model.on(rail)):
             return "ib-sriov" if self._layer == INFINIBAND else "sriov"
         if self._layer == INFINIBAND:
-            held = any(nic.held for rail in model.rails for _node, nic in model.on(rail))
-            return "ipoib" if held else "host-device"
+            addressed = any(nic.addresses for rail in model.rails for _node, nic in model.on(rail))
+            return "ipoib" if addressed else "host-device"
         modes = {node.rdma_mode for node in model.nodes}
         links = any(
-            held.net.prefix == bits - 1
+            address.net.prefix == bits - 1
             for rail in model.rails
             for _node, nic in model.on(rail)
-            for bits, held in nic.held.items()
+            for bits, address in nic.addresses.items()
         )
         return "host-device" if modes == {"exclusive"} or links else "macvlan"
 
     def _own(self, model: Model) -> str | None:
-        """A model's attachment if it differs from the fabric's."""
+        """Return a model's attachment if it differs from the fabric's."""
         guess, common = self._guesses[model.name], self.fabric.attachment
         return guess if has_vfs(guess) != has_vfs(common) else None
 
     def _on_netdev(self, model: Model) -> bool:
+        """Return whether networks of Kubernetes name the netdev of the model's ports."""
         attachment = ATTACHMENTS.get(self._own(model) or self.fabric.attachment or "")
         return bool(attachment and attachment.master)
 
     def _rdma_mode(self) -> None:
+        """Set the RDMA mode of most nodes if the attachment supports it. Report other nodes."""
         fabric = self.fabric
         own = [node for model in self.models if self._own(model) is None for node in model.nodes]
         modes = Counter(node.rdma_mode for node in own if node.rdma_mode)
@@ -365,8 +374,8 @@ class Builder:
 
     # -- nodes
 
-    def _nodes(self, made: Addressed) -> None:
-        rows = [(made.indexes[node.name], node, model) for model in self.models for node in model.nodes]
+    def _nodes(self, addresses: Addressed) -> None:
+        rows = [(addresses.indexes[node.name], node, model) for model in self.models for node in model.nodes]
         for index, node, model in sorted(rows, key=lambda row: row[0]):
             made_node = Node(node.name, ("nodes", node.name), index=index, profile=model.name)
             made_node.address = node.address if node.address != node.name else None
@@ -423,7 +432,7 @@ class Builder:
                     "DS403", ("fabric", "vfs"), message, "run hosts.yml, which sets the same value on all", [node]
                 )
 
-    def _of(self, model: Model, node: Seen) -> t.Iterator[t.Mapping[str, t.Any]]:
+    def _of(self, model: Model, node: ObservedNode) -> t.Iterator[t.Mapping[str, t.Any]]:
         for pci in model.rails.values():
             yield from node.nics[pci].vfs
 

@@ -68,7 +68,7 @@ CODES: dict[str, tuple[str, str, str]] = {
 
 
 class DiscoverFinding(t.NamedTuple):
-    """``place``: where in the fabric file; ``nodes``: the nodes concerned, empty for all."""
+    """One finding. ``place``: in the fabric file. ``nodes``: the nodes concerned, empty for all."""
 
     code: str
     severity: str
@@ -78,6 +78,7 @@ class DiscoverFinding(t.NamedTuple):
     remedy: str
 
     def as_dict(self) -> dict[str, t.Any]:
+        """Return the finding as a result."""
         return {
             "code": self.code,
             "name": self.name,
@@ -90,16 +91,19 @@ class DiscoverFinding(t.NamedTuple):
 
     @property
     def name(self) -> str:
+        """Return the name of the code."""
         return CODES[self.code][0]
 
     @property
     def label(self) -> str:
+        """Return name and code as they are shown to people."""
         return label(self.name, self.code)
 
     @property
     def comment(self) -> str:
-        about = " (%s)" % named(self.nodes) if self.nodes else ""
-        return "%s %s: %s%s; %s" % (WORDS[self.severity], self.label, self.message, about, self.remedy)
+        """Return the text of a comment in the fabric file."""
+        nodes = " (%s)" % named(self.nodes) if self.nodes else ""
+        return "%s %s: %s%s; %s" % (WORDS[self.severity], self.label, self.message, nodes, self.remedy)
 
 
 class Findings:
@@ -109,22 +113,22 @@ class Findings:
         self._found: dict[tuple[str, Path, str], tuple[list[str], str]] = {}
 
     def add(self, code: str, place: Path, message: str, remedy: str, nodes: t.Iterable[str] = ()) -> None:
-        """Texts end without a full stop."""
+        """Add a finding. Texts end without a full stop."""
         key = (code, place, shown(message, MAX_TEXT))
-        known = self._found.setdefault(key, ([], named_playbooks(shown(remedy, MAX_TEXT))))[0]
-        known.extend(node for node in nodes if node not in known)
+        nodes_of = self._found.setdefault(key, ([], named_playbooks(shown(remedy, MAX_TEXT))))[0]
+        nodes_of.extend(node for node in nodes if node not in nodes_of)
 
     @property
     def all(self) -> list[DiscoverFinding]:
-        """Sorted by code, then in the order in which they were added."""
-        found = [
+        """Return the findings sorted by code, then in the order in which they were added."""
+        findings = [
             DiscoverFinding(code, CODES[code][1], place, tuple(nodes), message, remedy)
             for (code, place, message), (nodes, remedy) in self._found.items()
         ]
-        return sorted(found, key=lambda finding: finding.code)
+        return sorted(findings, key=lambda finding: finding.code)
 
 
 def named(names: t.Sequence[str], most: int = 4) -> str:
-    """A few names, and how many more there are."""
-    more = ", and %d more" % (len(names) - most) if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    """Return the first names, and how many more there are."""
+    further = ", and %d more" % (len(names) - most) if len(names) > most else ""
+    return ", ".join(names[:most]) + further

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Discovery: from the results of ``rail_info`` on many nodes to the text of a fabric file and findings."""
+"""Discovery: create the text of a fabric file and findings from the results of ``rail_info`` on many nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.d
     Findings,
     named,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Row, Seen, see
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import (
+    ObservedNode,
+    Row,
+    observe,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import document, write
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     ERROR,
@@ -54,22 +58,22 @@ class Outcome(t.NamedTuple):
 
 
 def run(infos: t.Sequence[NodeInfo], options: Options) -> Outcome:
-    """Create a fabric file from nodes. Never raises for a result of ``rail_info``, however incomplete."""
+    """Create a fabric file from nodes. Does not raise for any result of ``rail_info``, however incomplete."""
     findings = Findings()
-    seen: list[Seen] = []
-    for each in sorted(infos, key=lambda each: _natural(each.name)):
-        if "nics" not in each.result:
+    observed: list[ObservedNode] = []
+    for info in sorted(infos, key=lambda info: _natural(info.name)):
+        if "nics" not in info.result:
             message = "the node did not report its NICs"
             remedy = "fix the error that is shown for it above, and run discovery again"
-            findings.add("DS101", ("nodes",), message, remedy, [each.name])
+            findings.add("DS101", ("nodes",), message, remedy, [info.name])
             continue
-        seen.append(see(each.name, each.address, each.result, options.lldp.get(each.name, {}), findings))
-    builder = Builder(seen, options, findings)
+        observed.append(observe(info.name, info.address, info.result, options.lldp.get(info.name, {}), findings))
+    builder = Builder(observed, options, findings)
     if not builder.rails:
-        return Outcome("", findings.all, [], len(seen), 0)
+        return Outcome("", findings.all, [], len(observed), 0)
     fabric = builder.build()
-    text = write(fabric, _comments(fabric, findings.all, len(seen)))
-    return Outcome(text, findings.all, linting.lint(text.encode("utf-8")).findings, len(seen), len(builder.rails))
+    text = write(fabric, _comments(fabric, findings.all, len(observed)))
+    return Outcome(text, findings.all, linting.lint(text.encode("utf-8")).findings, len(observed), len(builder.rails))
 
 
 def _natural(name: str) -> list[t.Any]:
@@ -77,33 +81,33 @@ def _natural(name: str) -> list[t.Any]:
 
 
 def _comments(fabric: Fabric, findings: t.Sequence[DiscoverFinding], nodes: int) -> dict[Path, list[str]]:
-    """Findings as comments above the value concerned; for a node within a range, above the range."""
+    """Return the findings as comments above the value concerned; for a node within a range, above the range."""
     data = document(fabric)
     keys = _ranges(data["nodes"])
-    found: dict[Path, list[str]] = {
+    comments: dict[Path, list[str]] = {
         (): ["Discovered on %s. DECIDE marks what nodes do not show, CHECK what was inferred." % count(nodes, "node")]
     }
     for finding in findings:
         path = finding.place
         if path[:1] == ("nodes",) and len(path) > 1:
             path = ("nodes", keys.get(str(path[1]), str(path[1])))
-        found.setdefault(_there(path, data, fabric), []).extend(fold(finding.comment, _WIDE))
-    return found
+        comments.setdefault(_there(path, data, fabric), []).extend(fold(finding.comment, _WIDE))
+    return comments
 
 
 def _ranges(nodes: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """Node -> its key in the file."""
-    found: dict[str, str] = {}
+    """Return node -> its key in the file."""
+    keys: dict[str, str] = {}
     for key in nodes:
         try:
-            found.update((name, key) for name in HostRange(key))
+            keys.update((name, key) for name in HostRange(key))
         except BadRange:
-            found[key] = key
-    return found
+            keys[key] = key
+    return keys
 
 
 def _there(path: Path, data: t.Any, fabric: Fabric) -> Path:
-    """The part of the path that exists in the file."""
+    """Return the part of the path that exists in the file."""
     planes = {rail.name: (rail.base, "planes", rail.plane - 1) for rail in fabric.rails if rail.planes > 1}
     if path[:1] == ("rails",) and len(path) > 1 and path[1] in planes:
         path = ("rails", *planes[str(path[1])])
@@ -116,6 +120,7 @@ def _there(path: Path, data: t.Any, fabric: Fabric) -> Path:
 
 
 def as_table(findings: t.Sequence[DiscoverFinding]) -> str:
+    """Return the findings as a table for a terminal."""
     rows = [
         (each.label, each.severity, dotted(each.place), named(each.nodes), each.message, each.remedy)
         for each in findings
@@ -124,12 +129,12 @@ def as_table(findings: t.Sequence[DiscoverFinding]) -> str:
 
 
 def counts(findings: t.Sequence[DiscoverFinding]) -> dict[str, int]:
-    """The number of findings of each severity."""
+    """Return severity -> number of findings."""
     return {severity: sum(each.severity == severity for each in findings) for severity in (ERROR, WARNING)}
 
 
 def summary(outcome: Outcome) -> str:
-    """The result in one line."""
+    """Return the result in one line."""
     numbers = counts(outcome.findings)
     return "%s give %s; to decide: %d, to check: %d" % (
         count(outcome.nodes, "node"),

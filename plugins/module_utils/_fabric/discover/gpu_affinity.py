@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Which NICs of a server model are its rail ports, and which GPUs each serves."""
+"""Choose the rail ports among the NICs of a server model, and the GPUs that each serves."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ _PLANES = (2, 4)
 
 @dataclass
 class Choice:
-    """``rails``: NICs with the GPUs that each serves, in the order of rails. ``planes``: how many of them in sequence
-    are one rail. ``others``: PCI address -> role. ``notes``: findings as (code, message, remedy). ``distance``: of the
-    GPU that is farthest from its NIC."""
+    """The result.
+
+    :param rails: NICs with the GPUs that each serves, in the order of rails.
+    :param planes: how many consecutive NICs are one rail.
+    :param others: PCI address -> role.
+    :param notes: findings as (code, message, remedy).
+    :param distance: of the GPU that is farthest from its NIC.
+    """
 
     rails: list[tuple[Nic, tuple[int, ...]]] = field(default_factory=list)
     planes: int = 1
@@ -31,11 +36,11 @@ class Choice:
 
 
 def choose(nics: t.Sequence[Nic], gpus: t.Sequence[int]) -> Choice:
-    """Decide from GPU affinity, then from models, link layers, speed and carrier.
+    """Choose by GPU affinity, or without GPUs by model, link layer and speed.
 
     :param nics: the ports of one server model, in the order of their PCI addresses.
     """
-    found = Choice()
+    choice = Choice()
     free = [nic for nic in nics if not nic.carries and (nic.netdev or nic.rdma)]
     able = [nic for nic in free if nic.has_rdma] or [nic for nic in free if nic.soft] or free
     if not able:
@@ -43,23 +48,25 @@ def choose(nics: t.Sequence[Nic], gpus: t.Sequence[int]) -> Choice:
         remedy = (
             "check that drivers are loaded, which NICs pods use, and whether leaves advertise default routes to rails"
         )
-        found.notes.append(("DS201", message, remedy))
+        choice.notes.append(("DS201", message, remedy))
     elif gpus:
-        _by_gpus(able, gpus, found)
+        _by_gpus(able, gpus, choice)
     else:
-        _by_models(able, found)
-    _others(nics, found)
-    return found
+        _by_models(able, choice)
+    _others(nics, choice)
+    return choice
 
 
 def _rank(nic: Nic, gpu: int) -> int:
+    """Return the distance between a NIC and a GPU as a position in ``DISTANCES``."""
     return DISTANCES.index(nic.near.get(gpu, DISTANCES[-1]))
 
 
 # -- with GPUs ---------------------------------------------------------------------------------------------------------
 
 
-def _by_gpus(able: t.Sequence[Nic], gpus: t.Sequence[int], found: Choice) -> None:
+def _by_gpus(able: t.Sequence[Nic], gpus: t.Sequence[int], choice: Choice) -> None:
+    """Choose the NICs that are nearest to GPUs."""
     best = {gpu: min(_rank(nic, gpu) for nic in able) for gpu in gpus}
     near = {gpu: [nic for nic in able if _rank(nic, gpu) == best[gpu]] for gpu in gpus}
     nowhere = DISTANCES.index("SYS")
@@ -67,24 +74,24 @@ def _by_gpus(able: t.Sequence[Nic], gpus: t.Sequence[int], found: Choice) -> Non
     if all(rank == nowhere for rank in best.values()):
         message = "all NICs have the same distance to all GPUs (%s)" % DISTANCES[-1]
         remedy = "compare the order of ports and GPUs with the server's manual; the order is that of PCI addresses"
-        found.notes.append(("DS204", message, remedy))
+        choice.notes.append(("DS204", message, remedy))
     sizes = []
     for group, ports in groups:
-        kept = _even(group, ports, found)
+        kept = _even(group, ports, choice)
         sizes.append(_planes(group, kept))
-        found.rails.extend(_paired(group, kept, sizes[-1], found))
+        choice.rails.extend(_paired(group, kept, sizes[-1], choice))
     if len(set(sizes)) == 1:
-        found.planes = sizes[0]
-    elif found.rails:
+        choice.planes = sizes[0]
+    elif choice.rails:
         message = "some GPUs have several ports of one card next to them, and others do not"
-        found.notes.append(("DS202", message, "remove ports that are not on a rail, or connect the others"))
-    found.rails.sort(key=lambda rail: (min(rail[1]) if rail[1] else len(gpus), rail[0].pci))
-    ranks = [_rank(nic, gpu) for nic, served in found.rails for gpu in served]
-    found.distance = DISTANCES[max(ranks)] if ranks else None
+        choice.notes.append(("DS202", message, "remove ports that are not on a rail, or connect the others"))
+    choice.rails.sort(key=lambda rail: (min(rail[1]) if rail[1] else len(gpus), rail[0].pci))
+    ranks = [_rank(nic, gpu) for nic, served in choice.rails for gpu in served]
+    choice.distance = DISTANCES[max(ranks)] if ranks else None
 
 
 def _components(near: t.Mapping[int, t.Sequence[Nic]]) -> list[tuple[list[int], list[Nic]]]:
-    """GPUs that share their nearest NICs, with these NICs, each in order."""
+    """Return GPUs that share their nearest NICs, with these NICs, each in order."""
     groups: list[tuple[list[int], dict[str, Nic]]] = []
     for gpu in sorted(near):
         ports = {nic.pci: nic for nic in near[gpu]}
@@ -97,8 +104,8 @@ def _components(near: t.Mapping[int, t.Sequence[Nic]]) -> list[tuple[list[int], 
     return [(members, [ports[pci] for pci in sorted(ports)]) for members, ports in sorted(groups, key=lambda g: g[0])]
 
 
-def _even(gpus: t.Sequence[int], ports: list[Nic], found: Choice) -> list[Nic]:
-    """Of more NICs than GPUs the rail ports, by a trait that they share and the others do not."""
+def _even(gpus: t.Sequence[int], ports: list[Nic], choice: Choice) -> list[Nic]:
+    """Return the rail ports among more NICs than GPUs, by a trait that they share and the others do not have."""
     if len(ports) <= len(gpus) or _planes(gpus, ports) > 1:
         return ports
     for what, key in _TRAITS:
@@ -109,12 +116,12 @@ def _even(gpus: t.Sequence[int], ports: list[Nic], found: Choice) -> list[Nic]:
         if len(kinds) > 1 and fits:
             # Of several that match, the fastest, because compute fabrics are fastest.
             kept = max(fits, key=lambda kind: max(nic.speed or 0 for nic in kind))
-            out = [nic for nic in ports if nic not in kept]
-            message = "%s %s the rails by %s, for %s" % (_names(out), _not_on(out), what, _gpus(gpus))
-            found.notes.append(("DS206", message, "swap them if this is wrong"))
+            excluded = [nic for nic in ports if nic not in kept]
+            message = "%s %s the rails by %s, for %s" % (_names(excluded), _not_on(excluded), what, _gpus(gpus))
+            choice.notes.append(("DS206", message, "swap them if this is wrong"))
             return kept
     message = "%s are equally near to %s" % (_names(ports), _gpus(gpus))
-    found.notes.append(("DS202", message, "remove the ports that are not on a rail"))
+    choice.notes.append(("DS202", message, "remove the ports that are not on a rail"))
     return ports
 
 
@@ -132,7 +139,7 @@ _TRAITS: tuple[tuple[str, t.Callable[[Nic], t.Any]], ...] = (
 
 
 def _planes(gpus: t.Sequence[int], ports: t.Sequence[Nic]) -> int:
-    """The number of ports of one card for each GPU: 2 or 4 for planes, else 1."""
+    """Return the number of ports of one card for each GPU: 2 or 4 for planes, else 1."""
     cards: dict[str, int] = {}
     for nic in ports:
         cards[nic.card] = cards.get(nic.card, 0) + 1
@@ -141,51 +148,52 @@ def _planes(gpus: t.Sequence[int], ports: t.Sequence[Nic]) -> int:
 
 
 def _paired(
-    gpus: t.Sequence[int], ports: t.Sequence[Nic], planes: int, found: Choice
+    gpus: t.Sequence[int], ports: t.Sequence[Nic], planes: int, choice: Choice
 ) -> list[tuple[Nic, tuple[int, ...]]]:
-    """GPUs to NICs, both in order; a finding where the order alone decides."""
+    """Pair NICs with GPUs, both in order. Add a note if the order alone decides."""
     slots = len(ports) // planes
     if (
         slots > 1
         and (planes > 1 or slots <= len(gpus))
-        and not any(code == "DS204" for code, _message, _remedy in found.notes)
+        and not any(code == "DS204" for code, _message, _remedy in choice.notes)
     ):
         message = "%s %s equally near to %s" % (_names(ports), "is" if len(ports) == 1 else "are", _gpus(gpus))
         remedy = "compare with the server's manual or the cables; the order is that of PCI addresses"
-        found.notes.append(("DS203", message, remedy))
+        choice.notes.append(("DS203", message, remedy))
     if slots <= len(gpus) and len(gpus) % max(slots, 1) == 0:
-        each = len(gpus) // slots
-        return [(nic, tuple(gpus[at // planes * each : at // planes * each + each])) for at, nic in enumerate(ports)]
+        share = len(gpus) // slots
+        return [(nic, tuple(gpus[at // planes * share : at // planes * share + share])) for at, nic in enumerate(ports)]
     if slots < len(gpus):
         message = "%s cannot be divided evenly among %s" % (_names(ports), _gpus(gpus))
-        found.notes.append(("DS202", message, "set gpu for each port"))
+        choice.notes.append(("DS202", message, "set gpu for each port"))
     return [(nic, tuple(gpus[at : at + 1])) for at, nic in enumerate(ports)]
 
 
 # -- without -----------------------------------------------------------------------------------------------------------
 
 
-def _by_models(able: t.Sequence[Nic], found: Choice) -> None:
-    """Without GPUs: the ports of the most common model, of several the fastest."""
+def _by_models(able: t.Sequence[Nic], choice: Choice) -> None:
+    """Choose the ports of the most common model, or of the fastest of several."""
     kinds: dict[tuple[str, str], list[Nic]] = {}
     for nic in able:
         kinds.setdefault((nic.model, nic.layer), []).append(nic)
     kept = max(kinds.values(), key=lambda kind: (len(kind), max(nic.speed or 0 for nic in kind)))
     message = "no GPU found: rails are the %d ports of the most common model, by PCI address" % len(kept)
-    found.notes.append(
+    choice.notes.append(
         ("DS205", message, "check that GPUs are installed and their drivers are loaded, or compare with the cables")
     )
-    found.rails = [(nic, ()) for nic in kept]
+    choice.rails = [(nic, ()) for nic in kept]
 
 
-def _others(nics: t.Sequence[Nic], found: Choice) -> None:
-    rails = {nic.pci for nic, _gpus in found.rails}
+def _others(nics: t.Sequence[Nic], choice: Choice) -> None:
+    """Set the roles of the NICs that are not rail ports."""
+    rails = {nic.pci for nic, _gpus in choice.rails}
     for nic in nics:
         if nic.pci in rails:
             continue
         slow = nic.speed is not None and nic.speed < STORAGE_SPEED
         management = bool(nic.carries) or slow or nic.routed or not (nic.has_rdma or nic.speed)
-        found.others[nic.pci] = "management" if management else "storage"
+        choice.others[nic.pci] = "management" if management else "storage"
 
 
 def _names(ports: t.Sequence[Nic]) -> str:

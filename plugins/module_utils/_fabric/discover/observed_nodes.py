@@ -18,15 +18,15 @@ Row = t.Mapping[str, t.Any]
 SOFT = ("rxe", "siw")
 
 
-class Held(t.NamedTuple):
-    """An address with the network that it is in."""
+class PortAddress(t.NamedTuple):
+    """An address of a port, and its network."""
 
     address: int
     net: Network
 
 
 class Route(t.NamedTuple):
-    """``to`` is None for a default route, ``table`` for the main table."""
+    """A route. ``to``: None for a default route. ``table``: None for the main table."""
 
     to: Network | None
     via: int | None
@@ -36,12 +36,19 @@ class Route(t.NamedTuple):
 
 @dataclass
 class Nic:
-    """One port of a node. ``near``: GPU's index -> how near it is; ``speed`` in Gb/s, ``mtu`` in bytes.
+    """One port of a node.
 
-    ``leased``: an address that it was given for a time, by family. ``routed``: whether it has a default route in the
-    main table, whatever set it; ``routes`` are those that were configured.
-    ``card``: what its functions have in common. ``carries``: why it must not be touched. ``soft``: the type of its soft
-    RDMA device. ``vfs``: attributes of each. ``table`` and ``priority``: the routing table that rules lead to.
+    :param card: serial number or PCI device, which all functions of a card have in common.
+    :param near: index of a GPU -> how near it is.
+    :param speed: in Gb/s.
+    :param mtu: in bytes.
+    :param carries: why it must not be touched.
+    :param soft: the type of its soft RDMA device.
+    :param vfs: the attributes of each VF.
+    :param leased: family -> a temporary address.
+    :param routes: the routes that were configured.
+    :param routed: whether it has a default route in the main table, also one that was not configured.
+    :param table, priority: of the routing table that rules select.
     """
 
     pci: str
@@ -58,7 +65,7 @@ class Nic:
     rdma: str | None = None
     soft: str | None = None
     vfs: list[Row] = field(default_factory=list)
-    held: dict[int, Held] = field(default_factory=dict)
+    addresses: dict[int, PortAddress] = field(default_factory=dict)
     leased: dict[int, str] = field(default_factory=dict)
     routes: list[Route] = field(default_factory=list)
     routed: bool = False
@@ -69,17 +76,18 @@ class Nic:
 
     @property
     def hidden(self) -> bool:
-        """Whether the port is not visible: a pod or a virtual machine uses it, or its driver is missing."""
+        """Return whether the port is not visible: a pod or a virtual machine uses it, or its driver is missing."""
         return self.netdev is None and self.rdma is None
 
     @property
     def has_rdma(self) -> bool:
+        """Return whether the port has a hardware RDMA device."""
         return self.rdma is not None and self.soft is None
 
 
 @dataclass
-class Seen:
-    """A node. ``address``: where Ansible reaches it; ``gpus``: the PCI address of each, by index."""
+class ObservedNode:
+    """A node. ``address``: at which Ansible reaches it. ``gpus``: index -> PCI address."""
 
     name: str
     address: str | None
@@ -89,8 +97,8 @@ class Seen:
     models: tuple[str, ...] = ()
 
 
-def see(name: str, address: str | None, info: Row, lldp: Row, findings: Findings) -> Seen:
-    """A node from its ``rail_info``. ``lldp``: netdev -> ``{chassis, port}``."""
+def observe(name: str, address: str | None, info: Row, lldp: Row, findings: Findings) -> ObservedNode:
+    """Return a node from its ``rail_info``. ``lldp``: netdev -> ``{chassis, port}``."""
     gpus = {int(row["index"]): str(row["pci"]) for row in info.get("gpus") or ()}
     near: dict[str, dict[int, str]] = {}
     for row in info.get("gpus") or ():
@@ -117,15 +125,16 @@ def see(name: str, address: str | None, info: Row, lldp: Row, findings: Findings
             by_name[netdev].leaf = shown(str(row["chassis"]))
     system = info.get("system") or {}
     models = tuple("%s:%s" % (row.get("maker"), row.get("device")) for row in info.get("gpus") or ())
-    return Seen(name, address, system.get("rdma_mode"), gpus, nics, models)
+    return ObservedNode(name, address, system.get("rdma_mode"), gpus, nics, models)
 
 
 def _by_netdev(rows: t.Iterable[Row]) -> dict[tuple[str | None, str | None], Row]:
-    found: dict[tuple[str | None, str | None], Row] = {}
+    """Return (PCI address, netdev) -> RDMA device; the netdev is None for the first device of a function."""
+    devices: dict[tuple[str | None, str | None], Row] = {}
     for row in rows:
-        found.setdefault((row.get("pci"), row.get("netdev")), row)
-        found.setdefault((row.get("pci"), None), row)
-    return found
+        devices.setdefault((row.get("pci"), row.get("netdev")), row)
+        devices.setdefault((row.get("pci"), None), row)
+    return devices
 
 
 def _nic(row: Row, near: dict[int, str], ports: t.Mapping[tuple[str | None, str | None], Row]) -> Nic:
@@ -159,13 +168,14 @@ _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
 def _pcie(link: Row) -> tuple[int, int] | None:
-    """Generation and lanes of a link at its full speed and width."""
+    """Return generation and lanes of a PCIe link; None if it does not run at its full speed and width."""
     whole = link.get("speed") == link.get("max_speed") and link.get("width") == link.get("max_width")
     generation = _GENERATIONS.get(link.get("speed") or 0.0)
     return (generation, int(link["width"])) if whole and generation and link.get("width") else None
 
 
 def _ip(node: str, info: Row, nics: t.Mapping[str, Nic], findings: Findings) -> None:
+    """Add addresses, routes and routing tables to the NICs of a node."""
     for row in info.get("addresses") or ():
         nic = nics.get(row["netdev"])
         if nic is None:
@@ -175,14 +185,14 @@ def _ip(node: str, info: Row, nics: t.Mapping[str, Nic], findings: Findings) -> 
         if row.get("dynamic"):
             nic.leased.setdefault(bits, str(row["address"]))
             continue
-        if bits in nic.held:
+        if bits in nic.addresses:
             if not row.get("secondary"):
-                message = "%s has %s in addition to %s" % (nic.netdev, row["address"], nic.held[bits].net)
+                message = "%s has %s in addition to %s" % (nic.netdev, row["address"], nic.addresses[bits].net)
                 findings.add(
                     "DS303", ("rails",), message, "remove it, or manage it yourself; the first address was used", [node]
                 )
             continue
-        nic.held[bits] = Held(address, network(address, plain.network.prefixlen, bits))
+        nic.addresses[bits] = PortAddress(address, network(address, plain.network.prefixlen, bits))
     for row in info.get("routes") or ():
         nic = nics.get(row["netdev"])
         if nic is None:
@@ -194,7 +204,7 @@ def _ip(node: str, info: Row, nics: t.Mapping[str, Nic], findings: Findings) -> 
         net = network(int(to.network_address), to.prefixlen, to.max_prefixlen) if to.prefixlen else None
         via = int(ipaddress.ip_address(row["via"])) if row.get("via") else None
         nic.routes.append(Route(net, via, row.get("table"), to.max_prefixlen))
-    owners = {(held.address, bits): nic for nic in nics.values() for bits, held in nic.held.items()}
+    owners = {(each.address, bits): nic for nic in nics.values() for bits, each in nic.addresses.items()}
     for row in info.get("rules") or ():
         source = ipaddress.ip_network(row["from"]) if row.get("from") else None
         owner = (

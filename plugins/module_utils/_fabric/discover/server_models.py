@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Server models of nodes with the same hardware, and the rail of each port of each model."""
+"""Group nodes with the same hardware into server models, and find the rail of each port of each model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.gpu_affinity import Choice, choose
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic, Seen
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic, ObservedNode
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import Template
 
@@ -25,18 +25,22 @@ _PARTS = re.compile(r"([a-z]+)([0-9]+)(?:p([1-4]))?\Z")
 
 @dataclass
 class Model:
-    """One server model. ``nics``: what its nodes have in common, by PCI address; ``rails``: rail -> PCI address;
-    ``gpus``: rail -> the GPUs that its port serves."""
+    """One server model.
+
+    :param nics: PCI address -> what the nodes have in common.
+    :param rails: rail -> PCI address.
+    :param gpus: rail -> the GPUs that its port serves.
+    """
 
     name: str
-    nodes: list[Seen]
+    nodes: list[ObservedNode]
     nics: dict[str, Nic]
     choice: Choice
     rails: dict[str, str] = field(default_factory=dict)
     gpus: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def on(self, rail: str) -> t.Iterator[tuple[Seen, Nic]]:
-        """Each node with its port on a rail."""
+    def on(self, rail: str) -> t.Iterator[tuple[ObservedNode, Nic]]:
+        """Return each node with its port on a rail."""
         for node in self.nodes:
             yield node, node.nics[self.rails[rail]]
 
@@ -49,24 +53,24 @@ class Named(t.NamedTuple):
     plane: int
 
 
-def models(nodes: t.Sequence[Seen], name: str, findings: Findings) -> list[Model]:
-    """The server models, the most common first. Nodes without a rail port are omitted and reported."""
+def models(nodes: t.Sequence[ObservedNode], name: str, findings: Findings) -> list[Model]:
+    """Return the server models, the most common first. Nodes without a rail port are omitted and reported."""
     groups = _alike(nodes)
-    found: list[Model] = []
+    result: list[Model] = []
     for members in groups:
         nics = {pci: _common([node.nics[pci] for node in members]) for pci in sorted(members[0].nics)}
         choice = choose(list(nics.values()), sorted(members[0].gpus))
-        number = len(found) + 1
+        number = len(result) + 1
         own = name if number == 1 else "%s-%d" % (name, number)
         names = [node.name for node in members]
         for code, message, remedy in choice.notes:
             place = ("nodes",) if code == "DS201" else ("profiles", own)
             findings.add(code, place, message, remedy, names if code == "DS201" or len(groups) > 1 else ())
         if choice.rails:
-            found.append(Model(own, members, nics, choice))
-    for at, model in enumerate(found):
-        any(_compare(earlier, model, findings) for earlier in found[:at])
-    for model in found:
+            result.append(Model(own, members, nics, choice))
+    for at, model in enumerate(result):
+        any(_compare(earlier, model, findings) for earlier in result[:at])
+    for model in result:
         _slots(model, findings)
         for pci in sorted(model.nics):
             hidden = [node.name for node in model.nodes if node.nics[pci].netdev is None]
@@ -74,13 +78,13 @@ def models(nodes: t.Sequence[Seen], name: str, findings: Findings) -> list[Model
                 message = "%s has no netdev" % pci
                 remedy = "check whether a pod or a virtual machine uses it, or its driver is missing"
                 findings.add("DS102", ("profiles", model.name), message, remedy, hidden)
-    return found
+    return result
 
 
-def _alike(nodes: t.Sequence[Seen]) -> list[list[Seen]]:
-    """The nodes of each server model, the largest first.
+def _alike(nodes: t.Sequence[ObservedNode]) -> list[list[ObservedNode]]:
+    """Return the nodes of each server model, the largest group first.
 
-    What a node does not show of a port, which a pod holds or whose driver is missing, makes it no model of its own.
+    Facts that a node does not show, because a pod holds the port or its driver is missing, do not make another model.
     """
     groups: dict[t.Any, list[tuple[dict[t.Any, t.Any], list[int]]]] = {}
     traits = [_traits(node) for node in nodes]
@@ -97,23 +101,26 @@ def _alike(nodes: t.Sequence[Seen]) -> list[list[Seen]]:
                 break
         else:
             known.append((own, [at]))
-    found = [sorted(members) for known in groups.values() for _common, members in known]
-    return [[nodes[at] for at in members] for members in sorted(found, key=lambda group: (-len(group), group[0]))]
+    groups_of_nodes = [sorted(members) for known in groups.values() for _common, members in known]
+    return [
+        [nodes[at] for at in members] for members in sorted(groups_of_nodes, key=lambda group: (-len(group), group[0]))
+    ]
 
 
-def _traits(node: Seen) -> dict[t.Any, t.Any]:
-    """Visible traits that distinguish models with the same cards."""
-    found: dict[t.Any, t.Any] = {}
+def _traits(node: ObservedNode) -> dict[t.Any, t.Any]:
+    """Return the visible traits that distinguish models with the same cards."""
+    traits: dict[t.Any, t.Any] = {}
     for nic in node.nics.values():
         if not nic.hidden:
-            found[nic.pci, "layer"] = nic.layer
-            found[nic.pci, "carries"] = bool(nic.carries)
+            traits[nic.pci, "layer"] = nic.layer
+            traits[nic.pci, "carries"] = bool(nic.carries)
         if nic.rdma:
-            found[nic.pci, "soft"] = nic.soft
-    return found
+            traits[nic.pci, "soft"] = nic.soft
+    return traits
 
 
 def _common(nics: t.Sequence[Nic]) -> Nic:
+    """Return what the nodes of a model have in common about one port."""
     speeds = Counter(nic.speed for nic in nics if nic.speed)
     carrier = None if all(nic.carrier is None for nic in nics) else any(nic.carrier for nic in nics)
     first = next((nic for nic in nics if nic.netdev), None) or next((nic for nic in nics if not nic.hidden), nics[0])
@@ -128,20 +135,20 @@ def _common(nics: t.Sequence[Nic]) -> Nic:
     )
 
 
-def _compare(one: Model, other: Model, findings: Findings) -> bool:
-    """Report two nearly equal models: a card in another slot, or a missing card."""
-    left, right = set(one.nics), set(other.nics)
+def _compare(earlier: Model, later: Model, findings: Findings) -> bool:
+    """Report two nearly equal models: a card is in another slot or missing. Return whether they are."""
+    left, right = set(earlier.nics), set(later.nics)
     apart = sorted(left ^ right)
-    near = 0 < len(apart) <= max(2, len(left) // 4) and one.nodes[0].gpus == other.nodes[0].gpus
+    near = 0 < len(apart) <= max(2, len(left) // 4) and earlier.nodes[0].gpus == later.nodes[0].gpus
     if near:
-        message = "it differs from %s in the NICs at %s" % (one.name, ", ".join(apart))
+        message = "it differs from %s in the NICs at %s" % (earlier.name, ", ".join(apart))
         remedy = "check whether a card is missing or in another slot; the profile describes the cards that were found"
-        findings.add("DS207", ("profiles", other.name), message, remedy, [node.name for node in other.nodes])
+        findings.add("DS207", ("profiles", later.name), message, remedy, [node.name for node in later.nodes])
     return near
 
 
 def _slots(model: Model, findings: Findings) -> None:
-    """A PCI address has one slot on all nodes of a model, and a slot has one card."""
+    """Report a PCI address with different slots on the nodes of a model, and a slot with two cards."""
     for pci in sorted(model.nics):
         slots = Counter(node.nics[pci].slot for node in model.nodes if node.nics[pci].slot)
         for slot, _count in slots.most_common()[1:]:
@@ -163,19 +170,19 @@ def _slots(model: Model, findings: Findings) -> None:
 # -- rails -------------------------------------------------------------------------------------------------------------
 
 
-def assign(found: t.Sequence[Model], template: str | None, findings: Findings) -> list[Named]:
-    """Name the rails, in order, and give each port of each model its rail."""
-    if not found:
+def assign(server_models: t.Sequence[Model], template: str | None, findings: Findings) -> list[Named]:
+    """Name the rails, in order, and assign each port of each model to its rail."""
+    if not server_models:
         return []
-    first = found[0]
+    first = server_models[0]
     named = _by_names(first)
     order = list(named) if named else _by_tables(first) or [nic.pci for nic, _gpus in first.choice.rails]
     rails = _named(named, order, first, template)
     _give(first, dict(zip((rail.name for rail in rails), order)))
     _gpu_order(first, [rail.name for rail in rails], findings)
-    for model in found[1:]:
-        matched, how = _match(model, found[0], rails)
-        if how == "order" and any(nic.held or nic.leaf for node in model.nodes for nic in node.nics.values()):
+    for model in server_models[1:]:
+        matched, how = _match(model, server_models[0], rails)
+        if how == "order" and any(nic.addresses or nic.leaf for node in model.nodes for nic in node.nics.values()):
             message = "neither names nor networks nor leaves show which port is on which rail"
             remedy = "compare its ports with those of %s" % first.name
             findings.add("DS208", ("profiles", model.name), message, remedy)
@@ -185,12 +192,12 @@ def assign(found: t.Sequence[Model], template: str | None, findings: Findings) -
                 rails.append(_of_name(matched[pci]))
         _give(model, {rail: pci for pci, rail in matched.items()})
     rails = _in_order(rails)
-    _leaves(found, rails, findings)
+    _leaves(server_models, rails, findings)
     return rails
 
 
 def _free(names: Template, rails: t.Sequence[Named]) -> str:
-    """The first name after the number of rails that no rail or plane uses."""
+    """Return the first name after the number of rails that no rail or plane has."""
     taken = {name for rail in rails for name in (rail.name, rail.base)}
     number = len(rails) + 1
     while names.fill({"n": number}) in taken:
@@ -199,14 +206,14 @@ def _free(names: Template, rails: t.Sequence[Named]) -> str:
 
 
 def _of_name(name: str) -> Named:
-    """The rail or plane with a name that was found on a device."""
+    """Return the rail or plane of a name that a device has."""
     part = _PARTS.match(name)
     plane = part.group(3) if part else None
     return Named(name, name.rpartition("p")[0], int(plane)) if plane else Named(name, name, 1)
 
 
 def _in_order(rails: list[Named]) -> list[Named]:
-    """Sorted by the numbers in their names if all have one form: a further model may have additional rails."""
+    """Sort rails by the numbers in their names if all have one form, because a further model may add rails."""
     parts = [_PARTS.match(rail.name) for rail in rails]
     keys = [(part.group(1), int(part.group(2)), int(part.group(3) or 1)) for part in parts if part]
     if len(keys) != len(rails) or len({key[0] for key in keys}) != 1:
@@ -215,58 +222,61 @@ def _in_order(rails: list[Named]) -> list[Named]:
 
 
 def _give(model: Model, ports: t.Mapping[str, str]) -> None:
+    """Set the rails and GPUs of a model's ports."""
     served = {nic.pci: gpus for nic, gpus in model.choice.rails}
     model.rails = dict(ports)
     model.gpus = {rail: served[pci] for rail, pci in ports.items()}
 
 
 def rail_name(nic: Nic) -> str | None:
-    """The rail in the names of a port."""
+    """Return the rail in the names of a port; None without one."""
     for pattern, text in ((_RDMA, nic.rdma), (_NETDEV, nic.netdev)):
-        given = pattern.match(text or "")
-        if given:
-            return given.group(1)
+        match = pattern.match(text or "")
+        if match:
+            return match.group(1)
     return None
 
 
 def _shown(model: Model, pci: str) -> list[Nic]:
-    """A port on the nodes where it is visible; on all nodes if it is visible on none."""
+    """Return a port on the nodes on which it is visible; on all nodes if it is visible on none."""
     ports = [node.nics[pci] for node in model.nodes]
     return [nic for nic in ports if nic.netdev] or [nic for nic in ports if not nic.hidden] or ports
 
 
 def _by_names(model: Model) -> dict[str, str]:
-    """PCI address -> the rail in device names, in the order of rails; empty unless all have one."""
-    found: dict[str, str] = {}
+    """Return PCI address -> the rail in device names, in the order of rails; empty unless all ports have one."""
+    rails: dict[str, str] = {}
     for nic, _gpus in model.choice.rails:
-        given = Counter(rail_name(each) for each in _shown(model, nic.pci)).most_common(1)[0][0]
-        if given is None or given in found.values():
+        common_name = Counter(rail_name(each) for each in _shown(model, nic.pci)).most_common(1)[0][0]
+        if common_name is None or common_name in rails.values():
             return {}
-        found[nic.pci] = given
-    parts = {pci: _PARTS.match(name) for pci, name in found.items()}
+        rails[nic.pci] = common_name
+    parts = {pci: _PARTS.match(name) for pci, name in rails.items()}
     stems = {part.group(1) for part in parts.values() if part}
     if len(stems) != 1:
         return {}
     keys = {pci: (int(part.group(2)), int(part.group(3) or 1)) for pci, part in parts.items() if part}
-    return {pci: found[pci] for pci in sorted(found, key=lambda each: keys[each])}
+    return {pci: rails[pci] for pci in sorted(rails, key=lambda each: keys[each])}
 
 
 def _by_tables(model: Model) -> list[str]:
-    """Ports in the order of their routing tables; empty unless each has its own table."""
+    """Return ports in the order of their routing tables; empty unless each has its own table."""
     tables: dict[str, int] = {}
     for nic, _gpus in model.choice.rails:
-        given = Counter(each.table for each in _shown(model, nic.pci)).most_common(1)[0][0]
-        if given is None or given in tables.values():
+        table = Counter(each.table for each in _shown(model, nic.pci)).most_common(1)[0][0]
+        if table is None or table in tables.values():
             return []
-        tables[nic.pci] = given
+        tables[nic.pci] = table
     return sorted(tables, key=lambda pci: tables[pci])
 
 
 def _default(model: Model, template: str | None) -> Template:
+    """Return the template of rail names."""
     return Template(template or ("gpu{n:02}" if model.nodes[0].gpus else "rail{n:02}"))
 
 
 def _named(by_name: t.Mapping[str, str], order: t.Sequence[str], model: Model, template: str | None) -> list[Named]:
+    """Return the rails of the first model, in order."""
     planes = model.choice.planes
     if by_name and template is None:
         parts = [_PARTS.match(name) for name in by_name.values()]
@@ -274,14 +284,15 @@ def _named(by_name: t.Mapping[str, str], order: t.Sequence[str], model: Model, t
             return [_of_name(name) for name in by_name.values()]
         return [Named(name, name, 1) for name in by_name.values()]
     names = _default(model, template)
-    found = []
+    rails = []
     for at in range(len(order)):
         base, plane = names.fill({"n": at // planes + 1}), at % planes + 1
-        found.append(Named("%sp%d" % (base, plane) if planes > 1 else base, base, plane))
-    return found
+        rails.append(Named("%sp%d" % (base, plane) if planes > 1 else base, base, plane))
+    return rails
 
 
 def _gpu_order(model: Model, rails: t.Sequence[str], findings: Findings) -> None:
+    """Report rails that are in another order than the GPUs that they serve."""
     served = [min(model.gpus[rail]) for rail in rails if model.gpus[rail]]
     if served != sorted(served):
         shown = ", ".join(str(gpu) for gpu in served)
@@ -291,7 +302,7 @@ def _gpu_order(model: Model, rails: t.Sequence[str], findings: Findings) -> None
 
 
 def _match(model: Model, first: Model, rails: t.Sequence[Named]) -> tuple[dict[str, str], str]:
-    """PCI address -> rail, empty for a port on none of these rails; and the criterion that was used."""
+    """Return PCI address -> rail, empty for a port on none of these rails; and the criterion that was used."""
     by_name = _by_names(model)
     names = [rail.name for rail in rails]
     renamed = any(first.rails.get(rail) != pci for pci, rail in _by_names(first).items())
@@ -299,38 +310,39 @@ def _match(model: Model, first: Model, rails: t.Sequence[Named]) -> tuple[dict[s
         return dict(by_name), "names"
     for how, traits in (("networks", _nets), ("leaves", _leafs)):
         known = {rail: traits(first, first.rails[rail]) for rail in names if rail in first.rails}
-        found: dict[str, str] = {}
+        matched: dict[str, str] = {}
         for nic, _gpus in model.choice.rails:
             own = traits(model, nic.pci)
             fits = [rail for rail in known if own & known[rail]]
-            found[nic.pci] = fits[0] if len(fits) == 1 else ""
-        given = [rail for rail in found.values() if rail]
-        if given and len(set(given)) == len(given):
-            return found, how
+            matched[nic.pci] = fits[0] if len(fits) == 1 else ""
+        matched_rails = [rail for rail in matched.values() if rail]
+        if matched_rails and len(set(matched_rails)) == len(matched_rails):
+            return matched, how
     order = [nic.pci for nic, _gpus in model.choice.rails]
     return {pci: names[at] if at < len(names) else "" for at, pci in enumerate(order)}, "order"
 
 
 def _nets(model: Model, pci: str) -> set[Network]:
-    """The networks of a port's addresses, without links, which every port has for itself."""
+    """Return the networks of a port's addresses, without links of two addresses, which only one port has."""
     return {
-        held.net
+        address.net
         for node in model.nodes
-        for bits, held in node.nics[pci].held.items()
-        if held.net.prefix < bits - 1
+        for bits, address in node.nics[pci].addresses.items()
+        if address.net.prefix < bits - 1
     }  # fmt: skip
 
 
 def _leafs(model: Model, pci: str) -> set[str]:
+    """Return the leaves whose LLDP a port receives."""
     return {leaf for leaf in (node.nics[pci].leaf for node in model.nodes) if leaf}
 
 
-def _leaves(found: t.Sequence[Model], rails: t.Sequence[Named], findings: Findings) -> None:
-    """A leaf belongs to the rail on which most nodes receive its LLDP."""
+def _leaves(server_models: t.Sequence[Model], rails: t.Sequence[Named], findings: Findings) -> None:
+    """Report ports that receive LLDP of a leaf that most nodes receive on another rail."""
     heard = [
         (rail.name, node.name, nic.leaf)
         for rail in rails
-        for model in found
+        for model in server_models
         if rail.name in model.rails
         for node, nic in model.on(rail.name)
         if nic.leaf
@@ -338,7 +350,7 @@ def _leaves(found: t.Sequence[Model], rails: t.Sequence[Named], findings: Findin
     counts: dict[str, Counter[str]] = {}
     for rail_, _node, leaf in heard:
         counts.setdefault(leaf, Counter())[rail_] += 1
-    for rail_, node_, leaf in heard:
+    for rail_, node_name, leaf in heard:
         most = max(counts[leaf].values())
         owners = [each for each in counts[leaf] if counts[leaf][each] == most]
         if counts[leaf][rail_] == most and len(owners) > 1:
@@ -348,4 +360,4 @@ def _leaves(found: t.Sequence[Model], rails: t.Sequence[Named], findings: Findin
         elif rail_ not in owners:
             message = "LLDP reports the leaf %s, which is on %s on most nodes" % (leaf, owners[0])
             remedy = "check whether two cables are swapped"
-            findings.add("DS210", ("rails", rail_), message, remedy, [node_])
+            findings.add("DS210", ("rails", rail_), message, remedy, [node_name])
