@@ -71,9 +71,10 @@ class ActionModule(ControllerAction):
         return super().run(tmp, task_vars)
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
+        """Return the verdict, and write its files."""
         spool = Spool(options["run"] or "")
         hosts = {name: {**self._vars["hostvars"].raw_get(name), **spool.variables(name)} for name in options["nodes"]}
-        unknown_nodes = [name for name, held in hosts.items() if "railyard_node" not in held]
+        unknown_nodes = [name for name, variables in hosts.items() if "railyard_node" not in variables]
         if unknown_nodes:
             remedy = "use the inventory with the fabric file (-i), and nodes of it"
             raise RailyardError("not in the plan: %s" % ", ".join(unknown_nodes[:5]), "nodes", remedy)
@@ -84,7 +85,7 @@ class ActionModule(ControllerAction):
         if unknown:
             remedy = "name some of %s" % ", ".join(fabric["rails"])
             raise RailyardError("no rail is called %s" % ", ".join(unknown), "verify_rails", remedy)
-        reports = [_node_report(name, held, options["states"]) for name, held in hosts.items()]
+        reports = [_node_report(name, variables, options["states"]) for name, variables in hosts.items()]
         asked = Asked(
             *(options[key] for key in ("nodes", "layers", "rails", "budget", "share", "unproven_allowed")),
         )._replace(
@@ -94,28 +95,30 @@ class ActionModule(ControllerAction):
         pairs = [pair for each in options["rounds"] for pair in each]
         pod_pairs = [pair for each in options["pod_rounds"] for pair in each]
         verdict = judge(options["kind"], fabric, reports, asked, pairs, _seen(options["cluster"]), pod_pairs)
-        began = min([float(held[_BEGAN]) for held in hosts.values() if _BEGAN in held], default=time.time())
+        began = min(
+            [float(variables[_BEGAN]) for variables in hosts.values() if _BEGAN in variables], default=time.time()
+        )
         about = {
             "plan": _digest(options["file"]),
             "railyard": _fabric_files.version(),
             "began": _moment(began),
             "seconds": round(time.time() - began, 1),
         }
-        written = document(verdict, about)
-        files = _files(verdict, written)
+        verdict_document = document(verdict, about)
+        files = _files(verdict, verdict_document)
         try:
             _run_history.keep(options["report_dir"], options["kind"], options["history"])
-            done = _fabric_files.write(options["report_dir"], files, check, "verify_report_dir")
+            written_files = _fabric_files.write(options["report_dir"], files, check, "verify_report_dir")
         except RailyardError:
             # the verdict is shown even if the file cannot be written
-            Display().display("\n".join(verify_output.lines(verdict, written)))
+            Display().display("\n".join(verify_output.lines(verdict, verdict_document)))
             raise
-        lines = verify_output.lines(verdict, written, done[0]["path"])
+        lines = verify_output.lines(verdict, verdict_document, written_files[0]["path"])
         return {
-            "changed": any(each["changed"] for each in done),
+            "changed": any(each["changed"] for each in written_files),
             "ok": verdict.ok,
             "lines": lines,
-            "failures": written["failures"],
+            "failures": verdict_document["failures"],
             "bad": bad_rails(verdict),
             "counts": {
                 "kind": options["kind"],
@@ -123,17 +126,17 @@ class ActionModule(ControllerAction):
                 "failures": len(verdict.run.failures),
                 "warnings": len(verdict.run.warnings),
                 "rails": len(verdict.run.rails),
-                "rails_proven": verify_output.rails_proven(written),
+                "rails_proven": verify_output.rails_proven(verdict_document),
                 "rails_unproven": verify_output.rails_unproven(verdict.proof),
             },
-            "files": [each["path"] for each in done],
+            "files": [each["path"] for each in written_files],
         }
 
 
-def _node_report(name: str, held: t.Mapping[str, t.Any], states: bool) -> NodeReport:
-    """The report of one host from its variables."""
-    node: Row = held["railyard_node"]
-    info: Row = held.get(_INFO) or {}
+def _node_report(name: str, variables: t.Mapping[str, t.Any], states: bool) -> NodeReport:
+    """Return the report of one host from its variables."""
+    node: Row = variables["railyard_node"]
+    info: Row = variables.get(_INFO) or {}
     if not info:
         # of a run of several plays, such as site.yml
         return NodeReport(
@@ -147,32 +150,32 @@ def _node_report(name: str, held: t.Mapping[str, t.Any], states: bool) -> NodeRe
         node = port_matching.identify(node, info["nics"])
     except RailyardError as error:
         return NodeReport(name, node, None, {}, why=_first(str(error)), code="RV003")
-    state = (held.get(_STATES) or {}) if states else {}
+    state = (variables.get(_STATES) or {}) if states else {}
     if state.get("failed") or state.get("unreachable"):
         code = "RV001" if state.get("unreachable") else "RV002"
         return NodeReport(name, node, None, {}, why=_first(state.get("msg") or state.get("module_stderr")), code=code)
     # a layer that is not planned has no result
     results: dict[str, Row] = state.get("modules") or {}
-    after = (held.get(_AFTER) or {}).get("counters") or {}
-    refused = [_first(each) for each in held.get(_REFUSED) or ()]
-    probed = list(held.get(_PROBED) or ())
-    inside, why = _inside(held.get(_INSIDE))
+    after = (variables.get(_AFTER) or {}).get("counters") or {}
+    refused = [_first(each) for each in variables.get(_REFUSED) or ()]
+    probed = list(variables.get(_PROBED) or ())
+    inside, why = _inside(variables.get(_INSIDE))
     if inside is not None:
-        inside = dict(inside, own_settings=[key for name in _OWN for key in held.get(name) or ()])
-    pod_refused = [_first(each) for each in held.get(_POD_REFUSED) or ()]
+        inside = dict(inside, own_settings=[key for name in _OWN for key in variables.get(name) or ()])
+    pod_refused = [_first(each) for each in variables.get(_POD_REFUSED) or ()]
     return NodeReport(
         *(name, node, info, results, probed, after),
         refused=refused[0] if refused else "",
         inside=inside,
         inside_why=why,
-        pod_probed=list(held.get(_POD_PROBED) or ()),
+        pod_probed=list(variables.get(_POD_PROBED) or ()),
         pod_refused=pod_refused[0] if pod_refused else "",
-        others=list(held.get(_OTHERS) or ()),
+        others=list(variables.get(_OTHERS) or ()),
     )
 
 
 def _inside(result: Row | None) -> tuple[Row | None, str]:
-    """The result of ``rail_pods``, or why it failed."""
+    """Return the result of ``rail_pods``, or why it failed."""
     if not result or result.get("skipped"):
         return None, ""
     if "pods" not in result:
@@ -181,36 +184,37 @@ def _inside(result: Row | None) -> tuple[Row | None, str]:
 
 
 def _first(text: t.Any) -> str:
+    """Return the first line of a message that is not empty, without the prefix of ansible-core."""
     line = next((line.strip() for line in str(text or "").splitlines() if line.strip()), "no message")
     # the prefix of ansible-core 2.19 for connection errors
     return line[len(_PREFIX) :] if line.startswith(_PREFIX) else line
 
 
 def _seen(cluster: t.Mapping[str, t.Any] | None) -> Row | None:
-    """The results of the cluster's actions; an error of the first two is an error. Skipped actions have no result."""
+    """Return the observed cluster from the results of tasks. An error of ``ready`` or ``objects`` is its error."""
     if cluster is None:
         return None
     ready, objects = _answer(cluster, "ready"), _answer(cluster, "objects")
-    for each, key in ((ready, "missing"), (objects, "changes")):
-        if each and key not in each:
-            return {"server": None, "error": _first(each.get("msg"))}
-    seen = {"server": ready.get("server"), "error": ""}
-    seen.update(missing=ready.get("missing") or [], changes=objects.get("changes") or [])
-    seen.update(withheld=ready.get("withheld") or [], refused=objects.get("errors") or [])
+    for result, key in ((ready, "missing"), (objects, "changes")):
+        if result and key not in result:
+            return {"server": None, "error": _first(result.get("msg"))}
+    observed = {"server": ready.get("server"), "error": ""}
+    observed.update(missing=ready.get("missing") or [], changes=objects.get("changes") or [])
+    observed.update(withheld=ready.get("withheld") or [], refused=objects.get("errors") or [])
     pods = _answer(cluster, "pods")
     if pods:
-        seen["pods"] = pods if "pods" in pods else {"error": _first(pods.get("msg"))}
-    return seen
+        observed["pods"] = pods if "pods" in pods else {"error": _first(pods.get("msg"))}
+    return observed
 
 
 def _answer(cluster: t.Mapping[str, t.Any], key: str) -> Row:
-    """The result of a task; empty if it was skipped."""
+    """Return the result of a task; empty if it was skipped."""
     result: Row = cluster.get(key) or {}
     return {} if result.get("skipped") else result
 
 
 def _digest(file: str | None) -> str | None:
-    """The digest of the plan; None if no fabric file can be read here."""
+    """Return the digest of the plan; None if no fabric file can be read here."""
     try:
         return plan_tables.digest(_planned.document(file))
     except RailyardError:

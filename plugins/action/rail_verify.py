@@ -68,7 +68,7 @@ class ActionModule(ActionBase):
         return result
 
     def _read(self, options: Row) -> Row:
-        """The state of the node, and with ``states`` what the modules would change."""
+        """Read the state of the node and, with ``states``, what the modules would change."""
         info = self._execute(_INFO, {"subset": options["subset"], "listen": options["listen"]})
         if "system" not in info:
             return dict(info, readable=False)
@@ -94,7 +94,7 @@ class ActionModule(ActionBase):
         return result
 
     def _states(self, node: Row) -> Row:
-        """The result of ``rail_host`` in check mode, without states that no verdict reads."""
+        """Return the result of ``rail_host`` in check mode, without states that no verdict reads."""
         task = self._task.copy()
         task.action = _HOST
         task.args = {"keep_going": True, "states": True}
@@ -108,14 +108,14 @@ class ActionModule(ActionBase):
             templar=self._templar,
             shared_loader_obj=self._shared_loader_obj,
         )
-        found = self._without_notices(action.run(task_vars=dict(self._vars, railyard_node=node)))
-        for name, part in (found.get("modules") or {}).items():
+        result = self._without_notices(action.run(task_vars=dict(self._vars, railyard_node=node)))
+        for name, part in (result.get("modules") or {}).items():
             if name not in _STATES:
                 part.pop("gathered", None)
-        return {key: value for key, value in found.items() if key not in ("invocation", "changes", "diff")}
+        return {key: value for key, value in result.items() if key not in ("invocation", "changes", "diff")}
 
     def _choose(self, options: Row) -> Row:
-        """Who probes whom: of all nodes that could be read."""
+        """Choose who probes whom, from all nodes that could be read."""
         read = self._spool.nodes(_NODE)
         nodes = [name for name in options["nodes"] if name in read]
         rounds = probe_pairs.rounds(nodes, options["max_rounds"])
@@ -125,16 +125,16 @@ class ActionModule(ActionBase):
         return {"nodes": nodes, "steps": steps}
 
     def _step(self, options: Row) -> Row:
-        """What the node does in this step: it probes the partners of rounds, and then serves that of the next."""
+        """Probe the partners of this step's rounds, and then serve the partner of the next round."""
         options.update(self._spool.noted(self._name, _OPTIONS) or {})
         turns = [probe_pairs.Turn(*each) for each in self._spool.noted(self._name, _TURNS) or ()]
-        now = [turn for turn in turns if turn.step == options["step"]]
-        if not now:
+        current = [turn for turn in turns if turn.step == options["step"]]
+        if not current:
             return {"skipped": True, "skip_reason": "The node has no turn in this step"}
         failed = []
         try:
             self._end_service(options, options["step"])
-            for turn in now:
+            for turn in current:
                 result = self._probe(turn, options) if turn.mode == probe_pairs.PROBE else self._serve(turn, options)
                 if result.get("failed"):
                     failed.append(result["msg"])
@@ -145,20 +145,23 @@ class ActionModule(ActionBase):
         return {"failed": True, "msg": "; ".join(failed)} if failed else {}
 
     def _serve(self, turn: probe_pairs.Turn, options: Row) -> Row:
+        """Serve the partner of a round, unless the time is over."""
         if options["deadline"] and time.time() >= options["deadline"]:
             self._spool.note(self._name, _SERVED, {"round": turn.round, "late": True, "results": []})
             return {}
         node = self._spool.noted(self._name, _NODE)
         layer = self._value("railyard_fabric")["link_layer"]
         ports = module_options.port_options(node["ports"], "rail_probe", node, layer)
-        given = {key: options["probe"][key] for key in ("meet", "tcp_ports") if options["probe"].get(key)}
+        stated = {key: options["probe"][key] for key in ("meet", "tcp_ports") if options["probe"].get(key)}
         shared = self._given(options, "size", "iterations", "lifetime", "latency")
-        result = self._kept(dict(shared, mode="serve", ports=ports, run=options["run"], **given))
+        result = self._kept(dict(shared, mode="serve", ports=ports, run=options["run"], **stated))
         served = {"round": turn.round, "late": False, "client": turn.partner, "client_step": turn.partner_step}
         self._spool.note(self._name, _SERVED, dict(served, results=result.get("results") or []))
         return result
 
     def _probe(self, turn: probe_pairs.Turn, options: Row) -> Row:
+        """Probe the partner of a round when it serves."""
+
         def served_now() -> Row:
             found: Row = self._spool.noted(turn.partner, _SERVED) or {}
             return found if found.get("round") == turn.round else {}
@@ -183,7 +186,7 @@ class ActionModule(ActionBase):
     def _end_service(self, options: Row, step: int) -> None:
         """Wait until the last client has probed. End servers whose client did not come or did not pass.
 
-        They would listen for long, also on the management network.
+        Otherwise they would listen for a long time, also on the management network.
         """
         served = self._spool.noted(self._name, _SERVED)
         if not served or not served.get("client"):
@@ -198,18 +201,18 @@ class ActionModule(ActionBase):
         self._spool.note(self._name, _SERVED, dict(served, client=""))
 
     def _waited(self, noted: t.Callable[[], t.Any], node: str) -> t.Any:
-        """What another node notes in this step; what it has noted until then if it cannot end the step."""
+        """Return what another node writes in this step, or has written when it cannot end the step."""
         end = time.monotonic() + _WAIT_SECONDS
         while True:
-            gone = self._spool.noted(node, _GONE) or time.monotonic() >= end
+            ended = self._spool.noted(node, _GONE) or time.monotonic() >= end
             value = noted()
             # False is a note too
-            if gone or (value is not None and value != {}):
+            if ended or (value is not None and value != {}):
                 return value
             time.sleep(_LOOK_SECONDS)
 
     def _end(self, options: Row) -> Row:
-        """After the last round: end servers, ask which other runs were there, and read the counters again."""
+        """End servers after the last round, ask which other runs probed, and read the counters again."""
         if self._name not in self._spool.nodes(_NODE):
             return {"skipped": True, "skip_reason": "The node was not read"}
         if self._spool.noted(self._name, _SERVED):
@@ -220,7 +223,7 @@ class ActionModule(ActionBase):
         return {}
 
     def _kept(self, arguments: Row, key: str = "") -> Row:
-        """Run ``rail_probe``, and keep its results under ``key``, its error, and which other runs it met."""
+        """Run ``rail_probe``. Keep its results under ``key``, its error, and which other runs it met."""
         result = self._execute(_PROBE, arguments)
         row: Row = {"__proof_others": result.get("others") or []}
         if result.get("failed") and arguments.get("mode") != "stop":
@@ -232,18 +235,19 @@ class ActionModule(ActionBase):
 
     @staticmethod
     def _given(options: Row, *names: str) -> Row:
+        """Return the options of probes with these names that are set."""
         return {name: options["probe"][name] for name in names if name in options["probe"]}
 
     def _execute(self, module: str, arguments: Row) -> Row:
         return self._without_notices(self._execute_module(module, arguments, task_vars=self._vars))
 
-    def _without_notices(self, found: Row) -> Row:
-        """A result without warnings and deprecations, which the task shows: they are objects of ansible-core."""
+    def _without_notices(self, result: Row) -> Row:
+        """Remove warnings and deprecations from a result: they are objects of ansible-core. The task shows them."""
         for key in ("warnings", "deprecations"):
-            notices = found.pop(key, None)
+            notices = result.pop(key, None)
             if notices:
                 self._notices.setdefault(key, []).extend(notices)
-        return found
+        return result
 
     def _value(self, name: str) -> t.Any:
         value = self._vars.get(name)

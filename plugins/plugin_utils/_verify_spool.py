@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What nodes report to verify, in files of the control node until the verdict.
+"""Files on the control node that hold what nodes report to verify, until the verdict.
 
 Ansible keeps registered results in memory, and each of its workers is a copy of that process. The results of thousands
-of nodes would make each task slow. The files are in Ansible's own temporary directory, which Ansible removes when it
+of nodes would slow down each task. The files are in Ansible's own temporary directory, which Ansible removes when it
 ends.
 """
 
@@ -23,7 +23,7 @@ _ROWS = "rows"
 
 
 class Spool:
-    """The files of one run, which its name identifies."""
+    """The files of one run. ``run``: its name."""
 
     def __init__(self, run: str) -> None:
         settings: t.Any = constants
@@ -31,32 +31,32 @@ class Spool:
         self._directory = os.path.join(settings.DEFAULT_LOCAL_TMP, name)
 
     def add(self, node: str, row: t.Mapping[str, t.Any]) -> None:
-        """Add variables of a node. A list is added to what the variable has."""
+        """Add variables of a node. If a variable is a list, its elements are added to the earlier ones."""
         self._write(node, _ROWS, json.dumps(row, default=str) + "\n", "a")
 
     def variables(self, node: str) -> Row:
-        """The variables of a node; empty if nothing was added."""
-        found: Row = {}
+        """Return the variables of a node; empty if nothing was added."""
+        variables: Row = {}
         for line in self._read(node, _ROWS).splitlines():
             for key, value in json.loads(line).items():
                 if isinstance(value, list):
-                    found.setdefault(key, []).extend(each for each in value if each not in found[key])
+                    variables.setdefault(key, []).extend(each for each in value if each not in variables[key])
                 else:
-                    found[key] = value
-        return found
+                    variables[key] = value
+        return variables
 
     def note(self, node: str, kind: str, value: t.Any) -> None:
-        """Note a value for other nodes and for later tasks. Another process reads the value before or this one."""
+        """Write a value for other nodes and for later tasks. Other processes read either the old or the new value."""
         self._write(node, kind + ".new", json.dumps(value), "w")
         os.replace(self._path(node, kind + ".new"), self._path(node, kind))
 
     def noted(self, node: str, kind: str) -> t.Any:
-        """The value that was noted; None if there is none."""
+        """Return the value that was written; None without one."""
         text = self._read(node, kind)
         return json.loads(text) if text else None
 
     def nodes(self, kind: str) -> set[str]:
-        """The nodes with a noted value of this kind."""
+        """Return the nodes with a value of this kind."""
         end = ".%s" % kind
         names = os.listdir(self._directory) if os.path.isdir(self._directory) else []
         return {name[: -len(end)] for name in names if name.endswith(end)}
@@ -78,7 +78,7 @@ class Spool:
 
 
 def plain(value: t.Any) -> t.Any:
-    """A value of Ansible's templates as plain mappings and lists."""
+    """Return a value of Ansible's templates as plain mappings and lists."""
     if isinstance(value, t.Mapping):
         return {str(key): plain(each) for key, each in value.items()}
     return [plain(each) for each in value] if isinstance(value, (list, tuple)) else value

@@ -84,6 +84,7 @@ def _remove_duplicates(facts: Facts, found: Found) -> None:
 
 
 def _of_devices(facts: Facts, found: Found) -> list[Draft]:
+    """Return one draft per port that device plugins register. Report resources of several ports."""
     rails: list[Draft] = []
     ports_of: dict[str, set[str]] = {}
     for device in facts.devices:
@@ -167,6 +168,7 @@ def _add_network(network: PodNetwork, rails: list[Draft], facts: Facts, found: F
 
 
 def _find_or_add(network: PodNetwork, rails: list[Draft], facts: Facts, found: Found) -> Draft:
+    """Return the draft of a network's port or resource, or a new one."""
     master = network.masters[0] if network.masters else ""
     address = pci(master)
     draft = _find_by_port(rails, "" if address else master, address)
@@ -259,6 +261,7 @@ def _report_unregistered(network: PodNetwork, facts: Facts, found: Found) -> Non
 
 
 def _pools_of(network: PodNetwork, facts: Facts, found: Found) -> list[Pool]:
+    """Return the pools that a network names. Report names without a pool."""
     chosen: list[Pool] = []
     for name in network.pools:
         matches = [pool for pool in facts.pools if fnmatch.fnmatchcase(pool.name, name)]
@@ -339,6 +342,7 @@ def _in_series(names: t.Sequence[str], known: t.Iterable[str]) -> bool:
 
 
 def _add_requested(name: str, namespace: str, resource: str | None, ask: Ask, rails: list[Draft]) -> None:
+    """Add a network or resource that a pod requests to the draft with its number, or as a new draft."""
     if name and any(name in [network.name for network in each.networks] or each.network == name for each in rails):
         return
     if resource and any(bare(each.resource or "") == bare(resource) for each in rails):
@@ -362,6 +366,7 @@ def _add_requested(name: str, namespace: str, resource: str | None, ask: Ask, ra
 
 
 def _add_pools(rails: list[Draft], facts: Facts, found: Found) -> None:
+    """Add pools that no network names to the drafts."""
     used = {id(pool) for draft in rails for pool in draft.pools}
     for pool in facts.pools:
         node = _OF_NODE.match(pool.name)
@@ -397,6 +402,7 @@ def _add_pools(rails: list[Draft], facts: Facts, found: Found) -> None:
 
 
 def _number_in_names(draft: Draft) -> int | None:
+    """Return the number in the names of a rail; None without one."""
     if draft.number is not None:
         return draft.number
     for text in (draft.network, draft.resource and bare(draft.resource)):

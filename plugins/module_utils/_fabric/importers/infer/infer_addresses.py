@@ -95,6 +95,7 @@ def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: 
 
 
 def _by_prefix(draft: Draft) -> bool:
+    """Return whether a pool of the rail belongs to nodes or is divided by node."""
     return any(pool.nodes or pool.node_prefix for pool in draft.pools)
 
 
@@ -111,6 +112,7 @@ def _in_one_subnet(draft: Draft) -> bool:
 
 
 def _of_pools(draft: Draft, bits: int, found: Found) -> Addressed | None:
+    """Return the addresses of one family that the rail's pools have; None without such pools."""
     pools = [pool for pool in draft.pools if pool.net and pool.net.bits == bits]
     if not pools or pools[0].net is None:
         return None
@@ -169,6 +171,7 @@ def _from_hosts(drafts: t.Sequence[Draft], facts: Facts, result: Addressing) -> 
 
 
 def _ports_of(draft: Draft, facts: Facts) -> list[HostPort]:
+    """Return the ports of shell lines that have the rail's netdev."""
     return [port for port in facts.host_ports if draft.netdev and port.netdev == draft.netdev]
 
 
@@ -227,18 +230,19 @@ def _growth(known: t.Mapping[int, Addressed]) -> int:
 
 
 def _report_overlaps(drafts: t.Sequence[Draft], result: Addressing, found: Found) -> None:
+    """Report rails whose subnets overlap."""
     for bits in (IPV4, IPV6):
         rails = sorted(result.rails[bits].items(), key=lambda each: (each[1].net.first, each[1].net.prefix))
-        for (one, left), (other, right) in zip(rails, rails[1:]):
+        for (left_place, left), (right_place, right) in zip(rails, rails[1:]):
             if right.net.first <= left.net.last:
                 message = "%s of %s overlaps %s of %s" % (
                     right.net,
-                    shown(drafts[other - 1].label),
+                    shown(drafts[right_place - 1].label),
                     left.net,
-                    shown(drafts[one - 1].label),
+                    shown(drafts[left_place - 1].label),
                 )
                 remedy = "give each rail its own subnet: a node cannot distinguish two rails in one subnet"
-                found.add(import_rules.RAILS_OVERLAP, drafts[other - 1].place, message, remedy, "both unchanged")
+                found.add(import_rules.RAILS_OVERLAP, drafts[right_place - 1].place, message, remedy, "both unchanged")
 
 
 def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: bool, found: Found) -> bool:

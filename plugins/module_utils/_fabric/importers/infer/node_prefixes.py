@@ -129,6 +129,7 @@ def _report_claimed(drafts: t.Sequence[Draft], facts: Facts, result: Addressing,
 
 
 def _report_claim(draft: Draft, rail: Addressed, inside: Range, claim: Claim, reserved: bool, found: Found) -> None:
+    """Report one range of addresses that a node's prefix shares with another object."""
     message = "%s of %s %s" % (
         inside,
         shown(draft.label),
@@ -179,6 +180,7 @@ def _is_gateway(net: Network, addresses: Range, result: Addressing) -> bool:
 
 
 def _from_divided_pools(drafts: t.Sequence[Draft], pools: t.Sequence[Pool], result: Addressing, found: Found) -> None:
+    """Set the rails of pools that are divided by node, and the positions of gateway and port."""
     result.node_prefix = pools[0].node_prefix
     for place, draft in enumerate(drafts, 1):
         pool = next((each for each in draft.pools if each.node_prefix and each.net), None)
@@ -254,6 +256,7 @@ def _first_node(pool: Pool) -> Pool:
 
 
 def _gateway_position(pools: t.Sequence[Pool], found: Found) -> str:
+    """Return the position of the gateway in each node's prefix. Report pools that differ."""
     positions = set()
     for pool in pools:
         if pool.net is None:
@@ -294,18 +297,20 @@ def _host_position(pools: t.Sequence[Pool], gateway: str, found: Found) -> str |
     if not occupied["last"]:
         return "last"
     pool = occupied["first"][0]
-    more = " and of %d more" % (len(occupied["first"]) - 1) if len(occupied["first"]) > 1 else ""
-    message = "the addresses of %s%s leave none for the node's own port" % (shown(pool.name), more)
+    further = " and of %d more" % (len(occupied["first"]) - 1) if len(occupied["first"]) > 1 else ""
+    message = "the addresses of %s%s leave none for the node's own port" % (shown(pool.name), further)
     remedy = "remove the first address after the gateway from the pools, and then host: none from the fabric file"
     found.add(import_rules.HOST_IN_PODS, pool.place, message, remedy, "host: none: ports get no address")
     return "none"
 
 
 def _covering(nets: t.Sequence[Network]) -> Network:
+    """Return the smallest network that contains all of these."""
     return covering(min(net.first for net in nets), max(net.last for net in nets), IPV4)
 
 
 def _disjoint(nets: t.Iterable[Network]) -> bool:
+    """Return whether no two of the networks overlap."""
     ordered = sorted(nets, key=lambda net: net.first)
     return all(left.last < right.first for left, right in zip(ordered, ordered[1:]))
 
@@ -327,6 +332,7 @@ def _by_rail(
     result: Addressing,
     found: Found,
 ) -> None:
+    """Set the rails' networks, and the index of each node from the place of its prefix."""
     if result.node_prefix is None:
         raise AssertionError("the length is known here")
     for place, of_rail in node_pools.items():
