@@ -77,8 +77,8 @@ class Track:
 
 
 @dataclass
-class Addressed:
-    """The result.
+class InferredAddresses:
+    """Address schemes and node indexes that follow from the addresses of ports.
 
     :param schemes: rail -> family -> its scheme.
     :param indexes: node -> its index, if addresses determine it.
@@ -100,14 +100,14 @@ def addressing(
     given: t.Mapping[str, str],
     infiniband: bool,
     from_first: bool = False,
-) -> Addressed:
+) -> InferredAddresses:
     """Return the schemes and indexes of all rails.
 
     :param numbers: node -> the number in its name, which becomes its index if addresses permit it.
     :param given: ``pods`` and ``gateway`` as short forms.
     :param from_first: whether pods' addresses can only begin with a subnet's first, as those of nv-ipam.
     """
-    result = Addressed()
+    result = InferredAddresses()
     tracks = [track for rail in ports for track in _tracks(rail, ports[rail], findings)]
     _routing(ports, tracks, result)
     _indexes(tracks, numbers, result, findings)
@@ -208,7 +208,7 @@ def _via(nic: Nic, bits: int) -> int | None:
     return routes[0].via if routes else None
 
 
-def _routing(ports: Ports, tracks: t.Sequence[Track], result: Addressed) -> None:
+def _routing(ports: Ports, tracks: t.Sequence[Track], result: InferredAddresses) -> None:
     """Set the routing that routes and rules of ports show."""
     nics = [nic for rail in ports.values() for nic in rail.values() if nic.addresses]
     if any(nic.table is not None for nic in nics):
@@ -224,7 +224,7 @@ def _routing(ports: Ports, tracks: t.Sequence[Track], result: Addressed) -> None
 
 
 def _indexes(
-    tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], result: Addressed, findings: Findings
+    tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], result: InferredAddresses, findings: Findings
 ) -> None:
     """Set the nodes' indexes: the places of each track minus the track's base. Report equal indexes."""
     if not tracks:
@@ -257,7 +257,11 @@ def _indexes(
 
 
 def _left(
-    ports: Ports, tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], result: Addressed, findings: Findings
+    ports: Ports,
+    tracks: t.Sequence[Track],
+    numbers: t.Mapping[str, int | None],
+    result: InferredAddresses,
+    findings: Findings,
 ) -> None:
     """Set the indexes of nodes without addresses, and make room for all nodes on every rail."""
     taken = set(result.indexes.values())
@@ -337,7 +341,7 @@ def _covering(units: t.Iterable[int], size: int, bits: int) -> Network:
 
 
 def _scheme(
-    track: Track, result: Addressed, findings: Findings, given: t.Mapping[str, str], from_first: bool
+    track: Track, result: InferredAddresses, findings: Findings, given: t.Mapping[str, str], from_first: bool
 ) -> Scheme | None:
     """Return the scheme of a track."""
     if track.mode == SUBNET:
@@ -385,7 +389,7 @@ def _stated(host: str | None) -> str | None:
 
 
 def _common(
-    track: Track, result: Addressed, findings: Findings, given: t.Mapping[str, str], from_first: bool
+    track: Track, result: InferredAddresses, findings: Findings, given: t.Mapping[str, str], from_first: bool
 ) -> Scheme:
     """Return the scheme of mode subnet. Report differing gateways and inferred pod addresses."""
     net = track.known
@@ -435,7 +439,7 @@ def _free(hosts: Range, gateway: int | None, usable: Range, from_first: bool) ->
     return Range(chosen.first, min(chosen.last, chosen.first + 4095), chosen.bits) if chosen else None
 
 
-def _check(track: Track, scheme: Scheme, result: Addressed, findings: Findings) -> None:
+def _check(track: Track, scheme: Scheme, result: InferredAddresses, findings: Findings) -> None:
     """Report addresses that the planner does not reproduce with the scheme."""
     plan: Planner = planner(scheme)
     for node, address in sorted(track.addresses.items()):

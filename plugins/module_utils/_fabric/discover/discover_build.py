@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     planner,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_addresses import (
-    Addressed,
+    InferredAddresses,
     addressing,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
@@ -135,7 +135,7 @@ class Builder:
 
     # -- addresses, MTU, routing
 
-    def _addresses(self) -> Addressed:
+    def _addresses(self) -> InferredAddresses:
         names = [node.name for model in self.models for node in model.nodes]
         numbers = {name: trailing_number(name) for name in names}
         options, infiniband = self._options, self._layer == INFINIBAND
@@ -147,7 +147,7 @@ class Builder:
         fallback = SAFE_MTU[self._layer]
         self.fabric.mtu = self._options.mtu or (stated.most_common(1)[0][0] if stated else fallback)
 
-    def _rails(self, addresses: Addressed) -> None:
+    def _rails(self, addresses: InferredAddresses) -> None:
         ports = self._ports()
         planes = Counter(rail.base for rail in self.rails)
         bases = list(dict.fromkeys(rail.base for rail in self.rails))
@@ -173,7 +173,7 @@ class Builder:
                 self._findings.add("DS212", ("rails", named.name), "the port has no carrier", remedy, dark)
             self.fabric.rails.append(rail)
 
-    def _routing(self, addresses: Addressed) -> None:
+    def _routing(self, addresses: InferredAddresses) -> None:
         routing = self.fabric.routing
         if addresses.source is False:
             routing.mode = "destination"
@@ -205,7 +205,7 @@ class Builder:
 
     # -- attachments
 
-    def _attachments(self, addresses: Addressed) -> None:
+    def _attachments(self, addresses: InferredAddresses) -> None:
         fabric, options = self.fabric, self._options
         guesses = {model.name: self._attachment(model) for model in self.models}
         counts: Counter[str] = Counter()
@@ -234,7 +234,7 @@ class Builder:
         self._slots(addresses)
         self._rdma_mode()
 
-    def _blocks(self, addresses: Addressed) -> None:
+    def _blocks(self, addresses: InferredAddresses) -> None:
         """Give each node a block of pod addresses if the provider allocates on each node."""
         provider = self.fabric.provider or ""
         facts = facts_of(provider)
@@ -251,7 +251,7 @@ class Builder:
                 "DS310", ("rails",), message, "set block, and pods to the range that is divided into blocks"
             )
 
-    def _slots(self, addresses: Addressed) -> None:
+    def _slots(self, addresses: InferredAddresses) -> None:
         """Set the number of slots if the attachment does not determine it."""
         if not facts_of(self.fabric.provider).slots or self.fabric.attachment not in ("macvlan", "ipvlan"):
             return
@@ -374,7 +374,7 @@ class Builder:
 
     # -- nodes
 
-    def _nodes(self, addresses: Addressed) -> None:
+    def _nodes(self, addresses: InferredAddresses) -> None:
         rows = [(addresses.indexes[node.name], node, model) for model in self.models for node in model.nodes]
         for index, node, model in sorted(rows, key=lambda row: row[0]):
             made_node = Node(node.name, ("nodes", node.name), index=index, profile=model.name)
