@@ -33,7 +33,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_fil
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import Spool
 
-# Where the role verify and the playbooks register what nodes answer.
+# Variables in which the role verify and the playbooks register the results of nodes.
 _STATES = "__verify_modules"
 _INFO, _AFTER, _BEGAN = "__verify_info", "__verify_after", "__verify_began"
 _PREFIX = "Task failed: "
@@ -138,7 +138,7 @@ def _node_report(name: str, variables: t.Mapping[str, t.Any], states: bool) -> N
     node: Row = variables["railyard_node"]
     info: Row = variables.get(_INFO) or {}
     if not info:
-        # of a run of several plays, such as site.yml
+        # an earlier play of the run failed on the node, such as one of site.yml
         return NodeReport(
             name, node, None, {}, why="it failed earlier in this run and was not read: see its error above"
         )

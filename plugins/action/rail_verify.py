@@ -17,14 +17,14 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool impo
 
 _INFO, _PROBE, _HOST = "railyard.fabric.rail_info", "railyard.fabric.rail_probe", "railyard.fabric.rail_host"
 READ, CHOOSE, STEP, END = "read", "choose", "step", "end"
-# What is noted in the spool: the plan of a node with the rails to probe, options of probes, its turns, the servers of
+# Kinds of values in the spool: the plan of a node with the rails to probe, options of probes, its turns, the servers of
 # its last round, whether a round passed, and that it could not end a step.
 _NODE, _OPTIONS, _TURNS, _SERVED, _PROBED, _GONE = "node", "options", "turns", "served", "probed%d", "gone"
-# How long a node waits in a step for another, whose connection and modules take time; and the time between looks.
+# Seconds that a node waits in a step for another node, and seconds between two checks.
 _WAIT_SECONDS, _LOOK_SECONDS = 300.0, 0.1
 # Variables of the inventory that hold the plan.
 _PLANNED = ("railyard_fabric", "railyard_node")
-# States of modules that a verdict reads; of the others, only their changes and errors.
+# Modules whose state a verdict reads. Of other modules it reads only changes and errors.
 _STATES = ("rdma_netns_mode",)
 Row = t.Dict[str, t.Any]
 
@@ -139,7 +139,7 @@ class ActionModule(ActionBase):
                 if result.get("failed"):
                     failed.append(result["msg"])
         except BaseException:
-            # it is unreachable, and takes part in no later step: no node waits for it
+            # it is unreachable and has no later step, so that no node waits for it
             self._spool.note(self._name, _GONE, True)
             raise
         return {"failed": True, "msg": "; ".join(failed)} if failed else {}

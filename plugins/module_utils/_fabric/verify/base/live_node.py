@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 Row = t.Dict[str, t.Any]
+ROCE = "RoCE v2"
 
 
 class Live:
@@ -57,3 +58,11 @@ class Live:
 def named(row: t.Mapping[str, t.Any], netdev: str | None) -> bool:
     """Return whether a row of ``nics`` has this netdev as its name or as an alternative name."""
     return bool(netdev) and netdev in (row.get("netdev"), *(row.get("altnames") or ()))
+
+
+def other_gids(gids: t.Iterable[Row], address: str) -> str | None:
+    """Return the types of the GIDs of an address as text; None if a GID of RoCE v2 is one of them."""
+    types = [row["type"] for row in gids if row["address"] == address]
+    if ROCE in types:
+        return None
+    return "only type %s" % ", ".join(types) if types else "none"

@@ -127,6 +127,11 @@ class Run:
         """Return the nodes that could be read."""
         return [each for each in self.reports.values() if each.info is not None]
 
+    def port(self, node: str, rail: str) -> Row:
+        """Return the planned port of a node on a rail, which must exist."""
+        ports: list[Row] = self.reports[node].plan["ports"]
+        return next(port for port in ports if port["rail"] == rail)
+
     def ports(self, layer: str) -> t.Iterator[tuple[NodeReport, Row]]:
         """Return the ports that a layer must check: those without a failure that blocks the layer."""
         for report in self.nodes():

@@ -10,7 +10,11 @@ import ipaddress
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import (
+    ROCE,
+    Live,
+    other_gids,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
 
 ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
@@ -255,9 +259,8 @@ def _gid(run: Run, name: str, port: Row, live: Live) -> None:
         return
     gids = [row for row in live.info["gids"] if row["device"] == device["device"]]
     for key in ("address", "address6"):
-        if port[key] and not any(row["address"] == bare(port[key]) and row["type"] == "RoCE v2" for row in gids):
-            what = "GID of %s" % device["device"]
-            types = [row["type"] for row in gids if row["address"] == bare(port[key])]
-            found = "only type %s" % ", ".join(types) if types else "none"
-            run.fail("RV511", name, port["rail"], what, expected="RoCE v2 for %s" % bare(port[key]), found=found)
+        found = other_gids(gids, bare(port[key])) if port[key] else None
+        if found:
+            expected = "%s for %s" % (ROCE, bare(port[key]))
+            run.fail("RV511", name, port["rail"], "GID of %s" % device["device"], expected=expected, found=found)
             return

@@ -10,9 +10,8 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import nccl_objects as planned
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import ROCE, Live
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_layer import ROCE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_spec import rail_specs, view_of
 
 LAYER = "nccl"

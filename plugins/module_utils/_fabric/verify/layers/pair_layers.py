@@ -13,18 +13,25 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, may_stop
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.probe_results import (
+    Blame,
+    Probe,
+    lost,
+    path_mtu_text,
+    received_text,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.probe_targets import (
     both_provable,
     shared_address,
 )
 
-# Of what link and PCIe can do, the part that a large RDMA write must reach.
+# The share of the bandwidth of link and PCIe that a large RDMA write must reach.
 SHARE = 0.8
 # A transfer below this part of the median is an outlier; a latency above it by this factor and microseconds.
 OUTLIER, LATE_TIMES, LATE_US = 0.8, 2.0, 2.0
-# With fewer measurements there is no median.
+# The least number of measurements for a median.
 ENOUGH = 4
-# Of PCIe's raw rate, what its coding and the heads of its packets leave.
+# Generation 3 or later -> the share of PCIe's raw rate that its coding and packet headers leave.
 CODING = {True: 128 / 130.0 * 0.9, False: 0.8 * 0.9}
 
 # A transfer with data in GPU memory.
@@ -34,28 +41,13 @@ _IB_CAUSE = (
     "the subnet manager has no route between the two, their partitions differ, a device is broken, or, where the two "
     "did not meet, TCP between the nodes' management addresses is filtered"
 )
-# Nodes that a line names.
+# The number of nodes that a line names.
 _NAMED = 4
 NO_PAIR = "a pair needs two nodes"
 
 Pair = t.Tuple[str, str]
-Place = t.Tuple[str, str]
-# Soft RDMA; data in GPU memory; what link and PCIe can do, in Gb/s.
+# (soft RDMA, data in GPU memory, bandwidth of link and PCIe in Gb/s)
 Kind = t.Tuple[bool, bool, t.Optional[int]]
-
-
-class Probe(t.NamedTuple):
-    """A probe of ``server`` by ``client`` on a rail. ``result``: None if the probe was planned but did not run.
-
-    ``addressed``: whether the rail has addresses between which packets can be sent.
-    """
-
-    rail: str
-    client: str
-    server: str
-    result: Row | None
-    soft: bool
-    addressed: bool = True
 
 
 def probes(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Probe]:
@@ -85,28 +77,6 @@ def _look(run: Run, layer: str, probe: Probe) -> bool:
     return True
 
 
-class Blame:
-    """Finds the node that causes failed pairs: one without a successful pair, else the one with more failed pairs."""
-
-    def __init__(self, bad: t.Sequence[Probe], good: t.Sequence[Probe]) -> None:
-        self._fine = {(node, each.rail) for each in good for node in (each.client, each.server)}
-        self._partners: dict[Place, set[str]] = {}
-        for each in bad:
-            self._partners.setdefault((each.client, each.rail), set()).add(each.server)
-            self._partners.setdefault((each.server, each.rail), set()).add(each.client)
-
-    def of(self, probe: Probe) -> tuple[str, str | None]:
-        """Return the node, and also the peer if either of them can be the cause."""
-        ends = [probe.client, probe.server]
-        ill = [node for node in ends if (node, probe.rail) not in self._fine]
-        if len(ill) == 1:
-            return ill[0], None
-        numbers = {node: len(self._partners.get((node, probe.rail), ())) for node in ends}
-        if numbers[ends[0]] != numbers[ends[1]]:
-            return max(ends, key=lambda node: numbers[node]), None
-        return ends[0], ends[1]
-
-
 def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
     """Check that every rail carries packets of the planned MTU between the pairs, and only where planned."""
     planned = probes(run, pairs)
@@ -119,8 +89,8 @@ def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
         rails = [rail for rail in run.rails if any(probe.rail == rail for probe in silent)]
         of = "" if len(rails) == len(run.rails) else "%s: " % ", ".join(rails)
         run.why_not["reach"] = "%sno addresses: not checked" % of
-    failed = [each for each in checked if _lost(each)]
-    successful = [each for each in checked if not _lost(each)]
+    failed = [each for each in checked if lost(each)]
+    successful = [each for each in checked if not lost(each)]
     _swaps(run, failed)
     blame = Blame(failed, successful)
     for probe in failed:
@@ -142,32 +112,18 @@ def _known(run: Run, layer: str, nodes: t.Sequence[str], rail: str) -> bool:
     )
 
 
-def _lost(probe: Probe) -> int:
-    answer: Row = (probe.result or {})["reach"] or {"sent": 0, "received": 0}
-    return int(answer["sent"] - answer["received"])
-
-
 def _six(run: Run, probed: t.Sequence[Probe]) -> None:
     """Check replies over IPv6 if the plan has both families and IPv4 works."""
-    failed = [probe for probe in probed if _lost6(probe)]
-    successful = [probe for probe in probed if (probe.result or {}).get("reach6") and not _lost6(probe)]
+    failed = [probe for probe in probed if lost(probe, "reach6")]
+    successful = [probe for probe in probed if (probe.result or {}).get("reach6") and not lost(probe, "reach6")]
     blame = Blame(failed, successful)
     for probe in failed:
         node, peer = blame.of(probe)
         ends = [node] if peer is None else [node, peer]
         if any(run.has("RV806", each, probe.rail) for each in ends):
             continue
-        answer = (probe.result or {})["reach6"]
-        received = "%s of %d packets%s" % (
-            *(answer["received"] or "none", answer["sent"]),
-            " (%s)" % answer["error"] if answer["error"] else "",
-        )
+        received = received_text((probe.result or {})["reach6"])
         run.fail("RV806", node, probe.rail, "reachability over IPv6", expected="replies", found=received, peer=peer)
-
-
-def _lost6(probe: Probe) -> int:
-    answer: Row = (probe.result or {}).get("reach6") or {"sent": 0, "received": 0}
-    return int(answer["sent"] - answer["received"])
 
 
 def _swaps(run: Run, failed: t.Sequence[Probe]) -> None:
@@ -190,7 +146,7 @@ def _swaps(run: Run, failed: t.Sequence[Probe]) -> None:
             if probe.rail not in back or (*place, other_rail) in report or (*place, probe.rail) in report:
                 continue
             report.update(((*place, probe.rail), (*place, other_rail)))
-            # of the two nodes, the one with more failed pairs; the probing one if both have as many
+            # the node with more failed pairs, or the probing node if the numbers are equal
             node = max(place, key=lambda node: counts[node])
             if run.has("RV702", node, probe.rail):
                 continue
@@ -217,7 +173,6 @@ def _found(probe: Probe) -> Row:
 def _failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
     """Report lost packets, with the reason that the probe observed."""
     answer, found = (probe.result or {})["reach"], _found(probe)
-    mtu = next(port["mtu"] for port in run.reports[node].plan["ports"] if port["rail"] == probe.rail)
     common: Row = {"peer": peer, "peers": [peer] if peer else []}
     leaf = _leaf(run, node, probe.rail)
     if answer["received"] > 0:
@@ -225,8 +180,8 @@ def _failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
         run.fail("RV803", node, probe.rail, "packets", found="%d" % answer["received"], **common)
     elif found.get("small"):
         cause = "the MTU of %s is smaller" % (leaf if peer is None else "a leaf port between %s and %s" % (node, peer))
-        passes = "%d bytes pass" % found["path_mtu"] if found.get("path_mtu") else "only small packets pass"
-        run.fail("RV802", node, probe.rail, "path MTU", expected=mtu, found=passes, cause=cause, **common)
+        mtu = run.port(node, probe.rail)["mtu"]
+        run.fail("RV802", node, probe.rail, "path MTU", expected=mtu, found=path_mtu_text(found), cause=cause, **common)
     elif found.get("answers"):
         rails = list(found["answers"])
         cause = "the cable of one of the nodes is plugged into the leaf of %s" % rails[0]
@@ -234,14 +189,12 @@ def _failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
         more = dict(common, others=rails, cause=cause)
         run.fail("RV701", node, probe.rail, "leaf", expected="the leaf of the rail", found=answered, **more)
     else:
-        received = "none of %d packets%s" % (answer["sent"], " (%s)" % answer["error"] if answer["error"] else "")
-        run.fail("RV801", node, probe.rail, "reachability", expected="replies", found=received, **common)
+        run.fail("RV801", node, probe.rail, "reachability", expected="replies", found=received_text(answer), **common)
 
 
 def _leaf(run: Run, node: str, rail: str) -> str:
     """Return the leaf port of a node on a rail as text."""
-    port = next(each for each in run.reports[node].plan["ports"] if each["rail"] == rail)
-    leaf = port.get("leaf") or {}
+    leaf = run.port(node, rail).get("leaf") or {}
     return " ".join(each for each in ("the leaf port", leaf.get("name"), leaf.get("port")) if each)
 
 
@@ -270,7 +223,7 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> 
     """Check that RDMA works between the pairs, at the speed of the links, and without outliers."""
     # lost packets are reported by the layer reach, if it was checked
     reported = "reach" in run.layers
-    checked = [p for p in probes(run, pairs) if not (reported and _unreached(p)) and _look(run, "rdma", p)]
+    checked = [p for p in probes(run, pairs) if not (reported and lost(p)) and _look(run, "rdma", p)]
     if not pairs:
         run.why_not["rdma"] = NO_PAIR
     for report in run.nodes():
@@ -322,11 +275,6 @@ def _alone(run: Run, successful: t.Sequence[Probe]) -> list[Probe]:
     return [probe for probe in successful if not shared.intersection((probe.client, probe.server))]
 
 
-def _unreached(probe: Probe) -> bool:
-    """Return whether packets of a probe were lost."""
-    return probe.result is not None and _lost(probe) > 0
-
-
 def _failed(probe: Probe) -> str:
     """Return the error of a transfer or its server; empty if it was successful."""
     result = probe.result or {}
@@ -337,7 +285,7 @@ def _rdma_failure(run: Run, probe: Probe, blame: Blame) -> None:
     """Report a failed transfer, or a server that did not start."""
     result = probe.result or {}
     transfer = result.get("transfer")
-    if transfer is None and _unreached(probe):
+    if transfer is None and lost(probe):
         transfer = {"error": result["error"], "remedy": result["remedy"], "gpu": False}
     elif transfer is None:
         remedy = result.get("remedy") or None
@@ -440,7 +388,7 @@ def _outliers(run: Run, probe: Probe, medians: t.Mapping[tuple[str, Kind], float
 CONGESTION = ("cnp", "ecn", "pause", "xmit_wait", "rnr", "adp_retrans", "slow_restart")
 # Counters of errors on the wire or in a queue; others only accompany them.
 SERIOUS = (
-    # drivers count other things as rx_errors, such as long frames: the verdict has them, and warns of none
+    # without rx_errors, because drivers also count harmless frames there, such as long ones
     *("crc", "symbol", "icrc", "carrier", "out_of_buffer", "local_link", "link_error"),
     *("link_downed", "packet_seq_err", "port_rcv_errors", "local_ack_timeout", "retry_exceeded", "rcvd_seq_err"),
 )
@@ -483,7 +431,6 @@ def measures(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Row]:
         result = probe.result or {}
         if not result:
             continue
-        port = next(each for each in run.reports[probe.client].plan["ports"] if each["rail"] == probe.rail)
         rows.append(
             {
                 "rail": probe.rail,
@@ -492,7 +439,7 @@ def measures(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Row]:
                 "gbits": _measure(probe, "gbits"),
                 "latency_us": _measure(probe, "latency_us"),
                 "rtt_ms": (result["reach"] or {}).get("rtt_ms"),
-                "mtu": port["mtu"],
+                "mtu": run.port(probe.client, probe.rail)["mtu"],
                 "gpu": bool((result.get("transfer") or {}).get("gpu")),
                 "ok": bool(result["ok"]),
             }

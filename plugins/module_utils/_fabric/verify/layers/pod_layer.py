@@ -12,9 +12,9 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import named
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import ROCE, other_gids
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers import cluster_layer
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pair_layers import Blame, Probe
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_spec import (
     NEXT_TABLE,
     RailSpec,
@@ -23,9 +23,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
     transfers,
     view_of,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.probe_results import (
+    Blame,
+    Probe,
+    lost,
+    path_mtu_text,
+    received_text,
+)
 
 LAYER = "pods"
-ROCE = "RoCE v2"
 # Why a pod that is as planned does not answer, by the type of its interface.
 _FILTERED = {
     "ipvlan": "the leaf or a filter on the node accepts only the address of the node",
@@ -289,7 +295,7 @@ def _main(run: Run, pod: Pod, spec: RailSpec, addresses: t.Sequence[str]) -> Non
 
 def _rdma(run: Run, pod: Pod, spec: RailSpec, link: Row, addresses: t.Sequence[str]) -> None:
     """Check the RDMA device of a rail in a pod, and the GIDs of its addresses."""
-    port = next(each for each in pod.report.plan["ports"] if each["rail"] == spec.rail)
+    port = run.port(pod.report.name, spec.rail)
     soft, node = port["rdma"]["type"] != "hardware", pod.report.name
     devices = None
     if spec.isolated:
@@ -309,11 +315,10 @@ def _rdma(run: Run, pod: Pod, spec: RailSpec, link: Row, addresses: t.Sequence[s
     for address in addresses:
         if not of_share(address, spec.shares):
             continue
-        gids = [row for row in pod.found["gids"] if row["address"] == bare(address)]
-        gids = [row for row in gids if devices is None or row["device"] in devices]
-        if not any(row["type"] == ROCE for row in gids):
+        gids = [row for row in pod.found["gids"] if devices is None or row["device"] in devices]
+        found = other_gids(gids, bare(address))
+        if found:
             what = "%s of %s: GID" % (spec.interface, pod.name)
-            found = "only type %s" % ", ".join(row["type"] for row in gids) if gids else "none"
             run.fail("RV926", node, spec.rail, what, expected="%s for %s" % (ROCE, bare(address)), found=found)
             return
 
@@ -337,10 +342,10 @@ def _traffic(run: Run, planned: t.Sequence[t.Sequence[str]]) -> None:
             texts = {"found": report.pod_refused, "cause": "the pod ended during the run, or see the message"}
             run.fail("RV932", report.name, None, "probe in the pod", expected="it runs", **texts)
     probed = [probe for probe in _probes(run, planned) if _worth(run, probe)]
-    lost = [probe for probe in probed if _silent(probe)]
-    answered = [probe for probe in probed if not _silent(probe)]
-    blame = Blame(lost, answered)
-    for probe in lost:
+    unanswered = [probe for probe in probed if _lost(probe)]
+    answered = [probe for probe in probed if not _lost(probe)]
+    blame = Blame(unanswered, answered)
+    for probe in unanswered:
         node, peer = blame.of(probe)
         if not any(_ill(run, each, probe.rail) for each in (node, peer) if each):
             _failure(run, probe, node, peer)
@@ -394,10 +399,9 @@ def _equipped(run: Run, probe: Probe) -> bool:
     return all("perftest" in info.get("tools", ("perftest",)) for info in infos)
 
 
-def _silent(probe: Probe) -> bool:
-    """Return whether packets of a probe were lost."""
-    answers = [(probe.result or {})["reach"], (probe.result or {}).get("reach6")]
-    return any(each["received"] < each["sent"] for each in answers if each)
+def _lost(probe: Probe) -> int:
+    """Return the number of packets of both families without a reply."""
+    return lost(probe) + lost(probe, "reach6")
 
 
 def _failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
@@ -410,10 +414,8 @@ def _failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
     if answer["received"] == answer["sent"]:
         answer, over, cause = result["reach6"], " over IPv6", "the leaf filters IPv6 or its neighbour discovery"
     elif found.get("small"):
-        passes = "%d bytes pass" % found["path_mtu"] if found.get("path_mtu") else "only small packets pass"
-        mtu = next(port["mtu"] for port in run.reports[node].plan["ports"] if port["rail"] == probe.rail)
-        run.fail("RV931", node, probe.rail, "MTU between pods", expected=mtu, found=passes, peer=peer)
+        mtu = run.port(node, probe.rail)["mtu"]
+        run.fail("RV931", node, probe.rail, "MTU between pods", expected=mtu, found=path_mtu_text(found), peer=peer)
         return
-    received = "%s of %d packets%s" % (answer["received"] or "none", answer["sent"], over)
-    received += " (%s)" % answer["error"] if answer["error"] else ""
+    received = received_text(answer, over)
     run.fail("RV930", node, probe.rail, "pod to pod", expected="answers", found=received, peer=peer, cause=cause)

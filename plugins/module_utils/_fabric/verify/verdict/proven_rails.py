@@ -16,17 +16,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
     Row,
     Run,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pair_layers import (
-    NO_PAIR,
-    Probe,
-    probes,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pair_layers import NO_PAIR, probes
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.probe_results import Probe
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.probe_targets import both_provable
 
 PROVEN, FAILED, UNPROVEN = "proven", "failed", "not proven"
-# Layers of traffic, and the code of a rail over which none of it went.
+# Layer of traffic -> the code of a rail without traffic.
 _CODES = {"rdma": "RV870", "reach": "RV807"}
-# Nodes that a line names.
+# The number of nodes that a line names.
 _NAMES = 3
 
 Place = t.Tuple[str, str]
@@ -188,7 +185,7 @@ def _reason(
         return Reason("no other node of this run has the rail", "name one that has it with --limit, or none")
     ends = [report.name, *_partners(report, planned)]
     blocked = [name for name in ends if run.blocked("rdma", name, rail)]
-    # of partners, others may have been there
+    # if only some partners are blocked, traffic with another one was possible
     if report.name in blocked or (blocked and len(blocked) == len(ends) - 1):
         return Reason(
             "%s has the port in use (see the warnings)" % blocked[0],

@@ -31,7 +31,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import proven_rails
 
 FORMAT = 1
-# The last layer of the state of nodes: after it, all that can explain a refusal is known.
+# The last layer of the state of nodes. After it, all failures that can explain a refusal are known.
 _LAST = "qos"
 OK, FAILED, UNCHECKED = "ok", "failed", "not checked"
 

@@ -20,9 +20,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.ver
     Verdict,
 )
 
-# Lines of a screen, less what is around them: so many failures, warnings, and rows of the matrix at the most.
+# The numbers of failures, warnings and rows of the matrix that fit on a screen.
 _FAILURES, _WARNINGS, _ROWS = 10, 5, 12
-# Nodes that a line names.
+# The number of nodes that a line names.
 _NAMES = 4
 _MARKS = {"ok": "ok", FAILED: "FAILED", "not checked": "-"}
 
@@ -77,7 +77,7 @@ def lines(verdict: Verdict, shown: t.Mapping[str, t.Any], where: str = "") -> li
     summary += text_table.table(("layer", "checked", "failed", "not checked", ""), rows)
     not_ok = [node for node, row in shown["matrix"].items() if any(cell != "ok" for cell in row.values())]
     if not_ok:
-        # a row a node that is not well; those that are need no room
+        # one row per node that is not ok
         head = ("", *verdict.run.rails)
         table = [(node, *(_MARKS.get(shown["matrix"][node].get(rail, ""), "") for rail in head[1:])) for node in not_ok]
         summary += text_table.table(head, table[:_ROWS])
