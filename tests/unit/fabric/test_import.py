@@ -733,6 +733,17 @@ def test_usable_addresses_of_networks() -> None:
         assert free_ranges.usable_range(network(0, prefix, bits)) == Range(first, last, bits)
 
 
+@pytest.mark.parametrize(
+    ("text", "code"), [("172.16.12.0", "IM305"), ("172.16.12.255", "IM305"), ("172.16.11.9-172.16.12.0", "IM304")]
+)
+def test_a_range_without_usable_addresses_is_not_imported(text: str, code: str) -> None:
+    found, net = Found(), network(172 << 24 | 16 << 16 | 12 << 8, 24)
+    listed = pool_ranges.ranges([text], Place("x"), found)
+    assert pool_ranges.cut_to(net, listed, Place("x"), found) == []
+    (reported,) = found.all
+    assert (reported.finding.code, reported.written) == (code, "nothing")
+
+
 def test_the_last_duplicate_key_has_priority_and_each_is_reported() -> None:
     reading = lenient_json.read('{"a": 1, "b": {"a": 2},\n "a": 3, "c": [{"a": 4}, {"a": 5}],\n  "a": 6}')
     assert reading.whole and isinstance(reading.value, yaml_source.Mapping)
