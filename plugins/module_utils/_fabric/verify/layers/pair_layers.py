@@ -14,8 +14,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, may_stop
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.probe_results import (
-    Blame,
     Probe,
+    blamed,
     lost,
     path_mtu_text,
     received_text,
@@ -92,11 +92,8 @@ def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
     failed = [each for each in checked if lost(each)]
     successful = [each for each in checked if not lost(each)]
     _swaps(run, failed)
-    blame = Blame(failed, successful)
-    for probe in failed:
-        node, peer = blame.of(probe)
-        ends = [node] if peer is None else [node, peer]
-        if not _known(run, "reach", ends, probe.rail):
+    for probe, node, peer in blamed(failed, successful):
+        if not _known(run, "reach", [node, peer], probe.rail):
             _failure(run, probe, node, peer)
     for probe in successful:
         _cross(run, probe)
@@ -104,11 +101,11 @@ def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
     run.carried["reach"].update((node, probe.rail) for probe in successful for node in (probe.client, probe.server))
 
 
-def _known(run: Run, layer: str, nodes: t.Sequence[str], rail: str) -> bool:
+def _known(run: Run, layer: str, nodes: t.Sequence[str | None], rail: str) -> bool:
     """Return whether a reported failure of one of the nodes on the rail is the same one or can be the cause."""
     return any(
         each.node in nodes and rail in each.rails and (each.layer == layer or may_stop(CODES[each.code], layer))
-        for each in run.failures_of(*nodes)
+        for each in run.failures_of(*filter(None, nodes))
     )
 
 
@@ -116,11 +113,8 @@ def _six(run: Run, probed: t.Sequence[Probe]) -> None:
     """Check replies over IPv6 if the plan has both families and IPv4 works."""
     failed = [probe for probe in probed if lost(probe, "reach6")]
     successful = [probe for probe in probed if (probe.result or {}).get("reach6") and not lost(probe, "reach6")]
-    blame = Blame(failed, successful)
-    for probe in failed:
-        node, peer = blame.of(probe)
-        ends = [node] if peer is None else [node, peer]
-        if any(run.has("RV806", each, probe.rail) for each in ends):
+    for probe, node, peer in blamed(failed, successful):
+        if any(run.has("RV806", each, probe.rail) for each in (node, peer) if each):
             continue
         received = received_text((probe.result or {})["reach6"])
         run.fail("RV806", node, probe.rail, "reachability over IPv6", expected="replies", found=received, peer=peer)
@@ -234,18 +228,16 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> 
     failed = [each for each in checked if _failed(each)]
     successful = [each for each in checked if not _failed(each)]
     run.carried["rdma"].update((node, probe.rail) for probe in successful for node in (probe.client, probe.server))
-    blame = Blame(failed, successful)
-    for probe in failed:
+    for probe, node, peer in blamed(failed, successful):
         if not _known(run, "rdma", [probe.client, probe.server], probe.rail):
-            _rdma_failure(run, probe, blame)
+            _rdma_failure(run, probe, node, peer)
     successful = _alone(run, successful)
     possible = [_could(run, probe) for probe in successful]
     medians = _medians(successful, possible)
     required = [_too_slow(probe, each, share) for probe, each in zip(successful, possible)]
     slow = [probe for probe, each in zip(successful, required) if each]
-    blame = Blame(slow, [probe for probe, each in zip(successful, required) if not each])
-    for probe in slow:
-        node, peer = blame.of(probe)
+    fast = [probe for probe, each in zip(successful, required) if not each]
+    for probe, node, peer in blamed(slow, fast):
         if any(run.has("RV853", each, probe.rail) for each in (node, peer) if each):
             continue
         expected = "%.0f Gb/s or more" % ((_could(run, probe) or 0) * share)
@@ -281,7 +273,7 @@ def _failed(probe: Probe) -> str:
     return str((result.get("transfer") or result).get("error") or "")
 
 
-def _rdma_failure(run: Run, probe: Probe, blame: Blame) -> None:
+def _rdma_failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
     """Report a failed transfer, or a server that did not start."""
     result = probe.result or {}
     transfer = result.get("transfer")
@@ -293,19 +285,8 @@ def _rdma_failure(run: Run, probe: Probe, blame: Blame) -> None:
             "RV851", probe.server, probe.rail, "server", expected="it listens", found=_failed(probe), remedy=remedy
         )
         return
-    node, peer = blame.of(probe)
-    remedy = transfer["remedy"] or None
-    run.fail(
-        "RV852",
-        node,
-        probe.rail,
-        "transfer",
-        expected="success",
-        found=transfer["error"],
-        peer=peer,
-        remedy=remedy,
-        cause=_cause(run, transfer),
-    )
+    about = {"peer": peer, "remedy": transfer["remedy"] or None, "cause": _cause(run, transfer)}
+    run.fail("RV852", node, probe.rail, "transfer", expected="success", found=transfer["error"], **about)
 
 
 def _cause(run: Run, transfer: Row) -> str | None:

@@ -24,8 +24,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
     view_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.probe_results import (
-    Blame,
     Probe,
+    blamed,
     lost,
     path_mtu_text,
     received_text,
@@ -344,27 +344,18 @@ def _traffic(run: Run, planned: t.Sequence[t.Sequence[str]]) -> None:
     probed = [probe for probe in _probes(run, planned) if _worth(run, probe)]
     unanswered = [probe for probe in probed if _lost(probe)]
     answered = [probe for probe in probed if not _lost(probe)]
-    blame = Blame(unanswered, answered)
-    for probe in unanswered:
-        node, peer = blame.of(probe)
+    for probe, node, peer in blamed(unanswered, answered):
         if not any(_ill(run, each, probe.rail) for each in (node, peer) if each):
             _failure(run, probe, node, peer)
     tried = [probe for probe in answered if not probe.soft and _equipped(run, probe)]
     failed = [probe for probe in tried if (probe.result or {})["error"]]
     successful = [probe for probe in tried if not (probe.result or {})["error"]]
     run.carried[LAYER].update((node, probe.rail) for probe in successful for node in (probe.client, probe.server))
-    blame = Blame(failed, successful)
-    for probe in failed:
-        node, peer = blame.of(probe)
+    for probe, node, peer in blamed(failed, successful):
         if not any(_ill(run, each, probe.rail) for each in (node, peer) if each):
             result = probe.result or {}
-            run.fail(
-                *("RV932", node, probe.rail, "RDMA between pods"),
-                peer=peer,
-                expected="success",
-                found=result["error"],
-                remedy=result["remedy"] or None,
-            )
+            about = {"peer": peer, "remedy": result["remedy"] or None}
+            run.fail("RV932", node, probe.rail, "RDMA between pods", expected="success", found=result["error"], **about)
 
 
 def _probes(run: Run, planned: t.Sequence[t.Sequence[str]]) -> list[Probe]:

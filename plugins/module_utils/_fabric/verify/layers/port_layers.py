@@ -18,6 +18,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 # GT/s per lane of each generation of PCIe, as sysfs reports them.
 GENERATIONS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
+_NO_SUBNET_MANAGER = {
+    "cause": "no subnet manager configured the port",
+    "remedy": "start a subnet manager, or check why it does not detect the port (ibstat, ibdiagnet)",
+}
 
 
 def driver(run: Run) -> None:
@@ -55,11 +59,8 @@ def _port(run: Run, report: NodeReport, port: Row, nic: Row, live: Live) -> None
     """Check the name of a NIC's interface and, if it is as planned, the PCIe link, GPUs and VFs."""
     name, rail = report.name, port["rail"]
     if port["netdev"] and nic["netdev"] != port["netdev"]:
-        if named(nic, port["netdev"]):
-            cause = "%s is only an alternative name of it" % port["netdev"]
-            run.fail("RV204", name, rail, "name", expected=port["netdev"], found=nic["netdev"], cause=cause)
-        else:
-            run.fail("RV204", name, rail, "name", expected=port["netdev"], found=nic["netdev"])
+        cause = "%s is only an alternative name of it" % port["netdev"] if named(nic, port["netdev"]) else None
+        run.fail("RV204", name, rail, "name", expected=port["netdev"], found=nic["netdev"], cause=cause)
         return
     _pcie(run, name, port, nic)
     _distance(run, report, port, nic, live)
@@ -122,11 +123,9 @@ def mode(run: Run) -> None:
             continue
         planned = report.plan["rdma_mode"]
         live = system.get("rdma_mode")
-        if live is None:
-            cause = "the RDMA subsystem is not loaded"
-            run.fail("RV301", report.name, None, "RDMA mode", expected=planned, found="none", cause=cause)
-        elif live != planned:
-            run.fail("RV301", report.name, None, "RDMA mode", expected=planned, found=live)
+        if live != planned:
+            cause = "the RDMA subsystem is not loaded" if live is None else None
+            run.fail("RV301", report.name, None, "RDMA mode", expected=planned, found=live or "none", cause=cause)
         mode_state = (report.states.get("rdma_netns_mode") or {}).get("gathered") or {}
         if mode_state.get("next_boot") not in (None, planned):
             source = mode_state.get("next_boot_source") or "a file of modprobe.d"
@@ -176,25 +175,13 @@ def _device(run: Run, name: str, port: Row, live: Live) -> None:
         return
     device = live.device(port)
     if device is None:
+        soft = planned["type"] != "hardware"
+        cause = "the soft RDMA link was deleted (rdma link delete), or was not created at boot" if soft else None
         expected = "%s (%s)" % (planned["name"] or "one", planned["type"])
-        if planned["type"] == "hardware":
-            run.fail("RV405", name, rail, "RDMA device", expected=expected, found="none")
-        else:
-            cause = "the soft RDMA link was deleted (rdma link delete), or was not created at boot"
-            run.fail("RV405", name, rail, "RDMA device", expected=expected, found="none", cause=cause)
+        run.fail("RV405", name, rail, "RDMA device", expected=expected, found="none", cause=cause)
     elif planned["name"] and device["device"] != planned["name"]:
         run.fail("RV406", name, rail, "RDMA device", expected=planned["name"], found=device["device"])
     elif device.get("state") not in (None, "ACTIVE"):
         found = "%s (%s)" % (device["state"], device.get("physical_state"))
-        if device["link_layer"] == "infiniband":
-            cause = "no subnet manager configured the port"
-            remedy = "start a subnet manager, or check why it does not detect the port (ibstat, ibdiagnet)"
-            run.fail(
-                *("RV407", name, rail, "RDMA device %s" % device["device"]),
-                expected="ACTIVE",
-                found=found,
-                cause=cause,
-                remedy=remedy,
-            )
-        else:
-            run.fail("RV407", name, rail, "RDMA device %s" % device["device"], expected="ACTIVE", found=found)
+        about = _NO_SUBNET_MANAGER if device["link_layer"] == "infiniband" else {}
+        run.fail("RV407", name, rail, "RDMA device %s" % device["device"], expected="ACTIVE", found=found, **about)

@@ -27,26 +27,26 @@ class Probe(t.NamedTuple):
     addressed: bool = True
 
 
-class Blame:
-    """Finds the node that causes failed pairs: one without a successful pair, else the one with more failed pairs."""
+def blamed(failed: t.Sequence[Probe], successful: t.Iterable[Probe]) -> t.Iterator[tuple[Probe, str, str | None]]:
+    """Return each failed probe with the node that causes it, and with the peer if either node can be the cause.
 
-    def __init__(self, bad: t.Sequence[Probe], good: t.Sequence[Probe]) -> None:
-        self._fine = {(node, each.rail) for each in good for node in (each.client, each.server)}
-        self._partners: dict[Place, set[str]] = {}
-        for each in bad:
-            self._partners.setdefault((each.client, each.rail), set()).add(each.server)
-            self._partners.setdefault((each.server, each.rail), set()).add(each.client)
-
-    def of(self, probe: Probe) -> tuple[str, str | None]:
-        """Return the node, and also the peer if either of them can be the cause."""
-        ends = [probe.client, probe.server]
-        ill = [node for node in ends if (node, probe.rail) not in self._fine]
-        if len(ill) == 1:
-            return ill[0], None
-        numbers = {node: len(self._partners.get((node, probe.rail), ())) for node in ends}
-        if numbers[ends[0]] != numbers[ends[1]]:
-            return max(ends, key=lambda node: numbers[node]), None
-        return ends[0], ends[1]
+    The cause is the node without a successful probe on the rail, else the one with more failed partners.
+    """
+    fine = {(node, each.rail) for each in successful for node in (each.client, each.server)}
+    partners: dict[Place, set[str]] = {}
+    for each in failed:
+        partners.setdefault((each.client, each.rail), set()).add(each.server)
+        partners.setdefault((each.server, each.rail), set()).add(each.client)
+    for probe in failed:
+        ends = (probe.client, probe.server)
+        suspects = [node for node in ends if (node, probe.rail) not in fine]
+        numbers = [len(partners[node, probe.rail]) for node in ends]
+        if len(suspects) == 1:
+            yield probe, suspects[0], None
+        elif numbers[0] != numbers[1]:
+            yield probe, ends[numbers[1] > numbers[0]], None
+        else:
+            yield probe, ends[0], ends[1]
 
 
 def lost(probe: Probe, key: str = "reach") -> int:
