@@ -225,7 +225,7 @@ def _ip_pool(view: View, network: Network, share: Share) -> Object:
     if share.gateway is not None:
         spec["gateway"] = share.gateway
         spec["defaultGateway"] = False
-    excluded = Ranges.of(ip_integers.Range(begin, end, subnet.bits)).less(_ranges(share))
+    excluded = Ranges.of(ip_integers.Range(begin, end, subnet.bits)).without(_ranges(share))
     if excluded:
         spec["exclusions"] = [
             {"startIP": ip_integers.show(each.first, each.bits), "endIP": ip_integers.show(each.last, each.bits)}

@@ -105,7 +105,7 @@ def _overrides(node: Node, variant: Variant, rails: t.Sequence[str], report: Rep
         if port is None:
             message = "%s has no port on %s" % (profile.name, shown(rail))
             report.add(OVERRIDE_IDLE, path, message, "remove the line")
-        elif rail in rails and not port.known:
+        elif rail in rails and not port.identified:
             message = "%s has no port on %s, and this entry does not identify one" % (profile.name, rail)
             report.add(PORT_UNFOUND, path, message, "set netdev or pci of the port")
 

@@ -82,7 +82,7 @@ def _mode(fabric: Fabric, report: Report) -> None:
         message = "%s needs the RDMA mode %s: %s" % (fabric.attachment, kind.modes[0], reason)
         report.add(MODE, path, message, "remove rdma_mode: the attachment determines it")
     elif fabric.rdma_mode == SHARED and kind.modes[0] == EXCLUSIVE:
-        message = "with %s in the RDMA mode shared, %s" % (fabric.attachment, kind.wide)
+        message = "with %s in the RDMA mode shared, %s" % (fabric.attachment, kind.shared_drawback)
         report.add(WIDE, path, message, "remove rdma_mode: the default is exclusive")
 
 
