@@ -45,7 +45,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.vari
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.kubernetes_rules import (
     BLOCK_SHORT,
     BLOCKS,
-    IFNAMES,
     INJECTED,
     LINK_SHARED,
     LINK_TWICE,
@@ -53,6 +52,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
     MASTERS,
     MIXED_MODES,
     MODE_NOT_SERVED,
+    NETDEV_RAILS,
     NO_MASTER,
     NOT_SERVED,
     POOL_LARGE,
@@ -269,7 +269,7 @@ def _one_resource(
         if other != rail:
             message = "%s is on %s here, and on %s it is on %s" % (port.netdev, rail, first, other)
             remedy = "give each rail's port the same netdev on all nodes, with pci to identify it"
-            report.add(IFNAMES, port.paths.get("netdev", port.path), message, remedy)
+            report.add(NETDEV_RAILS, port.paths.get("netdev", port.path), message, remedy)
 
 
 def _injection_order(variants: Variants, fabric: Fabric, report: Report) -> None:

@@ -32,8 +32,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
     IPOIB_MTU,
     LINK_LAYER,
     MODE,
+    SHARED_DEVICES,
     SOFT_RDMA,
-    WIDE,
 )
 
 _IPOIB_MTU = 4092
@@ -83,7 +83,7 @@ def _mode(fabric: Fabric, report: Report) -> None:
         report.add(MODE, path, message, "remove rdma_mode: the attachment determines it")
     elif fabric.rdma_mode == SHARED and kind.modes[0] == EXCLUSIVE:
         message = "with %s in the RDMA mode shared, %s" % (fabric.attachment, kind.shared_drawback)
-        report.add(WIDE, path, message, "remove rdma_mode: the default is exclusive")
+        report.add(SHARED_DEVICES, path, message, "remove rdma_mode: the default is exclusive")
 
 
 def _soft(fabric: Fabric, variant: Variant, report: Report) -> None:
