@@ -26,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.speci
 
 
 def check(fabric: Fabric, _variants: Variants, report: Report) -> None:
+    """Report the findings of the rules in this module."""
     _nodes(fabric, report)
     for rail in fabric.rails:
         for net in rail.networks:
@@ -43,7 +44,7 @@ def check(fabric: Fabric, _variants: Variants, report: Report) -> None:
     for name, net in fabric.reserved.items():
         plain = mapped(net)
         if plain:
-            message = "%s is the IPv4 network %s, and would be compared with IPv6 alone" % (net, plain)
+            message = "%s is the IPv4 network %s, and would be compared only with IPv6 networks" % (net, plain)
             report.add(MAPPED, ("fabric", "reserved", name), message, "write %s" % plain)
 
 

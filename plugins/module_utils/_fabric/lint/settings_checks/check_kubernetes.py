@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY8xx: Kubernetes: attachments and modes that a provider supports, and limits of its objects. See ``objects`` for
-names."""
+"""RY8xx: Kubernetes: attachments and modes that a provider supports, and limits of its objects.
+
+The names of objects are in ``check_objects``.
+"""
 
 from __future__ import annotations
 
@@ -76,6 +78,7 @@ _SPIDERPOOL_POOL = 5000
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report the findings of the rules in this module."""
     _attachments(fabric, variants, report)
     _modes(fabric, variants, report)
     facts = facts_of(fabric.provider)
@@ -347,8 +350,7 @@ def _holes(rail: Rail, whole: Range, pods: Ranges, demand: Demand, where: Path, 
                 needed,
             )
             remedy = (
-                "move the gateway and what is excluded behind the last node's block, lower pods_per_node, or use the"
-                " mode prefix"
+                "move gateway and excluded addresses after the last block, lower pods_per_node, or use the mode prefix"
             )
             report.add(BLOCK_SHORT if available else BLOCKS, where, message, remedy)
             return

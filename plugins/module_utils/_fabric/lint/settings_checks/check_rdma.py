@@ -40,6 +40,7 @@ _IPOIB_MTU = 4092
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report the findings of the rules in this module."""
     checked: set[Path] = set()
     known = variants.with_unused()
     if not known and fabric.attachment:
@@ -104,7 +105,7 @@ def _ipoib(fabric: Fabric, variants: list[Variant], report: Report) -> None:
     for mtu, path in mtus:
         if mtu is not None and mtu > _IPOIB_MTU:
             message = "%d exceeds %d, the limit of IPoIB in datagram mode" % (mtu, _IPOIB_MTU)
-            report.add(IPOIB_MTU, path, message, "set it to %d, or to 2044 where the subnet's MTU is 2048" % _IPOIB_MTU)
+            report.add(IPOIB_MTU, path, message, "set it to %d, or to 2044 if the subnet's MTU is 2048" % _IPOIB_MTU)
 
 
 def _firmware(fabric: Fabric, variant: Variant, firmware: Firmware, report: Report) -> None:
