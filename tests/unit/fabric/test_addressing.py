@@ -801,7 +801,7 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
         None,
         Demand(),
         [("small", "block")],
-        "larger than all of pods",
+        "larger than pods",
     ),
     (
         "block too small",
@@ -838,7 +838,7 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
         None,
         Demand(),
         [("unused", "pods"), ("unused", "hosts")],
-        "has no effect where each node has its own network",
+        "has no effect in the mode prefix",
     ),
     (
         "gateway of every node",
