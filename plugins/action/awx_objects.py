@@ -35,7 +35,7 @@ class ActionModule(ControllerAction):
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         if not options["file"]:
-            raise RailyardError("no data file is named", "awx_file", _REMEDY)
+            raise RailyardError("the data file is not set", "awx_file", _REMEDY)
         raw = _fabric_files.read(options["file"], _REMEDY)
         secrets = self._secrets(options)
         fields = {name: list(each) for name, each in secrets.items()}
@@ -48,7 +48,7 @@ class ActionModule(ControllerAction):
         except RailyardError as error:
             if not sync.changes or check:
                 raise
-            done = "%d objects are written already, and a second run continues" % len(sync.changes)
+            done = "%d objects are written; another run continues" % len(sync.changes)
             raise RailyardError("%s (%s)" % (error.message, done), error.place, error.remedy) from error
         return {
             "changed": bool(sync.changes),
@@ -66,21 +66,21 @@ class ActionModule(ControllerAction):
             if not isinstance(fields, dict):
                 raise RailyardError("its value is not a mapping", place, "write it as FIELD: SECRET pairs")
             for key, value in fields.items():
-                # encrypted values of Ansible are texts, but may be of a type other than str
+                # Encrypted values of Ansible are texts of another type than str.
                 if value is None or isinstance(value, (bool, int, float, dict, list)) or not str(value):
                     raise RailyardError("its value is not text", "%s.%s" % (place, key), "write the secret, in quotes")
             found[name] = {str(key): str(value) for key, value in fields.items()}
         return found
 
     def _from_file(self, path: str) -> dict[str, t.Any]:
-        """The ``awx_secrets`` of a file of variables, which may be encrypted by ansible-vault."""
+        """Return ``awx_secrets`` of a file of variables, which may be encrypted by ansible-vault."""
         full = os.path.abspath(path)
         _fabric_files.read(full, "name a file of variables with -e awx_secrets_file=PATH")
         try:
             loaded = self._loader.load_from_file(full, cache="none", unsafe=True)
         except AnsibleError as error:
             message = " ".join(str(getattr(error, "message", error)).partition("\n")[0].split())
-            remedy = "give the vault's password (--ask-vault-pass; in AWX, a vault credential), and see that it is YAML"
+            remedy = "check that it is YAML, and give the vault password (--ask-vault-pass; in AWX, a credential)"
             raise RailyardError("it cannot be read: %s" % message, path, remedy) from None
         secrets = loaded.get("awx_secrets") if isinstance(loaded, dict) else None
         if not isinstance(secrets, dict):

@@ -52,7 +52,7 @@ class ActionModule(ControllerAction):
             "summary": discovery.summary(outcome),
         }
         if not outcome.text:
-            remedy = "read the table; name nodes that have NICs besides the one that carries the connection"
+            remedy = "see the table, and select nodes with NICs other than that of the connection"
             raise RailyardError("no node has a port that can be a rail port\n%s" % result["table"], "nodes", remedy)
         if options["dest"]:
             refused = "a different fabric file exists already, and it may contain what nodes do not show"
@@ -89,7 +89,7 @@ def _address(value: t.Any) -> str | None:
 
 
 def _mapping(value: t.Any, place: str) -> t.Mapping[str, t.Any]:
-    """The result of a node; empty for a node that could not be reached."""
+    """Return the result of a node; empty for a node that could not be reached."""
     if value is None or isinstance(value, dict):
         return value or {}
-    raise RailyardError("not a mapping", place, "give the result of rail_info, or {node: {netdev: {chassis: NAME}}}")
+    raise RailyardError("not a mapping", place, "set the result of rail_info, or {node: {netdev: {chassis: NAME}}}")

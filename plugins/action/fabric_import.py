@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
-# Of a directory, the files that may hold manifests. A file that is named itself may have any name.
+# Endings of files in a directory that may contain manifests. A file that is given itself may have any name.
 _SUFFIXES = (".yml", ".yaml", ".json", ".md", ".markdown", ".txt", ".rst", ".adoc", ".sh")
 _COMMA = re.compile(r",(?![^\[]*\])\s*|\s+")
 
@@ -63,7 +63,7 @@ def _files(paths: t.Sequence[str]) -> list[str]:
     for path in paths:
         inside = sorted(_inside(path)) if os.path.isdir(path) else [path]
         if not inside:
-            raise RailyardError("the directory contains no manifest, page or script", path, "give the files themselves")
+            raise RailyardError("the directory contains no manifest, page or script", path, "give the paths of files")
         found.extend(inside)
     if not found:
         raise RailyardError("no file is given", "paths", "give the manifests, such as -e import_from=manifests/")
@@ -79,7 +79,7 @@ def _inside(directory: str) -> t.Iterator[str]:
 
 
 def _nodes(value: t.Any) -> dict[str, dict[str, t.Any]] | None:
-    """Nodes as a text of names, a list of names, or a mapping as in a fabric file."""
+    """Return the nodes from a text of names, a list of names, or a mapping as in a fabric file."""
     if value is None or value == "":
         return None
     if isinstance(value, str):

@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.top
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _output
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
-# Bytes of an earlier plan's file at the most: a plan of 8,192 nodes has a tenth of it.
+# Maximum bytes of the file of an earlier plan, ten times that of a plan of 8,192 nodes.
 _MAX_PLAN = 1 << 30
 
 
@@ -37,7 +37,7 @@ class ActionModule(ControllerAction):
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         if options["fail_on"] and not options["against"]:
-            message = "differences are to fail the run, and no earlier plan is given to compare with"
+            message = "differences must fail the run, but the earlier plan is not set"
             raise RailyardError(message, "against", "name its plan.json, with -e plan_diff=OLD/plan.json")
         path = _one(_fabric_files.named([options["file"]] if options["file"] else []))
         outcome = lint(_fabric_files.read(path))
@@ -77,7 +77,7 @@ class ActionModule(ControllerAction):
     ) -> dict[str, bytes]:
         against = _fabric_files.shown_path(options["against"])
         old = plan_diff.load(_fabric_files.read(against, "name an earlier plan.json", _MAX_PLAN), against)
-        # as it is read back: the JSON form of a value is not a difference
+        # Converted to JSON and back, so that types which JSON does not have are not differences.
         changes = plan_diff.diff(old, json.loads(plan_tables.as_json(document)))
         numbers = plan_diff.counts(changes)
         unwanted = [
@@ -95,11 +95,11 @@ class ActionModule(ControllerAction):
 
 
 def _keep(options: t.Mapping[str, t.Any], files: dict[str, bytes], result: dict[str, t.Any]) -> None:
-    """Leave the earlier plan where an unwanted one would be written over it: the next run compares with it again."""
+    """Keep the earlier plan if the differences fail the run, so that the next run compares with it again."""
     earlier = os.path.realpath(options["against"])
     for name in [name for name in files if os.path.realpath(os.path.join(options["report_dir"], name)) == earlier]:
         del files[name]
-        message = "%s is left as it was: the plan has unwanted differences from it, which the next run reports again"
+        message = "%s is not overwritten: the plan differs from it, which the next run reports again"
         result.setdefault("warnings", []).append(message % _fabric_files.shown_path(options["against"]))
 
 

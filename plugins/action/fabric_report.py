@@ -23,14 +23,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playb
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _planned
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
-# Bytes of a document at the most: the verdict of 8,192 nodes has a tenth of it.
+# Maximum bytes of a document, ten times that of the verdict of 8,192 nodes.
 _MOST = 1 << 30
 _KINDS = (report_documents.VERIFY, report_documents.DRIFT)
 _EARLIER = re.compile(r"(verify|drift)-\d{8}T\d{6}Z\.json\Z")
 
 
 class ActionModule(ControllerAction):
-    """Makes one page of all documents; documented in ``plugins/modules/fabric_report.py``."""
+    """Writes the report page; documented in ``plugins/modules/fabric_report.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {
         "report_dir": {"type": "path", "default": "reports"},
@@ -82,21 +82,22 @@ class ActionModule(ControllerAction):
 
 
 def _made(material: Material, loaded: str) -> tuple[Report, bytes]:
-    """The report and its page. ``loaded``: the file from which the plan was read, if it was."""
+    """Return the report and its page. ``loaded``: the file from which the plan was read, if any."""
     try:
         report = Report(material)
         return report, report.html()
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         if not loaded:
             raise
-        # a required part of the plan is missing; the verdicts were checked before
-        message = "this is not a whole plan (%s: %s)" % (type(error).__name__, error)
+        # A required part of the plan is missing. The verdicts have been checked.
+        message = "the plan is incomplete (%s: %s)" % (type(error).__name__, error)
         raise RailyardError(message, loaded, "run %s again, with -e report_dir=DIR" % playbook("plan")) from error
 
 
 def _plan(file: str | None, directory: str) -> tuple[dict[str, t.Any], list[LintFinding] | None, str]:
-    """The plan and the findings of lint: of the file that is named, else of the inventory's, else ``plan.json``; and
-    the file that the plan was read from, if it was."""
+    """Return the plan, the findings of lint, and the file of the plan, if it was read from one.
+
+    The plan is that of ``file``, else of the inventory, else of ``plan.json``."""
     named = os.path.join(directory, "plan.json")
     try:
         paths = _fabric_files.named([file] if file else [])
@@ -110,7 +111,7 @@ def _plan(file: str | None, directory: str) -> tuple[dict[str, t.Any], list[Lint
         )
         return report_documents.plan(_read(named), shown), findings, shown
     if len(paths) > 1:
-        _planned.document(None)  # its error names them
+        _planned.document(None)  # its error lists them
     outcome = lint(_fabric_files.read(paths[0]))
     if outcome.plan is None:
         raise _planned.Wrong("\n".join(finding.text(paths[0]) for finding in outcome.errors), paths[0])
@@ -125,11 +126,11 @@ def _plan(file: str | None, directory: str) -> tuple[dict[str, t.Any], list[Lint
 
 
 def _read(path: str) -> bytes:
-    return _fabric_files.read(path, "let it be a file that you may read", _MOST)
+    return _fabric_files.read(path, "name a file that you may read", _MOST)
 
 
 def _verdicts(directory: str) -> dict[str, Verdict]:
-    """The newest verdicts; all that are invalid are reported at once."""
+    """Return the newest verdicts. All invalid ones are reported at once."""
     found: dict[str, Verdict] = {}
     errors = []
     for kind in _KINDS:
@@ -144,7 +145,7 @@ def _verdicts(directory: str) -> dict[str, Verdict]:
 
 
 def _history(directory: str, most: int, verdicts: t.Mapping[str, Verdict]) -> tuple[list[run_history.Run], list[str]]:
-    """Earlier runs, the newest ``most`` of each kind, and the newest themselves; what cannot be read is a warning."""
+    """Return the newest ``most`` runs of each kind, including the last ones. Unreadable files are warnings."""
     folder = os.path.join(directory, "history")
     names = [name for name in sorted(os.listdir(folder)) if _EARLIER.match(name)] if os.path.isdir(folder) else []
     runs, warnings = [], []
@@ -153,7 +154,7 @@ def _history(directory: str, most: int, verdicts: t.Mapping[str, Verdict]) -> tu
         for name in of_kind[max(len(of_kind) - most, 0) :]:
             path = os.path.join(folder, name)
             try:
-                # only what the history shows of a run is kept: the documents of a large fabric are large
+                # Only the part that the history shows is kept, because documents of large fabrics are large.
                 runs.append(
                     run_history.run(report_documents.verdict(_read(path), _fabric_files.shown_path(path), kind))
                 )
@@ -163,7 +164,7 @@ def _history(directory: str, most: int, verdicts: t.Mapping[str, Verdict]) -> tu
 
 
 def _stale(document: t.Mapping[str, t.Any], verdicts: t.Mapping[str, Verdict]) -> list[str]:
-    """Verdicts of another fabric or plan than this."""
+    """Return a warning for each verdict of another fabric or plan."""
     digest, fabric = plan_tables.digest(document), document["fabric"]["name"]
     notes = []
     for kind, verdict in verdicts.items():

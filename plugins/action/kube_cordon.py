@@ -23,7 +23,7 @@ class ActionModule(ControllerAction):
         nodes: dict[str, list[str]] = {}
         for name, rails in options["nodes"].items():
             if not isinstance(rails, list):
-                remedy = "give {node: [rail, ...]}, an empty list for a healthy node"
+                remedy = "set it to {node: [rail, ...]}, with an empty list for a healthy node"
                 raise RailyardError("%r is not a list of rails" % (rails,), "nodes.%s" % name, remedy)
             nodes[str(name)] = [str(rail) for rail in rails]
         done = cordon(_cluster_access.server(options), nodes, MANAGER, check)

@@ -22,10 +22,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.send_w
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_access
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
-# Names of nodes in a warning, and whole objects in a difference.
+# Maximum number of nodes in a warning, and of whole objects in a diff.
 _SHOWN = 5
 _WHOLE = 256
-# What can be done to an object, as counts and the summary name it.
+# Actions on an object, as in counts and in the summary.
 _DONE = ("created", "adopted", "changed", "replaced", "removed", "released")
 _MORE = "and %%d more objects that are created or deleted (%s writes all that are planned)" % playbook("render")
 
@@ -57,7 +57,7 @@ class ActionModule(ControllerAction):
         labels = Labelling(server, plan.node_labels() if present else {}, {FABRIC: plan.fabric}, LABEL, MANAGER)
         failed: dict[str, t.Any] = {}
         try:
-            # nodes get their labels before the policies that select by them, and keep them until these are gone
+            # Labels are set before the policies that select nodes by them, and removed after these policies.
             if present and plan.labels_nodes:
                 labels.run(check, _cluster_access.say)
             if present:
@@ -83,7 +83,7 @@ class ActionModule(ControllerAction):
         }
 
     def _diff(self, labels: t.Sequence[Change], writes: t.Sequence[Write]) -> dict[str, t.Any]:
-        """The first objects that are created or deleted are shown as a whole."""
+        """Return the diff. The first objects that are created or deleted are shown as a whole."""
         if not self._task.diff:
             return {}
         ordered = _sorted(writes)
@@ -98,7 +98,7 @@ class ActionModule(ControllerAction):
 
 
 def _sorted(writes: t.Sequence[Write]) -> list[Write]:
-    """By kind as they were sent, then by name: concurrent writes end in any order."""
+    """Return the writes by kind in the order of sending, then by name, because concurrent writes end in any order."""
     order = {kind: number for number, kind in enumerate(dict.fromkeys(write.key.type for write in writes))}
     return sorted(writes, key=lambda write: (write.wanted is None, order[write.key.type], write.key))
 
@@ -109,7 +109,7 @@ def _shown(found: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
 
 
 def _did(write: Write) -> str:
-    """What was done to an object, in one word."""
+    """Return the action on an object."""
     if write.adopts or write.releases:
         return "adopted" if write.adopts else "released"
     if write.replaces:

@@ -19,7 +19,7 @@ _IMAGE = " with kubernetes_options.images.test"
 
 
 class ActionModule(ControllerAction):
-    """Reads the test workload's pods; documented in ``plugins/modules/kube_pods.py``."""
+    """Reads the pods of the test workload; documented in ``plugins/modules/kube_pods.py``."""
 
     SPEC: t.Mapping[str, t.Any] = _cluster_access.SPEC
 
@@ -45,7 +45,7 @@ class ActionModule(ControllerAction):
 
 
 def _running(pods_found: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, list[str]]:
-    """Node -> the uids of its running pods."""
+    """Return node -> the uids of its running pods."""
     found: dict[str, list[str]] = {}
     for each in pods_found:
         if each["running"] and not each["leaving"] and each["node"]:

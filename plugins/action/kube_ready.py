@@ -20,11 +20,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_access
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 
-# Seconds after which progress is shown although nothing changed.
+# Seconds after which progress is shown without a change.
 _STILL = 60.0
-# The least pause as a multiple of a look's own time, because lists of thousands are expensive for the server.
+# Minimum pause as a multiple of the duration of a check, because long lists are expensive for the server.
 _REST = 5.0
-# What is read of a spec: where the definition of a network is, and what users set on pools.
+# Keys of a spec that are kept: the place of a network's definition, and fields that users set on pools.
 _READ = ("networkNamespace", "disable", "excludeIPs", "driver", "nodeName", "pool", "devices")
 
 
@@ -45,7 +45,7 @@ class ActionModule(ControllerAction):
         reached, missing, withheld = _look(server, goal)
         took = time.monotonic() - begun
         last, shown_at = reached, begun
-        # check mode applied nothing that could still become ready
+        # In check mode, nothing was applied that could become ready.
         while missing and not check and time.monotonic() - begun < options["timeout"]:
             pause = max(float(options["interval"]), _REST * took)
             time.sleep(max(0.1, min(pause, begun + options["timeout"] - time.monotonic())))
@@ -53,7 +53,7 @@ class ActionModule(ControllerAction):
             try:
                 reached, missing, withheld = _look(server, goal)
             except Unreachable as error:
-                # a control plane comes back after an upgrade; at the timeout an older observation is not a result
+                # A control plane returns after an upgrade. At the timeout, an older observation is not a result.
                 if time.monotonic() - begun >= options["timeout"]:
                     raise
                 _cluster_access.say(str(error))
@@ -63,7 +63,7 @@ class ActionModule(ControllerAction):
             if missing and (reached != last or now - shown_at >= _STILL):
                 last, shown_at = reached, now
                 _cluster_access.say(
-                    "%d of %d resources there, %s" % (reached, goal.resources, lines(grouped(missing[:1]))[0])
+                    "%d of %d resources exist, %s" % (reached, goal.resources, lines(grouped(missing[:1]))[0])
                 )
         groups = grouped(missing)
         text = lines(groups)
@@ -72,7 +72,7 @@ class ActionModule(ControllerAction):
             reached,
             goal.resources,
             len(plan.document["nodes"]),
-            _count(len(missing)) if missing else "every object is taken up",
+            _count(len(missing)) if missing else "all objects are accepted",
         )
         result = {
             "changed": False,
@@ -89,7 +89,7 @@ class ActionModule(ControllerAction):
 
 
 def _look(server: Server, goal: Goal) -> tuple[int, list[Missing], list[Missing]]:
-    """How many resources are there, what is missing, and pools of which a user withheld addresses."""
+    """Return the number of existing resources, the missing ones, and pools on which a user withholds addresses."""
     nodes = {each["metadata"]["name"]: each for each in server.list(NODES, keep=_judged_node)}
     own = observed(server, server.resources(goal.kinds), _cluster_access.FAMILY, _cluster_access.say, _judged)
     beside = observed(server, server.resources(goal.beside()), {}, _cluster_access.say, _judged)
@@ -98,7 +98,7 @@ def _look(server: Server, goal: Goal) -> tuple[int, list[Missing], list[Missing]
 
 
 def _judged_node(node: dict[str, t.Any]) -> dict[str, t.Any]:
-    """A node without its list of images, which is most of it."""
+    """Return a node without its list of images, its largest part."""
     metadata, status = node["metadata"], node["status"]
     return {
         "metadata": {key: metadata.get(key) for key in ("name", "labels")},
@@ -107,7 +107,7 @@ def _judged_node(node: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _judged(found: dict[str, t.Any]) -> dict[str, t.Any]:
-    """An object with little of its spec: its status is judged."""
+    """Return an object with the needed part of its spec, and its status."""
     kept = plainly(found)
     spec = kept.pop("spec", None) or {}
     kept["spec"] = {key: spec[key] for key in _READ if key in spec}

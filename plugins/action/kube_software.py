@@ -36,7 +36,7 @@ _STATES = ("present", "started", "absent", "purged", "gathered")
 
 
 class ActionModule(ControllerAction):
-    """Installs software in a cluster, except for what Helm does; documented in ``plugins/modules/kube_software.py``."""
+    """Installs software in a cluster, except charts; documented in ``plugins/modules/kube_software.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {
         **_cluster_access.SPEC,
@@ -91,7 +91,7 @@ class ActionModule(ControllerAction):
 
 
 class SoftwareRun:
-    """One piece of software on one server: reads files and calls what decides and what writes."""
+    """One piece of software on one server. It reads the files, and calls the functions that check and write."""
 
     def __init__(self, options: t.Mapping[str, t.Any], document: t.Mapping[str, t.Any], check: bool) -> None:
         self.options = options
@@ -108,7 +108,7 @@ class SoftwareRun:
 
     @property
     def writer(self) -> SoftwareObjects:
-        """The connection to the server, which is made when it is needed first."""
+        """The connection to the server, created at its first use."""
         if self.objects is None:
             server = _cluster_access.server(self.options)
             _version = server.version
@@ -157,7 +157,7 @@ class SoftwareRun:
             raise unfinished
         self.check_other_fabrics()
         self.writer.apply_definitions(chart_values.definitions(chart, values))
-        # pods that change nodes cannot start in a namespace with a restricting policy
+        # Pods that change nodes cannot start in a namespace with a restrictive policy.
         labels = {"pod-security.kubernetes.io/enforce": "privileged", **software_versions.labels(self.name)}
         self.writer.create_namespace(namespace, labels)
         again = state == helm_releases.FAILED
@@ -185,7 +185,10 @@ class SoftwareRun:
         }
 
     def check_other_fabrics(self) -> None:
-        """:raises Refused: if the operator serves another fabric and can serve only one."""
+        """Check that the operator does not serve another fabric.
+
+        :raises Refused: if it does, and supports only one.
+        """
         selector = "%s=%s,%s,%s!=%s" % (MANAGED_BY, MANAGER, FABRIC, FABRIC, self.view.name)
         names = self.writer.label_values(software_rules.fabric_kinds(self.name), selector, FABRIC)
         self.warnings += software_rules.other_fabrics(self.name, names, self.view, self.server.url)
@@ -203,7 +206,7 @@ class SoftwareRun:
         for file in files:
             archive = _archives.found(self.name, self.options["source"], file)
             if not archive.content:
-                raise RailyardError("it is a chart", archive.path, "name the directory that contains %s" % file.name)
+                raise RailyardError("it is a chart", archive.path, "set the directory that contains %s" % file.name)
             objects += _archives.documents(archive.content, archive.path)
         version = self.options["version"] or self.pin.version
         definitions, rest = upstream_manifests.adjusted(
@@ -212,15 +215,15 @@ class SoftwareRun:
         self.writer.apply_manifest(definitions, rest, upstream_manifests.ORDER)
 
     def started(self) -> None:
-        """Apply the objects by which an operator defines more kinds, and wait until the server has these."""
+        """Apply the objects for which an operator defines more kinds, and wait until the server has these kinds."""
         planned = object_components.objects(self.document, self.options["kubernetes"])
         objects, creates = software_rules.started_by(self.name, planned)
         if objects:
-            # another fabric's object is seen too: the operator accepts only one name
+            # The operator accepts only one name, so an object of another fabric is read too.
             self.writer.start(objects, self._ours, _cluster_access.FAMILY, creates)
 
     def absent(self) -> None:
-        """Delete a manifest's objects, but not its definitions; of a chart, only check that it may be removed."""
+        """Delete the objects of a manifest, but not its definitions; for a chart, check that it can be removed."""
         self._check_unused()
         if not self.check:
             software_rules.check_consent(self.name, self.options["consent"])
@@ -235,12 +238,15 @@ class SoftwareRun:
         return None
 
     def purged(self) -> None:
-        """Delete the definitions, and with them all objects of their kinds."""
+        """Delete the definitions, and so all objects of their kinds."""
         self._check_unused()
         self.writer.delete_definitions(software_rules.SHARED, self._ours)
 
     def _check_unused(self) -> None:
-        """:raises Refused: while objects of a fabric need the software."""
+        """Check that no object of a fabric needs the software.
+
+        :raises Refused: if one does.
+        """
         kinds = software_rules.served_kinds(self.name)
         existing, deleted = self.writer.count(kinds, "%s=%s" % (MANAGED_BY, MANAGER), self._ours)
         self.warnings += software_rules.unused(self.name, existing, deleted, self.view, self.server.url)

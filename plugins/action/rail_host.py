@@ -44,10 +44,10 @@ class ActionModule(ActionBase):
         return result
 
     def _derive(self, options: Row, needs: Row) -> Row | None:
-        """Fill in the options of the module, and what other tasks must do. The result of a module that failed."""
+        """Set the options of the module, and the work for other tasks. Return the result of a module that failed."""
         missing = [name for name in reversed(_PLANNED) if name not in self._vars]
         if missing:
-            remedy = "use the inventory with the fabric file (-i), and nodes of it"
+            remedy = "set a fabric file as inventory (-i), and run on its nodes"
             raise RailyardError(
                 "%s is not defined" % " and ".join(missing), str(self._vars["inventory_hostname"]), remedy
             )
@@ -77,7 +77,7 @@ class ActionModule(ActionBase):
         return None
 
     def _is_left(self, row: Row, given: Row, needs: Row) -> bool:
-        """Whether a layer is left to its role, which copies files from the control node and installs packages."""
+        """Return whether the role of a layer must run, because it copies files to the node or installs packages."""
         if row["layer"] not in ("cni", "agent"):
             return False
         if row["layer"] == "cni" and given.get("cni_archive"):

@@ -11,7 +11,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action
 
 
 class ActionModule(ControllerAction):
-    """Prints lines of text as they are; documented in ``plugins/modules/show.py``."""
+    """Prints lines of text unchanged; documented in ``plugins/modules/show.py``."""
 
     SPEC: t.Mapping[str, t.Any] = {"text": {"type": "raw", "required": True}}
 

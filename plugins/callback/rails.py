@@ -12,12 +12,12 @@ version_added: 0.2.0
 author:
   - Railyard contributors (@railyard)
 description:
-  - Prints one line per layer or task for all nodes together. Prints nothing for what was skipped, and nothing for
-    tasks that only read, unless they run longer than O(progress_seconds).
+  - Prints one line per layer or task for all nodes together. Prints nothing for skipped tasks, and nothing for tasks
+    that only read, unless they run longer than O(progress_seconds).
   - Lists the changes of the modules of this collection by port and attribute. Equal changes and equal errors of
     several nodes are printed once, with the names of the nodes.
   - Prints the progress of tasks that take long, with the nodes that have not answered yet.
-  - Ends with the verdict of M(railyard.fabric.fabric_verify) where there is one.
+  - Ends with the verdict of M(railyard.fabric.fabric_verify), if the run has one.
   - With C(-v) the output is that of the P(ansible.builtin.default#callback) callback.
 extends_documentation_fragment:
   - ansible.builtin.default_callback
@@ -50,13 +50,13 @@ from ansible.plugins.callback.default import CallbackModule as Default
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _terminal
 
 C: t.Any = constants  # made from the configuration, without declarations
-# These print for themselves, or need no line unless they fail.
+# Actions that print their output themselves, or need no line unless they fail.
 SILENT = ("show", "set_fact", "set_stats", "group_by", "add_host", "assert", "meta", "include_tasks", "include_role",
           "include_vars", "validate_argument_spec")  # fmt: skip
 
 
 class Running:
-    """One task: who works on it, and what came back."""
+    """A running task: the nodes that work on it, and their results."""
 
     def __init__(self, name: str, action: str, check: bool) -> None:
         self.name = name
@@ -64,10 +64,10 @@ class Running:
         self.check = check
         self.began = time.monotonic()
         self.waiting: dict[str, None] = {}
-        # node -> layer -> what is printed of its result
+        # Node -> layer -> the part of its result that is printed.
         self.done: dict[str, dict[str, _terminal.Result]] = {}
         self.ended = 0
-        # text -> nodes that failed with it, and of these the number that was printed
+        # Error -> the nodes that failed with it, and how many of them were printed.
         self.failures: dict[str, list[str]] = {}
         self.diff_shown = False
         self.next_progress = 0.0
@@ -157,7 +157,7 @@ class CallbackModule(Default):
     # results
 
     def _ended(self, result: t.Any) -> tuple[Running, str, dict[str, t.Any]]:
-        """The task, the node and the result, of any supported ansible-core."""
+        """Return task, node and result, for all supported releases of ansible-core."""
         # ansible-core before 2.19 has only the underscored names
         task = getattr(result, "task", None) or result._task
         host = (getattr(result, "host", None) or result._host).get_name()
@@ -247,7 +247,7 @@ class CallbackModule(Default):
         self._display.display("  " + text, color=color)
 
     def _finish(self) -> None:
-        """Print what the tasks before this one came to."""
+        """Print the results of the tasks before this one."""
         for known in self._running.values():
             took = time.monotonic() - known.began
             for hosts in known.failures.values():
@@ -269,7 +269,7 @@ class CallbackModule(Default):
         self._running.clear()
 
     def _progress(self, _number: int, _frame: t.Any) -> None:
-        """Called each second: print what still runs, at growing intervals."""
+        """Print the running tasks at growing intervals. Called each second."""
         now = time.monotonic()
         for known in list(self._running.values()):
             seconds = now - known.began
@@ -301,7 +301,7 @@ class CallbackModule(Default):
             self._display.display(self._verdict)
 
     def _recap(self, stats: t.Any) -> t.Iterator[tuple[str, str]]:
-        """Nodes with equal ends share a line; tasks that ended well are not counted."""
+        """Print a line for all nodes with the same result. Successful tasks are not counted."""
         ends: dict[tuple[int, int, int], list[str]] = {}
         for host in sorted(stats.processed):
             found = stats.summarize(host)

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: cni_networks
-short_description: A node's CNI networks, as the plan has them
+short_description: The planned CNI networks of a node
 version_added: 0.1.0
 author:
   - Railyard contributors (@railyard)
 description:
-  - Gives the C(networks) option of M(railyard.fabric.cni_networks) for a node of a fabric whose provider is C(cni).
-  - It decides nothing; names, addresses and tables are the plan's.
+  - Returns the C(networks) option of M(railyard.fabric.cni_networks) for a node of a fabric with the provider C(cni).
+  - Names, addresses and tables are those of the plan.
 positional: fabric
 options:
   _input:
@@ -25,19 +25,19 @@ options:
     required: true
   options:
     description:
-      - What the fabric file does not say, C(kubernetes_options); here C(cni_version) and C(device_plugins) count.
+      - C(kubernetes_options), of which C(cni_version) and C(device_plugins) are used.
     type: dict
 """
 
 EXAMPLES = r"""
-- name: Lay the node's CNI networks
+- name: Write the node's CNI networks
   railyard.fabric.cni_networks:
     networks: "{{ railyard_node | railyard.fabric.cni_networks(railyard_fabric, options=kubernetes_options) }}"
 """
 
 RETURN = r"""
 _value:
-  description: A CNI configuration a rail, in rail order.
+  description: A CNI configuration for each rail, in rail order.
   type: list
   elements: dict
 """
@@ -53,6 +53,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 def cni_networks(
     node: t.Mapping[str, t.Any], fabric: t.Mapping[str, t.Any], options: t.Mapping[str, t.Any] | None = None
 ) -> list[dict[str, t.Any]]:
+    """Return the CNI networks of a node."""
     try:
         return plain_cni.of_node(fabric, node, options)
     except RailyardError as error:
@@ -62,7 +63,7 @@ def cni_networks(
 
 
 class FilterModule:
-    """Railyard's filter of this name."""
+    """The filter ``cni_networks``; see DOCUMENTATION."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         return {"cni_networks": cni_networks}

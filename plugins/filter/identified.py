@@ -6,19 +6,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: identified
-short_description: A node's plan with the PCI addresses of ports that it knows by slot, serial, MAC or RDMA device
+short_description: A node's plan with the PCI addresses of ports that are identified by slot, serial, MAC or RDMA device
 version_added: 0.2.0
 author:
   - Railyard contributors (@railyard)
 description:
-  - Finds, for each port of the plan that has C(match), the one PCI function of the live node that is meant, and fills
-    in C(pci) and, where the plan names none, C(netdev). Other ports stay as they are.
+  - Finds the PCI function of the live node for each port of the plan with C(match), and sets C(pci) and, if the plan
+    has none, C(netdev). Other ports are not changed.
   - The function must match everything that the plan defines. The filter compares, in this order, the PCI address, the
     card's serial number, the card's slot, C(port) among the card's functions (from 1, in the order of their addresses),
     the permanent hardware address, and the RDMA device's name.
   - All mismatches are reported in one error, each on its own line with place and remedy. A mismatch is a port that no
     function or several functions match, identities that contradict each other, and a function that two ports match.
-  - The plan's own values are kept as C(identified), so that ports can be identified again after cards have moved.
+  - The values of the plan are kept in C(identified), so that ports can be identified again after cards were moved.
 positional: nics
 options:
   _input:
@@ -33,7 +33,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Ask the node for its NICs
+- name: Read the NICs of the node
   railyard.fabric.rail_info:
     subset: [nics]
   register: node
@@ -45,7 +45,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The node's plan, with the ports found.
+  description: The plan of the node, with the identified ports.
   type: dict
 """
 
@@ -58,6 +58,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan impor
 
 
 def identified(node: t.Mapping[str, t.Any], nics: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
+    """Return the plan of a node with the PCI addresses of its ports."""
     try:
         return port_matching.identify(node, nics)
     except RailyardError as error:
@@ -67,7 +68,7 @@ def identified(node: t.Mapping[str, t.Any], nics: t.Sequence[t.Mapping[str, t.An
 
 
 class FilterModule:
-    """Railyard's filter of this name."""
+    """The filter ``identified``; see DOCUMENTATION."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         return {"identified": identified}

@@ -6,25 +6,25 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nccl_settings
-short_description: NCCL's or UCX's settings on a node, as the plan has them
+short_description: The planned settings of NCCL or UCX on a node
 version_added: 0.2.0
 author:
   - Railyard contributors (@railyard)
 description:
-  - Gives the settings by which NCCL or UCX uses a node's rails and no other NIC, for what runs on the node itself.
+  - Returns the settings with which NCCL or UCX uses only the rails of a node, for programs that run on the node itself.
   - They contain no GID index, because the index of a GID differs between nodes and changes at run time.
 positional: fabric, library
 options:
   _input:
-    description: C(railyard_node), the plan's values of the node.
+    description: The plan of the node, C(railyard_node).
     type: dict
     required: true
   fabric:
-    description: C(railyard_fabric), those of the fabric.
+    description: The plan of the fabric, C(railyard_fabric).
     type: dict
     required: true
   library:
-    description: Whose settings.
+    description: The library.
     type: str
     choices: [nccl, ucx]
     default: nccl
@@ -38,7 +38,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Names and values of variables.
+  description: Name of a variable -> value.
   type: dict
   sample: {NCCL_IB_ADDR_FAMILY: AF_INET, NCCL_IB_HCA: "=mlx5_gpu01:1,mlx5_gpu02:1", NCCL_IB_ROCE_VERSION_NUM: "2"}
 """
@@ -53,6 +53,7 @@ _LIBRARIES = {"nccl": nccl_objects.host_settings, "ucx": nccl_objects.host_ucx}
 
 
 def nccl_settings(node: t.Mapping[str, t.Any], fabric: t.Mapping[str, t.Any], library: str = "nccl") -> dict[str, str]:
+    """Return the settings of NCCL or UCX on a node."""
     if library not in _LIBRARIES:
         raise AnsibleFilterError("railyard.fabric.nccl_settings: %r is neither nccl nor ucx" % library)
     try:
@@ -64,7 +65,7 @@ def nccl_settings(node: t.Mapping[str, t.Any], fabric: t.Mapping[str, t.Any], li
 
 
 class FilterModule:
-    """Railyard's filter of this name."""
+    """The filter ``nccl_settings``; see DOCUMENTATION."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         return {"nccl_settings": nccl_settings}

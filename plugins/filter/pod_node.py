@@ -6,13 +6,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: pod_node
-short_description: A pod on the rails, in the shape of its node's plan
+short_description: A pod on the rails, in the form of its node's plan
 version_added: 0.2.0
 author:
   - Railyard contributors (@railyard)
 description:
-  - Gives a pod's interfaces, addresses and RDMA devices as P(railyard.fabric.proof_targets#filter) and
-    P(railyard.fabric.port_options#filter) take a node's ports, so that pods are probed as nodes are.
+  - Returns the interfaces, addresses and RDMA devices of a pod as the ports of a node, for
+    P(railyard.fabric.proof_targets#filter) and P(railyard.fabric.port_options#filter). So pods are probed like nodes.
 positional: fabric, inside
 options:
   _input:
@@ -30,7 +30,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Note what the first pod has of the rails
+- name: Set the rails of the first pod
   ansible.builtin.set_fact:
     pod: "{{ railyard_node | railyard.fabric.pod_node(railyard_fabric, inside.pods[0]) }}"
 """
@@ -49,7 +49,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
 
 
 class FilterModule:
-    """Railyard's filter of this name."""
+    """The filter ``pod_node``; see DOCUMENTATION."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         return {"pod_node": pod_targets.pod_node}

@@ -11,8 +11,8 @@ version_added: 0.1.0
 author:
   - Railyard contributors (@railyard)
 description:
-  - Chooses from C(railyard_node.ports), the plan's ports of a node, what one of the collection's modules takes.
-  - It decides nothing; ports that the plan does not give to the module are left out.
+  - Returns the option C(ports) of a module of this collection, from C(railyard_node.ports).
+  - Ports that the module does not manage are omitted.
 positional: module, node, link_layer
 options:
   _input:
@@ -21,20 +21,20 @@ options:
     elements: dict
     required: true
   module:
-    description: The module's name, without the collection's.
+    description: The name of the module, without that of the collection.
     type: str
     required: true
     choices: [mlx_linktype, pci_tuning, rail_limits, rail_ports, rail_probe, rdma_link, roce_qos, sriov_vfs]
   node:
     description:
-      - C(railyard_node), from which M(railyard.fabric.rail_probe) gets the GPUs beside the ports where the plan has a
-        way from their memory to the NIC.
+      - C(railyard_node), from which M(railyard.fabric.rail_probe) gets the GPUs of the ports, if the plan has a
+        GPUDirect path.
     type: dict
     version_added: 0.2.0
   link_layer:
     description:
-      - C(railyard_fabric.link_layer). With V(infiniband), M(railyard.fabric.rail_probe) is given ports without
-        addresses too, for RDMA needs none there.
+      - C(railyard_fabric.link_layer). With V(infiniband), M(railyard.fabric.rail_probe) also gets ports without
+        addresses, because RDMA on InfiniBand needs none.
     type: str
     choices: [ethernet, infiniband]
     default: ethernet
@@ -49,7 +49,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The ports in the shape of the module's option.
+  description: The ports in the form of the module's option.
   type: list
   elements: dict
 """
@@ -67,6 +67,7 @@ def port_options(
     node: t.Mapping[str, t.Any] | None = None,
     link_layer: str = "ethernet",
 ) -> list[dict[str, t.Any]]:
+    """Return the ``ports`` option of a module for planned ports."""
     try:
         return module_options.port_options(ports, module, node, link_layer)
     except (ValueError, KeyError, TypeError) as error:
@@ -74,7 +75,7 @@ def port_options(
 
 
 class FilterModule:
-    """Railyard's filter of this name."""
+    """The filter ``port_options``; see DOCUMENTATION."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         return {"port_options": port_options}

@@ -12,8 +12,8 @@ author:
   - Railyard contributors (@railyard)
 description:
   - Pairs nodes so that in each round every node is in at most one pair.
-  - All pairs of n nodes take n - 1 rounds, one more where n is odd. Where that is more than O(max_rounds), that many
-    rounds are chosen; two of them are enough to link every node to every other through a chain of pairs.
+  - All pairs of n nodes need n - 1 rounds, and n rounds if n is odd. If that is more than O(max_rounds), O(max_rounds)
+    rounds are selected. Two of them are enough to connect every node with every other through a chain of pairs.
 positional: max_rounds
 options:
   _input:
@@ -22,7 +22,7 @@ options:
     elements: str
     required: true
   max_rounds:
-    description: The most rounds.
+    description: The maximum number of rounds.
     type: int
     required: true
 """
@@ -35,7 +35,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: A list of rounds, each a list of pairs, each the name of the serving node and that of the probing one.
+  description: The rounds. A round is a list of pairs, and a pair the names of the serving and of the probing node.
   type: list
   elements: list
 """
@@ -48,6 +48,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.pro
 
 
 def proof_rounds(nodes: t.Sequence[str], max_rounds: t.Any) -> list[list[list[str]]]:
+    """Return the pairs of nodes of each round."""
     try:
         return probe_pairs.rounds(nodes, int(max_rounds))  # an extra variable of the command line is text
     except (TypeError, ValueError) as error:
@@ -55,7 +56,7 @@ def proof_rounds(nodes: t.Sequence[str], max_rounds: t.Any) -> list[list[list[st
 
 
 class FilterModule:
-    """Railyard's filter of this name."""
+    """The filter ``proof_rounds``; see DOCUMENTATION."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         return {"proof_rounds": proof_rounds}

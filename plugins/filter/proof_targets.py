@@ -6,12 +6,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: proof_targets
-short_description: What a node probes of its partner
+short_description: The targets that a node probes on its partner
 version_added: 0.1.0
 author:
   - Railyard contributors (@railyard)
 description:
-  - Gives the C(targets) of M(railyard.fabric.rail_probe) for one node and the partner that serves it.
+  - Returns the C(targets) of M(railyard.fabric.rail_probe) for a node and the partner that serves it.
 positional: partner, servers, cross_rail, link_layer
 options:
   _input:
@@ -29,15 +29,15 @@ options:
     required: true
   cross_rail:
     description:
-      - Whether the plan has leaves lead from rail to rail, C(railyard_fabric.routing.cross_rail). Each target then has
-        the partner's next rail to see it, in the other case to see that it is not reached.
+      - C(railyard_fabric.routing.cross_rail), whether leaves route between rails. Each target has the next rail of the
+        partner, to check that it is reached, or that it is not.
     type: bool
     default: true
     version_added: 0.2.0
   link_layer:
     description:
-      - C(railyard_fabric.link_layer). With V(infiniband), a rail on which neither node has an address is probed, too,
-        for RDMA needs none there.
+      - C(railyard_fabric.link_layer). With V(infiniband), rails on which neither node has an address are probed too,
+        because RDMA on InfiniBand needs none.
     type: str
     choices: [ethernet, infiniband]
     default: ethernet
@@ -52,7 +52,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: A target for each rail on which both nodes have an address, or need none.
+  description: A target for each rail on which both nodes have an address or need none.
   type: list
   elements: dict
 """
@@ -63,7 +63,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.pro
 
 
 class FilterModule:
-    """Railyard's filter of this name."""
+    """The filter ``proof_targets``; see DOCUMENTATION."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         return {"proof_targets": probe_targets.targets}

@@ -14,26 +14,26 @@ description:
   - Reads a fabric file, checks all of it, and plans every rail port's names, addresses and numbers before any host is
     contacted.
   - The file is named C(fabric.yml) or C(fabric.yaml), or has C(railyard.fabric.rails) as its O(plugin).
-  - Every finding has its code, its place in the file and its remedy. All of them are shown at once. An error ends the
-    run, whatever other inventory sources there are.
+  - Each finding has a code, its place in the file and a remedy. All findings are shown at once. An error ends the run,
+    also if there are other inventory sources.
   - Put the plugin first in C(enable_plugins), before P(ansible.builtin.auto#inventory) and
     P(ansible.builtin.yaml#inventory).
   - A finding that the file suppresses is shown as a note, with the reason. It goes to standard error, as warnings do.
   - The group C(railyard_nodes) has all nodes and the variable C(railyard_fabric). Each node has the variable
     C(railyard_node) and is in the group C(railyard_profile_NAME) of its profile, with underscores for hyphens.
-  - The C(vars) of a group that the file describes are that group's variables.
-  - The keys of the file are described in C(docs/fabric-file.md), the findings in C(docs/findings.md).
+  - The C(vars) of a group in the file are variables of the inventory's group.
+  - C(docs/fabric-file.md) describes the keys of the file, C(docs/findings.md) the findings.
 notes:
-  - Values are taken as they are written. Templates and YAML tags are not worked out, but in a node's own C(vars), whose
-    templates Ansible works out as it does for any host variable.
+  - Values are used as they are written. Templates and YAML tags are not evaluated, except templates in the C(vars) of
+    nodes, which Ansible evaluates like those of any host variable.
 options:
   plugin:
-    description: Marks the file as this plugin's.
+    description: The name of this plugin.
     type: str
     required: true
     choices: [railyard.fabric.rails]
   fabric:
-    description: Name, attachment, provider and what holds for all rails.
+    description: Name, attachment, provider, and settings of all rails.
     type: dict
     required: true
   rails:
@@ -49,19 +49,19 @@ options:
     type: dict
     required: true
   addresses:
-    description: How the rails get their addresses, for all that do not set it themselves.
+    description: The address settings of all rails that do not set them themselves.
     type: dict
   units:
     description: The scalable units by name, each with its places for C(nodes) and its leaves.
     type: dict
   groups:
-    description: What is different for the nodes whose C(groups) name it.
+    description: Settings that override those of profiles, by group, for nodes with the group in C(groups).
     type: dict
   names:
     description: Templates of the names of Kubernetes objects.
     type: dict
   qos:
-    description: How RoCE packets are marked, kept apart and slowed down.
+    description: The QoS of RoCE, such as DSCP, PFC and ECN.
     type: dict
   lint:
     description: Suppressed findings, each with its C(rule) (name or code), C(place) and C(reason).
@@ -111,21 +111,21 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
 from ansible_collections.railyard.fabric.plugins.plugin_utils._stop import stop
 
 GROUP = "railyard_nodes"
-# Attribute of the inventory: the fabric file that it has.
+# Attribute of the inventory object: the fabric file that was read into it.
 _FILE = "railyard_fabric_file"
 _OURS = re.compile(rb"""^plugin\s*:\s*["']?railyard\.fabric\.rails["']?\s*(#.*)?$""", re.MULTILINE)
 _OTHERS = re.compile(rb"""^plugin\s*:\s*["']?(?!railyard\.)\w+\.""", re.MULTILINE)
 
 
 class InventoryModule(BaseInventoryPlugin):
-    """Railyard's inventory plugin."""
+    """Reads a fabric file; see DOCUMENTATION."""
 
     NAME = "railyard.fabric.rails"
-    # A node's own vars may hold templates, as in any inventory file; everything else has been checked to hold none.
+    # Variables of nodes may contain templates, as in any inventory file. All other values contain none.
     trusted_by_default = True
 
     def verify_file(self, path: str) -> bool:
-        """Ours is a file of our name, unless it names another plugin, and any YAML file that names this one."""
+        """Return whether a file has the name of a fabric file and no other plugin, or is YAML with this plugin."""
         named = os.path.basename(path) in ("fabric.yml", "fabric.yaml")
         if not path.endswith((".yml", ".yaml")) or not os.path.exists(path):
             return False
@@ -160,7 +160,7 @@ class InventoryModule(BaseInventoryPlugin):
         except OSError as error:
             reason = error.strerror or "unknown error"
             stop(
-                ["%s: it cannot be read: %s. Remedy: let it be a file that you may read." % (path, reason)],
+                ["%s: it cannot be read: %s. Remedy: name a file that you may read." % (path, reason)],
                 AnsibleParserError,
             )
 
@@ -207,11 +207,11 @@ def _spare_workers() -> None:
 
 
 def _set_data(inventory: t.Any, entity: t.Any, name: str, value: t.Mapping[str, t.Any]) -> None:
-    """Set a variable of a host or group that holds no template.
+    """Set a variable of a host or group that contains no template.
 
-    From 2.19 on, ansible-core copies what ``inventory.set_variable`` gets, to mark each string as a template. For 4,096
-    nodes that is most of the time and memory of an inventory. ``ansible-inventory`` prints strings without the mark
-    as ``{"__ansible_unsafe": ...}``.
+    From 2.19 on, ``inventory.set_variable`` of ansible-core copies the value, to mark each string as a template. For
+    4,096 nodes, the copies take most of the time and memory of an inventory. ``ansible-inventory`` prints strings
+    without the mark as ``{"__ansible_unsafe": ...}``.
     """
     if {"list", "graph"} <= set(context.CLIARGS):
         inventory.set_variable(entity.name, name, value)
@@ -220,7 +220,7 @@ def _set_data(inventory: t.Any, entity: t.Any, name: str, value: t.Mapping[str, 
 
 
 def _line(finding: Finding, path: str) -> str:
-    """A finding in a list of errors, with its severity if it is not an error."""
+    """Return a finding as one line, with its severity if it is not an error."""
     text = finding.text(path)
     return text if finding.severity == ERROR else "%s: %s" % (finding.severity, text)
 

@@ -6,34 +6,34 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: play_hosts
-short_description: The hosts of a play, after checks that no limit and no tag can skip
+short_description: The hosts of a play, after checks that limits and tags cannot skip
 version_added: 0.2.0
 author:
   - Railyard contributors (@railyard)
 description:
-  - Is meant for C(hosts) of a play, which Ansible evaluates in every run, whatever C(--limit), C(--tags),
-    C(--skip-tags) and C(--start-at-task) are. Returns the pattern as it was given.
-  - Ends the run with exit status 1 where no host matches the pattern, where the limit leaves none of them, and where
+  - For C(hosts) of a play, which Ansible evaluates in every run, also with C(--limit), C(--tags), C(--skip-tags) and
+    C(--start-at-task). Returns the pattern unchanged.
+  - Ends the run with exit status 1 if no host matches the pattern, if the limit excludes all of them, and if
     O(reboot_batch) is not a number of nodes.
-  - Where the command line runs playbooks of this collection, ends the run for tags that these playbooks do not have,
-    and for C(--start-at-task), which would skip the checks of the tasks before.
+  - If the command line runs playbooks of this collection, ends the run for tags that these playbooks do not have, and
+    for C(--start-at-task), which would skip the checks of previous tasks.
   - Does nothing with C(--syntax-check), C(--list-hosts), C(--list-tasks) and C(--list-tags).
 options:
   _terms:
-    description: The pattern of hosts, one.
+    description: The pattern of hosts. Exactly one.
     type: list
     elements: str
     required: true
   required:
     description:
-      - Whether it is an error that no host is left.
-      - By default, nodes are required unless the tags of the run leave out all plays that contact nodes. V(localhost)
-        is required where the run is of this collection's playbooks and contacts no node.
+      - Whether it is an error if no host remains.
+      - By default, nodes are required unless the tags of the run exclude all plays that contact nodes. V(localhost) is
+        required if the run has only playbooks of this collection and contacts no node.
     type: bool
   reboot_batch:
     description:
-      - How many nodes reboot at once, as C(serial) of a play takes it.
-      - A value of 0, which Ansible takes for all nodes, is an error.
+      - How many nodes reboot at once, in the form of C(serial) of a play.
+      - The value 0, which means all nodes to Ansible, is an error.
     type: raw
 """
 
@@ -72,7 +72,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 class LookupModule(LookupBase):
-    """The lookup."""
+    """Returns the hosts of a play; see DOCUMENTATION."""
 
     def run(self, terms: list[str], variables: t.Any = None, **kwargs: t.Any) -> list[str]:
         self.set_options(var_options=variables, direct=kwargs)
@@ -104,7 +104,7 @@ class LookupModule(LookupBase):
             )
 
     def _matched(self, pattern: str, groups: t.Mapping[str, t.Sequence[str]], limit: str | None) -> list[str]:
-        """The hosts that Ansible will find under the limit. A lookup cannot ask the run's own inventory."""
+        """Return the hosts that match pattern and limit. A lookup has no access to the inventory of the run."""
         if pattern == _run_guard.NODES and pattern not in groups:
             return []  # Ansible would warn about it
         manager = InventoryManager(self._loader, parse=False)

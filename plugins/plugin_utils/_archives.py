@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Archives of charts, and manifests: found or fetched, compared with their checksum, and read without unpacking them.
+"""Archives of charts, and manifests: find or fetch them, verify their checksums, and read them without unpacking.
 
-A file comes from a directory of the control node, from a web server, or for charts from an OCI registry, by Helm. What
-is fetched is kept by its checksum, so that it is fetched once and never mistaken for another.
+A file is read from a directory of the control node, from a web server or, for charts, from an OCI registry by Helm.
+Fetched files are cached under their checksum, so that each is fetched once.
 """
 
 from __future__ import annotations
@@ -30,30 +30,31 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _WEB = ("https://", "http://")
 _OCI = "oci://"
-# Seconds, and bytes: the largest published one is a fiftieth of it.
+# Timeout in seconds, and maximum size in bytes, 50 times that of the largest published file.
 _TIMEOUT = 60
 _LARGEST = 100 * 1024 * 1024
 
 
 class Archive(t.NamedTuple):
-    """A file on the control node, or a chart's unpacked folder."""
+    """A file on the control node, or the unpacked folder of a chart."""
 
     path: str
     content: bytes
 
 
 def cache() -> str:
+    """Return the directory of fetched files."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return os.path.join(base, "railyard", "archives")
 
 
 def found(software: str, source: str, file: File, helm: str = "") -> Archive:
-    """The file, as ``source`` has it.
+    """Return the file.
 
-    :param source: a directory or a URL with the file in it, or the file itself; a folder with a ``Chart.yaml`` in it is
-        an unpacked chart, which has no checksum: it is its owner's.
+    :param source: a directory or URL that contains the file, or the file itself. A folder with a ``Chart.yaml`` is an
+        unpacked chart, which is used without a checksum.
     :param helm: the program that fetches from an OCI registry.
-    :raises RailyardError: where it is not there, or not what it should be.
+    :raises RailyardError: if the file is missing or has another checksum.
     """
     place = "%s: source" % software
     if not source:
@@ -72,7 +73,7 @@ def found(software: str, source: str, file: File, helm: str = "") -> Archive:
         raise RailyardError(
             "%s has no checksum here" % file.name,
             "%s: checksums" % software,
-            "take that of sha256sum %s, once you hold the file to be upstream's, and give it as checksums: {%s: SHA256}"
+            "check that the file is upstream's, then set the output of sha256sum %s as checksums: {%s: SHA256}"
             % (file.name, file.name),
         )
     if not web:
@@ -96,7 +97,9 @@ def _read(path: str, place: str, name: str) -> bytes:
             return file.read()
     except OSError as error:
         raise RailyardError(
-            "%s cannot be read: %s" % (path, error.strerror or error), place, "put %s there, or name another" % name
+            "%s cannot be read: %s" % (path, error.strerror or error),
+            place,
+            "copy %s to this path, or set another source" % name,
         ) from error
 
 
@@ -117,22 +120,22 @@ def _verified(content: bytes, file: File, where: str, place: str) -> bytes:
 
 def _fetched(url: str, place: str) -> bytes:
     try:
-        # the client's own words on an address that it cannot read hold a part of the password
+        # The message of the client about an invalid address contains a part of the password.
         parted(url)
         content: bytes = open_url(url, timeout=_TIMEOUT, http_agent="railyard").read(_LARGEST + 1)
     except Exception as error:  # urllib's tree, TLS's and the proxy's
         raise RailyardError(
             "%s cannot be fetched: %s" % (url, " ".join(str(error).split())),
             place,
-            "check that it can be reached from the control node, or name a directory that holds the file",
+            "check that it can be reached from the control node, or set a directory that contains the file",
         ) from error
     if len(content) > _LARGEST:
-        raise RailyardError("%s is larger than %d bytes" % (url, _LARGEST), place, "see what is served there")
+        raise RailyardError("%s is larger than %d bytes" % (url, _LARGEST), place, "check the URL")
     return content
 
 
 def _pulled(source: str, file: File, helm: str, place: str) -> bytes:
-    """From an OCI registry: ``source`` is the chart's reference, or the path below which it lies."""
+    """Return the chart from an OCI registry. ``source``: the reference of the chart, or the path above it."""
     name, _dash, version = file.name[: -len(".tgz")].rpartition("-")
     reference = (
         source.rstrip("/") if posixpath.basename(source.rstrip("/")) == name else source.rstrip("/") + "/" + name
@@ -152,7 +155,7 @@ def _pulled(source: str, file: File, helm: str, place: str) -> bytes:
 
 
 def _keep(path: str, content: bytes) -> None:
-    """Write the whole file or nothing, also while other runs do the same."""
+    """Write the file atomically, because other runs may write it at the same time."""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), delete=False) as file:
@@ -162,7 +165,7 @@ def _keep(path: str, content: bytes) -> None:
         raise RailyardError(
             "%s cannot be written: %s" % (error.filename or path, error.strerror or error),
             "control node",
-            "make the directory one's own, or name another by XDG_CACHE_HOME",
+            "make the directory writable, or set another one with XDG_CACHE_HOME",
         ) from error
 
 
@@ -170,9 +173,9 @@ def _keep(path: str, content: bytes) -> None:
 
 
 def documents(content: bytes, where: str) -> list[dict[str, t.Any]]:
-    """The objects of a manifest.
+    """Return the objects of a manifest.
 
-    :raises RailyardError: where it is no YAML, or not of objects.
+    :raises RailyardError: if it is not YAML, or contains other documents than objects.
     """
     try:
         found_objects = [each for each in yaml.load_all(content, Loader=_LOADER) if each]
@@ -189,7 +192,7 @@ def documents(content: bytes, where: str) -> list[dict[str, t.Any]]:
 
 
 def chart(archive: Archive) -> Chart:
-    """The chart of an archive, or of an unpacked folder.
+    """Return the chart of an archive, or of an unpacked folder.
 
     :raises RailyardError: if it is not a chart.
     """
@@ -201,7 +204,7 @@ def chart(archive: Archive) -> Chart:
         ) from error
     tops = sorted({path.partition("/")[0] for path in members if path.endswith("/Chart.yaml")}, key=len)
     if not tops:
-        raise RailyardError("it is not a chart: it has no Chart.yaml", archive.path, "name a chart's archive")
+        raise RailyardError("it is not a chart: it has no Chart.yaml", archive.path, "set the archive of a chart")
     return _chart({path.partition("/")[2]: content for path, content in members.items()}, archive.path)
 
 

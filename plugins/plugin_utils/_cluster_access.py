@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What the actions that talk to a cluster share: the connection, and the desired objects of a plan."""
+"""Shared by actions on a cluster: the connection, and the desired objects of a plan."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.connect 
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import DesiredObjects
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _planned
 
-# Ansible loads this module once, before it forks a process for each task; none of these then imports the client again,
-# which takes longer than a run that has nothing to do. connect() reports one that is missing.
+# Imported here, because Ansible loads this module once and then forks a process for each task. The import takes longer
+# than a run without changes. connect() reports a missing client.
 with contextlib.suppress(ImportError):
     importlib.import_module("kubernetes.config")
 
@@ -50,13 +50,14 @@ FAMILY = {MANAGED_BY: MANAGER}
 
 
 def server(options: t.Mapping[str, t.Any]) -> Server:
+    """Return the connection to the cluster of the options."""
     if options["connections"] < 1:
         raise RailyardError("%d is less than 1" % options["connections"], "connections", "use 1 or more")
     return connect(options["kubeconfig"], options["context"], options["connections"], say)
 
 
 class Planned:
-    """A plan with its objects of a cluster."""
+    """A plan with its Kubernetes objects."""
 
     def __init__(self, options: t.Mapping[str, t.Any]) -> None:
         self.document = _planned.document(options["file"])
@@ -68,10 +69,11 @@ class Planned:
             for component, made in object_components.components(self.document, self.given)
             if component not in ON_DEMAND or known.test_pods
         ]
-        # a rule of Node Feature Discovery must be the only one that sets these labels
+        # If a rule of Node Feature Discovery sets these labels, nothing else must set them.
         self.labels_nodes = not known.node_feature_rule
 
     def desired(self, force: bool = False, replace: bool = False) -> DesiredObjects:
+        """Return the desired state of the cluster. ``force``: take over fields; ``replace``: allow replacements."""
         return DesiredObjects(
             self.objects,
             dict(FAMILY, **{FABRIC: self.fabric}),
@@ -86,12 +88,14 @@ class Planned:
         )
 
     def secrets(self) -> list[partition_keys.Secret]:
+        """Return the secrets that must exist before anything is applied."""
         return object_components.secrets(self.document, self.given)
 
     def node_labels(self) -> dict[str, dict[str, str]]:
+        """Return node -> its planned labels."""
         return object_components.node_labels(self.document)
 
 
 def say(text: str) -> None:
-    """A line of progress, while a task runs."""
+    """Print a line of progress while a task runs."""
     Display().display("  " + text, color="dark gray")

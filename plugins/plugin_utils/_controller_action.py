@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The one way in which an action that runs on the control node alone runs: options, work, result or one clear error."""
+"""The base of actions that run only on the control node: options, work, and a result or an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import _output
 
 
 class ControllerAction(ActionBase):
-    """An action plugin defines its options in ``SPEC`` and does its work in :meth:`work`."""
+    """The base class of action plugins. A subclass defines its options in ``SPEC`` and its work in :meth:`work`."""
 
     TRANSFERS_FILES = False
     _requires_connection = False
@@ -44,5 +44,5 @@ class ControllerAction(ActionBase):
         return result
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
-        """The result of the task. With ``check`` nothing may be written."""
+        """Do the work of the task and return its result. With ``check``, write nothing."""
         raise NotImplementedError

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Files on the control node: which fabric files a run is about, and the reports that it writes."""
+"""Files on the control node: the fabric files of a run, and the reports that it writes."""
 
 from __future__ import annotations
 
@@ -19,27 +19,29 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import MAX_BYTES
 
 _VARS = ("group_vars", "host_vars")
-# Options of actions that write a fabric file, as the documentation fragment controller.new_fabric has them.
+# Options of actions that write a fabric file; documented in the fragment controller.new_fabric.
 NEW_FABRIC = {"dest": {"type": "path"}, "force": {"type": "bool", "default": False}}
 _NAME_ONE = "name one, such as -e fabric_file=PATH/fabric.yml"
 
 
 def named(paths: t.Sequence[str]) -> list[str]:
-    """The fabric files that ``paths`` name, or hold where they are directories; without any, those of the inventory.
+    """Return the fabric files in ``paths``, which are files or directories; without paths, those of the inventory.
 
-    Files are shown relative to the working directory where they lie beneath it.
+    Files in the working directory have relative paths.
     """
     found: list[str] = []
     for path in paths or _inventory_sources():
         if os.path.isdir(path):
             inside = sorted(_inside(path))
             if paths and not inside:
-                raise RailyardError("the directory holds no fabric file", path, "name one that does, or the file")
+                raise RailyardError(
+                    "the directory contains no fabric file", path, "name another directory, or the file"
+                )
             found.extend(inside)
         elif paths or InventoryModule().verify_file(path):
             found.append(path)
     if not found:
-        raise RailyardError("the inventory comes from no fabric file", "inventory", _NAME_ONE)
+        raise RailyardError("the inventory is not a fabric file", "inventory", _NAME_ONE)
     return list(dict.fromkeys(shown_path(path) for path in found))
 
 
@@ -50,9 +52,9 @@ def _inventory_sources() -> list[str]:
 
 
 def inventory(file: str = "") -> str:
-    """The inventory of this run as ``ansible-playbook -i`` takes it, else ``file``, a fabric file that is one, too.
+    """Return the argument of ``-i`` for the inventory of this run; without an inventory, ``file``, a fabric file.
 
-    Empty where neither is known: a job of AWX has a copy of its inventory that is gone when the job ends.
+    Return an empty text if neither is known, or in a job of AWX, whose copy of the inventory is temporary.
     """
     if os.environ.get("AWX_PRIVATE_DATA_DIR"):
         return ""
@@ -71,14 +73,17 @@ def _inside(directory: str) -> t.Iterator[str]:
 
 
 def shown_path(path: str) -> str:
-    """A path relative to the working directory where it lies beneath it, else the absolute one."""
+    """Return the path relative to the working directory if it is inside it, else the absolute path."""
     full = os.path.abspath(path)
     here = os.path.join(os.getcwd(), "")
     return full[len(here) :] if full.startswith(here) else full
 
 
-def read(path: str, remedy: str = "let it be a file that you may read", most: int = MAX_BYTES + 1) -> bytes:
-    """The bytes of a file, no more than ``most``."""
+def read(path: str, remedy: str = "name a file that you may read", most: int = MAX_BYTES + 1) -> bytes:
+    """Return the bytes of a file, at most ``most``.
+
+    :raises RailyardError: if the file cannot be read; ``remedy`` is that of the error.
+    """
     try:
         with open(path, "rb") as file:
             return file.read(most)
@@ -89,10 +94,10 @@ def read(path: str, remedy: str = "let it be a file that you may read", most: in
 def write(
     directory: str, files: t.Mapping[str, bytes], check: bool, named: str = "report_dir"
 ) -> list[dict[str, t.Any]]:
-    """Write the files that are not there already, byte for byte; a reader never sees half a file.
+    """Write files that are missing or differ, each atomically.
 
-    With ``check`` nothing is written. ``named`` is the variable by which another directory is named. Gives for each
-    file its ``path``, its ``size`` in bytes and whether it is (or would be) ``changed``.
+    With ``check``, nothing is written. ``named``: the variable that sets the directory. Return for each file its
+    ``path``, its ``size`` in bytes, and whether it is (or would be) ``changed``.
     """
     done = []
     try:
@@ -114,11 +119,11 @@ def write(
 
 
 def write_fabric(dest: str, text: str, check: bool, refused: str, consent: str | None) -> dict[str, t.Any]:
-    """Write a fabric file, and never another over one that is there.
+    """Write a fabric file. A file with other contents is not overwritten without consent.
 
-    :param refused: why another file is not written over.
-    :param consent: how to consent to it; None if consent is given.
-    :raises Refused: where there is another file.
+    :param refused: why the file is not overwritten, for the error.
+    :param consent: what to type to consent; None if consent is given.
+    :raises Refused: if the file exists with other contents.
     """
     content = text.encode("utf-8")
     before = read(dest) if os.path.exists(dest) else b""
@@ -158,7 +163,7 @@ def _put(path: str, content: bytes) -> None:
 
 
 def version() -> str:
-    """The collection's version, from its manifest where it is installed, else from its checkout."""
+    """Return the version of the collection, from the manifest of an installed one or from the checkout."""
     top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     manifest = os.path.join(top, "MANIFEST.json")
     if os.path.exists(manifest):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Other people's collections, which some playbooks need on the control node."""
+"""Collections of others that some playbooks need on the control node."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 
 
 def missing(collection: str) -> Unsupported | None:
-    """What to say where a collection such as ``kubernetes.core`` is not installed; None where it is.
+    """Return the error for a collection such as ``kubernetes.core`` that is not installed; None if it is.
 
-    To be asked before a task of it is read, for Ansible's own message names no remedy.
+    Call it before Ansible reads a task of the collection, because Ansible's message has no remedy.
     """
     try:
         importlib.import_module("ansible_collections.%s" % collection)
     except ImportError:
         return Unsupported(
-            "the collection %s is not there" % collection,
+            "the collection %s is not installed" % collection,
             "control node",
             "install it with ansible-galaxy, or the Python package ansible, which has it",
         )

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""How many nodes Ansible works on at a time, and how many it should."""
+"""The number of nodes on which Ansible works at a time, and the recommended number."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ PER_PROCESSOR = 32
 
 
 def recommended(nodes: int, processors: int) -> int:
-    """Forks for a number of nodes and of processors of the control node."""
+    """Return the recommended forks for a number of nodes, and of processors of the control node."""
     return max(1, min(nodes, PER_PROCESSOR * processors))
 
 
 def advice(forks: int, nodes: int, processors: int) -> str:
-    """A line for a user whose forks are fewer than recommended; empty if they are not."""
+    """Return a message if forks are fewer than recommended; else an empty text."""
     most = recommended(nodes, processors)
     if forks >= most:
         return ""

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Helm on the control node: the program and the collection that drives it, before anything is done with them."""
+"""Check Helm on the control node: the program, and the collection that runs it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _foreign_packages
 
-# kubernetes.core asks Helm for things that its version 4 no longer has, and older ones do not have yet.
+# kubernetes.core uses options that Helm has only in this major version.
 _MAJOR = 3
 
 
 def program(named: str) -> str:
-    """Helm's path.
+    """Return the path of Helm.
 
-    :param named: the user's; else the one on the PATH. :raises RailyardError: for all that is missing, at once.
+    :param named: the path that the user sets; empty: Helm on the PATH.
+    :raises RailyardError: for all problems at once.
     """
     errors: list[RailyardError] = []
     path = shutil.which(os.path.expanduser(named) if named else "helm")

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Text for the person who runs a playbook, printed as it is.
+"""Print text for users unchanged.
 
-Ansible's default callback prints a result as one line of JSON, in which a table cannot be read.
+Ansible's default callback prints a result as one line of JSON, which makes tables unreadable.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ansible.utils.display import Display
 
 
 def show(lines: t.Sequence[str]) -> bool:
-    """Print the lines. False, and nothing printed, where all of the output is one JSON document."""
+    """Print the lines. Print nothing and return False if the output of the run is one JSON document."""
     if "json" in str(constants.config.get_config_value("DEFAULT_STDOUT_CALLBACK")):
         return False
     if lines:
@@ -26,6 +26,6 @@ def show(lines: t.Sequence[str]) -> bool:
 
 
 def show_error(message: str) -> None:
-    """Print an error of several lines where Ansible itself prints it as one line of JSON alone: before 2.19."""
+    """Print an error of several lines if Ansible itself prints it only as one line of JSON, as before 2.19."""
     if "\n" in message and tuple(map(int, __version__.split(".")[:2])) < (2, 19):
         show(message.splitlines())

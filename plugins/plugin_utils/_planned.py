@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The one plan that a run on the control node is about."""
+"""The plan of a run on the control node."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_fil
 
 
 def document(file: str | None) -> dict[str, t.Any]:
-    """``Plan.document()`` of a fabric file, or of the inventory's own.
+    """Return ``Plan.document()`` of a fabric file; without ``file``, of that of the inventory.
 
-    :raises RailyardError: where there is none, or several, or the file has errors: then all of them.
+    :raises RailyardError: if there is no fabric file, or several; for all errors of the file.
     """
     paths = _fabric_files.named([file] if file else [])
     if len(paths) > 1:
@@ -33,7 +33,7 @@ def document(file: str | None) -> dict[str, t.Any]:
 
 
 class Wrong(RailyardError):
-    """A fabric file with errors; the findings are the message, each with its own place and remedy."""
+    """A fabric file has errors. The message contains the findings, each with place and remedy."""
 
     def __str__(self) -> str:
         return self.message

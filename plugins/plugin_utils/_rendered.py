@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""A directory of rendered files, which may hold other files too.
+"""A directory of rendered files, which may also contain other files.
 
-A list of our own files is among them, so that a file which is no longer planned is removed, and no other file
-ever is, nor written over.
+A list of the rendered files is in the directory. So files that are not planned any more are removed, and other files
+are never removed or overwritten.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ INDEX = ".railyard-files"
 
 
 def write(directory: str, files: t.Mapping[str, bytes], check: bool) -> dict[str, list[str]]:
-    """Write what differs and remove what we once wrote and is no longer wanted; with ``check`` only report it.
+    """Write files that differ, and remove our files that are not planned any more; with ``check``, only report them.
 
-    Gives the paths, relative to ``directory``, that were (or would be) ``written`` and ``removed``.
+    Return the paths, relative to ``directory``, that were (or would be) ``written`` and ``removed``.
+
     :raises Refused: if another file has the name of one of ours; then nothing is written.
     """
     try:
@@ -36,7 +37,7 @@ def write(directory: str, files: t.Mapping[str, bytes], check: bool) -> dict[str
             [_theirs(directory, path) for path in files if path not in old and _other(directory, path, files[path])]
         )
         if not check and old != list(files):
-            # Before the first file, so that a run that is cut off leaves no file that is not in the list.
+            # Before the first file, so that the list is complete after an interruption.
             _list(directory, list(dict.fromkeys([*old, *files])))
         removed = [path for path in old if path not in files and os.path.lexists(os.path.join(directory, path))]
         by_folder: dict[str, dict[str, bytes]] = {}
@@ -69,7 +70,7 @@ def _list(directory: str, paths: t.Sequence[str]) -> None:
 
 
 def _other(directory: str, path: str, content: bytes) -> bool:
-    """Whether there is a file with other content."""
+    """Return whether a file with other contents exists."""
     full = os.path.join(directory, path)
     return os.path.isfile(full) and _fabric_files.read(full, most=len(content) + 1) != content
 
@@ -77,11 +78,11 @@ def _other(directory: str, path: str, content: bytes) -> bool:
 def _theirs(directory: str, path: str) -> Refused:
     full = _fabric_files.shown_path(os.path.join(directory, path))
     remedy = "name a directory of its own with -e render_dir=DIR; or, if the file is an earlier run's, delete it"
-    return Refused("there is a file already that %s does not list as ours" % INDEX, full, remedy)
+    return Refused("it exists already, and %s does not list it as a rendered file" % INDEX, full, remedy)
 
 
 def _index(directory: str) -> list[str]:
-    """Our own files, as listed. A path that leads out of the directory is not ours."""
+    """Return our files, as listed. Paths outside the directory are ignored."""
     path = os.path.join(directory, INDEX)
     if not os.path.exists(path):
         return []
@@ -92,7 +93,7 @@ def _index(directory: str) -> list[str]:
 
 
 def _remove(directory: str, path: str) -> None:
-    """Remove the file, and the folders that it leaves empty."""
+    """Remove the file, and folders that are empty then."""
     os.unlink(os.path.join(directory, path))
     folder = os.path.dirname(path)
     while folder:

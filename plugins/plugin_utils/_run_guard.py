@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Checks of a run before its first task: that its tags exist, and that its limit leaves hosts for it.
+"""Checks of a run before its first task: whether its tags exist, and whether its limit matches hosts.
 
 Ansible skips tasks by tags, by ``--start-at-task``, and with all of its play by ``--limit``. It evaluates ``hosts`` of
 each play in every run, so checks that must always hold are made there (lookup ``play_hosts``).
@@ -21,17 +21,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 COLLECTION = "railyard.fabric."
 NODES = "railyard_nodes"
 LOCAL = "localhost"
-# Playbook -> the tags that select something of it. Those that are not here have none.
+# Playbook -> the tags that select tasks. Other playbooks have no tags.
 TAGS: dict[str, tuple[str, ...]] = {
     "hosts": ("hosts", *LAYERS),
     "site": ("hosts", "kubernetes", "verify", *LAYERS),
     "teardown": ("hosts", "kubernetes", *REMOVABLE),
 }
-# Playbook -> what --skip-tags leaves out of it, where that is something else: these compare the layers one by one.
+# Playbook -> the tags that --skip-tags accepts, where they differ: these playbooks compare each layer separately.
 SKIPPED: dict[str, tuple[str, ...]] = {"drift": LAYERS, "verify": LAYERS}
-# Playbooks that contact nodes: a limit may leave out what they do on the control node.
+# Playbooks that contact nodes. A limit may exclude their tasks on the control node.
 _CONTACT_NODES = {"discover", "drift", "hosts", "site", "teardown", "verify"}
-# What Ansible itself gives a meaning, and what molecule always skips.
+# Tags with a meaning in Ansible, and those that molecule always skips.
 _SPECIAL = ("all", "always", "never", "tagged", "untagged", "molecule-notest", "notest")
 # Tags of plays that contact no node.
 _CLUSTER = {"kubernetes"}
@@ -39,7 +39,7 @@ _BATCH = re.compile(r"([1-9][0-9]{0,6})(%?)\Z")
 
 
 class Run(t.NamedTuple):
-    """What the command line of ansible-playbook asks for."""
+    """The arguments of ansible-playbook."""
 
     playbooks: t.Sequence[str]
     tags: t.Sequence[str]
@@ -48,18 +48,18 @@ class Run(t.NamedTuple):
     start_at: str | None
 
     def own(self, root: Path) -> list[str]:
-        """The names of the playbooks where all of them are this collection's; empty where one is the user's own."""
+        """Return the names of the playbooks if all are of this collection; else an empty list."""
         names = [_own(each, root) for each in self.playbooks]
         return [name for name in names if name] if all(names) else []
 
     @property
     def cluster_alone(self) -> bool:
-        """Whether the tags leave no play that contacts nodes."""
+        """Whether the tags select no play that contacts nodes."""
         asked = set(self.tags) - {"always", "tagged"}
         return bool(asked) and asked <= _CLUSTER or {"hosts", "verify"} <= set(self.skip_tags)
 
     def needs(self, pattern: str, own: t.Sequence[str]) -> bool:
-        """Whether a play with this pattern must have hosts, because without it the run would do nothing."""
+        """Return whether a play with this pattern must have hosts, because the run would do nothing without them."""
         if pattern == LOCAL:
             return bool(own) and (self.cluster_alone or not _CONTACT_NODES & set(own))
         return not self.cluster_alone
@@ -74,9 +74,9 @@ def _own(playbook: str, root: Path) -> str | None:
 
 
 def check_run(run: Run, own: t.Sequence[str]) -> None:
-    """That a run of this collection's playbooks has tags that exist, and begins at its first task.
+    """Check that the tags of a run exist, and that it begins at its first task. ``own``: see :meth:`Run.own`.
 
-    :raises RailyardError: with what to type instead.
+    :raises RailyardError: if not.
     """
     if not own:
         return
@@ -89,7 +89,7 @@ def check_run(run: Run, own: t.Sequence[str]) -> None:
         raise RailyardError(
             "a run cannot start at the task %s, because the checks before it would be skipped" % run.start_at,
             "--start-at-task",
-            "run the whole playbook; what is in place already is left as it is"
+            "run the whole playbook; a run changes only differences"
             + (", and --tags LAYER runs one layer" if any(name in TAGS for name in own) else ""),
         )
 
@@ -103,9 +103,9 @@ def _unknown(option: str, tag: str, own: t.Sequence[str], known: t.Sequence[str]
 
 
 def check_batch(batch: t.Any) -> None:
-    """That ``railyard_reboot_batch`` is a number of nodes or a share of them. Ansible takes 0 for all nodes at once.
+    """Check that ``railyard_reboot_batch`` is a number of nodes from 1, or a percentage. To Ansible, 0 means all nodes.
 
-    :raises RailyardError: where it is not.
+    :raises RailyardError: if it is not.
     """
     found = _BATCH.match(str(batch))
     if not found or found.group(2) and int(found.group(1)) > 100:
@@ -117,10 +117,10 @@ def check_batch(batch: t.Any) -> None:
 
 
 def check_matched(pattern: str, matched: t.Collection[str], nodes: t.Collection[str], limit: str | None) -> None:
-    """That a play has hosts to run on.
+    """Check that a play has hosts.
 
     :param nodes: the rail nodes of the whole inventory.
-    :raises RailyardError: where it has none.
+    :raises RailyardError: if it has none.
     """
     if matched:
         return

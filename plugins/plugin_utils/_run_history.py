@@ -20,9 +20,9 @@ _BEGAN = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def keep(directory: str, kind: str, most: int) -> None:
-    """Put the verdict that is there aside before another takes its place, and forget all but the newest ``most``.
+    """Move the existing verdict into the history, and delete all but the newest ``most`` verdicts of the history.
 
-    :raises RailyardError: where the directory cannot be written.
+    :raises RailyardError: if the directory cannot be written.
     """
     path = os.path.join(directory, kind + ".json")
     folder = os.path.join(directory, FOLDER)
@@ -45,7 +45,7 @@ def _is_of(name: str, kind: str) -> bool:
 
 
 def _moment(path: str) -> str:
-    """When the verdict began, from its content; without that, when the file was written."""
+    """Return when the verdict began, from its contents; without that, when the file was written."""
     moment = time.gmtime(os.stat(path).st_mtime)
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError), open(path, encoding="utf-8") as file:
         moment = time.strptime(json.load(file)["began"], _BEGAN)

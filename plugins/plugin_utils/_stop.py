@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The end of a run before its first task."""
+"""End a run before its first task."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ansible.utils.display import Display
 
 
 def stop(lines: t.Sequence[str], error: type[Exception]) -> t.NoReturn:
-    """End the run with these lines, printed once.
+    """Print these lines and end the run.
 
-    Ansible wraps what a plugin raises in its own words and in an excerpt of the file, or makes a warning of it. So a
-    command of Ansible's ends here; a program that uses Ansible as a library gets the exception.
+    Ansible would add its own text and an excerpt of the file to an exception of a plugin, or print it as a warning. So
+    a command of Ansible exits here. A program that uses Ansible as a library gets the exception.
     """
     text = "\n".join(lines)
     if not context.CLIARGS:

@@ -3,23 +3,23 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Lines for a terminal from the results of one task on many nodes. Pure: results in, text out."""
+"""Format the results of one task on many nodes as lines for a terminal."""
 
 from __future__ import annotations
 
 import re
 import typing as t
 
-# Rows of a list that are printed before the rest becomes a number.
+# Rows of a list that are printed. The number of other rows follows.
 MOST_ROWS = 8
 Result = t.Mapping[str, t.Any]
-# Results without a change, of a module that lists changes and of others; one object for all nodes.
+# Results without changes, of modules that list changes and of others: the same object for all nodes.
 _AS_PLANNED: Result = {"changes": []}
 _PLAIN: Result = {}
 
 
 def fold_names(names: t.Iterable[str], most: int = MOST_ROWS) -> str:
-    """Names with their numbers as ranges, ``login, node-[1-3,7]``; ``and N more`` after ``most`` names."""
+    """Return names with their numbers as ranges, ``login, node-[1-3,7]``; ``and N more`` after ``most`` names."""
     sequences: dict[tuple[str, str], list[str]] = {}
     found: list[str] = []
     for name in sorted(set(names)):
@@ -39,7 +39,7 @@ def fold_names(names: t.Iterable[str], most: int = MOST_ROWS) -> str:
 
 
 def _runs(numbers: t.Sequence[str]) -> list[str]:
-    """Numbers as ranges. A sequence keeps its way to write numbers: 009 to 010, and 9 to 10."""
+    """Return numbers as ranges. All numbers of a range are padded in the same way: 009 to 010, and 9 to 10."""
     runs: list[list[str]] = []
     for digits in numbers:
         if runs and digits == str(int(runs[-1][-1]) + 1).zfill(len(runs[-1][-1])):
@@ -50,12 +50,12 @@ def _runs(numbers: t.Sequence[str]) -> list[str]:
 
 
 def counted(number: int, noun: str = "node") -> str:
-    """``1 node``, ``2 nodes``."""
+    """Return a number with its noun: ``1 node``, ``2 nodes``."""
     return "%d %s%s" % (number, noun, "" if number == 1 else "s")
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people: ``12 s``, ``3 min 20 s``; empty below one second."""
+    """Return a duration: ``12 s``, ``3 min 20 s``; empty below one second."""
     whole = int(seconds)
     if whole < 1:
         return ""
@@ -65,7 +65,7 @@ def duration(seconds: float) -> str:
 
 
 def change_text(change: t.Mapping[str, t.Any]) -> str:
-    """One change of a module as text, as its fields say."""
+    """Return a change of a module as text."""
     subject = str(change.get("subject", ""))
     port = change.get("port")
     where = "%s: %s" % (port, subject) if port and port != subject else subject
@@ -85,13 +85,13 @@ def _value(value: t.Any) -> str:
 
 
 def changes_of(result: Result) -> list[t.Mapping[str, t.Any]]:
-    """The changes that a result of our modules lists, those of a loop's items together."""
+    """Return the changes in a result of our modules, including those of all items of a loop."""
     parts = [result, *(each for each in result.get("results") or () if isinstance(each, dict))]
     return [change for part in parts for change in part.get("changes") or () if isinstance(change, dict)]
 
 
 def layers_of(name: str, result: Result) -> dict[str, Result]:
-    """Layer -> its result: of a module that handles several layers, else the task's own under ``name``."""
+    """Return layer -> its result. A task of a module for one layer is a layer ``name``."""
     layers = result.get("modules")
     if isinstance(layers, dict) and all(isinstance(each, dict) for each in layers.values()):
         return layers
@@ -99,7 +99,7 @@ def layers_of(name: str, result: Result) -> dict[str, Result]:
 
 
 def kept(name: str, result: Result) -> dict[str, Result]:
-    """Layer -> what :func:`summary` reads of its result, which is little: a callback keeps it for each node."""
+    """Return layer -> the part of its result that :func:`summary` needs: a callback stores it for each node."""
     return {
         layer: {"changed": True, "changes": changes_of(part)}
         if part.get("changed")
@@ -111,16 +111,16 @@ def kept(name: str, result: Result) -> dict[str, Result]:
 
 
 def summary(name: str, results: t.Mapping[str, Result], check: bool, changes: bool) -> list[str]:
-    """The lines about one layer or task on the nodes where it ended well; none where nothing is to be shown.
+    """Return the lines about one layer or task on the nodes where it succeeded; none if there is nothing to show.
 
     :param results: node -> result.
-    :param changes: list the changes too; not where the diff was printed.
+    :param changes: list the changes too, unless the diff was printed.
     """
     lines: list[str] = []
     changed = {node: result for node, result in results.items() if result.get("changed")}
     verb = "would change" if check else "changed"
     if changed and list(results) == ["localhost"]:
-        # work of the control node, not on nodes
+        # A task of the control node, not of nodes.
         lines.append("%s: %s" % (name, verb))
     elif changed:
         others = len(results) - len(changed)
@@ -142,7 +142,7 @@ def summary(name: str, results: t.Mapping[str, Result], check: bool, changes: bo
 
 
 def change_lines(results: t.Mapping[str, Result]) -> list[str]:
-    """Equal changes of several nodes once, the most frequent first."""
+    """Return a line for each change, with all nodes that have it, the most frequent first."""
     nodes: dict[str, list[str]] = {}
     for node, result in results.items():
         for change in changes_of(result):
@@ -159,7 +159,7 @@ def change_lines(results: t.Mapping[str, Result]) -> list[str]:
 
 
 def failure_text(result: Result) -> str:
-    """The error of a failed result: its message, or those of a loop's items, or the end of a command's output."""
+    """Return the error of a failed result: its message, those of a loop's items, or the end of a command's output."""
     items = [each for each in result.get("results") or () if isinstance(each, dict) and each.get("failed")]
     if items:
         return "\n".join(dict.fromkeys(failure_text(each) for each in items))

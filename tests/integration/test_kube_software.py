@@ -512,7 +512,7 @@ def test_a_manifest_from_the_first_run_to_the_last(bench: Bench, flannel: Path) 
     done = bench.act("flannel", **options)
     assert not done.failed and bench.get("ConfigMap", "once", "kube-flannel") is None, done.one_line
     # a rail cannot be the pod network
-    for wrong, why in (("enp11s0np0", "the port of rail"), (".*", "flanneld takes no pattern")):
+    for wrong, why in (("enp11s0np0", "the port of rail"), (".*", "flanneld does not support patterns")):
         done = bench.act("flannel", settings={"interface": wrong})
         assert done.failed and why in done.one_line, done.one_line
     # it goes by consent alone

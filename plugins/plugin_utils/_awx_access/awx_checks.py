@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What AWX would refuse half-way, found before anything is written: all of it at once."""
+"""Check what AWX would refuse during a run, and report all problems before anything is written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_se
 
 
 class Checks:
-    """``run`` gives the objects of AWX that the file refers to and does not describe."""
+    """Checks before a run. ``run`` returns the objects of AWX to which the file refers without describing them."""
 
     def __init__(self, server: Server, wanted: Wanted, organization: int) -> None:
         self._server = server
@@ -28,6 +28,7 @@ class Checks:
         self._items: dict[Ref, Data] = {}
 
     def run(self) -> dict[Ref, Data]:
+        """Return the objects of AWX to which the file refers. Raise all problems at once."""
         self._environment()
         for key, each in self._data.credentials.items():
             if each.existing:
@@ -79,7 +80,7 @@ class Checks:
             self._wrong(error.message, place, error.remedy)
 
     def _credentials_of_fabrics(self) -> None:
-        """AWX takes one credential of a type for a job, and one vault for each vault_id."""
+        """Report fabrics with several credentials of a type, or vaults with one vault_id: a job can have only one."""
         for fabric, each in self._data.fabrics.items():
             taken: dict[tuple[t.Any, ...], str] = {}
             for key in filter(None, (*each.credentials, each.cluster)):
@@ -91,12 +92,12 @@ class Checks:
                 else:
                     kind = self._declared(key)
                 if kind in taken:
-                    message = "%s and %s are of one type, and AWX takes one of a type for a job" % (taken[kind], key)
+                    message = "%s and %s have the same type, and a job can have only one of a type" % (taken[kind], key)
                     self._wrong(message, "fabrics.%s.credentials" % fabric, "keep one of them")
                 taken.setdefault(kind, key)
 
     def _declared(self, key: str) -> tuple[t.Any, ...]:
-        """The type of a credential that the file describes, as that of one that AWX has."""
+        """Return the type of a credential of the file, in the form of AWX."""
         known = self._data.credentials[key]
         if known.existing or not known.type:
             return (key,)
@@ -143,7 +144,7 @@ class Checks:
         except ApiError as error:
             if error.status != 404:
                 raise
-            return  # an older AWX does not list them, and checks each schedule when it is written
+            return  # older releases check each schedule when it is written
         known = {*answer.get("zones", ()), *answer.get("links", {}), *answer.get("results", ())}
         for zone in sorted(zones - known):
             near = meant(zone, sorted(known))

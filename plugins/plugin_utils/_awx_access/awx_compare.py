@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What differs between an object of AWX and the one that is wanted, and where secrets go."""
+"""Compare objects of AWX with the desired ones, and add secrets to requests."""
 
 from __future__ import annotations
 
@@ -19,50 +19,50 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_se
 
 __all__ = ["Secrets", "differing", "hidden", "meant", "raise_all", "sent", "unknown"]
 
-# What AWX answers in place of a secret, and keeps the secret for when it is sent.
+# AWX returns this in place of a secret. If it is sent, AWX keeps the secret.
 ENCRYPTED = "$encrypted$"
 _HIDDEN = "(secret)"
-# Fields that AWX keeps as text.
+# Fields that AWX stores as text.
 _AS_TEXT = ("extra_vars", "variables")
-# The field that holds an object's secrets.
+# Kind -> the field that contains its secrets.
 _FIELDS = {"credentials": "inputs", "notification_templates": "notification_configuration"}
 
 
 def meant(name: str, known: t.Iterable[str]) -> str | None:
-    """The name that was probably meant, whatever its case."""
+    """Return the existing name of which ``name`` is probably a misspelling, also in another case; None without one."""
     lower = {each.lower(): each for each in known}
     return lower.get(nearest(name, lower) or "")
 
 
 def unknown(name: str, what: str, kind: str, server: Server, otherwise: str = "", **query: t.Any) -> RailyardError:
-    """The error for a name that AWX does not have, with the name that was probably meant."""
+    """Return the error for a name that AWX does not have, with a suggestion."""
     near = meant(name, [str(each["name"]) for each in server.all(kind, **query)])
-    remedy = "write %s" % near if near else "write the name of one that AWX has"
-    message = "AWX has no %s %s%s, or you may not see it" % (what, name, did_you_mean(near))
+    remedy = "write %s" % near if near else "use a name that exists in AWX"
+    message = "AWX has no %s %s%s, or this user has no permission to see it" % (what, name, did_you_mean(near))
     return RailyardError(message, what, "%s; %s" % (remedy, otherwise) if otherwise else remedy)
 
 
 def differing(item: Data, body: Data) -> Data:
-    """The fields of ``body`` that differ; one that an older AWX does not have at all cannot be set."""
+    """Return the fields of ``body`` that differ. Fields that an older AWX does not have are ignored."""
     return {key: value for key, value in body.items() if key in item and not _same(key, item[key], value)}
 
 
 def _same(key: str, now: t.Any, wanted: t.Any) -> bool:
     if key not in _AS_TEXT:
         return bool(now == wanted)
-    try:  # text, as it was typed in AWX
+    try:  # text that a user has typed in AWX may have another format
         return bool((yaml.safe_load(now or "") or {}) == wanted)
     except yaml.YAMLError:
         return False
 
 
 def sent(body: Data) -> Data:
-    """The fields as AWX takes them."""
+    """Return the fields in the form that AWX accepts."""
     return {key: json.dumps(value) if key in _AS_TEXT else value for key, value in body.items()}
 
 
 def hidden(each: Object, fields: t.Mapping[str, t.Any]) -> Data:
-    """Fields without secrets, and without ids, for people."""
+    """Return the fields for output: without secrets, and with names instead of ids."""
     shown = {}
     for key, value in fields.items():
         if key == _FIELDS.get(each.kind) and isinstance(value, dict):
@@ -80,7 +80,7 @@ def _secrets(each: Object) -> tuple[str, ...]:
 
 
 class Secrets:
-    """The secrets by credential or notification and field; ``update``: whether those that AWX has are sent again."""
+    """The secrets by credential or notification and field. ``update``: send secrets again that AWX has already."""
 
     def __init__(self, given: t.Mapping[str, t.Mapping[str, str]], update: bool) -> None:
         self._given = given
@@ -94,14 +94,14 @@ class Secrets:
         return text
 
     def whole(self, each: Object, body: Data) -> Data:
-        """The fields of a new object."""
+        """Return the fields of a new object, with its secrets."""
         field = _FIELDS.get(each.kind)
         if field:
             body = {**body, field: {**body[field], **self._given.get(each.secrets, {})}}
         return sent(body)
 
     def differing(self, each: Object, item: Data, changed: Data) -> Data:
-        """``changed``, with the field that holds secrets where it differs: AWX never returns a secret."""
+        """Return ``changed`` with the secrets of the object, if they must be sent: AWX never returns secrets."""
         field = _FIELDS.get(each.kind)
         if not field:
             return changed

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Updates of projects and inventories in AWX: start one, wait for it, and say why it failed."""
+"""Updates of projects and inventories in AWX: start them, wait for them, and report why they failed."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_server import ApiError, Data, Server
 
 _BUSY = ("new", "pending", "waiting", "running")
-# what is updated -> the endpoint of its jobs
+# Kind of object -> the endpoint of its update jobs.
 _ENDPOINTS = {"project": "project_updates", "inventory": "inventory_updates"}
 _MAX_REASON = 600
 
 
 class Jobs:
+    """Runs and watches update jobs. ``pause``: waits for a number of seconds."""
+
     def __init__(self, server: Server, pause: float) -> None:
         self._server = server
         self._pause = pause
 
     def settle(self, project: Data, started: bool, timeout: int) -> bool:
-        """Wait for a project's update; one that failed before is tried again. Whether the project was just updated.
+        """Wait for the update of a project. If the last one failed, start another. Return whether one has ended now.
 
         :param started: AWX has started an update, because the project is new or changed.
         """
@@ -42,10 +44,11 @@ class Jobs:
         return True
 
     def missing(self, project: int, playbooks: t.Collection[str]) -> set[str]:
-        """The playbooks that AWX did not find in the repository."""
+        """Return the playbooks that AWX did not find in the repository."""
         return set(playbooks) - set(self._server.get("projects/%d/playbooks" % project)["results"])
 
     def update(self, endpoint: str, number: int, what: str, timeout: int) -> None:
+        """Start an update and wait for it at most ``timeout`` seconds."""
         answer = self._server.post("%s/%d/update" % (endpoint, number), {})
         job = answer.get("%s_update" % what) or answer.get("id")
         if job is None:
@@ -71,7 +74,7 @@ class Jobs:
         raise RailyardError(message, what, "correct project.url, project.branch or project.credential; see %s" % where)
 
     def _reason(self, path: str, item: Data) -> str:
-        """The job's own explanation, if it has one: the message of git, or of the inventory plugin."""
+        """Return why a job failed: the message of git or of the inventory plugin, else the explanation of AWX."""
         reasons = [str(item.get("job_explanation") or "")]
         try:
             for event in self._server.all(path + "/events", event="runner_on_failed"):
@@ -80,7 +83,7 @@ class Jobs:
             if not any(reasons):
                 lines = str(self._server.get(path + "/stdout", format="json").get("content", "")).strip().splitlines()
                 reasons += [line for line in lines if "ERROR" in line or "fatal" in line][-3:] or lines[-1:]
-        except ApiError:  # the job's own status is worth more than why its log cannot be read
+        except ApiError:  # the status of the job is more useful than the error of reading its log
             pass
         text = " ".join(" ".join(filter(None, reasons)).split())
         return text[:_MAX_REASON] or "AWX gives no reason"

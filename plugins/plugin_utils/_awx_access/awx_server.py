@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Requests to AWX's API: how it is reached, what is tried again, and one clear error for each way to fail."""
+"""Requests to the API of AWX: connection, retries, and an error with a remedy for each kind of failure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.urls impor
 Data = t.Dict[str, t.Any]
 
 _TRIES = 5
-# A proxy in front of AWX answers these while AWX restarts.
+# Statuses of a proxy while AWX restarts.
 _TRANSIENT = (502, 503, 504)
 _DROPPED = (http.client.HTTPException, ConnectionResetError, BrokenPipeError, TimeoutError)
 _FALSE = ("0", "false", "no", "off", "f", "n")
@@ -36,7 +36,7 @@ _OWN = "use a token of an administrator of the organization (docs/awx.md, Rights
 
 
 class ApiError(RailyardError):
-    """AWX refused a request. ``status``: its HTTP status; 0: there was no answer."""
+    """AWX refused a request. ``status``: the HTTP status; 0: no answer."""
 
     def __init__(self, message: str, place: str, remedy: str, status: int = 0) -> None:
         super().__init__(message, place, remedy)
@@ -44,7 +44,7 @@ class ApiError(RailyardError):
 
 
 class Server:
-    """One AWX, as the environment names it (``CONTROLLER_HOST`` and so on; ``TOWER_`` in place of ``CONTROLLER_``)."""
+    """The AWX that environment variables select: ``CONTROLLER_HOST`` and others, or ``TOWER_HOST`` and so on."""
 
     def __init__(self, environment: t.Mapping[str, str] | None = None, pause: float = 0.5) -> None:
         self._environment = os.environ if environment is None else environment
@@ -57,7 +57,7 @@ class Server:
         self._address = _address(self.url)
         self._api = "/%s/v2/" % (self._environment.get(_PREFIX) or "/api/").strip("/")
         self._pause = pause
-        # Whether the last request was sent more than once: an object may then be there by its first try.
+        # Whether the last request was sent more than once: the first try may have created the object.
         self.repeated = False
         self._headers = {"Accept": "application/json", "Content-Type": "application/json", **self._authorization()}
         self._wait = self._timeout()
@@ -88,10 +88,11 @@ class Server:
     # -- requests
 
     def get(self, path: str, **query: t.Any) -> Data:
+        """Return the object or page at a path."""
         return self._ask("GET", path, None, query)
 
     def all(self, path: str, **query: t.Any) -> list[Data]:
-        """All items of a list, whatever its pages."""
+        """Return all items of a list, from all its pages."""
         found: list[Data] = []
         page = 1
         while True:
@@ -102,16 +103,19 @@ class Server:
             page += 1
 
     def post(self, path: str, data: Data) -> Data:
+        """Create an object, or run an action. Return the answer."""
         return self._ask("POST", path, data)
 
     def patch(self, path: str, data: Data) -> Data:
+        """Change fields of an object. Return the answer."""
         return self._ask("PATCH", path, data)
 
     def delete(self, path: str) -> None:
+        """Delete an object. It is not an error if it does not exist any more."""
         try:
             self._ask("DELETE", path, None)
         except ApiError as error:
-            if error.status != 404:  # by its first try
+            if error.status != 404:  # the first try has deleted it
                 raise
 
     def _ask(self, method: str, path: str, data: Data | None, query: t.Mapping[str, t.Any] | None = None) -> Data:
@@ -134,7 +138,7 @@ class Server:
         raise AssertionError("the last try returns or raises")
 
     def _send(self, method: str, target: str, body: bytes | None) -> tuple[int, str, bytes]:
-        """One request, on the connection of the one before where AWX keeps it open."""
+        """Send one request. The connection of the previous one is used again if it is open."""
         if self._connection is None:
             self._connection = self._connect()
         self._connection.request(method, self._base + target, body, self._headers)
@@ -167,7 +171,7 @@ class Server:
             known = {"Proxy-Authorization": _basic(login)} if login else {}
             if secure:
                 connection.set_tunnel(host, port, known)
-            else:  # a proxy is asked for the whole URL
+            else:  # a proxy needs the whole URL
                 self._base = "http://%s" % at.netloc.rpartition("@")[2]
                 self._headers.update(known)
         return connection
@@ -254,7 +258,7 @@ def _basic(login: str) -> str:
 
 
 def flat(answer: t.Any) -> str:
-    """What AWX answers to a refused request, on one line: ``field: message; field: message``."""
+    """Return the answer to a refused request as one line: ``field: message; field: message``."""
     if isinstance(answer, dict):
         hidden = ("__all__", "detail", "non_field_errors", "error", "Error", "msg")
         return "; ".join(flat(each) if key in hidden else "%s: %s" % (key, flat(each)) for key, each in answer.items())

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Compare the objects that AWX has with those that the data file describes, and write what differs."""
+"""Compare the objects of AWX with those of the data file, and write the differences."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_se
 
 _NODES = "workflow_job_template_nodes"
 _APPROVALS = "workflow_approval_templates"
-# The order of these counts in AWX.
+# Associations whose order matters in AWX.
 _ORDERED = ("instance_groups",)
 Key = t.Tuple[str, str, t.Optional[int]]
 
 
 class Change(t.NamedTuple):
-    """``before`` and ``after`` hold what differs, without secrets."""
+    """A change of an object. ``before`` and ``after``: the fields that differ, without secrets."""
 
     action: str
     kind: str
@@ -31,18 +31,19 @@ class Change(t.NamedTuple):
     after: Data
 
     def line(self) -> str:
+        """The change as one line."""
         keys = sorted({*self.before, *self.after}) if self.action == "change" else []
         return "%s %s %s%s" % (self.action, singular(self.kind), self.name, ": " + ", ".join(keys) if keys else "")
 
 
 def singular(kind: str) -> str:
-    """The name of a kind as people write it: ``job template`` for ``job_templates``."""
+    """Return the name of a kind for messages: ``job template`` for ``job_templates``."""
     words = {"inventories": "inventory", _NODES: "workflow step"}
     return words.get(kind, kind[:-1]).replace("_", " ")
 
 
 class Sync:
-    """``run`` leaves what was, or in check mode would be, written in ``changes``."""
+    """A run. ``changes``: the changes that were made or, in check mode, would be made."""
 
     def __init__(
         self, server: Server, wanted: Wanted, secrets: awx_compare.Secrets, check: bool, pause: float = 1.0
@@ -56,10 +57,11 @@ class Sync:
         self._found: dict[Key, Data] = {}
         self._items: dict[Ref, Data] = {}
         self._planned = 0
-        # Sources that are new or changed: whether AWX can read the fabric file is not known yet.
+        # New and changed inventory sources, whose fabric files AWX has not read yet.
         self._sources: list[Object] = []
 
     def run(self) -> None:
+        """Write all differences."""
         self._organization()
         self._load()
         checks = Checks(self._server, self._wanted, self._id(self._organization_ref))
@@ -95,7 +97,7 @@ class Sync:
             )
 
     def _load(self) -> None:
-        """All objects of ours that AWX has, with one request for each kind."""
+        """Read all our objects in AWX, with one list per kind."""
         organization = self._id(self._organization_ref)
         if organization < 0:
             return
@@ -117,7 +119,7 @@ class Sync:
                 self._found[kind, item["identifier" if kind == _NODES else "name"], owner] = item
 
     def _id(self, ref: Ref) -> int:
-        if ref not in self._items and ref.kind == "credential_types":  # one that AWX brings
+        if ref not in self._items and ref.kind == "credential_types":  # created by AWX itself
             self._items[ref] = (
                 self._found.get((ref.kind, ref.name, None)) or self._server.all(ref.kind, name=ref.name)[0]
             )
@@ -127,12 +129,12 @@ class Sync:
         return each.kind, each.name, self._id(each.owner[1]) if each.owner else None
 
     def _is_new(self, each: Object) -> bool:
-        """Whether this run created it, so that nothing is associated with it."""
+        """Return whether this run created the object. Then it has no associations."""
         return self._key(each) not in self._found
 
     def _body(self, each: Object) -> Data:
         body = {key: self._id(value) if isinstance(value, Ref) else value for key, value in each.fields.items()}
-        if each.owner and each.kind != "job_templates":  # AWX takes a template's organization from its project
+        if each.owner and each.kind != "job_templates":  # that of a template is its project's
             body[each.owner[0]] = self._id(each.owner[1])
         return body
 
@@ -170,7 +172,7 @@ class Sync:
         except ApiError as error:
             owner = {each.owner[0]: body[each.owner[0]]} if each.owner and each.owner[0] in body else {}
             found = self._server.all(each.kind, **name, **owner) if self._server.repeated else []
-            if error.status == 400 and found:  # its first try, whose answer was lost
+            if error.status == 400 and found:  # the answer to the first try was lost
                 return found[0]
             raise self._placed(error, each) from None
 
@@ -190,16 +192,14 @@ class Sync:
             raise self._placed(error, each) from None
 
     def _placed(self, error: ApiError, each: Object) -> ApiError:
-        """The error with the object's name in place of the address."""
+        """Return the error with the name of the object in place of the URL."""
         remedy = error.remedy
         if "already exists" in error.message or "must be unique" in error.message:
-            remedy = (
-                "choose another prefix: one of this name exists that you may not see, or that another organization owns"
-            )
+            remedy = "choose another prefix: another organization has an object of this name, or you cannot see it"
         if "credential type of the credential" in error.message or "Vault IDs cannot be changed" in error.message:
-            remedy = "give the credential another name in the data file: AWX does not change this one"
+            remedy = "give the credential another name in the data file: AWX cannot change this field"
         if "Cycle detected" in error.message:
-            remedy = "remove the edges to and from steps of your own in AWX that close a circle"
+            remedy = "remove the links in AWX between your own steps and these that form a cycle"
         place = "%s %s" % (singular(each.kind), self._shown(each))
         return ApiError(self._secrets.masked(error.message), place, remedy, error.status)
 
@@ -254,7 +254,7 @@ class Sync:
                 self._link(each, "%s/%d/%s" % (each.kind, item["id"], association), now, refs)
 
     def _linked(self, each: Object, item: Data, association: str) -> dict[str, int]:
-        """Name -> id of what is associated; for steps only those of ours, so that others' steps keep their edges."""
+        """Return name -> id of associated objects. Of workflow steps only ours, so that links to other steps stay."""
         if self._is_new(each):
             return {}
         listed = self._server.all("%s/%d/%s" % (each.kind, item["id"], association))
@@ -279,14 +279,14 @@ class Sync:
             raise self._placed(error, each) from None
 
     def _reference(self, ref: Ref) -> Data:
-        if ref.kind == "labels":  # AWX creates the label, or finds it
+        if ref.kind == "labels":  # AWX returns an existing label
             return {"name": ref.name, "organization": self._id(self._organization_ref)}
         return {"id": self._id(ref)}
 
     # -- the project and the fabric files
 
     def _project(self, project: Object) -> None:
-        """Wait until AWX has the repository: it takes no template of a playbook that it has not seen."""
+        """Wait until AWX has fetched the repository: it refuses templates of unknown playbooks."""
         item, changed = self._items[project.ref], any(each.kind == "projects" for each in self.changes)
         playbooks = {each.fields["playbook"] for each in self._wanted.of("job_templates")}
         if self._check and (changed or item.get("status") != "successful"):
@@ -311,7 +311,7 @@ class Sync:
             raise RailyardError(message, "project", "correct project.playbooks or project.branch, or push these files")
 
     def _read_sources(self) -> None:
-        """Let AWX read fabric files that are new to it, so that a missing one is found now and not by a job."""
+        """Let AWX read new fabric files, so that a missing file is an error of this run and not of a later job."""
         if self._check:
             return
         errors = []
@@ -334,7 +334,7 @@ class Sync:
                     self._delete(each, item)
 
     def _schedules(self) -> None:
-        """Delete schedules of ours that the file has no longer; those with names of another form are other people's."""
+        """Delete our schedules that are not in the file. Schedules with other forms of names belong to users."""
         templates = {
             self._id(each.ref): each.name.rpartition(": ")[0]
             for each in self._wanted.objects
@@ -360,7 +360,7 @@ class Sync:
     # -- teams
 
     def _access(self) -> None:
-        """Grant and revoke roles of teams, for objects whose access the file describes; users are left alone."""
+        """Grant and revoke roles of teams for objects with ``access`` in the file. Roles of users are not changed."""
         described = [each for each in self._wanted.objects if each.access is not None]
         if not described:
             return

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The names of the variables that the collection's playbooks and roles know."""
+"""Names of the variables of the collection's playbooks and roles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_BYTES = 1024 * 1024
 
 
 def known() -> set[str]:
-    """The options of all roles, and what the playbooks read; empty where the collection has no roles here."""
+    """Return the options of all roles and the variables of playbooks; empty if the roles are not installed."""
     found: set[str] = set()
     for path in glob.glob(os.path.join(_TOP, "roles", "*", "meta", "argument_specs.yml")):
         specs = yaml.safe_load(_fabric_files.read(path, most=_MAX_BYTES))["argument_specs"]

@@ -97,7 +97,7 @@ def test_two_credentials_of_one_type_are_found_where_awx_has_them(site: Site) ->
     site.awx.add("credentials", name="SSH", organization=organization, credential_type=kind)
     text = TEXT.replace("credentials: [nodes]", "credentials: [nodes, theirs]")
     text = text.replace("  cluster: {type", "  theirs: {existing: SSH}\n  cluster: {type")
-    assert "nodes and theirs are of one type, and AWX takes one of a type for a job" in refused(site, text)
+    assert "nodes and theirs have the same type, and a job can have only one of a type" in refused(site, text)
 
 
 def test_two_credentials_of_one_name_are_distinguished_by_type(site: Site) -> None:

@@ -138,7 +138,7 @@ def test_a_directory_gives_its_fabric_files(bad: Path, tmp_path: Path, monkeypat
     assert _fabric_files.named(["cluster"]) == ["cluster/fabric.yml"]
     assert _fabric_files.named([str(bad), "cluster/fabric.yml"]) == ["cluster/fabric.yml"]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(RailyardError, match="the directory holds no fabric file"):
+    with pytest.raises(RailyardError, match="the directory contains no fabric file"):
         _fabric_files.named(["empty"])
 
 

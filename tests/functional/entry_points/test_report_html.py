@@ -84,7 +84,7 @@ def test_all_documents_that_are_wrong_are_reported_at_once(two: Sample, tmp_path
 
 def test_without_a_plan_there_is_no_report(tmp_path: Path) -> None:
     done = _play(tmp_path)
-    assert done.returncode == 2 and "the inventory comes from no fabric file" in done.text
+    assert done.returncode == 2 and "the inventory is not a fabric file" in done.text
 
 
 # -- what it takes

@@ -137,10 +137,10 @@ def test_rails_are_cut_from_their_supernet_in_the_order_of_their_numbers(
     supernet = ip_integers.network(first, prefix, bits)
     assume(prefix + more <= bits)
     theirs = [str(each) for each in ipaddress.ip_network(str(supernet)).subnets(prefixlen_diff=more)]
-    ours = [str(ip_integers.cut(supernet, prefix + more, number + 1)) for number in range(1 << more)]
+    ours = [str(ip_integers.nth_subnet(supernet, prefix + more, number + 1)) for number in range(1 << more)]
     assert ours == theirs
-    assert ip_integers.cut(supernet, prefix + more, 0) is None
-    assert ip_integers.cut(supernet, prefix + more, (1 << more) + 1) is None
+    assert ip_integers.nth_subnet(supernet, prefix + more, 0) is None
+    assert ip_integers.nth_subnet(supernet, prefix + more, (1 << more) + 1) is None
     assert address_planner.supernet_problem(supernet, prefix + more, 1 << more) is None
     assert address_planner.supernet_problem(supernet, prefix + more, (1 << more) + 1) is not None
 
@@ -276,10 +276,10 @@ def test_separate_networks_match_a_brute_force_search(
         assert (share.pods_first, share.pods_last) == ends
         assert str(plan.aggregate(unit)) == str(mine["aggregate"])
         assert mine["subnet"].subnet_of(mine["aggregate"])
-        assert plan.beyond("n", unit, place, index) is None
+        assert plan.index_problem("n", unit, place, index) is None
     assert plan.room == len(forced.nodes)
     places = units.places if units else 1
-    assert plan.beyond("n", plan.room // places + 1, 1, plan.room + 1) is not None
+    assert plan.index_problem("n", plan.room // places + 1, 1, plan.room + 1) is not None
     found = plan.capacity(demand)
     check_capacity(forced, found, scheme.network)
     each = len(next(iter(forced.nodes.values()))["pods"]) if forced.nodes else plan.capacity(demand).share
@@ -428,10 +428,10 @@ def test_one_subnet_matches_a_brute_force_search(
         assert share.gateway == (int(mine["gateway"][0]) if mine["gateway"] else None)
         assert shown_ranges(share) == [int(address) for address in mine["pods"]]
         if scheme.block and (pods_per_node or 1) <= scheme.block:
-            assert (plan.short("n", index, demand) is None) == (len(mine["pods"]) >= (pods_per_node or 1))
+            assert (plan.block_problem("n", index, demand) is None) == (len(mine["pods"]) >= (pods_per_node or 1))
         assert str(Network(share.subnet, 0, share.prefix, plan.bits)) == str(scheme.network)
-        assert plan.beyond("n", unit, place, index) is None
-    assert (plan.beyond("n", 1, room + 1, room + 1) is None) == (plan.room is None)
+        assert plan.index_problem("n", unit, place, index) is None
+    assert (plan.index_problem("n", 1, room + 1, room + 1) is None) == (plan.room is None)
     assert plan.aggregate(3) == scheme.network
     found = plan.capacity(demand)
     check_capacity(forced, found, scheme.network)
@@ -452,7 +452,7 @@ def fabrics(draw: st.DrawFn) -> tuple[dict[str, address_planner.Planner], list[t
     for text in draw(st.sampled_from((("10.0.0.0/16",), ("fd00::/112",), ("10.0.0.0/16", "fd00::/112")))):
         supernet = net(text)
         for number in range(1, draw(st.integers(1, 6)) + 1):
-            network = ip_integers.cut(supernet, supernet.prefix + 6, number)
+            network = ip_integers.nth_subnet(supernet, supernet.prefix + 6, number)
             assert network
             low = network.first
             scheme = Scheme(
@@ -603,7 +603,7 @@ def test_four_units_of_32_nodes_with_two_planes() -> None:
     """8 rails x 2 planes x 4 units are 64 leaves with a /26 each, all in one /20."""
     supernet, units = net("10.200.0.0/20"), Units(32)
     assert address_planner.supernet_problem(supernet, 24, 16) is None
-    planes = [ip_integers.cut(supernet, 24, number) for number in range(1, 17)]
+    planes = [ip_integers.nth_subnet(supernet, 24, number) for number in range(1, 17)]
     leaves = []
     for plane in planes:
         assert plane
@@ -623,7 +623,7 @@ def test_thousands_of_nodes_are_planned_with_little_work() -> None:
         units, supernets = Units(32), (net("10.0.0.0/8"), net("fd00::/32"))
         for supernet, rail_prefix, node_prefix in zip(supernets, (12, 48), (27, 80)):
             for number in range(1, 9):
-                network = ip_integers.cut(supernet, rail_prefix, number)
+                network = ip_integers.nth_subnet(supernet, rail_prefix, number)
                 assert network
                 plan = planner(Scheme("prefix", network, node_prefix=node_prefix), units)
                 assert not plan.problems(Demand(4096, 4096, 16))
@@ -801,7 +801,7 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
         None,
         Demand(),
         [("small", "block")],
-        "larger than all of pods",
+        "larger than pods",
     ),
     (
         "block too small",
@@ -838,7 +838,7 @@ WRONG: list[tuple[str, Scheme, Units | None, Demand, list[tuple[str, str]], str]
         None,
         Demand(),
         [("unused", "pods"), ("unused", "hosts")],
-        "has no effect where each node has its own network",
+        "has no effect in the mode prefix",
     ),
     (
         "gateway of every node",
@@ -981,7 +981,7 @@ def test_each_mistake_has_its_key_and_its_values(
 def test_the_node_without_addresses_is_named(
     scheme: Scheme, units: Units | None, spot: tuple[int, int, int], kind: str, key: str, message: str, remedy: str
 ) -> None:
-    found = planner(scheme, units).beyond("ai-1", *spot)
+    found = planner(scheme, units).index_problem("ai-1", *spot)
     assert found == address_planner.Problem(kind, key, message, remedy)
 
 
@@ -1067,7 +1067,7 @@ def test_figures_of_the_page_match_the_planner() -> None:
             index = int(row["index"]) if "index" in row else units.index(unit, place) if units else place
             share = plan.share(unit, place, index)
             assert share.address is not None and share.gateway is not None and share.pods_first is not None
-            assert plan.beyond("n", unit, place, index) is None
+            assert plan.index_problem("n", unit, place, index) is None
             assert row["address"] == "%s/%d" % (show(share.address, plan.bits), share.prefix)
             assert row["gateway"] == show(share.gateway, plan.bits)
             whole = Range(share.pods_first, share.pods_last or 0, plan.bits)
@@ -1085,4 +1085,4 @@ def test_the_pages_rails_are_those_of_the_supernet() -> None:
     rows = next(table for table in tables_of(DOCS.read_text(encoding="utf-8")) if set(table[0]) == {"rail", "network"})
     assert len(rows) == 4
     for row in rows:
-        assert row["network"] == str(ip_integers.cut(net("172.16.0.0/12"), 16, int(row["rail"])))
+        assert row["network"] == str(ip_integers.nth_subnet(net("172.16.0.0/12"), 16, int(row["rail"])))

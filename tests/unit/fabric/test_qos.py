@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Rail,
     Setting,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_model import Qos, derived
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_model import Qos, host_variable
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 
@@ -64,7 +64,7 @@ def clean(text: str) -> dict[str, t.Any]:
     """What is derived from an object without findings."""
     qos, findings = looked_at(text)
     assert [finding.text() for finding in findings] == []
-    return derived(qos)
+    return host_variable(qos)
 
 
 def found(text: str, **fabric: t.Any) -> list[tuple[str, str]]:
@@ -127,7 +127,7 @@ def test_defaults_of_notifications_are_the_convention(text: str, priority: int, 
 
 @given(st.integers(0, 63), st.booleans())
 def test_the_traffic_class_is_the_dscp_with_ecns_bits(dscp: int, ecn: bool) -> None:
-    data = derived(looked_at("{dscp: %d, ecn: %s}" % (dscp, ecn))[0])
+    data = host_variable(looked_at("{dscp: %d, ecn: %s}" % (dscp, ecn))[0])
     assert data["tclass"] >> 2 == dscp
     assert data["tclass"] & 3 == (2 if ecn else 0), "ECT(0) is 10"
     assert json.loads(json.dumps(data)) == data
@@ -136,8 +136,8 @@ def test_the_traffic_class_is_the_dscp_with_ecns_bits(dscp: int, ecn: bool) -> N
 def test_with_trust_pcp_nothing_turns_the_trust_back() -> None:
     qos, findings = looked_at("{trust: pcp}", vfs={"vlan": 100, "qos": 3})
     assert findings == []
-    assert derived(qos)["dscp2prio"] == []
-    assert derived(qos)["nccl"] == {"NCCL_IB_TC": "106", "NCCL_IB_SL": "3"}
+    assert host_variable(qos)["dscp2prio"] == []
+    assert host_variable(qos)["nccl"] == {"NCCL_IB_TC": "106", "NCCL_IB_SL": "3"}
 
 
 # -- ets
@@ -165,7 +165,7 @@ def test_default_shares_are_always_sound(priority: int, cnp: int, more: set[int]
     text = "{priority: %d, cnp_priority: %d, pfc: %s, ets: {}, buffers: {}}" % (priority, cnp, pfc)
     qos, findings = looked_at(text)
     assert not {"RY711", "RY712", "RY113"} & {finding.code for finding in findings}
-    data = derived(qos)["ets"]
+    data = host_variable(qos)["ets"]
     assert sum(data["tc_bw"]) == 100
     assert all((bandwidth > 0) == (algorithm == "ets") for bandwidth, algorithm in zip(data["tc_bw"], data["tc_tsa"]))
     assert all(data["tc_bw"][tc] or tc == data["prio_tc"][cnp] for tc in data["prio_tc"])
@@ -341,7 +341,7 @@ INNER = ("prio_tc", "tc_bw", "strict", "prio_buffer", "buffer_size", "cable_len"
 def test_any_object_is_either_correct_or_reported(data: dict[str, t.Any]) -> None:
     qos, findings = looked_at(json.dumps(data))
     assert all(finding.text() for finding in findings)
-    values = derived(qos)
+    values = host_variable(qos)
     assert json.loads(json.dumps(values)) == values
     assert values["tclass"] >> 2 == values["dscp"]
     if not findings and values["ets"]:

@@ -20,7 +20,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report imp
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.plan_tables import as_table, leaf_table
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import ip_integers
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Range
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges, fewer, merged
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import (
+    Ranges,
+    merged,
+    partial_blocks,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_spec import of_share, view_of
 
 from .range_files import NODES, SIZE, Document, Drawn, fabric, files, listed, planned
@@ -43,8 +47,8 @@ def test_ranges_are_lists_of_their_addresses(parts: list[Range], held: list[Rang
     pool, listed = Ranges(tuple(parts)), every(parts)
     assert (pool.size, pool.first, pool.last) == (len(listed), min(listed), max(listed))
     assert [pool.at(number) for number in range(-1, pool.size + 1)] == [None, *listed, None]
-    assert (pool.double is None) == (len(set(listed)) == len(listed))
-    left = pool.less(held)
+    assert (pool.repeated is None) == (len(set(listed)) == len(listed))
+    left = pool.without(held)
     assert (every(left.parts) if left else []) == [address for address in listed if address not in every(held)]
     one = merged(parts)
     assert every(one) == sorted(set(listed))
@@ -62,16 +66,18 @@ def test_blocks_of_which_some_addresses_are_held(first: int, block: int, held: l
         at: sum(first + at * block + place not in every(held) for place in range(block))
         for at in range(part.size // block)
     }
-    found = {at: rest for start, many, rest in fewer(part, block, merged(held)) for at in range(start, start + many)}
+    found = {
+        at: rest for start, many, rest in partial_blocks(part, block, merged(held)) for at in range(start, start + many)
+    }
     assert found == {at: rest for at, rest in left.items() if rest < block}
 
 
 def test_a_pool_of_an_ipv6_subnet_is_planned_with_little_work() -> None:
     whole = Range(1 << 64, (1 << 65) - 1, 128)
     held = [Range((1 << 64) + 1000, (1 << 64) + (1 << 60), 128)]
-    pool = Ranges.of(whole).less(held)
+    pool = Ranges.of(whole).without(held)
     assert pool and pool.at(1000) == (1 << 64) + (1 << 60) + 1
-    assert sum(many for _at, many, _left in fewer(whole, 16, held)) == (1 << 56) - 61
+    assert sum(many for _at, many, _left in partial_blocks(whole, 16, held)) == (1 << 56) - 61
 
 
 # -- from the file to every address

@@ -30,8 +30,8 @@ from tests.unit.node.stored_notes import stored
 PORTS = [{"netdev": "rail1", "pci": None}, {"netdev": None, "pci": "0000:02:00.0"}]
 ETS = fabric_qos.Ets((0, 0, 0, 3, 0, 0, 6, 0), {0: 50, 3: 50}, (6,), ("qos", "ets"))
 BUFFERS = fabric_qos.Buffers((0, 0, 0, 1, 0, 0, 0, 0), {0: 100000, 1: 150000}, 100, ("qos", "buffers"))
-PLAIN = fabric_qos.derived(fabric_qos.Qos())
-FULL = fabric_qos.derived(fabric_qos.Qos(ets=ETS, buffers=BUFFERS))
+PLAIN = fabric_qos.host_variable(fabric_qos.Qos())
+FULL = fabric_qos.host_variable(fabric_qos.Qos(ets=ETS, buffers=BUFFERS))
 
 
 @pytest.fixture(autouse=True)
@@ -156,7 +156,7 @@ def test_one_dscp_is_mapped_to_another_priority(kernel: QosKernel) -> None:
 
 
 def test_trust_pcp_removes_the_dscp_entries(kernel: QosKernel) -> None:
-    wanted = fabric_qos.derived(fabric_qos.Qos(trust="pcp"))
+    wanted = fabric_qos.host_variable(fabric_qos.Qos(trust="pcp"))
     for nic in kernel.nics():
         nic.apps = [(5, dscp >> 3, dscp) for dscp in range(64)] + [(1, 4, 35093)]
     run(subsystem(kernel, wanted))
@@ -379,7 +379,7 @@ def test_the_planners_own_values_never_disagree(kernel: QosKernel) -> None:
             for ecn in (True, False):
                 one = fabric_qos.Qos(priority=dscp >> 3, dscp=dscp, pfc=(dscp >> 3,), trust=trust, ecn=ecn)
                 if one.priority != one.cnp_priority:
-                    subsystem(kernel, fabric_qos.derived(one))
+                    subsystem(kernel, fabric_qos.host_variable(one))
 
 
 # -- failures while it is done -----------------------------------------------------------------------------------------

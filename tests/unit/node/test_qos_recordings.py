@@ -73,7 +73,7 @@ class Server:
         self.nic = self.kernel.dcb.netdevs["rail1"] = nic_of(recording(name))
 
     def plan(self, wanted: fabric_qos.Qos, **options: t.Any) -> tuple[State, list[Change]]:
-        qos = dict(fabric_qos.derived(wanted), roce_mode="RoCE v2")
+        qos = dict(fabric_qos.host_variable(wanted), roce_mode="RoCE v2")
         ports = [{"netdev": "rail1", "pci": None}]
         one = RoceQos(dict({"ports": ports, "qos": qos}, **options), self.kernel, self.kernel.tools())
         state = one.observe()
@@ -127,7 +127,7 @@ def test_a_server_set_up_with_the_vendors_tool_is_unchanged(tmp_path: Path) -> N
     # sizes that are not multiples of a cell, which has 96 bytes there: the NIC rounds them
     assert server.dcb_changes(site(19872 + 95, 220896 + 95)) == {}
     assert list(server.dcb_changes(site(second=230000))) == ["buffers"]
-    assert fabric_qos.derived(site())["tclass"] == 162  # the mark that their script writes
+    assert fabric_qos.host_variable(site())["tclass"] == 162  # the mark that their script writes
 
 
 def test_a_fresh_port(tmp_path: Path) -> None:

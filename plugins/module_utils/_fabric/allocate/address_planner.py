@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The address planner: what each node gets on a rail, from its own place alone; and whether a rail's words hold.
+"""The address planner: the addresses of each node on a rail, and the problems of a rail's address scheme.
 
-A :class:`Planner` serves one rail (or one plane of it) in one family. It is arithmetic on integers: an answer costs the
-same whatever the number of nodes, and nothing is kept of a node. ``docs/addressing.md`` works the modes out by hand.
-
-Ask :meth:`Planner.problems` first: the other answers mean something where there are none.
+A :class:`Planner` is for one family of one rail or plane. It calculates the addresses of a node from the node's index,
+or unit and place, so the cost does not depend on the number of nodes. ``docs/addressing.md`` shows the arithmetic of
+each mode. Call :meth:`Planner.problems` first: the other methods require a scheme without problems.
 """
 
 from __future__ import annotations
@@ -46,8 +45,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     Share,
     Units,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.network_per_node import OwnPlanner
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.shared_subnet import CommonPlanner
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.network_per_node import (
+    NetworkPerNodePlanner,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.shared_subnet import SharedSubnetPlanner
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV6, Network
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 
@@ -90,27 +91,30 @@ __all__ = (
 
 
 def planner(scheme: Scheme, units: Units | None = None) -> Planner:
-    """The planner of a scheme's mode.
+    """Return the planner for the mode of a scheme.
 
-    :raises ValueError: for a mode without addresses, or none.
+    :raises ValueError: for a mode without addresses.
     """
     if scheme.mode in (SUBNET, BLOCK):
-        return CommonPlanner(scheme, units)
+        return SharedSubnetPlanner(scheme, units)
     if scheme.mode in (PREFIX, LINK):
-        return OwnPlanner(scheme, units)
+        return NetworkPerNodePlanner(scheme, units)
     raise ValueError("the mode %s has no addresses" % scheme.mode)
 
 
 def supernet_problem(supernet: Network, prefix: int, rails: int) -> Problem | None:
-    """What is wrong with a supernet out of which each rail, by its number, is cut a network of that prefix length."""
-    six = "6" if supernet.bits == IPV6 else ""
+    """Return the problem of a supernet that is divided into a network of this prefix length per rail; None if none.
+
+    :param rails: the highest number of a rail with such a network.
+    """
+    suffix = "6" if supernet.bits == IPV6 else ""
     if not supernet.prefix <= prefix <= supernet.bits:
         remedy = "write a number from %d to %d" % (supernet.prefix, supernet.bits)
-        return Problem(SIZE, "rail_prefix" + six, "a /%d per rail does not fit into %s" % (prefix, supernet), remedy)
-    slots = 1 << prefix - supernet.prefix
-    if rails <= slots:
+        return Problem(SIZE, "rail_prefix" + suffix, "a /%d per rail does not fit into %s" % (prefix, supernet), remedy)
+    room = 1 << prefix - supernet.prefix
+    if rails <= room:
         return None
-    message = "%s has room for %s, a /%d each, and there are %d" % (supernet, count(slots, "rail"), prefix, rails)
-    wide = prefix - (rails - 1).bit_length()
-    remedy = "use a /%d or larger" % wide if wide >= 0 else "use smaller networks for the rails"
-    return Problem(RAILS, "supernet" + six, message, remedy)
+    message = "%s has room for %s, a /%d each, and there are %d" % (supernet, count(room, "rail"), prefix, rails)
+    needed = prefix - (rails - 1).bit_length()
+    remedy = "use a /%d or larger" % needed if needed >= 0 else "use smaller networks for the rails"
+    return Problem(RAILS, "supernet" + suffix, message, remedy)

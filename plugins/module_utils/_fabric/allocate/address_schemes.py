@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Input and output of the address planner: schemes, demands, shares, problems and accounts."""
+"""Input and output of the address planner: schemes, demands, shares, problems and capacities."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SUBNET = "subnet"
 BLOCK = "block"
 PREFIX = "prefix"
 LINK = "link"
-# A rail of the mode none has no scheme.
+# A rail with the mode none has no scheme.
 MODES = (SUBNET, BLOCK, PREFIX, LINK, "none")
 
 FIRST = "first"
@@ -32,47 +32,48 @@ LAST = "last"
 SECOND = "second"
 NONE = "none"
 
-# Kinds of problems, each a mistake of its own.
-MISSING = "missing"  # a key that the mode needs is not given
-SIZE = "size"  # a subnet or a prefix length that cannot be
-CHOICE = "choice"  # a word or an address that the mode has no meaning for
-UNUSED = "unused"  # a key without effect in this mode
+# Kinds of problems. Each is a different mistake.
+MISSING = "missing"  # a key that the mode requires is missing
+SIZE = "size"  # an impossible subnet or prefix length
+CHOICE = "choice"  # a value that is invalid in the mode
+UNUSED = "unused"  # a key without effect in the mode
 OUTSIDE = "outside"  # an address is not in the rail's subnet
-UNUSABLE = "unusable"  # the network's own address or its broadcast address
-GATEWAY_HELD = "gateway-held"  # a range holds the gateway
+UNUSABLE = "unusable"  # the network address or the broadcast address
+GATEWAY_HELD = "gateway-held"  # a range contains the gateway
 OVERLAP = "overlap"  # two ranges share addresses
 REPEATED = "repeated"  # two ranges of one list share addresses
-TAKEN = "taken"  # addresses are set aside, and none are left where some are needed
-SMALL = "small"  # a node's share is too small for its gateway, its port and its pods
-PODS = "pods"  # a rail's pods need more addresses than there are
-GROWTH = "growth"  # not enough room for the declared number of nodes
-UNITS = "units"  # not enough room for the units
-FULL = "full"  # not enough room for a node of the file
-RAILS = "rails"  # not enough room for the rails in their supernet
+TAKEN = "taken"  # no address remains, because all are in ``taken``
+SMALL = "small"  # the addresses of a node are not enough for its gateway, its port and its pods
+PODS = "pods"  # not enough addresses for the pods of a rail
+GROWTH = "growth"  # not enough addresses for ``max_nodes``
+UNITS = "units"  # not enough addresses for the units
+FULL = "full"  # no address for a node of the file
+RAILS = "rails"  # the supernet has not enough networks for the rails
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a rail's addresses. ``key``: the key of the file that it is about, such as ``pods6``,
-    ``taken.switches`` or ``node_prefix``; ``message`` and ``remedy`` are those of a finding. ``shared`` is the remedy
-    instead where the value is written once for several rails."""
+    """A problem of a rail's addresses.
+
+    ``key``: the key of the file, such as ``pods6``, ``taken.switches`` or ``node_prefix``. ``message`` and ``remedy``:
+    those of the finding. ``shared_remedy``: the remedy if the value applies to several rails; empty: ``remedy``.
+    """
 
     kind: str
     key: str
     message: str
     remedy: str
-    shared: str = ""
+    shared_remedy: str = ""
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """How one rail's addresses of one family are given out. The family is that of ``network``.
+    """The address scheme of a rail in one family, that of ``network``. None: the file does not set the key.
 
-    ``gateway``: an address, ``first``, ``last`` or ``none``; None, for not stated, is ``none`` in the modes subnet and
-    block and ``first`` in the mode prefix. An address is of ``network``, or link-local, which is outside the rail.
-    ``host``: ``first``, ``last`` or ``none``; not stated, ``first``. ``leaf_end``: ``first`` or ``second``; not stated,
-    ``second``. ``taken``: ranges that are not assigned, by name; a name may have several. Those in ``pods`` and
-    ``hosts`` are excluded from them.
+    ``gateway``: an address in ``network``, a link-local address, ``first``, ``last`` or ``none``; default: ``none`` in
+    the modes subnet and block, ``first`` in the mode prefix. ``host``: ``first`` (default), ``last`` or ``none``.
+    ``leaf_end``: ``first`` or ``second`` (default). ``taken``: (name, range) of addresses that are not assigned; they
+    are excluded from ``pods`` and ``hosts``.
     """
 
     mode: str
@@ -88,25 +89,28 @@ class Scheme:
 
     @property
     def excluded(self) -> list[Range]:
-        """Whatever is taken, in rising order."""
-        return merged(held for _name, held in self.taken)
+        """The ranges in ``taken``, in ascending order and without overlaps."""
+        return merged(taken for _name, taken in self.taken)
 
 
 @dataclass(frozen=True)
 class Units:
-    """Scalable units, each with ``places`` for nodes, for good."""
+    """Scalable units. Each has ``places`` for nodes, a number that does not change."""
 
     places: int
 
     def index(self, unit: int, place: int) -> int:
-        """The index in the fabric of the node at a place (from 1) of a unit (from 1)."""
+        """Return the index of the node at a place of a unit, all numbers from 1."""
         return (unit - 1) * self.places + place
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What a rail must have addresses for: ``nodes`` that are on it now, the planned maximum, and the pods
-    of each node that need an address at the same time. ``slots``: their number is that of the slots of a port."""
+    """The demand for addresses on a rail.
+
+    ``nodes``: nodes of the file on the rail. ``max_nodes``: the planned maximum. ``pods_per_node``: pods of a node that
+    need an address at the same time. ``slots``: that number is the number of slots of a port.
+    """
 
     nodes: int = 0
     max_nodes: int | None = None
@@ -114,27 +118,29 @@ class Demand:
     slots: bool = False
 
     @property
-    def most(self) -> int:
+    def planned_nodes(self) -> int:
+        """The number of nodes that need addresses."""
         return max(self.nodes, self.max_nodes or 0)
 
     @property
-    def key(self) -> str:
-        """The key of the file that sets how many pods there are."""
+    def pods_key(self) -> str:
+        """The key of the file that determines the number of pods."""
         return "slots" if self.slots else "pods_per_node"
 
     @property
-    def asked(self) -> str:
+    def pods_text(self) -> str:
+        """The number of pods as part of a message."""
         return ("a port has %d slots" if self.slots else "pods_per_node is %d") % (self.pods_per_node or 0)
 
 
 class Share(t.NamedTuple):
-    """What one node has on a rail, as numbers; None where it has none.
+    """The addresses of a node on a rail, as integers; None: the node has no such address.
 
-    ``address``: its port's own. ``gateway``: its router, and so the leaf's address (``leaf``). ``prefix``: the prefix
-    length of both, and of ``subnet``, the network's address that they and the pods' addresses are in. ``pods_first`` to
-    ``pods_last``: its pods' own addresses; in the mode subnet those that the pods of all nodes share. In the mode link
-    that is the port's one address: it is the pod's once the device is. ``ranges``: the same addresses in rising order,
-    where they are several ranges; else None.
+    ``address``: the address of its port. ``gateway``: its router, which is the address of the leaf. ``subnet``: the
+    address of the network that contains all its addresses; ``prefix``: the prefix length of that network.
+    ``pods_first``, ``pods_last``: the lowest and the highest address for its pods; in the mode subnet, all nodes share
+    them; in the mode link, it is the address of the port, which moves into the pod with the device. ``ranges``: the
+    addresses for pods in ascending order, if they are several ranges; else None.
     """
 
     address: int | None
@@ -147,17 +153,19 @@ class Share(t.NamedTuple):
 
     @property
     def leaf(self) -> int | None:
+        """The address of the leaf."""
         return self.gateway
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """Where each of a rail's ``addresses`` goes when it is as full as its words let it be.
+    """The use of all ``addresses`` of a rail that has the maximum number of nodes.
 
-    ``network``: networks' own addresses (IPv6: those that mean any router), ``hosts``: the ports' own, ``reserved``:
-    those taken, ``idle``: those that nothing can be given; with ``broadcast``, ``gateway`` and ``pods`` they add up to
-    ``addresses``. ``nodes``: the most nodes it can hold, None where it does not limit them; ``share``: each one's pod
-    addresses, None where all share them. ``needed``: the pod addresses that are asked for, None where nothing is.
+    ``network``, ``broadcast``: network addresses (IPv6: those of any router) and broadcast addresses. ``gateway``,
+    ``hosts``, ``pods``: addresses of gateways, ports and pods. ``reserved``: addresses in ``taken``. ``idle``:
+    addresses that cannot be assigned. These numbers add up to ``addresses``. ``nodes``: the maximum number of nodes;
+    None: no limit. ``share``: addresses for the pods of a node; None: all nodes share them. ``needed``: addresses that
+    pods need; None: unknown.
     """
 
     addresses: int
@@ -173,7 +181,7 @@ class Capacity:
     needed: int | None
 
     def document(self) -> dict[str, t.Any]:
-        """As the plan's document has it."""
+        """Return the form of the plan document."""
         return {
             "addresses": self.addresses,
             "taken": {
@@ -192,7 +200,7 @@ class Capacity:
 
 
 class Planner(abc.ABC):
-    """What a scheme gives to each node. ``room``: the highest index it has addresses for; None: any."""
+    """Calculates addresses of nodes from a scheme. ``room``: the highest index with addresses; None: no limit."""
 
     room: int | None
 
@@ -200,26 +208,28 @@ class Planner(abc.ABC):
         self.scheme = scheme
         self.network = scheme.network
         self.bits = scheme.network.bits
-        # A router that is known by its link-local address takes none of the rail's.
-        stated = scheme.gateway
-        self.local = stated if isinstance(stated, int) and link_local(stated, self.bits) else None
+        # A link-local gateway does not use an address of the rail.
+        gateway = scheme.gateway
+        self.link_local_gateway = gateway if isinstance(gateway, int) and link_local(gateway, self.bits) else None
         self.units = units
-        self._six = "6" if self.bits == IPV6 else ""
-        self._wrong: list[Problem] = []
+        self._suffix = "6" if self.bits == IPV6 else ""
+        self._problems: list[Problem] = []
 
     @abc.abstractmethod
     def share(self, unit: int, place: int, index: int) -> Share:
-        """A node's addresses. ``unit`` and ``place`` are looked at where there are units and the mode cuts by them,
-        and otherwise ``index`` is; all count from 1."""
+        """Return the addresses of a node.
+
+        The modes prefix and link with units use ``unit`` and ``place``, all others ``index``. All count from 1.
+        """
 
     def aggregate(self, unit: int) -> Network:
-        """The one network that a unit's leaf on this rail advertises: the rail's own where units do not cut it."""
+        """Return the network that the leaf of a unit advertises: that of the rail, unless units divide it."""
         return self.network
 
     def slots(self, share: Share, index: int, count: int, step: int) -> list[int | None]:
-        """The pods' addresses of a node one by one, from the first on; None where there are no more.
+        """Return the addresses of ``count`` slots of a node; None for slots beyond its addresses.
 
-        :param step: how many of the pool's addresses each node has, where all nodes share one pool.
+        :param step: addresses of each node in the pool, if all nodes share one pool.
         """
         if share.pods_first is None or share.pods_last is None:
             return [None] * count
@@ -228,66 +238,72 @@ class Planner(abc.ABC):
 
     @abc.abstractmethod
     def problems(self, demand: Demand) -> list[Problem]:
-        """All that is wrong with the scheme, or falls short of what is asked for."""
+        """Return the problems of the scheme, including demands that it does not meet."""
 
     @abc.abstractmethod
-    def beyond(self, name: str, unit: int, place: int, index: int) -> Problem | None:
-        """The problem of a node without addresses. The highest index represents all nodes."""
+    def index_problem(self, name: str, unit: int, place: int, index: int) -> Problem | None:
+        """Return the problem of a node without addresses; None if it has some. Call it for the highest index."""
 
     @property
-    def holed(self) -> bool:
-        """Whether some nodes have fewer addresses for pods than others: ask :meth:`short` of each."""
+    def has_partial_blocks(self) -> bool:
+        """Whether some nodes have fewer addresses for pods than others. Then call :meth:`block_problem` for each
+        node."""
         return False
 
-    def short(self, name: str, index: int, demand: Demand) -> Problem | None:
-        """The problem of a node that has too few addresses for pods, because some of them are taken."""
+    def block_problem(self, name: str, index: int, demand: Demand) -> Problem | None:
+        """Return the problem of a node with too few addresses for pods, because some are taken; None if it has
+        enough."""
         return None
 
     @abc.abstractmethod
     def capacity(self, demand: Demand) -> Capacity:
-        """The account of the rail's addresses."""
+        """Return the use of the rail's addresses."""
 
     def _add(self, kind: str, key: str, message: str, remedy: str) -> None:
-        self._wrong.append(Problem(kind, key, message, remedy))
+        self._problems.append(Problem(kind, key, message, remedy))
 
-    def _outside(self, key: str, held: Range, remedy: str) -> None:
-        message = "%s is not in %s" % (held, self.network)
-        first, last = held.first & self.network.size - 1, held.last & self.network.size - 1
+    def _outside(self, key: str, part: Range, remedy: str) -> None:
+        """Add the problem of a range outside the network."""
+        message = "%s is not in %s" % (part, self.network)
+        first, last = part.first & self.network.size - 1, part.last & self.network.size - 1
         shared = "write an offset from each rail's network address, such as +%d" % first
-        if held.first != held.last:
+        if part.first != part.last:
             shared += "-+%d" % last if first < last else "-+%d" % (first + 1)
-        self._wrong.append(Problem(OUTSIDE, key, message, remedy, shared))
+        self._problems.append(Problem(OUTSIDE, key, message, remedy, shared))
 
     def _show(self, address: int) -> str:
         return show(address, self.bits)
 
     def _taken_size(self, low: int, high: int) -> int:
-        """Addresses from ``low`` to ``high`` that are taken, each counted once however many names it has."""
-        whole = Range(low, high, self.bits)
-        return sum(both.size for held in self.scheme.excluded for both in [held.overlap(whole)] if both)
+        """Return how many addresses from ``low`` to ``high`` are taken. An address with several names counts once."""
+        overlaps = (taken.overlap(Range(low, high, self.bits)) for taken in self.scheme.excluded)
+        return sum(overlap.size for overlap in overlaps if overlap)
 
     def _check_taken(self) -> None:
-        """That what is taken is in the subnet, and under one name."""
+        """Add the problems of taken ranges outside the subnet, and of those that overlap."""
         last: tuple[Range, str] | None = None
-        for name, held in sorted(self.scheme.taken, key=lambda each: (each[1].first, each[1].last)):
+        for name, taken in sorted(self.scheme.taken, key=lambda named: (named[1].first, named[1].last)):
             key = "taken.%s" % name
-            if not (self.network.holds(held.first) and self.network.holds(held.last)):
-                self._outside(key, held, "use addresses of the rail's subnet")
+            if not (self.network.holds(taken.first) and self.network.holds(taken.last)):
+                self._outside(key, taken, "use addresses of the rail's subnet")
                 continue
-            both = last and held.overlap(last[0])
-            if both and last:
-                message = "%s is taken for %s and for %s" % (both, last[1], name)
+            overlap = last and taken.overlap(last[0])
+            if overlap and last:
+                message = "%s is taken for %s and for %s" % (overlap, last[1], name)
                 if name == last[1]:
-                    message = "%s is in two ranges of %s" % (both, key)
+                    message = "%s is in two ranges of %s" % (overlap, key)
                 kind = REPEATED if name == last[1] else OVERLAP
                 self._add(kind, key, message, "end one range before the other begins")
-            if not last or held.last > last[0].last:
-                last = (held, name)
+            if not last or taken.last > last[0].last:
+                last = (taken, name)
 
 
 def usable(first: int, last: int, bits: int) -> tuple[int, int]:
-    """The addresses of a network that an interface may have. Both of a link's two are (RFC 3021, RFC 6164); else the
-    first is the network's own or means any of its routers (RFC 4291), and IPv4's last is the broadcast address."""
+    """Return the first and the last address of a network that an interface can have.
+
+    In a network of two addresses, these are both (RFC 3021, RFC 6164). In others, the first address is that of the
+    network or of any of its routers (RFC 4291), and the last IPv4 address is the broadcast address.
+    """
     if last - first < 2:
         return first, last
     return first + 1, last - 1 if bits == IPV4 else last

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The modes subnet and block of the address planner: all nodes in a rail's one subnet."""
+"""The modes subnet and block of the address planner: all nodes share the subnet of a rail."""
 
 from __future__ import annotations
 
 import bisect
 import functools
-import typing as t
+import itertools
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import (
     BLOCK,
@@ -37,15 +37,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     usable,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, Range
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges, fewer
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges, partial_blocks
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 
 
-class CommonPlanner(Planner):
-    """The modes subnet and block: all nodes are in the rail's one subnet, whatever their units.
+class SharedSubnetPlanner(Planner):
+    """The modes subnet and block: all nodes share the subnet of the rail; units do not matter.
 
-    ``pods`` and ``hosts``: those of the scheme less what is taken, and in the mode subnet pods in rising order; None
-    where nothing is left.
+    ``pods`` and ``hosts``: those of the scheme without taken addresses; None if none remain.
     """
 
     def __init__(self, scheme: Scheme, units: Units | None = None) -> None:
@@ -54,21 +53,21 @@ class CommonPlanner(Planner):
         gateway = {FIRST: self._low, LAST: self._high}.get(str(scheme.gateway), scheme.gateway)
         self.gateway = gateway if isinstance(gateway, int) else None
         taken = scheme.excluded
-        self.hosts = scheme.hosts.less(taken) if scheme.hosts else None
-        self.pods = scheme.pods.less(taken) if scheme.pods else None
+        self.hosts = scheme.hosts.without(taken) if scheme.hosts else None
+        self.pods = scheme.pods.without(taken) if scheme.pods else None
         self._step = (scheme.block or 0) if scheme.mode == BLOCK and scheme.pods else 0
         rooms = [self.hosts.size if self.hosts else 0] if scheme.hosts else []
         self._blocks: Ranges | None = None
         self._holes: list[Range] = []
         if self._step and scheme.pods:
-            self._blocks = _whole(scheme.pods, self._step)
+            self._blocks = _whole_blocks(scheme.pods, self._step)
             rooms.append(self._blocks.size // self._step if self._blocks else 0)
-            held = [both for part in (self._blocks.parts if self._blocks else ()) for both in _inside(part, taken)]
-            self._holes = sorted(held, key=lambda each: each.first)
+            parts = self._blocks.parts if self._blocks else ()
+            overlaps = (part.overlap(excluded) for part in parts for excluded in taken)
+            self._holes = sorted((hole for hole in overlaps if hole), key=lambda hole: hole.first)
         self.room = min(rooms) if rooms else None
-        # What does not change from node to node is worked out once.
-        one = self.hosts and len(self.hosts.parts) == 1
-        self._host = self.hosts.first - 1 if self.hosts and one else None
+        # Values that are the same for all nodes.
+        self._host = self.hosts.first - 1 if self.hosts and len(self.hosts.parts) == 1 else None
         common = self.pods.merged() if self.pods and not self._step else None
         self._first = common.first if common else None
         self._last = common.last if common else None
@@ -87,158 +86,155 @@ class CommonPlanner(Planner):
     def slots(self, share: Share, index: int, count: int, step: int) -> list[int | None]:
         if self._step or self.pods is None:
             return super().slots(share, index, count, step)
-        # In the order of the file: a range at the end of the list renumbers nothing.
+        # In the order of the file, so that a range that is added at the end renumbers no slot.
         first = (index - 1) * step
         return [self.pods.at(number) for number in range(first, first + count)]
 
     def _block(self, index: int) -> tuple[int | None, int | None, tuple[Range, ...] | None]:
-        """A node's block: its lowest and its highest address, and its ranges where they are several."""
+        """Return the lowest and the highest address of a node's block, and its ranges if they are several."""
         blocks = self._blocks
         if blocks is None:
             return None, None, None
-        at = (index - 1) * self._step
-        first = blocks.first + at if len(blocks.parts) == 1 else blocks.at(at)
+        number = (index - 1) * self._step
+        first = blocks.first + number if len(blocks.parts) == 1 else blocks.at(number)
         if first is None:
             return None, None, None
         last = first + self._step - 1
         if not self._holes:
             return first, last, None
-        left = Ranges.of(Range(first, last, self.bits)).less(self._holes_in(first, last))
-        if left is None:
+        rest = Ranges.of(Range(first, last, self.bits)).without(self._holes_in(first, last))
+        if rest is None:
             return None, None, None
-        return left.first, left.last, left.parts if len(left.parts) > 1 else None
+        return rest.first, rest.last, rest.parts if len(rest.parts) > 1 else None
 
     def _holes_in(self, first: int, last: int) -> list[Range]:
         start = bisect.bisect_left(self._ends, first)
-        found = []
-        for each in self._holes[start:]:
-            if each.first > last:
-                break
-            found.append(each)
-        return found
+        return list(itertools.takewhile(lambda hole: hole.first <= last, self._holes[start:]))
 
     @functools.cached_property
     def _ends(self) -> list[int]:
-        return [each.last for each in self._holes]
+        return [hole.last for hole in self._holes]
 
-    def _short_blocks(self, need: int) -> int:
-        """How many blocks have fewer addresses than ``need``, because some of theirs are taken."""
-        parts = self._blocks.parts if self._blocks else ()
-        found = (each for part in parts for each in fewer(part, self._step, self._holes))
-        return sum(blocks for _first, blocks, left in found if left < need)
+    def _enough_blocks(self, needed: int) -> int:
+        """Return how many blocks have at least ``needed`` addresses that are not taken."""
+        if self._blocks is None:
+            return 0
+        runs = (run for part in self._blocks.parts for run in partial_blocks(part, self._step, self._holes))
+        too_small = sum(blocks for _first, blocks, rest in runs if rest < needed)
+        return self._blocks.size // self._step - too_small
 
     def problems(self, demand: Demand) -> list[Problem]:
-        self._wrong = []
-        net, six = self.network, self._six
+        self._problems = []
+        net, suffix = self.network, self._suffix
         if net.prefix > self.bits - 1:
-            message = "%s is one address, which has no room for two ports" % net
-            self._add(SIZE, "subnet" + six, message, "use a /%d or larger" % (self.bits - 1))
-            return self._wrong
+            message = "%s is one address, which is not enough for two ports" % net
+            self._add(SIZE, "subnet" + suffix, message, "use a /%d or larger" % (self.bits - 1))
+            return self._problems
         self._check_gateway()
-        given = [("pods" + six, self.scheme.pods), ("hosts" + six, self.scheme.hosts)]
-        for key, pool in given:
+        pools = [("pods" + suffix, self.scheme.pods), ("hosts" + suffix, self.scheme.hosts)]
+        for key, pool in pools:
             if pool is not None:
                 self._check_pool(key, pool)
-        both = self.pods and self.hosts and self.pods.overlap(self.hosts)
-        if both:
-            message = "%s is in pods (%s) and in hosts (%s)" % (both, self.scheme.pods, self.scheme.hosts)
-            self._add(OVERLAP, "hosts" + six, message, "end one range before the other begins")
+        overlap = self.pods and self.hosts and self.pods.overlap(self.hosts)
+        if overlap:
+            message = "%s is in pods (%s) and in hosts (%s)" % (overlap, self.scheme.pods, self.scheme.hosts)
+            self._add(OVERLAP, "hosts" + suffix, message, "end one range before the other begins")
         self._check_taken()
-        for name, held in self.scheme.taken:
-            if self.gateway is not None and held.holds(self.gateway):
-                message = "%s contains the gateway %s" % (held, self._show(self.gateway))
+        for name, taken in self.scheme.taken:
+            if self.gateway is not None and taken.holds(self.gateway):
+                message = "%s contains the gateway %s" % (taken, self._show(self.gateway))
                 self._add(GATEWAY_HELD, "taken.%s" % name, message, "end the range before it, or move the gateway")
-        for (key, pool), left in zip(given, (self.pods, self.hosts)):
-            if pool is not None and left is None:
+        for (key, pool), rest in zip(pools, (self.pods, self.hosts)):
+            if pool is not None and rest is None:
                 remedy = "add free addresses to %s, or correct taken" % key
                 self._add(TAKEN, "taken", "all addresses of %s (%s) are taken" % (key, pool), remedy)
-                return self._wrong
+                return self._problems
         self._check_block(demand)
         self._check_room(demand)
-        return self._wrong
+        return self._problems
 
-    def beyond(self, name: str, unit: int, place: int, index: int) -> Problem | None:
+    def index_problem(self, name: str, unit: int, place: int, index: int) -> Problem | None:
         if self.room is None or index <= self.room:
             return None
-        return self._no_room(FULL, index, "%s has index %d" % (name, index), "lower the index")
+        return self._too_many(FULL, index, "%s has index %d" % (name, index), "lower the index")
 
-    def short(self, name: str, index: int, demand: Demand) -> Problem | None:
-        need = demand.pods_per_node or 1
+    def block_problem(self, name: str, index: int, demand: Demand) -> Problem | None:
+        needed = demand.pods_per_node or 1
         if not self._holes or (self.room is not None and index > self.room):
             return None
         first, last, ranges = self._block(index)
-        have = 0
+        available = 0
         if first is not None and last is not None:
-            have = sum(each.size for each in ranges) if ranges else last - first + 1
-        if have >= need:
+            available = sum(part.size for part in ranges) if ranges else last - first + 1
+        if available >= needed:
             return None
         message = "the block of %s (index %d) has %s that %s not taken, and a node needs %d" % (
             name,
             index,
-            count(have, "address", "addresses"),
-            "is" if have == 1 else "are",
-            need,
+            count(available, "address", "addresses"),
+            "is" if available == 1 else "are",
+            needed,
         )
-        remedy = "give the node another index, or remove addresses of pods%s from taken" % self._six
+        remedy = "give the node another index, or remove addresses of pods%s from taken" % self._suffix
         return Problem(SMALL, "taken", message, remedy)
 
     @property
-    def holed(self) -> bool:
+    def has_partial_blocks(self) -> bool:
         return bool(self._holes)
 
     def capacity(self, demand: Demand) -> Capacity:
         size = self.pods.size if self.pods else 0
         if self._step:
-            size = self._blocks.size - sum(each.size for each in self._holes) if self._blocks else 0
-        each = demand.pods_per_node
+            size = self._blocks.size - sum(hole.size for hole in self._holes) if self._blocks else 0
+        pods_per_node = demand.pods_per_node
         limits = [] if self.room is None else [self.room]
-        if self.pods and each and not self._step:
-            limits.append(size // each)
-        elif self._step and each and each > self._step:
+        if self.pods and pods_per_node and not self._step:
+            limits.append(size // pods_per_node)
+        elif self._step and pods_per_node and pods_per_node > self._step:
             limits.append(0)
-        elif self._holes and self._blocks:
-            limits.append(self._blocks.size // self._step - self._short_blocks(each or 1))
-        eaten = (
+        elif self._holes:
+            limits.append(self._enough_blocks(pods_per_node or 1))
+        used = (
             int(self._low > self.network.first),
             int(self._high < self.network.last),
-            int(self.gateway is not None and self.local is None),
+            int(self.gateway is not None and self.link_local_gateway is None),
             self.hosts.size if self.hosts else 0,
         )
         reserved = self._taken_size(self._low, self._high)
-        idle = self.network.size - sum(eaten) - reserved - size
+        idle = self.network.size - sum(used) - reserved - size
         return Capacity(
             self.network.size,
-            *eaten,
+            *used,
             reserved,
             idle,
             size,
             min(limits) if limits else None,
             self._step or None,
-            demand.most * each if each else None,
+            demand.planned_nodes * pods_per_node if pods_per_node else None,
         )
 
-    def _no_room(self, kind: str, nodes: int, why: str, instead: str) -> Problem:
-        """That the range which limits the nodes has no room for so many."""
-        pool, key, size = self.scheme.hosts, "hosts" + self._six, nodes
+    def _too_many(self, kind: str, nodes: int, why: str, instead: str) -> Problem:
+        """Return the problem of too many nodes, for the range that limits their number."""
+        pool, key, size = self.scheme.hosts, "hosts" + self._suffix, nodes
         what = count(self.room or 0, "node")
         if not (self.hosts and self.hosts.size == self.room):
-            pool, key, size = self.scheme.pods, "pods" + self._six, nodes * self._step
+            pool, key, size = self.scheme.pods, "pods" + self._suffix, nodes * self._step
             what = "%s of %d" % (count(self.room or 0, "block"), self._step)
-        taken = (self.hosts if key.startswith("hosts") else self.pods) != pool
-        message = "%s (%s%s) has room for %s, and %s" % (key, pool, ", less what is taken" if taken else "", what, why)
+        reduced = (self.hosts if key.startswith("hosts") else self.pods) != pool
+        note = ", without taken addresses" if reduced else ""
+        message = "%s (%s%s) has room for %s, and %s" % (key, pool, note, what, why)
         remedy = "widen the range to %s, or %s" % (count(size, "address", "addresses"), instead)
         return Problem(kind, key, message, remedy)
 
     def _check_gateway(self) -> None:
         gateway, net = self.gateway, self.network
-        key, stated = "gateway" + self._six, self.scheme.gateway
-        if self.local is not None:
+        key, value = "gateway" + self._suffix, self.scheme.gateway
+        if self.link_local_gateway is not None:
             return
         if gateway is None:
-            if stated not in (None, NONE):
-                self._add(
-                    CHOICE, key, "%s is not a gateway" % stated, "write first, last, none or an address of %s" % net
-                )
+            if value not in (None, NONE):
+                remedy = "write first, last, none or an address of %s" % net
+                self._add(CHOICE, key, "%s is not a gateway" % value, remedy)
             return
         remedy = "use an address from %s to %s" % (self._show(self._low), self._show(self._high))
         if not net.holds(gateway):
@@ -250,20 +246,20 @@ class CommonPlanner(Planner):
     def _check_pool(self, key: str, pool: Ranges) -> None:
         for part in pool.parts:
             self._check_range(key, part)
-        if pool.double:
-            message = "%s is in two ranges of %s" % (pool.double, key)
+        if pool.repeated:
+            message = "%s is in two ranges of %s" % (pool.repeated, key)
             self._add(REPEATED, key, message, "end one range before the other begins")
 
-    def _check_range(self, key: str, held: Range) -> None:
+    def _check_range(self, key: str, part: Range) -> None:
         net = self.network
         remedy = "use addresses from %s to %s" % (self._show(self._low), self._show(self._high))
-        if not (net.holds(held.first) and net.holds(held.last)):
-            self._outside(key, held, remedy)
-        elif held.first < self._low or held.last > self._high:
-            edge = self._edge(held.first if held.first < self._low else held.last)
-            self._add(UNUSABLE, key, "%s contains the %s of %s" % (held, edge, net), remedy)
-        elif self.gateway is not None and held.holds(self.gateway):
-            message = "%s contains the gateway %s" % (held, self._show(self.gateway))
+        if not (net.holds(part.first) and net.holds(part.last)):
+            self._outside(key, part, remedy)
+        elif part.first < self._low or part.last > self._high:
+            edge = self._edge(part.first if part.first < self._low else part.last)
+            self._add(UNUSABLE, key, "%s contains the %s of %s" % (part, edge, net), remedy)
+        elif self.gateway is not None and part.holds(self.gateway):
+            message = "%s contains the gateway %s" % (part, self._show(self.gateway))
             remedy = "end the range before it, write a list of two ranges around it, or move the gateway"
             self._add(GATEWAY_HELD, key, message, remedy)
 
@@ -275,63 +271,55 @@ class CommonPlanner(Planner):
     def _check_block(self, demand: Demand) -> None:
         if self.scheme.mode != BLOCK:
             return
-        pods, block, six = self.scheme.pods, self.scheme.block, self._six
+        pods, block, suffix = self.scheme.pods, self.scheme.block, self._suffix
         if pods is None:
             self._add(
-                MISSING, "pods" + six, "pods%s is missing" % six, "set the addresses that are divided into blocks"
+                MISSING, "pods" + suffix, "pods%s is missing" % suffix, "set the addresses that are divided into blocks"
             )
         if block is None:
-            remedy = "set the number of addresses of pods%s for each node, such as 16" % six
-            self._add(MISSING, "block" + six, "block%s is missing" % six, remedy)
+            remedy = "set the number of addresses of pods%s for each node, such as 16" % suffix
+            self._add(MISSING, "block" + suffix, "block%s is missing" % suffix, remedy)
         elif pods and self._blocks is None:
             largest = max(part.size for part in pods.parts)
-            what = "all of pods%s (%s, %s)" if len(pods.parts) == 1 else "any range of pods%s (%s: at most %s)"
+            what = "pods%s (%s, %s)" if len(pods.parts) == 1 else "each range of pods%s (%s, at most %s)"
             message = "a block of %d addresses is larger than " % block
-            message += what % (six, pods, count(largest, "address", "addresses"))
-            self._add(SMALL, "block" + six, message, "widen the range, or lower the block")
+            message += what % (suffix, pods, count(largest, "address", "addresses"))
+            self._add(SMALL, "block" + suffix, message, "widen the range, or lower the block")
         elif demand.pods_per_node and demand.pods_per_node > block:
-            message = "a node has %s, and %s" % (count(block, "address", "addresses"), demand.asked)
-            self._add(SMALL, "block" + six, message, "set it to %d or more" % demand.pods_per_node)
+            message = "a node has %s, and %s" % (count(block, "address", "addresses"), demand.pods_text)
+            self._add(SMALL, "block" + suffix, message, "set it to %d or more" % demand.pods_per_node)
 
     def _check_room(self, demand: Demand) -> None:
-        pods, each, most = self.pods, demand.pods_per_node, demand.max_nodes or 0
+        pods, pods_per_node, most = self.pods, demand.pods_per_node, demand.max_nodes or 0
         if self.room is not None and most > self.room:
-            self._wrong.append(self._no_room(GROWTH, most, "max_nodes is %d" % most, "lower max_nodes"))
-        elif most and self._holes and self._blocks:
-            enough = self._blocks.size // self._step - self._short_blocks(each or 1)
+            self._problems.append(self._too_many(GROWTH, most, "max_nodes is %d" % most, "lower max_nodes"))
+        elif most and self._holes:
+            enough = self._enough_blocks(pods_per_node or 1)
             if most > enough:
                 message = "%s of pods%s (%s) have %s each that are not taken, and max_nodes is %d" % (
                     count(enough, "block"),
-                    self._six,
+                    self._suffix,
                     self.scheme.pods,
-                    count(each or 1, "address", "addresses"),
+                    count(pods_per_node or 1, "address", "addresses"),
                     most,
                 )
-                self._add(GROWTH, "pods" + self._six, message, "widen the range, or lower max_nodes")
-        if pods and each and not self._step and demand.most * each > pods.size:
+                self._add(GROWTH, "pods" + self._suffix, message, "widen the range, or lower max_nodes")
+        if pods and pods_per_node and not self._step and demand.planned_nodes * pods_per_node > pods.size:
             message = "%s with %s each need %s, and %s has %d" % (
-                count(demand.most, "node"),
-                count(each, "pod"),
-                count(demand.most * each, "address", "addresses"),
+                count(demand.planned_nodes, "node"),
+                count(pods_per_node, "pod"),
+                count(demand.planned_nodes * pods_per_node, "address", "addresses"),
                 pods,
                 pods.size,
             )
-            self._add(PODS, "pods" + self._six, message, "widen the range, or lower %s" % demand.key)
+            self._add(PODS, "pods" + self._suffix, message, "widen the range, or lower %s" % demand.pods_key)
 
 
-def _whole(pods: Ranges, block: int) -> Ranges | None:
-    """The whole blocks of each range: no block is of two ranges."""
+def _whole_blocks(pods: Ranges, block: int) -> Ranges | None:
+    """Return each range without the addresses after its last whole block; None if there is no block."""
     parts = [
         Range(part.first, part.first + part.size // block * block - 1, part.bits)
         for part in pods.parts
         if part.size >= block
     ]
     return Ranges(tuple(parts)) if parts else None
-
-
-def _inside(part: Range, ranges: t.Iterable[Range]) -> t.Iterator[Range]:
-    """What a range has of others."""
-    for each in ranges:
-        both = part.overlap(each)
-        if both:
-            yield both

@@ -22,20 +22,19 @@ def _rails(first: str) -> str:
 
 def _from_supernet(supernet: str, prefix: int) -> str:
     """Return rails that are divided from a supernet, with a /27 for each node."""
-    return "addresses: {mode: prefix, node_prefix: 27, supernet: %s, rail_prefix: %d}\n" % (supernet, prefix) + (
-        "rails: {gpu01: {}, gpu02: {}}\n"
-    )
+    addresses = "addresses: {mode: prefix, node_prefix: 27, supernet: %s, rail_prefix: %d}\n" % (supernet, prefix)
+    return addresses + "rails: {gpu01: {}, gpu02: {}}\n"
 
 
 _UNITS = 'units:\n  su[1:2]: {nodes: 32}\nnodes:\n  ai-su[1:2]-[01:02]: {profile: hgx, unit: "su[1:2]"}\n'
 
 
-def _own(more: str, fabric: str = "") -> str:
+def _own_prefixes(more: str, fabric: str = "") -> str:
     """Return rails with a prefix for each node and rail."""
     return (
         _fabric(fabric)
         + "\naddresses: {mode: prefix, supernet: 172.16.0.0/12, rail_prefix: 16, %s}\n" % more
-        + ("rails: {gpu01: {}, gpu02: {}}")
+        + "rails: {gpu01: {}, gpu02: {}}"
     )
 
 
@@ -73,9 +72,9 @@ OUTSIDE = rule(
     "RY306 address-outside-subnet: Address outside its rail's subnet",
     _rails("subnet: 172.16.11.0/24, gateway: 172.16.13.254, hosts: .201-.253"),
     _GOOD,
-    why="A value for several rails in `addresses` or in a generator fits all of them as a short form, which"
-    " replaces whole octets, or as an offset, which counts from each rail's network address whatever its size:"
-    " `+10-+73` is 172.16.4.10-172.16.4.73 in 172.16.4.0/22.",
+    why="In `addresses` or in a generator, write a value for several rails as a short form, which replaces whole"
+    " octets, or as an offset from the network address of each rail, which works with any prefix length: `+10-+73` is"
+    " 172.16.4.10-172.16.4.73 in 172.16.4.0/22.",
 )
 
 UNUSABLE = rule(
@@ -128,19 +127,19 @@ UNUSED = rule(
 )
 
 TAKEN = rule(
-    "RY322 no-addresses-left: No addresses left after those taken",
+    "RY322 no-addresses-left: All addresses taken",
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.9, hosts: .201-.253, taken: {switches: .1-.9}"),
     _rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253, taken: {switches: .1-.9}"),
-    why="Addresses in `taken` are excluded from `pods` and `hosts`, so some addresses must be left. In the modes"
-    " `prefix` and `link` it must be behind the last node's network.",
+    why="Addresses in `taken` are excluded from `pods` and `hosts`, so these must have other addresses. In the modes"
+    " `prefix` and `link`, taken addresses must come after the network of the last node.",
 )
 
 SHARE_SMALL = rule(
-    "RY323 node-share-too-small: Node's share of a rail too small for its pods",
-    _own("node_prefix: 30", ", pods_per_node: 8"),
-    _own("node_prefix: 28", ", pods_per_node: 8"),
-    why="In a node's prefix, the network and broadcast addresses, the gateway and the port's own address are not for"
-    " pods: a /27 has 28 addresses for pods, and a /30 has none.",
+    "RY323 node-share-too-small: Too few addresses for the pods of a node",
+    _own_prefixes("node_prefix: 30", ", pods_per_node: 8"),
+    _own_prefixes("node_prefix: 28", ", pods_per_node: 8"),
+    why="In a node's prefix, pods cannot have the network and broadcast addresses, the gateway, and the address of the"
+    " port: a /27 has 28 addresses for pods, and a /30 has none.",
 )
 
 PODS_FULL = rule(
@@ -150,28 +149,28 @@ PODS_FULL = rule(
 )
 
 GROWTH = rule(
-    "RY325 no-room-for-max-nodes: Rail without room for max_nodes",
+    "RY325 no-room-for-max-nodes: Too few addresses on a rail for max_nodes",
     _fabric(", max_nodes: 100"),
     _fabric(", max_nodes: 50"),
-    why="Growing a subnet later renumbers its nodes and pods. Room that is planned now costs nothing.",
+    why="A larger subnet later means new addresses for its nodes and pods. A larger subnet now costs nothing.",
 )
 
 UNITS_FULL = rule(
-    "RY326 no-room-for-units: Rail subnet without room for all units",
+    "RY326 no-room-for-units: Rail subnet too small for all units",
     _from_supernet("172.16.0.0/16", 22) + _UNITS,
     _from_supernet("172.16.0.0/16", 21) + _UNITS,
 )
 
 SUPERNET = rule(
-    "RY327 supernet-too-small: Supernet without room for all rails",
+    "RY327 supernet-too-small: Supernet too small for all rails",
     _from_supernet("172.16.0.0/16", 16),
     _from_supernet("172.16.0.0/15", 16),
 )
 
 GATEWAY_CHOICE = rule(
     "RY328 invalid-gateway: Invalid gateway for the address mode",
-    _own("node_prefix: 27, gateway: 172.16.0.1"),
-    _own("node_prefix: 27, gateway: first"),
+    _own_prefixes("node_prefix: 27, gateway: 172.16.0.1"),
+    _own_prefixes("node_prefix: 27, gateway: first"),
 )
 
 ONE_FAMILY = rule(
@@ -181,7 +180,7 @@ ONE_FAMILY = rule(
     "rails:\n  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253, subnet6: fd00:11::/64, hosts6: '::c9-::fd'}\n"
     "  gpu02: {subnet: 172.16.12.0/24, hosts: .201-.253, subnet6: fd00:12::/64, hosts6: '::c9-::fd'}",
     WARNING,
-    why="A job uses one family on all of its rails: NCCL_IB_ADDR_FAMILY applies to every device.",
+    why="A job uses one family on all its rails: NCCL_IB_ADDR_FAMILY applies to every device.",
 )
 
 REPEATED = rule(

@@ -85,7 +85,7 @@ nodes:
 )
 
 KEY = rule(
-    "RY107 invalid-key: Key that is not a plain word",
+    "RY107 invalid-key: Key that is not a single word",
     """
 nodes:
   ai-1: {profile: hgx, address: {{ management }}}
@@ -196,14 +196,14 @@ INVALID_SUPPRESSION = rule(
     "RY117 invalid-suppression: Suppression of a rule that does not exist or cannot be suppressed",
     """
 lint:
-  - {rule: RY303, place: rails.gpu01, reason: "we like it so"}
+  - {rule: RY303, place: rails.gpu01, reason: "a local convention"}
 """,
     """
 rails:
   gpu01: {subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}
   gpu02: {subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}
 """,
-    why="A mistake that makes the plan impossible, or would break a node, is an error in any case.",
+    why="Findings that make the plan impossible, or would damage a node, cannot be suppressed.",
 )
 
 UNUSED_SUPPRESSION = rule(
@@ -231,6 +231,6 @@ $ANSIBLE_VAULT;1.1;AES256
 nodes:
   ai-1: {profile: hgx, address: 10.1.16.1}
 """,
-    why="A fabric file holds no secrets, and lint, plan and reports read it without a password. Secrets belong in"
+    why="A fabric file contains no secrets, and lint, plan and reports read it without a password. Secrets belong into"
     " host_vars and group_vars beside it, where Ansible decrypts them.",
 )

@@ -96,7 +96,7 @@ nodes:
 )
 
 NODE_NAME = rule(
-    "RY205 node-name: Node name that is not a host name, or is also a group's",
+    "RY205 node-name: Node name that is not a host name, or is also the name of a group",
     """
 nodes:
   AI_1: {profile: hgx}
@@ -123,7 +123,7 @@ nodes:
 )
 
 NODE_TWICE = rule(
-    "RY208 duplicate-node: Node described twice",
+    "RY208 duplicate-node: Node in two entries",
     """
 nodes:
   ai-[1:2]: {profile: hgx}
@@ -224,6 +224,6 @@ profiles:
 """,
     _GOOD_PORTS,
     WARNING,
-    why="A port that is known by its PCI address gets the name netdev. The kernel assigns eth0 and ib0 in the order in"
-    " which cards are found, so another card may have the name at boot, and the rename fails.",
+    why="A port that is identified by its PCI address gets the name in netdev. The kernel assigns eth0 and ib0 in the"
+    " order in which it finds the cards, so another card may have the name at boot. Then the rename fails.",
 )

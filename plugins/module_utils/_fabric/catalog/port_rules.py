@@ -38,7 +38,7 @@ IDENTITY = rule(
 )
 
 IDENTITY_TWICE = rule(
-    "RY417 duplicate-port-match: Two ports with one slot, serial number or MAC address",
+    "RY417 duplicate-port-match: Two ports with the same slot, serial number or MAC address",
     _ports('gpu01: {netdev: nic1, slot: "4"}', 'gpu02: {netdev: nic2, slot: "4"}'),
     _ports('gpu01: {netdev: nic1, slot: "4", port: 1}', 'gpu02: {netdev: nic2, slot: "4", port: 2}'),
     why="A card has one slot and one serial number; port distinguishes its functions. Serial numbers and MAC addresses"
@@ -52,10 +52,10 @@ PORT_OF_NOTHING = rule(
 )
 
 OTHER_IS_RAIL = rule(
-    "RY430 other-port-on-rail: Rail port described as a port for storage or management",
+    "RY430 other-port-on-rail: Rail port that is also a port for storage or management",
     _others("management", "0000:0c:00.0"),
     _others("management", "0000:81:00.0"),
-    why="Rail ports are reset, renamed and get new addresses. Ports for management or storage must not be.",
+    why="Rail ports are reset, renamed and readdressed. That must not happen to ports for management or storage.",
 )
 
 OTHER_ON_CARD = rule(
@@ -63,7 +63,7 @@ OTHER_ON_CARD = rule(
     _others("storage", "0000:0c:00.1"),
     _others("storage", "0000:81:00.0"),
     WARNING,
-    why="A reset of the firmware drops all ports of a card, so the cards of such ports are never reset.",
+    why="A firmware reset drops all links of a card, so cards with ports for management or storage are not reset.",
 )
 
 SLOW_SLOT = rule(

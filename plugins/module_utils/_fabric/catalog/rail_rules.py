@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY4xx: rails, profiles, ports and nodes, and how they fit together."""
+"""RY4xx: rails, profiles, ports and nodes, and references between them."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ RAIL_UNSERVED = rule(
 )
 
 NETDEV_TWICE = rule(
-    "RY404 duplicate-netdev: Two ports with one netdev",
+    "RY404 duplicate-netdev: Two ports with the same netdev",
     _ports("gpu01: {netdev: enp11s0f0np0}", "gpu02: {netdev: enp11s0f0np0}"),
     _GOOD_PORTS,
 )
 
 PCI_TWICE = rule(
-    "RY405 duplicate-pci-address: Two ports with one PCI address",
+    "RY405 duplicate-pci-address: Two ports with the same PCI address",
     _ports('gpu01: {netdev: nic1, pci: "0000:0b:00.0"}', 'gpu02: {netdev: nic2, pci: "0b:00.0"}'),
     _GOOD_PORTS,
 )
 
 RDMA_TWICE = rule(
-    "RY406 duplicate-rdma-device: Two ports with one RDMA device",
+    "RY406 duplicate-rdma-device: Two ports with the same RDMA device",
     _ports("gpu01: {netdev: nic1, rdma: mlx5_gpu01}", "gpu02: {netdev: nic2, rdma: mlx5_gpu01}"),
     _GOOD_PORTS,
 )
@@ -120,7 +120,7 @@ nodes:
 )
 
 INDEX_TWICE = rule(
-    "RY412 duplicate-index: Two nodes with one index",
+    "RY412 duplicate-index: Two nodes with the same index",
     """
 nodes:
   rack[1:2]-ai-[1:2]: {profile: hgx}
@@ -139,7 +139,7 @@ PROFILE_UNUSED = rule(
 )
 
 OVERRIDE_IDLE = rule(
-    "RY414 override-without-effect: Removed port that the profile does not have",
+    "RY414 override-without-effect: Removal of a port that the profile does not have",
     """
 profiles:
   hgx:
@@ -200,4 +200,5 @@ nodes:
     WARNING,
 )
 
+# The maximum number of nodes of a fabric.
 MAX_NODES = 65536

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY3xx: routing tables, gateways, MTU, and where nodes are managed."""
+"""RY3xx: routing tables, gateways, MTU, and management addresses of nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _fabric(more: str, mtu: int = 4200) -> str:
     return "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: %d%s}" % (mtu, more)
 
 
-def _own(more: str, fabric: str = "") -> str:
+def _own_prefixes(more: str, fabric: str = "") -> str:
     """Return rails with a prefix for each node and rail."""
     addresses = "addresses: {mode: prefix, supernet: 172.16.0.0/12, rail_prefix: 16, %s}" % more
     return "%s\n%s\nrails: {gpu01: {}, gpu02: {}}" % (_fabric(fabric), addresses)
@@ -26,7 +26,7 @@ NODE_ADDRESS = rule(
 )
 
 NODE_ADDRESS_TWICE = rule(
-    "RY316 duplicate-node-address: Two nodes with one address",
+    "RY316 duplicate-node-address: Two nodes with the same address",
     "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}\n  ai-2: {profile: hgx, address: 10.1.16.1}",
     "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}\n  ai-2: {profile: hgx, address: 10.1.16.2}",
 )
@@ -55,13 +55,13 @@ MTU_STEP = rule(
 
 NO_ROUTER = rule(
     "RY330 no-gateway-between-nodes: Node networks without a gateway between them",
-    _own("node_prefix: 27, gateway: none"),
-    _own("node_prefix: 27, gateway: first"),
+    _own_prefixes("node_prefix: 27, gateway: none"),
+    _own_prefixes("node_prefix: 27, gateway: first"),
     WARNING,
 )
 
 DESTINATION = rule(
     "RY332 destination-routing-without-gateway: Destination routing without a gateway",
-    _own("node_prefix: 27, gateway: none", ", routing: {mode: destination}"),
-    _own("node_prefix: 27, gateway: first", ", routing: {mode: destination}"),
+    _own_prefixes("node_prefix: 27, gateway: none", ", routing: {mode: destination}"),
+    _own_prefixes("node_prefix: 27, gateway: first", ", routing: {mode: destination}"),
 )

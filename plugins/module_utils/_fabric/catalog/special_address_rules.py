@@ -18,8 +18,8 @@ NODE = rule(
     "RY350 special-node-address: Invalid address of a node",
     "nodes:\n  ai-1: {profile: hgx, address: 127.0.0.1}",
     "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}",
-    why="A node with a loopback address is the control node itself, which the playbooks would then prepare and reboot."
-    " Nodes behind forwarded ports have their ansible_host and ansible_port in vars.",
+    why="A loopback address is that of the control node, which the playbooks would then prepare and reboot. For nodes"
+    " behind forwarded ports, set ansible_host and ansible_port in vars.",
     suppressible=True,
 )
 
@@ -27,7 +27,7 @@ NODE_NAME = rule(
     "RY351 control-node-name: Node name of the control node",
     "nodes:\n  localhost: {profile: hgx, index: 1, address: 10.1.16.1}",
     "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}",
-    why="For Ansible, localhost, 127.0.0.1 and ::1 are the machine on which it runs. It contacts them without SSH.",
+    why="Ansible treats localhost, 127.0.0.1 and ::1 as the machine on which it runs, and does not use SSH for them.",
 )
 
 RAIL = rule(
@@ -36,7 +36,7 @@ RAIL = rule(
     _GOOD,
 )
 
-SELDOM = rule(
+SPECIAL_USE = rule(
     "RY353 special-use-network: Network with a special use",
     _RAIL % "subnet: 169.254.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253",
     _GOOD,

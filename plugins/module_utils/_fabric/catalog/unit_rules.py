@@ -18,7 +18,7 @@ NUMBER = rule(
     "RY421 missing-unit-number: Unit without a unique number",
     "units:\n  north: {nodes: 32}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: north}\n",
     "units:\n  north: {nodes: 32, number: 1}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: north}\n",
-    why="The addresses of a unit follow from its number, so the number must not change when units join or leave.",
+    why="The addresses of a unit are derived from its number, so the number must not change when units are added.",
 )
 
 UNEQUAL = rule(
@@ -46,13 +46,13 @@ PLACE_HIGH = rule(
 )
 
 PLACE_TWICE = rule(
-    "RY426 duplicate-place: Two nodes in one place of a unit",
+    "RY426 duplicate-place: Two nodes in the same place of a unit",
     _UNITS + "nodes:\n  ai-1: {profile: hgx, unit: su1}\n  bi-1: {profile: hgx, unit: su1, index: 7}\n",
     _UNITS + "nodes:\n  ai-1: {profile: hgx, unit: su1}\n  bi-2: {profile: hgx, unit: su1}\n",
 )
 
 LEAF_PORT_TWICE = rule(
-    "RY427 duplicate-leaf-port: Two ports on one leaf port",
+    "RY427 duplicate-leaf-port: Two rail ports on the same leaf port",
     'units: {su1: {nodes: 32, leaf: leaf, leaf_port: "swp{i}"}}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: su1}\n',
     'units: {su1: {nodes: 32, leaf: "r{n}", leaf_port: "swp{i}"}}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: su1}\n',
 )

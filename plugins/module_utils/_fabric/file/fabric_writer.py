@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""From a fabric to the text of a file that reads back to the same plan.
+"""Writer of fabric files. The text of a fabric, read again, gives the same plan.
 
-What follows from something else is not written; what a generator, a supernet or the file's ``addresses`` gave is at
-each rail, since a rail's own word wins.
+Values that are derived from others are not written. Values from a generator, a supernet or ``addresses`` are written at
+each rail, because those of a rail take precedence.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import SUBNET, Scheme
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.yaml_layout import Comments, render
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import link_layer_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import written as _driver
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import file_value as _driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     AgentSettings,
     Fabric,
@@ -31,48 +31,48 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Unit,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
-    written as _infiniband,
+    file_value as _infiniband,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_model import Qos
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV6, Range, show
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import written
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import file_value
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import trailing_number
 
 Data = t.Dict[str, t.Any]
 
-_PORT = (
+_PORT_KEYS = (
     "netdev", "pci", "rdma", "slot", "serial", "mac", "port", "gpu", "speed", "width", "pcie_gen", "pcie_lanes",
 )  # fmt: skip
 _NUMBERED = re.compile(r"(.*?)([0-9]+)\Z")
 
 
 def write(fabric: Fabric, comments: Comments | None = None) -> str:
-    """The text of a file of this fabric.
+    """Return the fabric file of a fabric.
 
-    :param comments: path of a key, such as ``("rails", "gpu01")`` -> lines to put above it; ``()``: at the top.
+    :param comments: path of a key, such as ``("rails", "gpu01")`` -> lines of the comment above it; ``()``: at the top.
     """
     return render(document(fabric), comments)
 
 
 def document(fabric: Fabric) -> Data:
-    """The sections of the file as nested mappings."""
-    found: Data = {"plugin": "railyard.fabric.rails", "fabric": _general(fabric)}
+    """Return the sections of the file as nested mappings."""
+    sections: Data = {"plugin": "railyard.fabric.rails", "fabric": _general(fabric)}
     if fabric.qos:
-        found["qos"] = _qos(fabric.qos)
+        sections["qos"] = _qos(fabric.qos)
     if fabric.names:
-        found["names"] = {kind: template.text for kind, template in fabric.names.items()}
+        sections["names"] = {kind: template.text for kind, template in fabric.names.items()}
     if fabric.units:
-        found["units"] = {unit.name: _unit(unit) for unit in fabric.units.values()}
-    found["rails"] = _rails(fabric)
-    found["profiles"] = {profile.name: _profile(profile) for profile in fabric.profiles.values()}
+        sections["units"] = {unit.name: _unit(unit) for unit in fabric.units.values()}
+    sections["rails"] = _rails(fabric)
+    sections["profiles"] = {profile.name: _profile(profile) for profile in fabric.profiles.values()}
     if fabric.groups:
-        found["groups"] = {
-            group.name: _stated(
+        sections["groups"] = {
+            group.name: _without_none(
                 attachment=group.attachment,
                 slots=_settings(group.slots),
                 driver=_driver(group.driver),
                 firmware=_firmware(group.firmware),
-                infiniband=group.partitions and group.partitions.written(),
+                infiniband=group.partitions and group.partitions.file_value(),
                 vfs=_settings(group.vfs),
                 **_host(group.host),
                 ports=_ports(group.ports),
@@ -80,23 +80,23 @@ def document(fabric: Fabric) -> Data:
             )
             for group in fabric.groups.values()
         }
-    found["nodes"] = _nodes(fabric)
+    sections["nodes"] = _nodes(fabric)
     if fabric.lint:
-        found["lint"] = [{"rule": each.rule, "place": each.place, "reason": each.reason} for each in fabric.lint]
-    return found
+        sections["lint"] = [{"rule": each.code, "place": each.place, "reason": each.reason} for each in fabric.lint]
+    return sections
 
 
-def _stated(**values: t.Any) -> Data:
+def _without_none(**values: t.Any) -> Data:
     return {key: value for key, value in values.items() if value is not None}
 
 
 def _general(fabric: Fabric) -> Data:
-    followed = link_layer_of(fabric.attachment)
-    return _stated(
+    default_layer = link_layer_of(fabric.attachment)
+    return _without_none(
         name=fabric.name,
         attachment=fabric.attachment,
         provider=fabric.provider,
-        link_layer=fabric.link_layer if fabric.link_layer != followed else None,
+        link_layer=fabric.link_layer if fabric.link_layer != default_layer else None,
         rdma_mode=fabric.rdma_mode,
         mtu=fabric.mtu,
         mac_seed=fabric.mac_seed,
@@ -117,28 +117,28 @@ def _routing(routing: Routing) -> Data | None:
 
 
 def _different(settings: t.Any, default: t.Any, keys: t.Iterable[str]) -> Data | None:
-    """The values that are not the default's."""
+    """Return the values that differ from those of ``default``; None if all are equal."""
     return {key: getattr(settings, key) for key in keys if getattr(settings, key) != getattr(default, key)} or None
 
 
-def _settings(given: t.Mapping[str, Setting]) -> Data | None:
-    return {key: setting.value for key, setting in given.items()} or None
+def _settings(settings: t.Mapping[str, Setting]) -> Data | None:
+    return {key: setting.value for key, setting in settings.items()} or None
 
 
 def _host(settings: HostSettings) -> Data:
-    found: Data = {}
+    layers: Data = {}
     for layer, settings_of in settings.items():
         values = {key: setting.value for key, setting in settings_of.items()}
         if "kernel_arguments" in values:
             values["kernel_arguments"] = list(values["kernel_arguments"])
         if "hugepages" in values:
             values["hugepages"] = {_page_size(size): count for size, count in values["hugepages"].items()}
-        found[layer] = values
-    return found
+        layers[layer] = values
+    return layers
 
 
 def _page_size(size_kb: int) -> str:
-    """A size as the file has it, in the largest unit that fits."""
+    """Return a size as written in the file, in the largest unit that divides it."""
     for unit in ("K", "M"):
         if size_kb % 1024:
             return "%d%s" % (size_kb, unit)
@@ -147,7 +147,7 @@ def _page_size(size_kb: int) -> str:
 
 
 def _qos(qos: Qos) -> Data:
-    found: Data = {
+    section: Data = {
         "priority": qos.priority,
         "dscp": qos.dscp,
         "cnp_priority": qos.cnp_priority,
@@ -157,22 +157,22 @@ def _qos(qos: Qos) -> Data:
         "ecn": qos.ecn,
     }
     if qos.ets:
-        found["ets"] = {
+        section["ets"] = {
             "prio_tc": dict(enumerate(qos.ets.prio_tc)),
             "tc_bw": dict(qos.ets.tc_bw),
             "strict": list(qos.ets.strict),
         }
     if qos.buffers:
-        found["buffers"] = _stated(
+        section["buffers"] = _without_none(
             prio_buffer=dict(enumerate(qos.buffers.prio_buffer)),
             buffer_size=dict(qos.buffers.buffer_size) or None,
             cable_len=qos.buffers.cable_len,
         )
-    return found
+    return section
 
 
 def _unit(unit: Unit) -> Data:
-    return _stated(
+    return _without_none(
         number=unit.number if unit.number != trailing_number(unit.name) else None,
         site=unit.site,
         nodes=unit.nodes,
@@ -183,56 +183,52 @@ def _unit(unit: Unit) -> Data:
 
 
 def _rails(fabric: Fabric) -> Data:
-    found: Data = {}
+    rails: Data = {}
     for rail in fabric.rails:
         if rail.planes == 1:
-            found[rail.name] = _rail(rail)
+            rails[rail.name] = _rail(rail)
             continue
-        # What the rail has for all of its planes is at the rail, the addresses of each at the plane.
-        base = found.setdefault(rail.base, dict(_stated(mtu=rail.mtu, vfs=_settings(rail.vfs)), planes=[]))
+        # Settings of all planes are written at the rail, the addresses of each plane at the plane.
+        base = rails.setdefault(rail.base, dict(_without_none(mtu=rail.mtu, vfs=_settings(rail.vfs)), planes=[]))
         base["planes"].append({key: value for key, value in _rail(rail).items() if key not in ("mtu", "vfs")})
-    return found
+    return rails
 
 
 def _rail(rail: Rail) -> Data:
-    found: Data = {}
+    section: Data = {}
     if rail.mode and rail.mode != SUBNET:
-        found["mode"] = rail.mode
+        section["mode"] = rail.mode
     for scheme in rail.schemes.values():
-        found.update(_scheme(scheme))
+        section.update(_scheme(scheme))
     taken: dict[str, list[Range]] = {}
     for scheme in rail.schemes.values():
-        for name, held in scheme.taken:
-            taken.setdefault(name, []).append(held)
-    found.update(
-        _stated(
-            taken={name: written(held) for name, held in taken.items()} or None, mtu=rail.mtu, vfs=_settings(rail.vfs)
-        )
-    )
-    return found
+        for name, part in scheme.taken:
+            taken.setdefault(name, []).append(part)
+    ranges = {name: file_value(parts) for name, parts in taken.items()}
+    section.update(_without_none(taken=ranges or None, mtu=rail.mtu, vfs=_settings(rail.vfs)))
+    return section
 
 
 def _scheme(scheme: Scheme) -> Data:
     bits = scheme.network.bits
-    six = "6" if bits == IPV6 else ""
+    suffix = "6" if bits == IPV6 else ""
     gateway = show(scheme.gateway, bits) if isinstance(scheme.gateway, int) else scheme.gateway
-    found = _stated(
+    of_family = _without_none(
         subnet=str(scheme.network),
         gateway=gateway,
-        pods=written(scheme.pods.parts) if scheme.pods else None,
-        hosts=written(scheme.hosts.parts) if scheme.hosts else None,
+        pods=file_value(scheme.pods.parts) if scheme.pods else None,
+        hosts=file_value(scheme.hosts.parts) if scheme.hosts else None,
         node_prefix=scheme.node_prefix,
         block=scheme.block,
     )
-    return dict(
-        {key + six: value for key, value in found.items()}, **_stated(host=scheme.host, leaf_end=scheme.leaf_end)
-    )
+    both_families = _without_none(host=scheme.host, leaf_end=scheme.leaf_end)
+    return dict({key + suffix: value for key, value in of_family.items()}, **both_families)
 
 
 def _firmware(firmware: Firmware | None) -> Data | None:
     if firmware is None:
         return None
-    return _stated(
+    return _without_none(
         link_type=firmware.link_type,
         sriov_en=firmware.sriov_en,
         num_of_vfs=firmware.num_of_vfs,
@@ -242,12 +238,10 @@ def _firmware(firmware: Firmware | None) -> Data | None:
 
 
 def _port(port: Port) -> Data:
-    found: Data = {}
-    for key in _PORT:
-        value = (list(port.gpus) or None) if key == "gpu" else getattr(port, key)
-        if value is not None:
-            found[key] = value[0] if key == "gpu" and len(value) == 1 else value
-    return found
+    gpus = list(port.gpus) or None
+    keys: Data = {key: getattr(port, key) for key in _PORT_KEYS if key != "gpu"}
+    keys["gpu"] = gpus[0] if gpus and len(gpus) == 1 else gpus
+    return _without_none(**{key: keys[key] for key in _PORT_KEYS})
 
 
 def _ports(ports: t.Mapping[str, Port | None]) -> Data | None:
@@ -258,13 +252,13 @@ def _profile(profile: Profile) -> Data:
     gpus: t.Any = profile.gpus
     if gpus is not None and list(gpus) == list(range(len(gpus))) and not any(gpus.values()):
         gpus = len(gpus)
-    return _stated(
+    return _without_none(
         attachment=profile.attachment,
         slots=_settings(profile.slots),
         soft_rdma=profile.soft_rdma,
         driver=_driver(profile.driver),
         firmware=_firmware(profile.firmware),
-        infiniband=profile.partitions and profile.partitions.written(),
+        infiniband=profile.partitions and profile.partitions.file_value(),
         vfs=_settings(profile.vfs),
         **_host(profile.host),
         **profile.expected,
@@ -272,7 +266,8 @@ def _profile(profile: Profile) -> Data:
         gpu_distance=profile.gpu_distance,
         ports=_ports(profile.ports),
         other_ports={
-            other.name: dict(_stated(role=other.role), **_port(other.port)) for other in profile.other_ports.values()
+            other.name: dict(_without_none(role=other.role), **_port(other.port))
+            for other in profile.other_ports.values()
         }
         or None,
     )
@@ -282,31 +277,31 @@ def _profile(profile: Profile) -> Data:
 
 
 def _nodes(fabric: Fabric) -> Data:
-    """Nodes that differ by their number alone are one range."""
-    found: Data = {}
+    """Return the section ``nodes``. Consecutive nodes that differ only by their number are one range."""
+    section: Data = {}
     run: list[tuple[str, Data]] = []
     for node in fabric.nodes:
         own = _node(fabric, node)
-        if run and not (_follows(run[-1], (node.name, own)) and _as_wide(run[0], (node.name, own))):
-            _add(found, run)
+        if run and not (_continues(run[-1], (node.name, own)) and _same_width(run[0], (node.name, own))):
+            _add_range(section, run)
             run = []
         run.append((node.name, own))
-    _add(found, run)
-    return found
+    _add_range(section, run)
+    return section
 
 
 def _node(fabric: Fabric, node: Node) -> Data:
     number = trailing_number(node.name)
     unit = fabric.units.get(node.unit or "")
-    followed = number
+    derived_index = number
     if node.unit is not None:
-        followed = fabric.places.index(unit.number, node.place) if fabric.places and unit and node.place else None
-    return _stated(
+        derived_index = fabric.places.index(unit.number, node.place) if fabric.places and unit and node.place else None
+    return _without_none(
         profile=node.profile,
         unit=node.unit,
         place=node.place if node.unit is not None and node.place != number else None,
         rack=node.rack,
-        index=node.index if node.index != followed else None,
+        index=node.index if node.index != derived_index else None,
         address=node.address,
         groups=list(node.groups) or None,
         ports=_ports(node.ports),
@@ -314,51 +309,55 @@ def _node(fabric: Fabric, node: Node) -> Data:
     )
 
 
-def _follows(before: tuple[str, Data], after: tuple[str, Data]) -> bool:
-    """Whether a node is the next of a range."""
-    one, other = dict(before[1]), dict(after[1])
-    first, second = one.pop("address", None), other.pop("address", None)
-    index, following = one.pop("index", None), other.pop("index", None)
-    if one != other or "place" in one or not _next(before[0], after[0]):
+def _continues(before: tuple[str, Data], after: tuple[str, Data]) -> bool:
+    """Return whether two nodes can be consecutive in a range."""
+    left, right = dict(before[1]), dict(after[1])
+    left_address, right_address = left.pop("address", None), right.pop("address", None)
+    left_index, right_index = left.pop("index", None), right.pop("index", None)
+    if left != right or "place" in left or not _is_next(before[0], after[0]):
         return False
-    if (index is None) != (following is None) or (index is not None and following != index + 1):
+    if right_index != (None if left_index is None else left_index + 1):
         return False
-    return first is None and second is None or (first is not None and second is not None and _next(first, second))
+    if left_address is None or right_address is None:
+        return left_address is right_address
+    return _is_next(left_address, right_address)
 
 
-def _as_wide(first: tuple[str, Data], last: tuple[str, Data]) -> bool:
-    """Whether a range can reach so far: where its first number has zeros before it, all are as long (not 01 to 100)."""
+def _same_width(first: tuple[str, Data], last: tuple[str, Data]) -> bool:
+    """Return whether numbers of a range with leading zeros have as many digits at its end (not 01 to 100)."""
     pairs = [(first[0], last[0]), (first[1].get("address", ""), last[1].get("address", ""))]
-    numbers = [(_NUMBERED.match(one), _NUMBERED.match(other)) for one, other in pairs]
+    matches = [(_NUMBERED.match(start), _NUMBERED.match(end)) for start, end in pairs]
     return not any(
-        one and other and one.group(2).startswith("0") and len(one.group(2)) != len(other.group(2))
-        for one, other in numbers
+        start and end and start.group(2).startswith("0") and len(start.group(2)) != len(end.group(2))
+        for start, end in matches
     )
 
 
-def _next(one: str, other: str) -> bool:
-    """Whether two texts count on by one at their ends, in a form that a range has."""
-    first = _NUMBERED.match(one)
-    if not first or len(first.group(2)) > 9:
+def _is_next(text: str, following: str) -> bool:
+    """Return whether the number at the end of a text is one less than that of the following text."""
+    match = _NUMBERED.match(text)
+    if not match or len(match.group(2)) > 9:
         return False
-    width = len(first.group(2)) if first.group(2).startswith("0") else 0
-    return other == "%s%0*d" % (first.group(1), width, int(first.group(2)) + 1)
+    width = len(match.group(2)) if match.group(2).startswith("0") else 0
+    return following == "%s%0*d" % (match.group(1), width, int(match.group(2)) + 1)
 
 
-def _add(found: Data, run: t.Sequence[tuple[str, Data]]) -> None:
+def _add_range(section: Data, run: t.Sequence[tuple[str, Data]]) -> None:
+    """Add consecutive nodes to the section as one entry."""
     if not run:
         return
     (first, own), (last, other) = run[0], run[-1]
-    if len(run) > 1:
-        if "address" in own:
-            own = dict(own, address=_range(own["address"], other["address"]))
-        if "index" in own:
-            own = dict(own, index="[%d:%d]" % (own["index"], other["index"]))
-        found[_range(first, last)] = own
-    else:
-        found[first] = own
+    if len(run) == 1:
+        section[first] = own
+        return
+    if "address" in own:
+        own = dict(own, address=_range(own["address"], other["address"]))
+    if "index" in own:
+        own = dict(own, index="[%d:%d]" % (own["index"], other["index"]))
+    section[_range(first, last)] = own
 
 
 def _range(first: str, last: str) -> str:
-    one, other = _NUMBERED.match(first), _NUMBERED.match(last)
-    return "%s[%s:%s]" % (one.group(1), one.group(2), other.group(2)) if one and other else first
+    """Return the host range from one name or address to another."""
+    start, end = _NUMBERED.match(first), _NUMBERED.match(last)
+    return "%s[%s:%s]" % (start.group(1), start.group(2), end.group(2)) if start and end else first

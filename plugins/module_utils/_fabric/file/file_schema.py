@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""JSON Schema of the fabric file, for editors. The readers themselves declare it: they run on sections that record
-which keys they ask for, of which kind and with which limits. There is no second list of keys.
+"""JSON Schema of the fabric file, for editors.
 
-The readers run several times, because what they ask for depends on what they find: a single value, a list or a mapping;
-listed rails or generated ones; a choice that is open or made.
+The readers declare the schema: they run on sections that record the keys that they read, with types and limits. So
+there is no second list of keys. They run several times, because the keys depend on the values: a single value, a list
+or a mapping; listed or generated rails; a choice that is set or missing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
 
 Schema = t.Dict[str, t.Any]
 
-# A name where the file's author chooses names. It has the form of every kind of name.
+# A key in place of names that the author of the file chooses. It is valid as every kind of name.
 _NAME = "x1"
 _TEXT: Schema = {"$ref": "#/definitions/text"}
 _TEXTS: Schema = {"$ref": "#/definitions/texts"}
@@ -45,49 +45,57 @@ _DEFINITIONS: Schema = {
 }
 
 
-class _Node:
-    """What the readers asked of one mapping. ``closed``: they know all of its keys."""
+class _Keys:
+    """The keys of one mapping, as the readers declare them.
+
+    ``kinds``: key -> schemas of its values. ``below``, ``items``: key -> keys of its mapping, or of the mappings in its
+    list. ``required``: the required keys of each run. ``closed``: other keys are invalid.
+    """
 
     def __init__(self) -> None:
         self.kinds: dict[str, list[Schema]] = {}
-        self.below: dict[str, _Node] = {}
-        self.items: dict[str, _Node] = {}
+        self.below: dict[str, _Keys] = {}
+        self.items: dict[str, _Keys] = {}
         self.required: list[set[str]] = []
         self.closed = False
 
     def declare(self, key: str, kind: Schema | None = None) -> None:
+        """Add a key, with a schema of its values unless they are mappings or lists of mappings."""
         kinds = self.kinds.setdefault(key, [])
         if kind is not None and kind not in kinds:
             kinds.append(kind)
 
     def schema(self) -> Schema:
+        """Return the schema of the mapping."""
         required = set.intersection(*self.required) if self.required else set()
-        keys = {key: self._of(key, key in required) for key in self.kinds}
-        found: Schema = {"type": "object", "properties": {key: keys[key] for key in keys if key != _NAME}}
+        keys = {key: self._value_schema(key, key in required) for key in self.kinds}
+        schema: Schema = {"type": "object", "properties": {key: keys[key] for key in keys if key != _NAME}}
         if _NAME in keys:
-            found["additionalProperties"] = keys[_NAME]
+            schema["additionalProperties"] = keys[_NAME]
         elif self.closed:
-            found["additionalProperties"] = False
+            schema["additionalProperties"] = False
         if required - {_NAME}:
-            found["required"] = sorted(required - {_NAME})
-        return found
+            schema["required"] = sorted(required - {_NAME})
+        return schema
 
-    def _of(self, key: str, required: bool) -> Schema:
-        kinds = [one for kind in self.kinds[key] for one in kind.get("anyOf", [kind])]
+    def _value_schema(self, key: str, required: bool) -> Schema:
+        kinds = [option for kind in self.kinds[key] for option in kind.get("anyOf", [kind])]
         if key in self.below:
             kinds.append(self.below[key].schema())
         if key in self.items:
             kinds.append({"type": "array", "items": self.items[key].schema()})
         if not kinds:
             return {}
-        # a key without a value counts as absent
+        # A key without a value counts as absent.
         kinds += [] if required else [{"type": "null"}]
         return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
 
 
 class _Pass(t.NamedTuple):
-    """``value``: what the readers find where they look at a value itself. ``generated``: rails by a generator.
-    ``chosen``: each choice is made, as its last one. ``texts``: texts are networks. ``absent``: no key is there.
+    """The values that the readers find in one run.
+
+    ``value``: each value that is read as it is written. ``generated``: rails have a generator. ``chosen``: each choice
+    is set, to its last one. ``texts``: each text is a network. ``absent``: all keys are missing.
     """
 
     value: Value | None = None
@@ -98,18 +106,18 @@ class _Pass(t.NamedTuple):
 
 
 class _Recorder(Section):
-    """A section in which every key is present, and no value can be read."""
+    """A section that declares the keys that are read from it. All keys are present, but their values cannot be read."""
 
-    def __init__(self, node: _Node, run: _Pass, path: Path, report: Report) -> None:
+    def __init__(self, keys: _Keys, run: _Pass, path: Path, report: Report) -> None:
         mapping = Mapping(1, 1)
-        one = Scalar(_NAME, False, 1, 1)
-        mapping.entries[_NAME] = (one, run.value or one)
+        name = Scalar(_NAME, False, 1, 1)
+        mapping.entries[_NAME] = (name, run.value or name)
         if run.generated and path == ("rails",):
-            mapping.entries = {"count": (one, one)}
+            mapping.entries = {"count": (name, name)}
         super().__init__(mapping, path, report)
-        self.node = node
+        self.keys = keys
         self.run = run
-        node.required.append(set())
+        keys.required.append(set())
 
     def has(self, key: str) -> bool:
         return not self.run.absent
@@ -118,19 +126,19 @@ class _Recorder(Section):
         return False
 
     def done(self) -> None:
-        self.node.closed = True
+        self.keys.closed = True
 
-    def _ask(self, key: str, required: str, kind: Schema | None) -> None:
-        self.node.declare(key, kind)
+    def _declare(self, key: str, required: str, kind: Schema | None) -> None:
+        self.keys.declare(key, kind)
         if required:
-            self.node.required[-1].add(key)
+            self.keys.required[-1].add(key)
 
     def value(self, key: str, required: str = "", lists: bool = False) -> Value | None:
-        self._ask(key, required, _TEXTS if lists else None)
+        self._declare(key, required, _TEXTS if lists else None)
         return self.run.value
 
     def text(self, key: str, required: str = "") -> str | None:
-        self._ask(key, required, _TEXT)
+        self._declare(key, required, _TEXT)
         if not self.run.texts:
             return None
         return "fd00::/32" if key.endswith("6") else "10.0.0.0/8"
@@ -139,43 +147,43 @@ class _Recorder(Section):
         number: Schema = {"type": "integer", "minimum": low, "maximum": high}
         if unit:
             number["description"] = unit
-        self._ask(key, required, {"anyOf": [number, _DIGITS]})
+        self._declare(key, required, {"anyOf": [number, _DIGITS]})
         return None
 
     def flag(self, key: str) -> bool | None:
-        self._ask(key, "", _FLAG)
+        self._declare(key, "", _FLAG)
         return None
 
     def choice(self, key: str, choices: t.Sequence[str], required: str = "") -> str | None:
         numbers = [int(choice) for choice in choices if choice.isdigit()]
-        self._ask(key, required, {"enum": [*choices, *numbers]})
+        self._declare(key, required, {"enum": [*choices, *numbers]})
         return choices[-1] if self.run.chosen else None
 
     def texts(self, key: str) -> list[str]:
-        self._ask(key, "", _TEXTS)
+        self._declare(key, "", _TEXTS)
         return []
 
     def section(self, key: str, required: str = "") -> Section | None:
-        self._ask(key, required, None)
-        below = self.node.below.setdefault(key, _Node())
+        self._declare(key, required, None)
+        below = self.keys.below.setdefault(key, _Keys())
         return _Recorder(below, self.run, self.path + (key,), self.report)
 
     def items(self, key: str) -> list[Section | None] | None:
-        self._ask(key, "", None)
+        self._declare(key, "", None)
         if not isinstance(self.run.value, Sequence):
             return None
-        item = self.node.items.setdefault(key, _Node())
+        item = self.keys.items.setdefault(key, _Keys())
         return [_Recorder(item, self.run, self.path + (key, 0), self.report)]
 
 
 def as_json() -> bytes:
-    """The schema as a file."""
+    """Return the schema as the contents of a file."""
     return (json.dumps(schema(), indent=1) + "\n").encode("utf-8")
 
 
 def schema() -> Schema:
-    """The schema of the whole file."""
-    top = _Node()
+    """Return the schema of the fabric file."""
+    top = _Keys()
     for run in (
         _Pass(),
         _Pass(generated=True),
@@ -190,18 +198,18 @@ def schema() -> Schema:
         read_sections(_Recorder(top, run, (), report), report)
     rails = top.below["rails"]
     rail = rails.below[_NAME]
-    # Whatever a rail may have for its addresses may be at its planes, at the generator and in `addresses`.
-    for node in (rails, rail.items["planes"], rails.items["planes"], top.below["addresses"]):
-        for key in node.kinds:
-            if not node.kinds[key] and key not in node.below and key not in node.items:
-                node.kinds[key] = rail.kinds.get(key, [])
+    # The address keys of a rail are also valid at planes, at the generator and in ``addresses``.
+    for keys in (rails, rail.items["planes"], rails.items["planes"], top.below["addresses"]):
+        for key in keys.kinds:
+            if not keys.kinds[key] and key not in keys.below and key not in keys.items:
+                keys.kinds[key] = rail.kinds.get(key, [])
                 if key in rail.below:
-                    node.below[key] = rail.below[key]
-    found = top.schema()
-    found["properties"]["plugin"] = {"const": PLUGIN}
+                    keys.below[key] = rail.below[key]
+    whole = top.schema()
+    whole["properties"]["plugin"] = {"const": PLUGIN}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Fabric file of railyard.fabric",
         "definitions": _DEFINITIONS,
-        **found,
+        **whole,
     }

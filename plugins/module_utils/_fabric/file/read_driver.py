@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The keys ``driver`` and ``firmware`` of server models and groups, and ``infiniband`` of the fabric."""
+"""Readers of ``driver`` and ``firmware`` of profiles and groups, and of ``infiniband``."""
 
 from __future__ import annotations
 
@@ -28,17 +28,20 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
 
 
 def read_driver(section: Section) -> Driver | None:
+    """Return the driver of a profile or group; None if it has none."""
     own = section.section("driver", "")
     if not own:
         return None
-    kind = own.choice("kind", KINDS, "say which driver: %s" % ", ".join(KINDS))
+    kind = own.choice("kind", KINDS, "set the kind of driver: %s" % ", ".join(KINDS))
     installed = kind in INSTALLED
-    found = Driver(
+    driver = Driver(
         path=own.path,
         kind=kind,
-        version=own.text("version", "pin the release, such as 2.9.3 of DOCA or 24.10-1.1.4.0" if installed else ""),
+        version=own.text(
+            "version", "set the release, such as 2.9.3 of DOCA or 24.10-1.1.4.0 of MLNX_OFED" if installed else ""
+        ),
         source=own.text(
-            "source", "say where the packages are: a repository, or a path on the node" if installed else ""
+            "source", "set the place of the packages: a repository, or a path on the node" if installed else ""
         ),
         key=own.text("key"),
         unsigned=own.flag("unsigned"),
@@ -46,14 +49,15 @@ def read_driver(section: Section) -> Driver | None:
         allow_unlisted=own.flag("allow_unlisted"),
     )
     own.done()
-    return found
+    return driver
 
 
 def read_firmware(section: Section, report: Report) -> Firmware | None:
+    """Return the firmware settings of a profile or group; None if it has none."""
     own = section.section("firmware")
     if not own:
         return None
-    found = Firmware(
+    firmware = Firmware(
         own.choice("link_type", ("eth", "ib")),
         own.flag("sriov_en"),
         own.number("num_of_vfs", 0, MAX_VFS, "VFs"),
@@ -62,59 +66,58 @@ def read_firmware(section: Section, report: Report) -> Firmware | None:
         _parameters(own, report),
     )
     own.done()
-    return found
+    return firmware
 
 
 def _parameters(section: Section, report: Report) -> dict[str, t.Any]:
+    """Return the valid firmware parameters, as they are written."""
     own = section.section("parameters")
-    found: dict[str, t.Any] = {}
+    parameters: dict[str, t.Any] = {}
     for name, (_key, value) in own.mapping.entries.items() if own else ():
         path = section.path + ("parameters", name)
         if not firmware_parameters.NAME.match(firmware_parameters.parameter(name)):
             near = nearest(name.lower(), firmware_parameters.ALIASES)
             message = "%s is not a firmware parameter%s" % (shown(name), did_you_mean(near))
-            remedy = "write %s" % near if near else "write it as the tool does: %s" % firmware_parameters.FORMS
+            remedy = "write %s" % near if near else "use a name of mlxconfig: %s" % firmware_parameters.FORMS
             report.add(rules.PARAMETER, path, message, remedy)
             continue
-        given: t.Any = own.texts(name) if own and isinstance(value, Sequence) else own.text(name) if own else None
-        if given is None:
+        texts: t.Any = own.texts(name) if own and isinstance(value, Sequence) else own.text(name) if own else None
+        if texts is None:
             continue
         try:
-            firmware_parameters.value(name, given)
+            firmware_parameters.value(name, texts)
         except ValueError as error:
-            report.add(rules.PARAMETER_VALUE, path, "%s is an invalid value" % shown(_plain(given)), "write %s" % error)
+            text = "[%s]" % ", ".join(texts) if isinstance(texts, list) else texts
+            report.add(rules.PARAMETER_VALUE, path, "%s is an invalid value" % shown(text), "write %s" % error)
             continue
-        found[name] = given
-    return found
-
-
-def _plain(given: t.Any) -> str:
-    return "[%s]" % ", ".join(given) if isinstance(given, list) else str(given)
+        parameters[name] = texts
+    return parameters
 
 
 def read_infiniband(section: Section, report: Report) -> Infiniband | None:
+    """Return the InfiniBand settings of the fabric; None if it has none."""
     own = section.section("infiniband")
     if not own:
         return None
-    found = Infiniband(
+    infiniband = Infiniband(
         own.path,
         own.choice("ipoib_mode", MODES),
         _pkeys(own, report),
         own.choice("subnet_manager", (REPORTED, REQUIRED)),
     )
     own.done()
-    return found
+    return infiniband
 
 
 def read_partitions(section: Section, report: Report) -> Partitions | None:
-    """What a profile or a group has of InfiniBand: the partitions of its nodes."""
+    """Return the partitions of a profile or group, its only InfiniBand setting; None if it has none."""
     own = section.section("infiniband")
     if not own:
         return None
-    own.value("pkeys", "write the keys, such as pkeys: [0x8001]; all else of infiniband belongs to fabric")
-    found = Partitions(own.path, _pkeys(own, report))
+    own.value("pkeys", "write the keys, such as pkeys: [0x8001]; other keys of infiniband belong into fabric")
+    partitions = Partitions(own.path, _pkeys(own, report))
     own.done()
-    return found
+    return partitions
 
 
 def _pkeys(own: Section, report: Report) -> tuple[int, ...]:
@@ -123,7 +126,7 @@ def _pkeys(own: Section, report: Report) -> tuple[int, ...]:
         key = pkey(text)
         if key is None or key in keys:
             message = "%s is %s" % (shown(text), "not a partition key" if key is None else "listed already")
-            remedy = "write keys from 0x0001 to 0x7ffe, with or without the bit 0x8000 of full members, each once"
+            remedy = "write keys from 0x0001 to 0x7ffe, each once; the bit 0x8000 of full members is optional"
             report.add(rules.PKEY, own.path + ("pkeys", at), message, remedy)
             continue
         keys.append(key)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""From the values of a fabric file to the fabric. What a value alone can have wrong is found here."""
+"""Reader of the fabric file. The readers report invalid values; lint checks whether values go together."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ PLUGIN = "railyard.fabric.rails"
 
 
 def read(document: Document, report: Report) -> Fabric:
-    """The fabric, as far as it can be read; everything unreadable has gone to ``report``."""
+    """Return the fabric of a document, as far as it can be read. Other values are None and reported."""
     return read_sections(Section(document.root, (), report), report)
 
 
 def read_sections(top: Section, report: Report) -> Fabric:
+    """Return the fabric of the top section, as :func:`read` does."""
     plugin = top.text("plugin", "begin the file with plugin: %s" % PLUGIN)
     if plugin not in (None, PLUGIN):
         message = "%s is not %s" % (shown(plugin or ""), PLUGIN)
         report.add(file_rules.PLUGIN, ("plugin",), message, "begin the file with plugin: %s" % PLUGIN)
     fabric = Fabric()
-    general = top.section("fabric", "describe it: name, attachment, provider, mtu")
+    general = top.section("fabric", "add name, attachment, provider and mtu")
     if general:
         read_general(fabric, general, report)
     addresses = top.section("addresses")

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The section ``fabric``, and the sections ``names`` and ``lint``."""
+"""Readers of the sections ``fabric``, ``names`` and ``lint``."""
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import file_rules, name_rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import file_rules, name_rules, rail_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_driver import read_infiniband
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_host import read_host
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import (
@@ -39,7 +39,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     METRICS_HOSTS,
     AgentSettings,
     Fabric,
-    Lowering,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS, facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
@@ -51,31 +50,32 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Sequence
 
-MAX_NODES = 65536
-
 
 def read_general(fabric: Fabric, section: Section, report: Report) -> None:
+    """Read the section ``fabric`` into the fabric."""
     fabric.name = section.text("name", "name the fabric")
     if fabric.name is not None:
         label(fabric.name, section.path + ("name",), name_rules.FABRIC_NAME, "a fabric", report)
-    kinds = tuple(ATTACHMENTS)
+    attachments = tuple(ATTACHMENTS)
     section.value("attachment")
     providers = tuple(PROVIDERS)
-    fabric.provider = section.choice("provider", providers, "say who serves the attachments: %s" % ", ".join(providers))
-    pods = facts_of(fabric.provider).kubernetes
-    ways = "say how pods get onto the rails: %s" % ", ".join(kind for kind in kinds if kind != HOST)
-    fabric.attachment = section.choice("attachment", kinds, ways if pods else "")
-    if not pods and not section.has("attachment"):
+    fabric.provider = section.choice("provider", providers, "set the provider: %s" % ", ".join(providers))
+    has_pods = facts_of(fabric.provider).kubernetes
+    required = "set how pods are attached to the rails: %s" % ", ".join(each for each in attachments if each != HOST)
+    fabric.attachment = section.choice("attachment", attachments, required if has_pods else "")
+    if not has_pods and not section.has("attachment"):
         fabric.attachment = HOST
     fabric.link_layer = section.choice("link_layer", (ETHERNET, INFINIBAND))
-    # Where the attachment could not be read, the link layer may be either.
-    followed = fabric.attachment is not None or not (section.has("attachment") or section.misspelt("attachment"))
-    if not section.has("link_layer") and not section.misspelt("link_layer") and followed:
+    # If the attachment could not be read, its link layer is unknown.
+    known = fabric.attachment is not None or not (section.has("attachment") or section.misspelt("attachment"))
+    if not section.has("link_layer") and not section.misspelt("link_layer") and known:
         fabric.link_layer = link_layer_of(fabric.attachment)
     fabric.rdma_mode = section.choice("rdma_mode", (SHARED, EXCLUSIVE))
-    fabric.mtu = read_mtu(fabric.link_layer, section, "say what every switch of the rails carries, such as mtu: 4200")
+    fabric.mtu = read_mtu(
+        fabric.link_layer, section, "set the MTU that all switches of the rails support, such as mtu: 4200"
+    )
     fabric.mac_seed = section.text("mac_seed")
-    fabric.max_nodes = section.number("max_nodes", 1, MAX_NODES, "nodes")
+    fabric.max_nodes = section.number("max_nodes", 1, rail_rules.MAX_NODES, "nodes")
     fabric.pods_per_node = section.number("pods_per_node", 1, MAX_PODS, "pods")
     fabric.slots = read_slots(section)
     agent = section.section("agent")
@@ -120,6 +120,7 @@ def _routing(fabric: Fabric, section: Section) -> None:
 
 
 def read_names(fabric: Fabric, section: Section, report: Report) -> None:
+    """Read the section ``names`` into the fabric."""
     fabric.names_path = section.path
     for kind, (fields, texts) in object_names.FIELDS.items():
         if "k" in fields and isinstance(section.value(kind), Mapping):
@@ -128,38 +129,37 @@ def read_names(fabric: Fabric, section: Section, report: Report) -> None:
         text = section.text(kind)
         if text is None:
             continue
-        found = template(text, section.path + (kind,), fields, texts, report)
-        if found:
-            fabric.names[kind] = found
+        name_template = template(text, section.path + (kind,), fields, texts, report)
+        if name_template:
+            fabric.names[kind] = name_template
     section.done()
 
 
 def _names_by_rail(fabric: Fabric, kind: str, names: Section, report: Report) -> None:
-    """A template for each rail, by the rails' names; one is missing where a rail has none."""
+    """Read a mapping from rails to templates of their names. Each rail must have one."""
     section = names.section(kind)
     if section is None:
         return
-    found: dict[str, Template] = {}
+    templates: dict[str, Template] = {}
     rails = [rail.name for rail in fabric.rails]
     for rail in rails or list(section.mapping.entries):
-        text = section.text(rail, "name the %s of %s, as of each rail" % (kind, rail))
+        text = section.text(rail, "set the name of the %s of %s" % (kind, rail))
         path = section.path + (rail,)
-        made = None if text is None else template(text, path, *object_names.FIELDS[kind], report)
-        if made:
-            found[rail] = made
+        name_template = None if text is None else template(text, path, *object_names.FIELDS[kind], report)
+        if name_template:
+            templates[rail] = name_template
     section.done()
-    fabric.names[kind] = RailTemplates(found)
+    fabric.names[kind] = RailTemplates(templates)
 
 
 def read_lint(fabric: Fabric, top: Section, report: Report) -> None:
+    """Read the suppressions of the section ``lint`` into the fabric and the report."""
     value = top.value("lint")
     if value is None:
         return
     if not isinstance(value, Sequence):
-        message = "%s is where a list belongs" % value.kind
-        report.add(
-            file_rules.KIND, ("lint",), message, "write - {rule: no-host-addresses, place: rails.gpu01, reason: ...}"
-        )
+        remedy = "write - {rule: no-host-addresses, place: rails.gpu01, reason: ...}"
+        report.add(file_rules.KIND, ("lint",), "%s instead of a list" % value.kind, remedy)
         return
     for section in top.items("lint") or ():
         if section:
@@ -183,5 +183,6 @@ def _suppression(fabric: Fabric, section: Section, report: Report) -> None:
         message = "%s cannot be suppressed" % rule.label
         report.add(file_rules.INVALID_SUPPRESSION, path, message, "fix the finding, and remove this entry")
     elif place is not None and reason is not None:
-        fabric.lint.append(Lowering(rule.code, place, reason, section.path))
-        report.suppress(Suppression(rule.code, place, " ".join(reason.split()), section.path))
+        suppression = Suppression(rule.code, place, " ".join(reason.split()), section.path)
+        fabric.lint.append(suppression)
+        report.suppress(suppression)

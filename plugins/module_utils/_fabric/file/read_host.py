@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The keys ``pci``, ``limits``, ``gpudirect`` and ``nccl``, which the fabric, a profile and a group may have."""
+"""Readers of ``pci``, ``limits``, ``gpudirect`` and ``nccl`` of the fabric, of profiles and of groups."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _MAX_NEIGHBOURS = 2**31 - 1
 
 
 def read_host(section: Section, report: Report) -> HostSettings:
-    """The settings of each layer in the section. A key that could not be read has the value None."""
-    found: HostSettings = {}
+    """Return the settings of each layer in the section. A key that could not be read has the value None."""
+    settings: HostSettings = {}
     for layer, reader in _READERS.items():
         own = section.section(layer)
         if own is None:
             continue
         values = reader(own, report)
         own.done()
-        found[layer] = {key: Setting(each, own.path + (key,)) for key, each in values.items() if own.has(key)}
-    return found
+        settings[layer] = {key: Setting(value, own.path + (key,)) for key, value in values.items() if own.has(key)}
+    return settings
 
 
 def _pci(section: Section, report: Report) -> dict[str, t.Any]:
-    size = section.choice("max_read_request", tuple(str(each) for each in host_model.READ_REQUESTS))
+    size = section.choice("max_read_request", tuple(str(request) for request in host_model.READ_REQUESTS))
     arguments = section.texts("kernel_arguments")
-    for at, word in enumerate(arguments):
-        if not _ARGUMENT.match(word):
-            message = "%s is not one kernel argument" % shown(word)
-            remedy = "write each as an item of its own, without quotes and white space"
+    for at, argument in enumerate(arguments):
+        if not _ARGUMENT.match(argument):
+            message = "%s is not one kernel argument" % shown(argument)
+            remedy = "write each argument as a separate item, without quotes and white space"
             report.add(rules.ARGUMENT, section.path + ("kernel_arguments", at), message, remedy)
     return {
         "acs": section.choice("acs", (host_model.LEAVE, host_model.DISABLED)),
@@ -53,9 +53,9 @@ def _limits(section: Section, report: Report) -> dict[str, t.Any]:
     neighbours = section.section("neighbours")
     thresholds: dict[str, int] = {}
     if neighbours:
-        read = {key: neighbours.number(key, 1, _MAX_NEIGHBOURS, "neighbours") for key in host_model.THRESHOLDS}
+        numbers = {key: neighbours.number(key, 1, _MAX_NEIGHBOURS, "neighbours") for key in host_model.THRESHOLDS}
         neighbours.done()
-        thresholds = {key: number for key, number in read.items() if number is not None}
+        thresholds = {key: number for key, number in numbers.items() if number is not None}
     return {
         "memlock": section.choice("memlock", (host_model.LEAVE, host_model.UNLIMITED)),
         "hugepages": _hugepages(section, report),
@@ -66,23 +66,23 @@ def _limits(section: Section, report: Report) -> dict[str, t.Any]:
 
 
 def _hugepages(section: Section, report: Report) -> dict[int, int] | None:
-    """Size in kB -> how many."""
+    """Return size in kB -> number of pages; None if the file does not have the key."""
     own = section.section("hugepages")
     if own is None:
         return None
-    found: dict[int, int] = {}
+    pages: dict[int, int] = {}
     for key in own.mapping.entries:
         count = own.number(key, 0, _MAX_PAGES, "pages")
         size = host_model.size_kb(key)
         if size is None:
-            message = "%s is not a size of hugepages" % shown(key)
-            report.add(rules.PAGE_SIZE, own.path + (key,), message, "write it as the kernel does, such as 2M or 1G")
-        elif size in found:
-            message = "pages of %s are set twice: another key has the same size" % shown(key)
+            message = "%s is not a hugepage size" % shown(key)
+            report.add(rules.PAGE_SIZE, own.path + (key,), message, "write a size of the kernel, such as 2M or 1G")
+        elif size in pages:
+            message = "the number of pages of %s is set twice: another key has the same size" % shown(key)
             report.add(rules.PAGE_SIZE, own.path + (key,), message, "keep one of the two")
         elif count is not None:
-            found[size] = count
-    return found
+            pages[size] = count
+    return pages
 
 
 def _gpudirect(section: Section, _report: Report) -> dict[str, t.Any]:

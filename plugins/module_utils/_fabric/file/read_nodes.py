@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The section ``nodes``: ranges of names, with what runs along with them."""
+"""Reader of the section ``nodes``: ranges of names, with values that have ranges of the same length."""
 
 from __future__ import annotations
 
@@ -32,37 +32,39 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_
 
 
 def read_nodes(fabric: Fabric, section: Section, report: Report) -> None:
-    known: dict[str, str] = {}
+    """Read the section ``nodes`` into the fabric."""
+    patterns: dict[str, str] = {}
     total = 0
-    for pattern, path, spread, own in entries_of(section, "set its profile, such as {profile: hgx}", report):
-        total += len(spread)
+    for pattern, path, names, own in entries_of(section, "set its profile, such as {profile: hgx}", report):
+        total += len(names)
         if total > rail_rules.MAX_NODES:
-            message = "with {} there are {:,} nodes; {:,} are the most".format(
+            message = "with {} there are {:,} nodes; the maximum is {:,}".format(
                 shown(pattern), total, rail_rules.MAX_NODES
             )
-            report.add(rail_rules.TOO_MANY_NODES, path, message, "correct the range, or describe one fabric a file")
+            report.add(rail_rules.TOO_MANY_NODES, path, message, "correct the range, or write a file for each fabric")
             return
         if own:
-            _Pattern(fabric, pattern, spread, own, report).read(known)
+            _Pattern(fabric, pattern, names, own, report).read(patterns)
 
 
 class _Pattern:
-    """One entry: a node, or a range of them."""
+    """An entry of the section: a node, or a range of nodes with the ``names``."""
 
     def __init__(
-        self, fabric: Fabric, pattern: str, spread: name_syntax.HostRange, section: Section, report: Report
+        self, fabric: Fabric, pattern: str, names: name_syntax.HostRange, section: Section, report: Report
     ) -> None:
         self.fabric = fabric
         self.pattern = pattern
-        self.spread = spread
+        self.names = names
         self.section = section
         self.report = report
         self.path = section.path
-        self.count = len(spread)
+        self.count = len(names)
 
-    def read(self, known: dict[str, str]) -> None:
+    def read(self, patterns: dict[str, str]) -> None:
+        """Add the nodes to the fabric. ``patterns``: name of a node -> its entry; the names are added."""
         section, report = self.section, self.report
-        profile = section.text("profile", "say the node's server model, one of profiles")
+        profile = section.text("profile", "set the server model of the node, one of profiles")
         addresses = self._along("address")
         indexes = self._along("index")
         units = self._along("unit", outer=True)
@@ -73,50 +75,47 @@ class _Pattern:
         ports = self._overrides()
         misspelt = {key: section.misspelt(key) for key in ("index", "place", "unit")}
         section.done()
-        counted = not section.has("index") and not misspelt["index"] and not misspelt["unit"]
-        # Where a unit is missing or could not be read, so is what would be counted by it.
-        counted = counted and bool(units) == bool(self.fabric.units or section.has("unit"))
-        placed = not section.has("place") and not misspelt["place"]
-        for at, (name, number) in enumerate(self.spread.numbered()):
-            if name in known:
-                message = "%s is in %s already" % (shown(name), shown(known[name]))
-                report.add(name_rules.NODE_TWICE, self.path, message, "keep each node in one entry")
+        derive_index = not section.has("index") and not misspelt["index"] and not misspelt["unit"]
+        # The index is unknown if it depends on a unit that is missing or could not be read.
+        derive_index = derive_index and bool(units) == bool(self.fabric.units or section.has("unit"))
+        derive_place = not section.has("place") and not misspelt["place"]
+        for at, (name, number) in enumerate(self.names.numbered()):
+            if name in patterns:
+                message = "%s is already in %s" % (shown(name), shown(patterns[name]))
+                report.add(name_rules.NODE_TWICE, self.path, message, "write each node in one entry only")
                 continue
-            known[name] = self.pattern
+            patterns[name] = self.pattern
             if not name_syntax.NODE.match(name):
-                remedy = "use lower-case letters, digits, hyphens and dots, at most 63 between dots"
+                remedy = "use lower-case letters, digits, hyphens and dots, with at most 63 characters between dots"
                 report.add(name_rules.NODE_NAME, self.path, "%s is not a host name" % shown(name), remedy)
             node = Node(name, self.path, profile=profile, groups=groups, vars=variables)
             if ports:
-                node.ports = {rail: each[at] if len(each) > 1 else each[0] for rail, each in ports.items() if each}
+                node.ports = {rail: own[at] if len(own) > 1 else own[0] for rail, own in ports.items() if own}
             if addresses:
                 node.address = _management(_at(addresses, at), self.path + ("address",), report)
             if racks:
                 node.rack = _at(racks, at)
             if units:
                 node.unit = _at(units, at)
-            own = number if self.spread.ranges else None
             if places:
                 node.place = self._number(places, at, "place")
-            elif placed and node.unit is not None:
-                node.place = self._counted(name, own, "place")
+            elif derive_place and node.unit is not None:
+                node.place = self._derived(name, number, "place")
             if indexes:
                 node.index_path = self.path + ("index",)
                 node.index = self._number(indexes, at, "index")
-            elif counted:
+            elif derive_index:
                 if node.unit is not None:
                     node.index = self._from_place(node)
                 else:
-                    node.index = self._counted(name, own if self.spread.ranges == 1 else None, "index")
+                    node.index = self._derived(name, number if self.names.ranges == 1 else None, "index")
             self.fabric.nodes.append(node)
 
     def _along(self, key: str, outer: bool = False, inner: bool = False) -> list[str]:
-        text = self.section.text(key)
-        found = along(text, self.path + (key,), self.spread, self.report, outer, inner)
-        return found
+        return along(self.section.text(key), self.path + (key,), self.names, self.report, outer, inner)
 
     def _from_place(self, node: Node) -> int | None:
-        """The index that follows from the unit; None where the unit cannot be counted by, which rules report."""
+        """Return the index from unit and place; None if one of them is invalid, which rules report."""
         places = self.fabric.places
         unit = self.fabric.units.get(node.unit or "")
         if places is None or unit is None or node.place is None or not unit.number:
@@ -124,6 +123,7 @@ class _Pattern:
         return places.index(unit.number, node.place)
 
     def _number(self, texts: t.Sequence[str], at: int, key: str) -> int | None:
+        """Return the index or place of a node; None for an invalid text, which is reported."""
         text = _at(texts, at)
         path = self.path + (key,)
         if len(texts) == 1 and self.count > 1:
@@ -132,88 +132,99 @@ class _Pattern:
             self.report.add(rail_rules.INDEX, path, message, remedy)
             return None
         if not re.match(r"[0-9]{1,9}\Z", text) or int(text) < 1:
-            message = "%s is no %s" % (shown(text), key)
+            message = "%s is not a valid %s" % (shown(text), key)
             self.report.add(rail_rules.INDEX, path, message, "write a whole number from 1")
             return None
         return int(text)
 
-    def _counted(self, name: str, number: int | None, key: str) -> int | None:
-        """The index or place that follows from the name."""
-        found = name_syntax.trailing_number(name) if number is None else number
-        if found is None:
-            message = "%s has no number to be its %s" % (shown(name), key)
-            remedy = "say %s, a number that stays with the node for good" % key
+    def _derived(self, name: str, number: int | None, key: str) -> int | None:
+        """Return the index or place from the name; None, reported, if the name has no valid number.
+
+        :param number: the value of the last range of the name, if it determines the number.
+        """
+        if number is None:
+            number = name_syntax.trailing_number(name)
+        if number is None:
+            message = "the name %s has no number for its %s" % (shown(name), key)
+            remedy = "set %s to a number that the node keeps" % key
             self.report.add(rail_rules.NO_INDEX, self.path, message, remedy)
-        elif found < 1:
+        elif number < 1:
             message = "%s has the number 0, and %s begin at 1" % (shown(name), {"place": "places"}.get(key, "indexes"))
-            remedy = 'say %s, such as %s: "[1:8]" for a range of nodes' % (key, key)
+            remedy = 'set %s, such as %s: "[1:8]" for a range of nodes' % (key, key)
             self.report.add(rail_rules.INDEX, self.path, message, remedy)
             return None
-        return found
+        return number
 
     def _overrides(self) -> dict[str, list[Port | None]]:
-        """Rail -> the ports of the pattern's nodes, or the one port of all of them."""
+        """Return rail -> the overriding ports of the nodes, or one port for all nodes."""
         own = self.section.section("ports")
-        found: dict[str, list[Port | None]] = {}
+        ports: dict[str, list[Port | None]] = {}
         for rail, (_key, value) in own.mapping.entries.items() if own else ():
             path = self.path + ("ports", rail)
-            found[rail] = [None] if value.null else self._override(rail, path, own.section(rail) if own else None)
-        return found
+            ports[rail] = [None] if value.null else self._override(rail, path, own.section(rail) if own else None)
+        return ports
 
     def _override(self, rail: str, path: Path, section: Section | None) -> list[Port | None]:
+        """Return the port of each node, or one for all nodes; an empty list if it could not be read."""
         if section is None:
             return []
         texts = port_texts(section)
         section.done()
-        if not any("[" in text for each in texts.values() for text, _place in each):
+        if not any("[" in text for values in texts.values() for text, _place in values):
             return [make_port(rail, path, texts, self.report)]
-        spread: dict[str, list[list[str]]] = {}
-        for key, each in texts.items():
-            spread[key] = [along(text, place, self.spread, self.report) for text, place in each]
-        if any(not one for each in spread.values() for one in each):
+        expanded = {
+            key: [(along(text, place, self.names, self.report), place) for text, place in values]
+            for key, values in texts.items()
+        }
+        expansions = [texts_of for values in expanded.values() for texts_of, _place in values]
+        if not all(expansions):
             return []
-        many = any(len(one) > 1 for each in spread.values() for one in each)
         ports: list[Port | None] = []
-        for at in range(self.count if many else 1):
-            mine: Texts = {
-                key: [(_at(one, at), place) for one, (_text, place) in zip(spread[key], texts[key])] for key in texts
+        for at in range(self.count if any(len(texts_of) > 1 for texts_of in expansions) else 1):
+            of_node: Texts = {
+                key: [(_at(texts_of, at), place) for texts_of, place in values] for key, values in expanded.items()
             }
-            ports.append(make_port(rail, path, mine, self.report))
+            ports.append(make_port(rail, path, of_node, self.report))
         return ports
 
 
 def _at(values: t.Sequence[str], at: int) -> str:
+    """Return the value of a node; a single value is that of all nodes."""
     return values[at] if len(values) > 1 else values[0]
 
 
 def along(
     text: str | None, path: Path, nodes: name_syntax.HostRange, report: Report, outer: bool = False, inner: bool = False
 ) -> list[str]:
-    """A text's expansions, one for each node, or a single one for all; empty without a text and for a wrong one.
+    """Return the expansions of a text with host ranges: one for each node, or one for all nodes.
 
-    :param outer: it may run along with the names' first ranges alone (the unit of ``su[1:4]-[01:32]``).
-    :param inner: it may run along with the names' last range alone.
+    Return an empty list without a text, and for an invalid text, which is reported.
+
+    :param outer: the text can have one value for each value of the first ranges of the names, such as the unit of
+        ``su[1:4]-[01:32]``.
+    :param inner: the text can have one value for each value of the last range of the names.
     """
     if text is None:
         return []
     count = len(nodes)
-    spread = host_range(text, path, report)
-    if spread is None:
+    values = host_range(text, path, report)
+    if values is None:
         return []
-    size = len(spread)
-    if not spread.ranges or size == count:
-        return list(spread)
+    size = len(values)
+    if not values.ranges or size == count:
+        return list(values)
     last = nodes.last
     if outer and nodes.ranges > 1 and size * last == count:
-        return [each for each in spread for _again in range(last)]
+        return [value for value in values for _repeat in range(last)]
     if inner and nodes.ranges > 1 and size == last:
-        return list(spread) * (count // last)
-    message = "%s is %d values for %d nodes" % (shown(text), size, count)
-    report.add(name_rules.RANGE_LENGTH, path, message, "make both ranges equally long")
+        return list(values) * (count // last)
+    message = "%s has %d values for %d nodes" % (shown(text), size, count)
+    report.add(name_rules.RANGE_LENGTH, path, message, "write as many values as nodes")
     return []
 
 
 def _management(text: str, path: Path, report: Report) -> str | None:
+    """Return a management address or name; None for an invalid text, which is reported."""
     try:
         ipaddress.ip_address(text)
         return text

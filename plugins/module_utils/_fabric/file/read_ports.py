@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""One port, as profiles, groups and nodes describe it."""
+"""Readers of a port of a profile, a group or a node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Scalar
 
 MAX_GPU = 63
-# Key -> its range, and what it counts.
+# Key -> minimum, maximum and unit.
 NUMBERS = {
     "port": (1, 16, ""),
     "speed": (1, 3200, "Gb/s"),
@@ -32,16 +32,17 @@ NUMBERS = {
 }
 _NAMES = ("netdev", "pci", "rdma", "slot", "serial", "mac")
 
-# Key -> (its text, where it is); gpu has a list of them.
+# Key -> its texts with their places. Only gpu can have several.
 Texts = t.Dict[str, t.List[t.Tuple[str, Path]]]
 
 
 class _Kind(t.NamedTuple):
-    """How a text becomes a value, and the finding if it cannot."""
+    """A kind of text: the function that makes its value (None if it is invalid), and the finding about an invalid
+    text."""
 
     make: t.Callable[[str], str | None]
     rule: Rule
-    what: str
+    problem: str
     remedy: str
 
 
@@ -54,43 +55,43 @@ _KINDS = {
         _matching(name_syntax.NETDEV),
         name_rules.NETDEV_NAME,
         "not a valid name of a netdev",
-        "use at most 15 characters, without slash, colon, per cent sign and space; not lo, all or default",
+        "use at most 15 characters, without slash, colon, percent sign and space; not lo, all or default",
     ),
     "pci": _Kind(
         name_syntax.pci,
         port_rules.PCI_ADDRESS,
-        "no PCI address",
+        "not a PCI address",
         "write domain:bus:device.function, such as 0000:0b:00.0",
     ),
     "rdma": _Kind(
         _matching(name_syntax.RDMA),
         name_rules.RDMA_NAME,
         "not a valid name of an RDMA device",
-        "use letters, digits, dots, hyphens and underscores, at most 63",
+        "use at most 63 letters, digits, dots, hyphens and underscores",
     ),
     "slot": _Kind(
         _matching(name_syntax.TOKEN),
         port_rules.IDENTITY,
-        "no slot's label",
-        "write what is printed at the slot, at most 64 characters",
+        "not a label of a slot",
+        "write the label of the slot, at most 64 characters",
     ),
     "serial": _Kind(
         _matching(name_syntax.TOKEN),
         port_rules.IDENTITY,
-        "no serial number",
-        "write what is printed on the card, at most 64 characters",
+        "not a serial number",
+        "write the serial number of the card, at most 64 characters",
     ),
     "mac": _Kind(
         name_syntax.mac,
         port_rules.IDENTITY,
-        "no MAC address of a port",
+        "not a MAC address of a port",
         "write six pairs of hexadecimal digits, such as b8:3f:d2:00:00:01",
     ),
 }
 
 
 def port_texts(section: Section) -> Texts:
-    """The keys of a port in a section, as texts."""
+    """Return the keys of a port in a section, as texts."""
     texts: Texts = {}
     for key in _NAMES + tuple(NUMBERS):
         text = section.text(key)
@@ -106,13 +107,14 @@ def port_texts(section: Section) -> Texts:
 
 
 def make_port(rail: str, path: Path, texts: Texts, report: Report) -> Port:
+    """Return the port of a rail from its texts. An invalid value is reported and None, unless it is a name."""
     port = Port(rail, path, paths={key: path + (key,) for key in texts})
     for key, kind in _KINDS.items():
         for text, place in texts.get(key, ()):
             value = kind.make(text)
             if value is None:
-                report.add(kind.rule, place, "%s is %s" % (shown(text), kind.what), kind.remedy)
-                # A wrong name still identifies what is meant; a wrong address or number does not.
+                report.add(kind.rule, place, "%s is %s" % (shown(text), kind.problem), kind.remedy)
+                # An invalid name still identifies the device; an invalid address or number does not.
                 value = text if key in ("netdev", "rdma") else None
             setattr(port, key, value)
     for key, (low, high, unit) in NUMBERS.items():
@@ -123,22 +125,22 @@ def make_port(rail: str, path: Path, texts: Texts, report: Report) -> Port:
 
 
 def identified(section: Section, texts: Texts, report: Report) -> bool:
-    """Whether a port has an identity; reported if it does not, and no key looks misspelt."""
+    """Return whether a key identifies the port. If not, report it, unless a key is probably misspelt."""
     if any(key in texts or section.has(key) for key in _NAMES):
         return True
-    section.value("netdev", "say by what the port is known: netdev, pci, slot, serial, mac or rdma")
+    section.value("netdev", "set a key that identifies the port: netdev, pci, slot, serial, mac or rdma")
     return False
 
 
 def expected(section: Section) -> dict[str, int]:
-    """What a profile expects of all its ports."""
-    found = {}
+    """Return the values that a profile expects of all its ports."""
+    values = {}
     for key in EXPECTED:
         low, high, unit = NUMBERS[key]
         value = section.number(key, low, high, unit)
         if value is not None:
-            found[key] = value
-    return found
+            values[key] = value
+    return values
 
 
 def _number(text: str, path: Path, low: int, high: int, unit: str, report: Report) -> int | None:
@@ -156,10 +158,10 @@ def _gpus(texts: t.Sequence[tuple[str, Path]], report: Report) -> tuple[int, ...
     gpus: list[int] = []
     for text, place in texts:
         if not re.match(r"[0-9]{1,2}\Z", text) or int(text) > MAX_GPU:
-            message = "%s is not a GPU" % shown(text)
-            report.add(rail_rules.GPU, place, message, "write its number, from 0 to %d, or a list of numbers" % MAX_GPU)
+            message = "%s is not a GPU number" % shown(text)
+            report.add(rail_rules.GPU, place, message, "write a number from 0 to %d, or a list of numbers" % MAX_GPU)
         elif int(text) in gpus:
-            report.add(rail_rules.GPU, place, "GPU %s is here twice" % text, "keep one")
+            report.add(rail_rules.GPU, place, "GPU %s is listed twice" % text, "keep one of the two")
         else:
             gpus.append(int(text))
     return tuple(gpus)

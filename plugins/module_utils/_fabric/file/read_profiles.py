@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The sections ``profiles`` and ``groups``: server models, and what is different for some nodes."""
+"""Readers of the sections ``profiles`` and ``groups``: server models, and settings of some nodes."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
 
 
 def read_profile(name: str, parent: Section, report: Report) -> Profile:
+    """Return the profile ``name`` of the section ``profiles``."""
     path = parent.path + (name,)
     label(name, path, name_rules.PROFILE_NAME, "a profile", report)
     profile = Profile(name, path)
-    section = parent.section(name, "describe its ports")
+    section = parent.section(name, "add its ports")
     if not section:
         return profile
     profile.attachment = section.choice("attachment", tuple(ATTACHMENTS))
@@ -66,7 +67,7 @@ def read_profile(name: str, parent: Section, report: Report) -> Profile:
     profile.gpus = _gpus(section, report)
     profile.gpu_distance = section.choice("gpu_distance", DISTANCES)
     profile.expected = expected(section)
-    ports = section.section("ports", "name its ports by rail, such as gpu01: {netdev: enp11s0f0np0}")
+    ports = section.section("ports", "add its ports by rail, such as gpu01: {netdev: enp11s0f0np0}")
     if ports and filled(ports, report, "at least one port"):
         for rail, own in ports.sections():
             texts = port_texts(own)
@@ -81,7 +82,7 @@ def read_profile(name: str, parent: Section, report: Report) -> Profile:
 
 
 def _other_port(name: str, section: Section, report: Report) -> OtherPort:
-    role = section.choice("role", ROLES, "say what it is for: storage or management")
+    role = section.choice("role", ROLES, "set its role: storage or management")
     texts = port_texts(section)
     identified(section, texts, report)
     section.done()
@@ -89,7 +90,7 @@ def _other_port(name: str, section: Section, report: Report) -> OtherPort:
 
 
 def _gpus(section: Section, report: Report) -> dict[int, str | None] | None:
-    """A count of GPUs, or their PCI addresses by number."""
+    """Return GPU number -> PCI address, if known, from a number of GPUs or from their PCI addresses."""
     value = section.value("gpus")
     if value is None:
         return None
@@ -98,22 +99,23 @@ def _gpus(section: Section, report: Report) -> dict[int, str | None] | None:
         count = section.number("gpus", 0, MAX_GPU + 1, "GPUs")
         return None if count is None else {number: None for number in range(count)}
     own = section.section("gpus")
-    found: dict[int, str | None] = {}
+    gpus: dict[int, str | None] = {}
     for key in own.mapping.entries if own else ():
         text = own.text(key) if own else None
         if not re.match(r"(0|[1-9][0-9]?)\Z", key) or int(key) > MAX_GPU:
-            message = "%s is not a GPU" % shown(key)
-            report.add(rail_rules.GPU, path + (key,), message, "write its number, from 0 to %d" % MAX_GPU)
+            message = "%s is not a GPU number" % shown(key)
+            report.add(rail_rules.GPU, path + (key,), message, "write a number from 0 to %d" % MAX_GPU)
             continue
         pci = None if text is None else name_syntax.pci(text)
         if text is not None and pci is None:
             remedy = "write domain:bus:device.function, such as 0000:1b:00.0"
             report.add(port_rules.PCI_ADDRESS, path + (key,), "%s is not a PCI address" % shown(text), remedy)
-        found[int(key)] = pci
-    return found
+        gpus[int(key)] = pci
+    return gpus
 
 
 def read_groups(fabric: Fabric, section: Section, report: Report) -> None:
+    """Read the section ``groups`` into the fabric."""
     for name, own in section.sections():
         group_name(name, own.path, report)
         group = Group(name, own.path)
@@ -131,15 +133,16 @@ def read_groups(fabric: Fabric, section: Section, report: Report) -> None:
 
 
 def _group_ports(section: Section, report: Report) -> dict[str, Port | None]:
+    """Return rail -> the port that overrides that of the profile; None removes it."""
     own = section.section("ports")
-    found: dict[str, Port | None] = {}
+    ports: dict[str, Port | None] = {}
     for rail, (_key, value) in own.mapping.entries.items() if own else ():
         path = section.path + ("ports", rail)
         if value.null:
-            found[rail] = None
+            ports[rail] = None
             continue
         port = own.section(rail) if own else None
         if port:
-            found[rail] = make_port(rail, path, port_texts(port), report)
+            ports[rail] = make_port(rail, path, port_texts(port), report)
             port.done()
-    return found
+    return ports

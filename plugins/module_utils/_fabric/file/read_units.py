@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The section ``units``: scalable units with their places and leaves."""
+"""Reader of the section ``units``: scalable units with their places and leaves."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_
 
 MAX_UNITS = 4096
 MAX_PLACES = 65536
-# {n} rail number, {p} plane, {k} number with planes counted, {u} unit number, {i} place in the unit
+# n: rail number; p: plane; k: rail number with planes counted; u: unit number; i: place in the unit
 LEAF_FIELDS = ("n", "p", "k", "u")
 PORT_FIELDS = ("n", "p", "k", "u", "i")
 LEAF_TEXTS = ("rail", "unit")
 
 
 def host_range(text: str, path: Path, report: Report) -> name_syntax.HostRange | None:
-    """The names of a pattern; None for an invalid range, which is a finding."""
+    """Return the names of a pattern; None for an invalid range, which is reported."""
     try:
         return name_syntax.HostRange(text)
     except name_syntax.BadRange as error:
@@ -36,7 +36,7 @@ def host_range(text: str, path: Path, report: Report) -> name_syntax.HostRange |
 def entries_of(
     section: Section, remedy: str, report: Report
 ) -> t.Iterator[tuple[str, Path, name_syntax.HostRange, Section | None]]:
-    """Each entry of a section whose keys are names or ranges: the key, its path, its names and its value."""
+    """Yield key, path, names and value of each entry of a section whose keys are names or ranges of names."""
     for pattern in section.mapping.entries:
         path = section.path + (pattern,)
         own = section.section(pattern, remedy)
@@ -46,27 +46,31 @@ def entries_of(
 
 
 def read_units(fabric: Fabric, section: Section, report: Report) -> None:
+    """Read the section ``units`` into the fabric."""
     total = 0
-    remedy = "set the number of nodes that it has room for, such as {nodes: 32}"
-    for pattern, path, spread, own in entries_of(section, remedy, report):
-        total += len(spread)
+    remedy = "set the number of its places, such as {nodes: 32}"
+    for pattern, path, names, own in entries_of(section, remedy, report):
+        total += len(names)
         if total > MAX_UNITS:
-            message = "with %s there are %d units; %d are the most" % (shown(pattern), total, MAX_UNITS)
+            message = "with %s there are %d units; the maximum is %d" % (shown(pattern), total, MAX_UNITS)
             report.add(unit_rules.NUMBER, path, message, "correct the range")
             return
         if own:
-            _pattern(fabric, spread, own, report)
+            _read_pattern(fabric, names, own, report)
 
 
-def _pattern(fabric: Fabric, spread: name_syntax.HostRange, section: Section, report: Report) -> None:
+def _read_pattern(fabric: Fabric, names: name_syntax.HostRange, section: Section, report: Report) -> None:
+    """Add the units of an entry to the fabric."""
     path = section.path
-    count = len(spread)
+    count = len(names)
     site = section.text("site")
-    nodes = section.number("nodes", 1, MAX_PLACES, "nodes", "say how many nodes it will ever have room for")
+    nodes = section.number(
+        "nodes", 1, MAX_PLACES, "nodes", "set the number of places for nodes, which does not change later"
+    )
     number = section.number("number", 1, MAX_UNITS)
     if number and count > 1:
         message = "%d is one number for %d units" % (number, count)
-        report.add(unit_rules.NUMBER, path + ("number",), message, "let it follow from the names")
+        report.add(unit_rules.NUMBER, path + ("number",), message, "remove number: it is derived from the names")
         number = None
     leaf, leaf_port = (section.text(key) for key in ("leaf", "leaf_port"))
     leaf_form = template(leaf, path + ("leaf",), LEAF_FIELDS, LEAF_TEXTS, report) if leaf else None
@@ -78,14 +82,14 @@ def _pattern(fabric: Fabric, spread: name_syntax.HostRange, section: Section, re
         if text is not None:
             leaves[rail] = text
     section.done()
-    for name, counted in spread.numbered():
+    for name, range_number in names.numbered():
         label(name, path, name_rules.UNIT_NAME, "a unit", report)
         if name in fabric.units:
-            report.add(unit_rules.NUMBER, path, "%s is described twice" % shown(name), "keep it in one entry")
+            report.add(unit_rules.NUMBER, path, "%s is in two entries" % shown(name), "write it in one entry only")
             continue
-        found = number or (counted if spread.ranges == 1 else None) or name_syntax.trailing_number(name)
-        if not found:
-            message = "%s has no number from 1 in its name" % shown(name)
-            report.add(unit_rules.NUMBER, path, message, "say number, which stays with the unit for good")
-            found = 0
-        fabric.units[name] = Unit(name, found, path, site, nodes, leaf_form, port_form, leaves)
+        own_number = number or (range_number if names.ranges == 1 else None) or name_syntax.trailing_number(name)
+        if not own_number:
+            message = "the name %s has no number from 1" % shown(name)
+            report.add(unit_rules.NUMBER, path, message, "set number, which the unit keeps")
+            own_number = 0
+        fabric.units[name] = Unit(name, own_number, path, site, nodes, leaf_form, port_form, leaves)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Values that several sections of a fabric file have."""
+"""Readers of values that several sections have."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ra
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Sequence
 
 MAX_LABEL = 40
-# Ranges of one key: each is part of what nodes and pools get, and a subnet with more is better described by taken.
+# Maximum number of ranges of a key. For a subnet with more, ``taken`` is the better description.
 MAX_RANGES = 256
 MAX_PODS = 4096
-# NVIDIA documents that a port can have at most 127 VFs.
+# The maximum number of VFs of a port, according to NVIDIA's documentation.
 MAX_VFS = 127
 _MTU = {ETHERNET: (576, 9978), INFINIBAND: (576, 65520)}
 _MAX_RATE = 1000 * 1000
-_LABEL_REMEDY = "use lower-case letters, digits and hyphens, at most %d, a letter or digit first and last"
+_LABEL_REMEDY = "use at most %d lower-case letters, digits and hyphens, with a letter or digit at both ends" % MAX_LABEL
 _FORMS = {
     IPV4: ("172.16.11.0/24", "172.16.11.254, .254 or +254", "172.16.11.1-172.16.11.200, .1-.200 or +1-+200"),
     IPV6: ("fd00:11::/64", "fd00:11::fe, ::fe or +254", "fd00:11::1-fd00:11::ff, ::1-::ff or +1-+255"),
@@ -52,24 +52,27 @@ _FORMS = {
 _FAMILY = {IPV4: "IPv4", IPV6: "IPv6"}
 
 
-def filled(section: Section, report: Report, what: str) -> bool:
-    """Whether a section that needs entries has some."""
+def filled(section: Section, report: Report, entry: str) -> bool:
+    """Return whether a section has entries. Report an empty one; ``entry`` describes what to add."""
     if not section.mapping.entries:
-        report.add(file_rules.EMPTY, section.path, "%s is empty" % section.path[-1], "describe %s" % what)
+        report.add(file_rules.EMPTY, section.path, "%s is empty" % section.path[-1], "add %s" % entry)
     return bool(section.mapping.entries)
 
 
-def label(text: str, path: Path, rule: Rule, what: str, report: Report, limit: int = MAX_LABEL) -> None:
-    if not name_syntax.label(text, limit):
-        report.add(rule, path, "%s is not a name for %s" % (shown(text), what), _LABEL_REMEDY % limit)
+def label(text: str, path: Path, rule: Rule, subject: str, report: Report) -> None:
+    """Report a name that is not a DNS label of at most MAX_LABEL characters. ``subject``: what has the name."""
+    if not name_syntax.label(text, MAX_LABEL):
+        report.add(rule, path, "%s is not a valid name of %s" % (shown(text), subject), _LABEL_REMEDY)
 
 
 def read_mtu(link_layer: str | None, section: Section, required: str = "") -> int | None:
+    """Return the MTU in bytes. ``required``: the remedy if it is missing; empty: it is optional."""
     low, high = _MTU[link_layer or INFINIBAND]
     return section.number("mtu", low, high, "bytes", required)
 
 
 def read_vfs(section: Section) -> VfSettings:
+    """Return the settings of ``vfs``. The value of a key that could not be read is None."""
     vfs = section.section("vfs")
     if not vfs:
         return {}
@@ -88,6 +91,7 @@ def read_vfs(section: Section) -> VfSettings:
 
 
 def read_slots(section: Section) -> SlotSettings:
+    """Return the settings of ``slots``. The value of a key that could not be read is None."""
     slots = section.section("slots")
     if not slots:
         return {}
@@ -101,28 +105,28 @@ def read_slots(section: Section) -> SlotSettings:
 def template(
     text: str, path: Path, fields: t.Collection[str], texts: t.Collection[str], report: Report
 ) -> name_syntax.Template | None:
-    """A text with fields; None, reported, for one with an unknown field."""
+    """Return a text as template; None for one with an invalid field, which is reported."""
     try:
         return name_syntax.Template(text, fields, texts)
     except name_syntax.BadTemplate as error:
-        message = "%s has a part that is not a template" % shown(text)
-        known = ["{%s}" % each for each in list(fields) + list(texts)]
-        remedy = "write %s, numbers also as {n+10} or {n:02} (found %s)" % (" ".join(known), shown(str(error)))
+        message = "%s has the invalid field %s" % (shown(text), shown(str(error)))
+        valid = ", ".join("{%s}" % field for field in [*fields, *texts])
+        remedy = "use the fields %s; numbers also as {n+10} or {n:02}" % valid
         report.add(file_rules.TEMPLATE, path, message, remedy)
         return None
 
 
 def read_network(text: str, path: Path, report: Report, bits: int = 0) -> Network | None:
-    """A network of a family; of either for ``bits`` 0."""
+    """Return a network of a family, of either family if ``bits`` is 0; None for an invalid text, which is reported."""
     if _other_family(text, bits, path, report):
         return None
     bits = bits or bits_of(text)
-    found = parse_network(text, bits)
-    if found is None:
+    parsed = parse_network(text, bits)
+    if parsed is None:
         message = "%s is not a network" % shown(text)
         report.add(address_rules.NETWORK, path, message, "write it as address/prefix, such as %s" % _FORMS[bits][0])
         return None
-    address, prefix = found
+    address, prefix = parsed
     net = network(address, prefix, bits)
     if net.first != address:
         message = "%s is an address in %s, not a network" % (text, net)
@@ -131,20 +135,23 @@ def read_network(text: str, path: Path, report: Report, bits: int = 0) -> Networ
 
 
 def read_address(text: str, path: Path, subnet: Network, report: Report) -> int | None:
+    """Return an address, which may be in a short form for the subnet; None for an invalid text, which is reported."""
     if _other_family(text, subnet.bits, path, report):
         return None
     address = parse_address(text, subnet)
     if address is None:
-        _no_address(text, path, "an address, such as %s" % _FORMS[subnet.bits][1], report)
+        _report_invalid(text, path, "an address, such as %s" % _FORMS[subnet.bits][1], report)
     return address
 
 
 def read_texts(
     section: Section, key: str, fill: t.Callable[[str, Path], str | None]
 ) -> list[tuple[str | None, Path]] | None:
-    """The texts of a key that has one range or a list of them, each with its path; None for one that has been reported.
+    """Return the texts of a key with one range or a list of ranges, each with its path; None if the key is absent.
 
-    :param fill: what fills in a text's numbers.
+    A text that could not be read is None, and reported.
+
+    :param fill: the function that fills the fields of a text.
     """
     value, path, report = section.value(key, lists=True), section.path + (key,), section.report
     if value is None:
@@ -153,62 +160,64 @@ def read_texts(
         text = text_of(value, path, report)
         return [(text and fill(text, path), path)]
     if not value.items:
-        report.add(file_rules.EMPTY, path, "%s is empty" % key, "write one range or more, or take the key out")
+        report.add(file_rules.EMPTY, path, "%s is empty" % key, "write one or more ranges, or remove the key")
     if len(value.items) > MAX_RANGES:
-        message = "%d ranges; %d are the most" % (len(value.items), MAX_RANGES)
-        report.add(file_rules.RANGE, path, message, "join ranges, and write what is not theirs in taken")
+        message = "%d ranges; the maximum is %d" % (len(value.items), MAX_RANGES)
+        report.add(file_rules.RANGE, path, message, "write fewer ranges, and the addresses to exclude in taken")
         return [(None, path)]
-    found: list[tuple[str | None, Path]] = []
+    texts: list[tuple[str | None, Path]] = []
     for at, item in enumerate(value.items):
         text = text_of(item, path + (at,), report)
-        found.append((text and fill(text, path + (at,)), path + (at,)))
-    return found
+        texts.append((text and fill(text, path + (at,)), path + (at,)))
+    return texts
 
 
 def read_ranges(
     section: Section, key: str, subnet: Network, fill: t.Callable[[str, Path], str | None]
 ) -> Ranges | None:
-    """One range or a list of them; None, reported, where one of them could not be read."""
+    """Return the ranges of a key; None if the key is absent, or if one could not be read, which is reported."""
     texts = read_texts(section, key, fill)
-    held = [None if text is None else read_range(text, path, subnet, section.report) for text, path in texts or ()]
-    parts = tuple(each for each in held if each is not None)
-    return Ranges(parts) if parts and len(parts) == len(held) else None
+    ranges = [None if text is None else read_range(text, path, subnet, section.report) for text, path in texts or ()]
+    parts = tuple(part for part in ranges if part is not None)
+    return Ranges(parts) if parts and len(parts) == len(ranges) else None
 
 
 def read_range(text: str, path: Path, subnet: Network, report: Report) -> Range | None:
+    """Return a range, whose addresses may be in a short form for the subnet; None for an invalid text, which is
+    reported."""
     if _other_family(text, subnet.bits, path, report):
         return None
-    found = parse_range(text, subnet)
-    if found is None:
+    parsed = parse_range(text, subnet)
+    if parsed is None:
         form = "first-last, such as %s" % _FORMS[subnet.bits][2]
         if "," in text:
-            form = "several ranges as a list: [%s]" % ", ".join(text.replace(",", " ").split())
-        _no_address(text, path, form, report)
+            form = "the ranges as a list: [%s]" % ", ".join(text.replace(",", " ").split())
+        _report_invalid(text, path, form, report)
         return None
-    first, last = found
+    first, last = parsed
     if first > last:
         message = "%s comes after %s" % (show(first, subnet.bits), show(last, subnet.bits))
         remedy = "write %s" % Range(last, first, subnet.bits)
         start, end = first & subnet.size - 1, last & subnet.size - 1
         if start <= end and not (subnet.holds(first) and subnet.holds(last)):
-            # A short form replaced octets of the network's own.
-            remedy = "write +%d-+%d, which counts from the network's address" % (start, end)
+            # The short form replaces octets of the network address.
+            remedy = "write +%d-+%d, which are offsets from the network address" % (start, end)
         report.add(address_rules.BACKWARDS, path, message, remedy)
         return None
     return Range(first, last, subnet.bits)
 
 
 def _other_family(text: str, bits: int, path: Path, report: Report) -> bool:
-    """Whether a text is meant for the other family; no where it is not an address."""
-    meant = IPV6 if text.count(":") > 1 else IPV4 if text.count(".") > 2 else 0
-    if not bits or not meant or meant == bits:
+    """Return whether a text has an address of the other family, and report it. ``bits`` 0: both are valid."""
+    family = IPV6 if text.count(":") > 1 else IPV4 if text.count(".") > 2 else 0
+    if not bits or not family or family == bits:
         return False
     key = next(part for part in reversed(path) if isinstance(part, str))
-    right = key.rstrip("6") + ("6" if meant == IPV6 else "")
-    message = "%s is %s, and %s is for %s" % (shown(text), _FAMILY[meant], shown(key), _FAMILY[bits])
-    report.add(address_rules.FAMILY, path, message, "write it as %s" % right)
+    right_key = key.rstrip("6") + ("6" if family == IPV6 else "")
+    message = "%s is %s, and %s is for %s" % (shown(text), _FAMILY[family], shown(key), _FAMILY[bits])
+    report.add(address_rules.FAMILY, path, message, "set %s instead" % right_key)
     return True
 
 
-def _no_address(text: str, path: Path, form: str, report: Report) -> None:
+def _report_invalid(text: str, path: Path, form: str, report: Report) -> None:
     report.add(address_rules.ADDRESS, path, "invalid value: %s" % shown(text), "write %s" % form)

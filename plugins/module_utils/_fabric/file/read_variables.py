@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Ansible's groups and variables, as nodes and groups of the file have them."""
+"""Readers of the Ansible groups and variables of nodes and groups."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text impor
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import plain
 
-# Ansible's own, which a variable of that name would break.
+# Variables that Ansible sets itself.
 _MAGIC = frozenset(
     ("inventory_hostname", "inventory_hostname_short", "group_names", "groups", "hostvars", "omit", "vars")
 )
 
 
 def group_name(group: str, path: Path, report: Report) -> None:
+    """Report a name that is invalid for a group in the inventory."""
     if not name_syntax.IDENTIFIER.match(group) or group in ("all", "ungrouped") or group.startswith("railyard_"):
-        message = "%s is not a name for a group here" % shown(group)
-        remedy = "use letters, digits and underscores; all, ungrouped and railyard_... are taken"
+        message = "%s is not a valid name of a group" % shown(group)
+        remedy = "use letters, digits and underscores; all, ungrouped and railyard_... are reserved"
         report.add(name_rules.GROUP_NAME, path, message, remedy)
 
 
 def read_groups_of(section: Section, report: Report) -> tuple[str, ...]:
-    """The groups of nodes."""
+    """Return the groups of nodes."""
     groups = section.texts("groups")
     for group in groups:
         group_name(group, section.path + ("groups",), report)
@@ -36,22 +37,25 @@ def read_groups_of(section: Section, report: Report) -> tuple[str, ...]:
 
 
 def read_variables(section: Section, report: Report) -> dict[str, t.Any]:
+    """Return the variables of nodes or of a group. Invalid names and values are reported and omitted."""
     own = section.section("vars")
-    found: dict[str, t.Any] = {}
+    variables: dict[str, t.Any] = {}
     if own is None:
-        return found
+        return variables
     for name in own.mapping.entries:
         path = section.path + ("vars", name)
-        taken = name in _MAGIC or name.startswith("railyard_") or (name == "ansible_host" and section.has("address"))
-        if taken or not name_syntax.IDENTIFIER.match(name):
-            why = "is set by address" if name == "ansible_host" else "is taken" if taken else "is not a variable name"
-            remedy = (
-                "keep one of the two" if name == "ansible_host" else "use another name of letters, digits, underscores"
-            )
-            report.add(name_rules.VARIABLE_NAME, path, "%s %s" % (shown(name), why), remedy)
+        if name == "ansible_host" and section.has("address"):
+            message = "ansible_host is set by address"
+            report.add(name_rules.VARIABLE_NAME, path, message, "keep one of the two")
+            continue
+        reserved = name in _MAGIC or name.startswith("railyard_")
+        if reserved or not name_syntax.IDENTIFIER.match(name):
+            message = "%s is %s" % (shown(name), "reserved" if reserved else "not a valid name of a variable")
+            remedy = "use another name, of letters, digits and underscores"
+            report.add(name_rules.VARIABLE_NAME, path, message, remedy)
             continue
         try:
-            found[name] = plain(own.mapping.entries[name][1])
+            variables[name] = plain(own.mapping.entries[name][1])
         except ValueError as error:
             report.add(file_rules.KIND, path, str(error), "put it in quotes")
-    return found
+    return variables

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""A fabric file's text from nested mappings: an entry a line where it fits, comments above what they are about."""
+"""Layout of a fabric file: each entry on one line if it fits, with comments above keys."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path
 
 WIDTH = 120
-# Path of a key -> lines above it; those of the empty path are at the top.
+# Path of a key -> lines of the comment above it; empty path: at the top of the file.
 Comments = t.Mapping[Path, t.Sequence[str]]
 
-# Words, addresses and ranges that no reader of YAML takes for anything else, also within braces.
+# Words, addresses and ranges that every YAML reader reads as texts, also within braces.
 _PLAIN = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_./-]*|\.?[0-9]+(?:\.[0-9]+){2,3}(?:[/-][0-9./]+)?|\.[0-9]+-\.[0-9]+)\Z")
 _WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null", "none"))
-# A key with host ranges needs quotes within braces alone, and entries of nodes and units are not there.
+# Keys with host ranges need quotes only within braces. Entries of nodes and units are not within braces.
 _RANGED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(?:\[[0-9A-Za-z:]+\][A-Za-z0-9_.-]*)+\Z")
 
 
 def render(data: t.Mapping[str, t.Any], comments: Comments | None = None) -> str:
-    """The text of a fabric file.
+    """Return the text of a fabric file.
 
-    :param data: its sections, of mappings, lists, texts, numbers, truth values and None, in the order of the file.
-    :param comments: what to say above a key.
+    :param data: the sections: mappings, lists, texts, numbers, truth values and None, in the order of the file.
+    :param comments: the comments above keys.
     """
     notes = comments or {}
-    # Every place with a comment below it has to be written out.
+    # Places with a comment below them are not written on one line.
     open_paths = {path[:size] for path in notes for size in range(len(path))}
     lines = ["# %s" % line for line in notes.get((), ())] + ["---"]
     for key, value in data.items():
@@ -51,36 +51,37 @@ def _entry(key: str, value: t.Any, path: Path, comments: Comments, open_paths: s
         yield flow
     elif isinstance(value, dict):
         yield head
-        for inner, each in value.items():
-            yield from _entry(str(inner), each, path + (str(inner),), comments, open_paths)
+        for inner, inner_value in value.items():
+            yield from _entry(str(inner), inner_value, path + (str(inner),), comments, open_paths)
     else:
         yield head
-        for at, each in enumerate(value):
+        for at, item in enumerate(value):
             for line in comments.get(path + (at,), ()):
                 yield "%s  # %s" % (indent, line)
-            line = "%s  - %s" % (indent, _flow(each))
-            if not isinstance(each, dict) or not each or (len(line) <= WIDTH and path + (at,) not in open_paths):
+            line = "%s  - %s" % (indent, _flow(item))
+            if not isinstance(item, dict) or not item or (len(line) <= WIDTH and path + (at,) not in open_paths):
                 yield line
                 continue
             lines = [
                 more
-                for inner, own in each.items()
-                for more in _entry(str(inner), own, path + (at, str(inner)), comments, open_paths)
+                for inner, inner_value in item.items()
+                for more in _entry(str(inner), inner_value, path + (at, str(inner)), comments, open_paths)
             ]
             yield "%s  - %s" % (indent, lines[0].lstrip())
             yield from lines[1:]
 
 
 def _flow(value: t.Any) -> str:
+    """Return a value on one line."""
     if isinstance(value, dict):
-        return "{%s}" % ", ".join("%s: %s" % (scalar(str(key)), _flow(each)) for key, each in value.items())
+        return "{%s}" % ", ".join("%s: %s" % (scalar(str(key)), _flow(entry)) for key, entry in value.items())
     if isinstance(value, (list, tuple)):
-        return "[%s]" % ", ".join(_flow(each) for each in value)
+        return "[%s]" % ", ".join(_flow(item) for item in value)
     return scalar(value)
 
 
 def scalar(value: t.Any) -> str:
-    """One value. Texts that some reader could take for something else get quotes."""
+    """Return a single value. Texts that a YAML reader could read as another type are quoted."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -89,7 +90,7 @@ def scalar(value: t.Any) -> str:
         return str(value)
     if isinstance(value, float):
         text = repr(value)
-        # YAML 1.1 wants a point in what has an exponent.
+        # YAML 1.1 requires a point in numbers with an exponent.
         return {"inf": ".inf", "-inf": "-.inf", "nan": ".nan"}.get(
             text, text.replace("e", ".0e") if "." not in text else text
         )
@@ -100,7 +101,7 @@ def scalar(value: t.Any) -> str:
 
 
 def _escaped(char: str) -> str:
-    """JSON leaves characters as they are that a YAML file must not hold, or that no one would see."""
+    """Return a character, escaped if it is not printable. ``json.dumps`` does not escape all of these."""
     if char.isprintable():
         return char
     number = ord(char)

@@ -269,7 +269,7 @@ def without_effect(defined: Values, layers: t.Collection[str]) -> list[RailyardE
         for name, key in {**ports, **row.planned}.items() if row.layer in layers else ():
             if defined.get(name) is not None:
                 remedy = "set %s in the fabric file, and remove the variable %s" % (key, name)
-                errors.append(RailyardError("the plan decides it, and the variable has no effect here", name, remedy))
+                errors.append(RailyardError("the plan sets it, so the variable has no effect here", name, remedy))
     for layer in REMOVABLE:
         name = layer + "_state"
         if layer in layers and defined.get(name) not in (None, PRESENT):

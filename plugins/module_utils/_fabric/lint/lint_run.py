@@ -67,13 +67,14 @@ PLAN_CHECKS = (check_sriov.check_plan, check_rendered.check_plan)
 
 
 class Outcome(t.NamedTuple):
-    """``plan`` is None if a finding is an error."""
+    """The result of lint. ``plan`` is None if a finding is an error."""
 
     plan: Plan | None
     findings: list[Finding]
 
     @property
     def errors(self) -> list[Finding]:
+        """The findings that are errors."""
         return [finding for finding in self.findings if finding.severity == ERROR]
 
 

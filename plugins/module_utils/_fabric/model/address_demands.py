@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""How many addresses each rail must have: for nodes and for pods."""
+"""The addresses that each rail needs, for nodes and for pods."""
 
 from __future__ import annotations
 
@@ -19,32 +19,31 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.vari
 
 
 def demands_of(fabric: Fabric, variants: Variants) -> dict[str, tuple[Demand, Path]]:
-    """Rail -> what it must have addresses for, and where the number of pods per node is set."""
-    found: dict[str, tuple[Demand, Path]] = {}
-    counts: dict[str, int] = {}
+    """Return rail -> (its demand, the place of the number of pods per node; empty if there is none)."""
+    demands: dict[str, tuple[Demand, Path]] = {}
+    node_counts: dict[str, int] = {}
     pods: dict[str, tuple[int, Path]] = {}
     for variant in variants:
         nodes = variants.nodes_of(variant)
         plain = sum(1 for node in nodes if not node.ports)
         for name in variant.ports if plain else ():
-            counts[name] = counts.get(name, 0) + plain
+            node_counts[name] = node_counts.get(name, 0) + plain
         for node in nodes:
             for name in ports_of(node, variant) if node.ports else ():
-                counts[name] = counts.get(name, 0) + 1
+                node_counts[name] = node_counts.get(name, 0) + 1
         for rail in fabric.rails:
-            each, path = _pods(fabric, rail, variant)
-            if each is not None and each > pods.get(rail.name, (0, ()))[0]:
-                pods[rail.name] = (each, path)
+            number, path = _pods(fabric, rail, variant)
+            if number is not None and number > pods.get(rail.name, (0, ()))[0]:
+                pods[rail.name] = (number, path)
+    slots = facts_of(fabric.provider).slots
     for rail in fabric.rails:
-        most = pods.get(rail.name)
-        slots = facts_of(fabric.provider).slots
-        demand = Demand(counts.get(rail.name, 0), fabric.max_nodes, most[0] if most else None, slots)
-        found[rail.name] = (demand, most[1] if most else ())
-    return found
+        most, place = pods.get(rail.name, (None, ()))
+        demands[rail.name] = (Demand(node_counts.get(rail.name, 0), fabric.max_nodes, most, slots), place)
+    return demands
 
 
 def _pods(fabric: Fabric, rail: Rail, variant: Variant) -> tuple[int | None, Path]:
-    """How many pods of a node need an address on a rail, and where that number is set."""
+    """Return how many pods of a node need an address on a rail, and the place of that number; None if it is unknown."""
     if not facts_of(fabric.provider).kubernetes:
         return None, ()
     if facts_of(fabric.provider).slots:

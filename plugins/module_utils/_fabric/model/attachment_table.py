@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Which attachment goes with which link layer and RDMA mode, and why not with the others. Rules, the plan and the
-documentation read this table; what each provider serves is in ``provider_facts``.
+"""The link layers and RDMA modes of each attachment, and why others are not supported.
+
+Rules, the plan and the documentation use this table. ``provider_facts`` has the attachments of each provider.
 """
 
 from __future__ import annotations
@@ -18,56 +19,48 @@ EXCLUSIVE = "exclusive"
 
 @dataclass(frozen=True)
 class Attachment:
-    """``link_layers`` and ``modes``: those it takes, the one that follows first. ``vfs``: it hands out VFs.
-    ``master``: its interfaces are made on a netdev that Kubernetes objects name. ``wide``: why a mode that it takes is
-    not what one wants."""
+    """An attachment.
+
+    ``link_layers`` and ``modes``: the link layers and RDMA modes that it supports, the default first. ``vfs``: pods get
+    VFs. ``master``: its interfaces are created on a netdev that Kubernetes objects name. ``shared_drawback``: why the
+    RDMA mode shared, although supported, is not recommended.
+    """
 
     name: str
     link_layers: tuple[str, ...]
     modes: tuple[str, ...]
     vfs: bool = False
     master: bool = False
-    wide: str = ""
+    shared_drawback: str = ""
 
 
+_EVERY_VF = "every pod of a node sees the RDMA device of every VF"
+_LEFT_BEHIND = "the RDMA device stays on the node when its netdev moves into a pod, and every other pod sees it"
 ATTACHMENTS: dict[str, Attachment] = {
     each.name: each
     for each in (
         Attachment("macvlan", (ETHERNET,), (SHARED,), master=True),
         Attachment("ipvlan", (ETHERNET,), (SHARED,), master=True),
-        Attachment(
-            "sriov", (ETHERNET,), (EXCLUSIVE, SHARED), vfs=True, wide="every pod of a node sees every VF's RDMA device"
-        ),
-        Attachment(
-            "ib-sriov",
-            (INFINIBAND,),
-            (EXCLUSIVE, SHARED),
-            vfs=True,
-            wide="every pod of a node sees every VF's RDMA device",
-        ),
+        Attachment("sriov", (ETHERNET,), (EXCLUSIVE, SHARED), vfs=True, shared_drawback=_EVERY_VF),
+        Attachment("ib-sriov", (INFINIBAND,), (EXCLUSIVE, SHARED), vfs=True, shared_drawback=_EVERY_VF),
         Attachment("ipoib", (INFINIBAND,), (SHARED,), master=True),
-        Attachment(
-            "host-device",
-            (ETHERNET, INFINIBAND),
-            (EXCLUSIVE, SHARED),
-            wide="the RDMA device stays behind when its netdev moves into a pod, where every other pod sees it",
-        ),
-        # without Kubernetes: the processes of the node use its ports
+        Attachment("host-device", (ETHERNET, INFINIBAND), (EXCLUSIVE, SHARED), shared_drawback=_LEFT_BEHIND),
+        # Without Kubernetes: processes of the node use its ports.
         Attachment("host", (ETHERNET, INFINIBAND), (SHARED, EXCLUSIVE)),
     )
 }
 
 HOST = "host"
 
-# Why an attachment does not take a link layer or an rdma mode.
+# Why an attachment does not support a link layer or an RDMA mode.
 LINK_LAYER_REASONS = {
-    ("macvlan", INFINIBAND): "the kernel makes macvlan interfaces on Ethernet alone",
-    ("ipvlan", INFINIBAND): "the kernel makes ipvlan interfaces on Ethernet alone",
-    ("sriov", INFINIBAND): "InfiniBand's VFs have GUIDs for MAC addresses and a plugin of their own",
-    ("ib-sriov", ETHERNET): "it sets GUIDs, which Ethernet's VFs do not have",
+    ("macvlan", INFINIBAND): "the kernel supports macvlan interfaces on Ethernet only",
+    ("ipvlan", INFINIBAND): "the kernel supports ipvlan interfaces on Ethernet only",
+    ("sriov", INFINIBAND): "VFs of InfiniBand have GUIDs, which the attachment ib-sriov sets",
+    ("ib-sriov", ETHERNET): "it sets GUIDs, which VFs of Ethernet do not have",
     ("ipoib", ETHERNET): "IP over InfiniBand needs InfiniBand",
 }
-_ONE_DEVICE = "its pods use the node's own RDMA device, which in the mode exclusive no pod would see"
+_ONE_DEVICE = "its pods use the RDMA device of the node, which they cannot see in the mode exclusive"
 MODE_REASONS = {
     ("macvlan", EXCLUSIVE): _ONE_DEVICE,
     ("ipvlan", EXCLUSIVE): _ONE_DEVICE,
@@ -76,17 +69,18 @@ MODE_REASONS = {
 
 
 def link_layer_of(attachment: str | None) -> str:
-    """The link layer that follows from an attachment; Ethernet where it is not known."""
+    """Return the default link layer of an attachment; Ethernet for an unknown one."""
     known = ATTACHMENTS.get(attachment or "")
     return known.link_layers[0] if known else ETHERNET
 
 
 def rdma_mode_of(attachment: str | None) -> str:
-    """The rdma mode that follows from an attachment; shared where it is not known."""
+    """Return the default RDMA mode of an attachment; shared for an unknown one."""
     known = ATTACHMENTS.get(attachment or "")
     return known.modes[0] if known else SHARED
 
 
 def has_vfs(attachment: str | None) -> bool:
+    """Return whether pods get VFs with an attachment."""
     known = ATTACHMENTS.get(attachment or "")
     return bool(known and known.vfs)

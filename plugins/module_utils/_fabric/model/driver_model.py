@@ -16,9 +16,9 @@ DOCA = "doca"
 MLNX = "mlnx"
 CONTAINER = "container"
 KINDS = (INBOX, DOCA, MLNX, CONTAINER)
-# Those that are installed on the node, from the vendor's packages.
+# Kinds that are installed on the node, from packages of the vendor.
 INSTALLED = (DOCA, MLNX)
-# How a source ends -> the kinds that come in that form. Without one of these it is a repository or a directory.
+# File name ending of a source -> the kinds with such files. A source with another ending is a repository or directory.
 ENDINGS: dict[str, tuple[str, ...]] = {
     ".iso": (MLNX,),
     ".tgz": (MLNX,),
@@ -31,7 +31,7 @@ REMOTE = ("http://", "https://")
 
 @dataclass(frozen=True)
 class Driver:
-    """The driver in the file; None for keys that are not set or could not be read."""
+    """The driver of the fabric file. A key that is not set or could not be read is None."""
 
     path: Path
     kind: str | None = None
@@ -43,8 +43,8 @@ class Driver:
     allow_unlisted: bool | None = None
 
 
-def derived(driver: Driver | None) -> dict[str, t.Any] | None:
-    """The driver as a host variable."""
+def host_variable(driver: Driver | None) -> dict[str, t.Any] | None:
+    """Return the host variable ``driver``."""
     if driver is None:
         return None
     return {
@@ -58,10 +58,10 @@ def derived(driver: Driver | None) -> dict[str, t.Any] | None:
     }
 
 
-def written(driver: Driver | None) -> dict[str, t.Any] | None:
-    """The driver as the file has it."""
+def file_value(driver: Driver | None) -> dict[str, t.Any] | None:
+    """Return the keys of ``driver`` in a fabric file."""
     if driver is None:
         return None
     keys = ("kind", "version", "source", "key", "unsigned", "allow_unlisted")
-    found = {key: getattr(driver, key) for key in keys if getattr(driver, key) is not None}
-    return dict(found, packages=list(driver.packages)) if driver.packages else found
+    values = {key: getattr(driver, key) for key in keys if getattr(driver, key) is not None}
+    return dict(values, packages=list(driver.packages)) if driver.packages else values

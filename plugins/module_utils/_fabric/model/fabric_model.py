@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The fabric as its file describes it. What was wrong in the file is None here, and has been reported."""
+"""The fabric as its file describes it. A value that could not be read is None, and has been reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     Units,
     planner,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Suppression
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET, INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import Driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
@@ -26,17 +26,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, Network
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import RailTemplates, Template
 
-# The firmware's word for a link layer.
+# Link layer -> the value of the firmware parameter LINK_TYPE.
 LINK_TYPE = {ETHERNET: "eth", INFINIBAND: "ib"}
-# How far a GPU may be from a port, nearest first, as nvidia-smi spells it.
+# Distances between GPU and port, the nearest first, as nvidia-smi spells them.
 DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 ROLES = ("storage", "management")
-FAMILIES = (IPV4, IPV6)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A value and where it is, for values that several places may give; None where it could not be read."""
+    """A value that can be set at several places, and its place. The value is None if it could not be read."""
 
     value: t.Any
     path: Path
@@ -45,24 +44,24 @@ class Setting:
 # Attribute of a VF (or ``count``) -> its setting.
 VfSettings = t.Dict[str, Setting]
 SLOT_KEYS = ("all_rails", "per_rail")
-# Where the agent serves metrics -> the host part of its address; None: nowhere.
+# Value of ``agent.metrics`` -> the host part of the address on which the agent serves metrics; None: it serves none.
 METRICS_HOSTS = {"loopback": "127.0.0.1", "all": "*", "off": None}
-# How the kubelet gets slots from the agent; the first is the default.
+# Values of ``slots.kubelet_plugin``; the first is the default.
 DEVICE_PLUGIN, DRA = "device-plugin", "dra"
 # Key of ``slots`` -> its setting.
 SlotSettings = t.Dict[str, Setting]
-# Layer (``pci``, ``limits``, ``gpudirect``, ``nccl``) -> key -> its setting; a layer that is not named is not there.
+# Layer (``pci``, ``limits``, ``gpudirect``, ``nccl``) -> key -> its setting. A layer that is not managed is missing.
 HostSettings = t.Dict[str, t.Dict[str, Setting]]
 
 
 @dataclass
 class Rail:
-    """One rail, or one plane of a rail that has several.
+    """A rail, or a plane of a rail with several planes.
 
-    ``number`` counts the planes; ``base`` and ``base_number`` are the rail's own, and ``plane`` counts from 1.
+    ``number``: its number, from 1, with planes counted. ``base`` and ``base_number``: name and number of the rail
+    without its planes. ``plane``: the number of the plane, from 1, of ``planes``.
 
-    ``schemes``: family (32 or 128) -> how its addresses are given out. ``paths``: key -> where it is, be it on the
-    rail or in the file's ``addresses``.
+    ``schemes``: family (32 or 128) -> address scheme. ``paths``: key -> its place, on the rail or in ``addresses``.
     """
 
     name: str
@@ -80,35 +79,38 @@ class Rail:
 
     @property
     def scheme(self) -> Scheme | None:
-        """The scheme of the family that the rail is known by: IPv4 where it has both."""
+        """The scheme of the rail's main family: IPv4 if it has both; None if it has none."""
         return self.schemes.get(IPV4) or self.schemes.get(IPV6)
 
     @property
     def networks(self) -> list[Network]:
+        """The rail's network of each family."""
         return [scheme.network for scheme in self.schemes.values()]
 
     def where(self, key: str) -> Path:
-        """Where a key of the rail's addresses is, or would be."""
+        """Return the place of an address key of the rail; if it is not set, the place where it belongs."""
         if key in self.paths:
             return self.paths[key]
         head, _dot, name = key.partition(".")
         if name and head in self.paths:
             return self.paths[head] + (name,)
-        # A key that a mode needs is missing at the place where the mode is set.
+        # A missing key that the mode needs belongs beside the mode.
         above = self.paths["mode"][:-1] if "mode" in self.paths else self.path
         return above + tuple(key.split("."))
 
 
-# What can identify a port, the most reliable first. ``rdma`` identifies only without the others: else it is a new name.
+# Keys that identify a port, the most reliable first. ``rdma`` does so only without the others; with them it is a new
+# name.
 IDENTITIES = ("pci", "slot", "serial", "mac", "netdev", "rdma")
 EXPECTED = ("speed", "width", "pcie_gen", "pcie_lanes")
 
 
 @dataclass
 class Port:
-    """The port of one rail in a profile, a group or a node's override. ``paths``: key -> where it is.
+    """The port of one rail in a profile, a group or a node's override.
 
-    ``speed``: Gb/s; ``width``: lanes of an InfiniBand link; ``port``: which of a slot's or serial's functions, from 1.
+    ``speed``: Gb/s; ``width``: lanes of an InfiniBand link; ``port``: the number, from 1, of the function of the card
+    with this slot or serial number. ``paths``: key -> its place.
     """
 
     rail: str
@@ -128,37 +130,37 @@ class Port:
     paths: dict[str, Path] = field(default_factory=dict)
 
     @property
-    def known(self) -> bool:
-        """Whether it has an identity of the port."""
+    def identified(self) -> bool:
+        """Whether a key identifies the port."""
         return any(getattr(self, key) is not None for key in IDENTITIES)
 
     @property
     def renamed(self) -> bool:
-        """Whether it is known by something else than its netdev, which is then the name to give."""
+        """Whether ``netdev`` is a new name, because another key identifies the port."""
         return any(getattr(self, key) is not None for key in ("pci", "slot", "serial", "mac"))
 
-    def over(self, base: Port | None) -> Port:
-        """The port with these words over those of another."""
+    def with_base(self, base: Port | None) -> Port:
+        """Return the port with the values of ``base`` for keys that it does not set."""
         if base is None:
             return self
-        # copy.copy() takes five times as long, at tens of thousands of ports.
+        # copy.copy() takes five times as long, which matters for tens of thousands of ports.
         merged = Port.__new__(Port)
         merged.__dict__.update(base.__dict__)
         merged.path = self.path
         for key in self.paths:
-            key = _FIELDS.get(key, key)
-            setattr(merged, key, getattr(self, key))
+            attribute = _ATTRIBUTES.get(key, key)
+            setattr(merged, attribute, getattr(self, attribute))
         merged.paths = dict(base.paths, **self.paths)
         return merged
 
 
-# The key of the file -> the attribute, where they differ.
-_FIELDS = {"gpu": "gpus"}
+# Key of the file -> attribute, where they differ.
+_ATTRIBUTES = {"gpu": "gpus"}
 
 
 @dataclass
 class OtherPort:
-    """A port that is on no rail, and that nothing touches."""
+    """A port that is not on a rail and is never changed."""
 
     name: str
     path: Path
@@ -168,7 +170,7 @@ class OtherPort:
 
 @dataclass
 class Firmware:
-    """``version``: of the firmware itself. ``parameters``: others by name, as the file writes name and value."""
+    """Firmware settings. ``version``: of the firmware itself. ``parameters``: other parameters, as in the file."""
 
     link_type: str | None
     sriov_en: bool | None
@@ -180,7 +182,7 @@ class Firmware:
 
 @dataclass
 class AgentSettings:
-    """``metrics``: where the agent serves metrics, one of METRICS_HOSTS. ``path``: empty without such a section."""
+    """The section ``agent``. ``metrics``: a key of METRICS_HOSTS. ``path``: empty if the file has no such section."""
 
     metrics: str = "loopback"
     metrics_port: int = 9465
@@ -190,7 +192,7 @@ class AgentSettings:
 
 @dataclass
 class Profile:
-    """``gpus``: GPU number -> its PCI address or None; None where the file does not say which GPUs there are."""
+    """A server model. ``gpus``: GPU number -> its PCI address or None; None if the file does not list the GPUs."""
 
     name: str
     path: Path
@@ -211,7 +213,7 @@ class Profile:
 
 @dataclass
 class Group:
-    """What is different for the nodes whose ``groups`` name it."""
+    """Settings that override those of the profile, for the nodes of the group."""
 
     name: str
     path: Path
@@ -228,7 +230,10 @@ class Group:
 
 @dataclass
 class Unit:
-    """A scalable unit: ``nodes`` places for good, and one leaf a rail. ``leaf`` and ``leaf_port`` are templates."""
+    """A scalable unit with places for ``nodes`` nodes and a leaf for each rail.
+
+    ``leaf`` and ``leaf_port``: templates of the names of leaves and their ports. ``leaves``: rail -> name of its leaf.
+    """
 
     name: str
     number: int
@@ -242,9 +247,10 @@ class Unit:
 
 @dataclass
 class Node:
-    """``ports`` holds the overrides: None where the node has no port on a rail on which its profile has one.
+    """A node.
 
-    ``place``: its number in its unit, from 1; without units it is not asked for.
+    ``address``: where Ansible reaches it. ``place``: its number in its unit, from 1. ``ports``: rail -> the port that
+    overrides that of the profile; None if the node has no port on the rail.
     """
 
     name: str
@@ -263,25 +269,17 @@ class Node:
 
 @dataclass
 class Routing:
+    """The section ``routing``."""
+
     first_table: int = 101
     first_priority: int = 10001
     mode: str = "source"
     cross_rail: bool = True
 
 
-@dataclass(frozen=True)
-class Lowering:
-    """A finding that a user accepted: its rule's code, the place (dotted) that it holds for, and why."""
-
-    rule: str
-    place: str
-    reason: str
-    path: Path
-
-
 @dataclass
 class Fabric:
-    """``names``: kind -> its template in the file."""
+    """The fabric file. ``names``: kind of object -> the template of its name, for kinds that the file names."""
 
     name: str | None = None
     attachment: str | None = None
@@ -307,17 +305,17 @@ class Fabric:
     profiles: dict[str, Profile] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
-    lint: list[Lowering] = field(default_factory=list)
+    lint: list[Suppression] = field(default_factory=list)
 
     @property
     def places(self) -> Units | None:
-        """The places of every unit; None without units, or where they have not as many places each."""
+        """The places of each unit; None without units, or if the units have different sizes."""
         sizes = {unit.nodes for unit in self.units.values()}
         size = sizes.pop() if len(sizes) == 1 else None
         return Units(size) if size else None
 
     def planners(self) -> dict[str, dict[int, Planner]]:
-        """Rail -> family -> what plans its addresses."""
+        """Return rail -> family -> the planner of its addresses."""
         units = self.places
         return {
             rail.name: {bits: planner(scheme, units) for bits, scheme in rail.schemes.items()} for rail in self.rails

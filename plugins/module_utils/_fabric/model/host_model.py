@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What a node is given beside its rail ports: the PCI bus, limits, GPUDirect, NCCL's settings.
+"""Host settings beside the rail ports: PCI, limits, GPUDirect, NCCL.
 
-A layer that is not named is not managed.
-
-The fabric, a profile and a group may say each key, the later over the earlier.
+The fabric, a profile and a group can set each key; the later overrides the earlier. A layer without a key is not
+managed.
 """
 
 from __future__ import annotations
@@ -18,61 +17,62 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 PCI, LIMITS, GPUDIRECT, NCCL = "pci", "limits", "gpudirect", "nccl"
 LAYERS = (PCI, LIMITS, GPUDIRECT, NCCL)
 LEAVE, DISABLED, PASSTHROUGH, UNLIMITED, UNMANAGED = "leave", "disabled", "passthrough", "unlimited", "unmanaged"
-# Maximum Read Request Sizes of PCI Express, in bytes.
+# Values of Max_Read_Request_Size of PCI Express, in bytes.
 READ_REQUESTS = (128, 256, 512, 1024, 2048, 4096)
 THRESHOLDS = ("gc_thresh1", "gc_thresh2", "gc_thresh3")
 AUTO, DMABUF, PEERMEM, NONE = "auto", "dmabuf", "peermem", "none"
-# Who brings the GPU driver, and which of NVIDIA's kernel modules it has.
+# Where the GPU driver is installed, and the flavour of NVIDIA's kernel modules.
 HOST, CONTAINER = "host", "container"
 OPEN, PROPRIETARY = "open", "proprietary"
-# Where NCCL and UCX look for settings of all programs on a node.
+# The files from which NCCL and UCX read settings for all programs of a node.
 NCCL_FILE, UCX_FILE = "/etc/nccl.conf", "/etc/ucx/ucx.conf"
-# Words for the kernel's ``hugepagesz=`` -> kB.
+# Unit of the kernel argument ``hugepagesz=`` -> kB.
 _UNITS = {"K": 1, "M": 1 << 10, "G": 1 << 20}
 
 
 def size_kb(text: str) -> int | None:
-    """A hugepage's size as the kernel's arguments have it, such as ``2M``, in kB; None where it is not one."""
+    """Return the size of a hugepage in kB, from the form of kernel arguments, such as ``2M``; None for another text."""
     number, unit = text[:-1], text[-1:]
     if unit not in _UNITS or not (number.isascii() and number.isdigit()) or number.startswith("0") or len(number) > 6:
         return None
     return int(number) * _UNITS[unit]
 
 
-def over(base: HostSettings, own: HostSettings) -> HostSettings:
-    """Settings with others over them, key by key."""
-    if not own:
+def overlay(base: HostSettings, settings: HostSettings) -> HostSettings:
+    """Return ``base`` with the keys of ``settings`` in place of its own."""
+    if not settings:
         return base
-    return {layer: dict(base.get(layer, {}), **own.get(layer, {})) for layer in LAYERS if layer in base or layer in own}
+    layers = [layer for layer in LAYERS if layer in base or layer in settings]
+    return {layer: dict(base.get(layer, {}), **settings.get(layer, {})) for layer in layers}
 
 
 def value(host: HostSettings, layer: str, key: str, default: t.Any = None) -> t.Any:
-    """What a key is set to; ``default`` where it is not set, or could not be read."""
+    """Return the value of a key; ``default`` if it is not set or could not be read."""
     setting = host.get(layer, {}).get(key)
     return default if setting is None or setting.value is None else setting.value
 
 
-def derived(host: HostSettings) -> dict[str, t.Any]:
-    """Each layer as plain data for its role; None where it is not managed.
+def host_variables(host: HostSettings) -> dict[str, t.Any]:
+    """Return the host variable of each layer; None for a layer that is not managed.
 
-    Within a layer, None and ``leave`` mean that this is left as it is; sizes are in bytes, those of hugepages in kB.
+    Within a layer, None and ``leave`` mean that a setting is not changed. Sizes are in bytes, those of hugepages in kB.
     """
-    found: dict[str, t.Any] = dict.fromkeys(LAYERS)
+    variables: dict[str, t.Any] = dict.fromkeys(LAYERS)
     if PCI in host:
-        kernel = "iommu" in host[PCI] or "kernel_arguments" in host[PCI]
-        found[PCI] = {
+        manages_kernel = "iommu" in host[PCI] or "kernel_arguments" in host[PCI]
+        variables[PCI] = {
             "acs": value(host, PCI, "acs", LEAVE),
             "max_read_request": value(host, PCI, "max_read_request"),
             "kernel": {
                 "iommu": value(host, PCI, "iommu", LEAVE),
                 "arguments": list(value(host, PCI, "kernel_arguments", ())),
             }
-            if kernel
+            if manages_kernel
             else None,
         }
     if LIMITS in host:
         pages = value(host, LIMITS, "hugepages")
-        found[LIMITS] = {
+        variables[LIMITS] = {
             "memlock": value(host, LIMITS, "memlock", LEAVE),
             "hugepages": None
             if pages is None
@@ -82,15 +82,15 @@ def derived(host: HostSettings) -> dict[str, t.Any]:
             "cloud_init": value(host, LIMITS, "cloud_init", LEAVE),
         }
     if GPUDIRECT in host:
-        found[GPUDIRECT] = {
+        variables[GPUDIRECT] = {
             "path": value(host, GPUDIRECT, "path", AUTO),
             "gdrcopy": value(host, GPUDIRECT, "gdrcopy"),
             "gpu_driver": value(host, GPUDIRECT, "gpu_driver", HOST),
             "flavour": value(host, GPUDIRECT, "flavour"),
         }
     if NCCL in host:
-        found[NCCL] = {
+        variables[NCCL] = {
             "file": NCCL_FILE if value(host, NCCL, "file", True) else None,
             "ucx_file": UCX_FILE if value(host, NCCL, "ucx", False) else None,
         }
-    return found
+    return variables

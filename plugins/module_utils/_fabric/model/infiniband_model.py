@@ -17,17 +17,16 @@ CONNECTED = "connected"
 MODES = (DATAGRAM, CONNECTED)
 REPORTED = "reported"
 REQUIRED = "required"
-# Set in the key of a full member; of the other 15 bits 0 means no key and 0x7fff the default partition.
+# The bit of full membership. Of the other 15 bits, 0 is invalid and 0x7fff the default partition.
 FULL = 0x8000
 DEFAULT = 0x7FFF
-# What the kernel appends to a port's name for a child interface.
-_CHILD = 5
-NETDEV_MAX = 15 - _CHILD
+# The kernel appends ``.8001`` to the name of the port for a child interface; a name has at most 15 characters.
+NETDEV_MAX = 15 - len(".8001")
 
 
 @dataclass(frozen=True)
 class Infiniband:
-    """``pkeys``: partition keys of full members, each of which gets a child interface on every port."""
+    """The section ``infiniband``. ``pkeys``: keys of full members, each with a child interface on every port."""
 
     path: Path
     ipoib_mode: str | None = None
@@ -37,30 +36,31 @@ class Infiniband:
 
 @dataclass(frozen=True)
 class Partitions:
-    """The partition keys of a profile's or a group's nodes, in place of the fabric's."""
+    """The partition keys for nodes of a profile or group, which override those of the fabric."""
 
     path: Path
     pkeys: tuple[int, ...]
 
-    def written(self) -> dict[str, t.Any]:
+    def file_value(self) -> dict[str, t.Any]:
+        """Return the section ``infiniband`` of a profile or group in a fabric file."""
         return {"pkeys": ["0x%04x" % key for key in self.pkeys]}
 
 
 def pkey(text: str) -> int | None:
-    """A partition key, with the bit of full membership, from ``0x8001``, ``0x1`` or ``1``; None for anything else."""
+    """Return a partition key as full member, from ``0x8001``, ``0x1`` or ``1``; None for another text."""
     if not re.match(r"(0x[0-9a-fA-F]{1,4}|[1-9][0-9]{0,4})\Z", text):
         return None
     number = int(text, 16) if text.startswith("0x") else int(text)
     return number | FULL if 0 < number & DEFAULT < DEFAULT and number < 2 * FULL else None
 
 
-def child(netdev: str, key: int) -> str:
-    """The name of the child interface, as the kernel makes it."""
+def child_netdev(netdev: str, key: int) -> str:
+    """Return the name that the kernel gives to the child interface of a partition."""
     return "%s.%04x" % (netdev, key)
 
 
-def derived(infiniband: Infiniband | None) -> dict[str, t.Any] | None:
-    """The settings of the fabric, as a host variable."""
+def host_variable(infiniband: Infiniband | None) -> dict[str, t.Any] | None:
+    """Return the host variable ``infiniband``."""
     if infiniband is None:
         return None
     return {
@@ -70,10 +70,10 @@ def derived(infiniband: Infiniband | None) -> dict[str, t.Any] | None:
     }
 
 
-def written(infiniband: Infiniband | None) -> dict[str, t.Any] | None:
-    """The section as the file has it."""
+def file_value(infiniband: Infiniband | None) -> dict[str, t.Any] | None:
+    """Return the section ``infiniband`` of ``fabric`` in a fabric file."""
     if infiniband is None:
         return None
-    found = {key: getattr(infiniband, key) for key in ("ipoib_mode", "subnet_manager")}
-    found["pkeys"] = ["0x%04x" % key for key in infiniband.pkeys] or None
-    return {key: value for key, value in found.items() if value is not None}
+    values = {key: getattr(infiniband, key) for key in ("ipoib_mode", "subnet_manager")}
+    values["pkeys"] = ["0x%04x" % key for key in infiniband.pkeys] or None
+    return {key: value for key, value in values.items() if value is not None}

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The names of Kubernetes objects: decided here once, from templates, and safe for every provider at once.
+"""Names of Kubernetes objects, from templates, valid for every provider.
 
-A resource's name is a socket's and a metric's too, so it has no hyphen (k8s-rdma-shared-dev-plugin and the SR-IOV
-operator take ``[a-zA-Z0-9_]``); a network's is in pods' annotations, which take labels without dots.
+The name of a resource is also that of a socket and of a metric, so it has no hyphen (k8s-rdma-shared-dev-plugin and the
+SR-IOV operator accept ``[a-zA-Z0-9_]``). Annotations of pods contain the names of networks, as labels without dots.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.prov
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import RailTemplates, Template
 
 _RAIL = ("rail", "fabric", "attachment")
-# Kind -> the numbers and the texts that its template may have.
+# Kind -> the fields for numbers and for texts that are valid in its template.
 FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "resource_prefix": ((), ()),
     "resource": (("n", "p", "k"), _RAIL + ("profile",)),
@@ -32,23 +32,23 @@ FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-# Kubernetes limits the whole name, and not what is between its dots.
+# Kubernetes limits the length of the name, not that of the parts between dots.
 _PART = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _SUBDOMAIN = (
     re.compile(r"(?=.{1,253}\Z)%s(?:\.%s)*\Z" % (_PART, _PART)),
-    "at most 253 lower-case letters, digits, hyphens and dots, a letter or digit first and last and beside each dot",
+    "at most 253 lower-case letters, digits, hyphens and dots, with a letter or digit at both ends and beside each dot",
 )
-# Kind -> what it may look like, and how to say that.
+# Kind -> pattern of valid names, and its description in words.
 SHAPES: dict[str, tuple[t.Pattern[str], str]] = {
     "resource_prefix": (
-        # Kubernetes puts requests. before it for quotas, and takes what ends with kubernetes.io for its own
+        # Kubernetes adds the prefix requests. for quotas, and reserves names that end with kubernetes.io.
         re.compile(r"(?!requests\.)(?!.*kubernetes\.io\Z)(?=.{1,244}\Z)%s(?:\.%s)*\Z" % (_LABEL, _LABEL)),
         "a DNS name of at most 244 lower-case letters, digits, hyphens and dots, not beginning with requests. and not"
         " ending with kubernetes.io",
     ),
     "resource": (
         re.compile(r"[a-z0-9](?:[a-z0-9_]{0,61}[a-z0-9])?\Z"),
-        "at most 63 lower-case letters, digits and underscores, a letter or digit first and last",
+        "at most 63 lower-case letters, digits and underscores, with a letter or digit at both ends",
     ),
     "network": (re.compile(_LABEL + r"\Z"), "at most 63 lower-case letters, digits and hyphens, no dots"),
     "namespace": (re.compile(_LABEL + r"\Z"), "at most 63 lower-case letters, digits and hyphens, no dots"),
@@ -57,20 +57,20 @@ SHAPES: dict[str, tuple[t.Pattern[str], str]] = {
     "policy": _SUBDOMAIN,
     "interface": (
         re.compile(r"(?!eth0\Z|lo\Z)[a-z0-9](?:[a-z0-9_.-]{0,14})\Z"),
-        "at most 15 lower-case letters, digits, hyphens, dots and underscores; not eth0, which pods have",
+        "at most 15 lower-case letters, digits, hyphens, dots and underscores; not eth0 or lo, which pods have already",
     ),
 }
 
 
 def default(kind: str, provider: str | None, mode: str | None = None) -> str:
-    """The template of a kind that the file does not name."""
+    """Return the default template of a kind. ``mode``: the address mode, for pools."""
     if kind == "resource_prefix":
         return facts_of(provider).resource_prefix
     if kind == "namespace":
         return facts_of(provider).namespace
     if kind == "pool":
-        own = mode not in (None, SUBNET) and facts_of(provider).pool_per_node
-        return "{fabric}-{rail}-{node}" if own else "{fabric}-{rail}"
+        per_node = mode not in (None, SUBNET) and facts_of(provider).pool_per_node
+        return "{fabric}-{rail}-{node}" if per_node else "{fabric}-{rail}"
     return {
         "resource": "{rail}_{attachment}",
         "network": "{rail}-{attachment}",
@@ -80,9 +80,9 @@ def default(kind: str, provider: str | None, mode: str | None = None) -> str:
 
 
 class Naming:
-    """The names of one fabric's objects.
+    """The names of a fabric's objects.
 
-    :param templates: kind -> the template in the file, or those by rail.
+    :param templates: kind -> its template in the file, or its templates by rail.
     """
 
     def __init__(
@@ -90,40 +90,40 @@ class Naming:
     ) -> None:
         self._fabric = fabric or ""
         self._provider = provider
-        self._given = templates
+        self._file_templates = templates
         self._templates: dict[tuple[str, str | None], Template | RailTemplates] = {}
 
     def template(self, kind: str, mode: str | None = None) -> Template | RailTemplates:
-        """The template of a kind, for pools that of an address mode."""
-        if kind in self._given:
-            return self._given[kind]
+        """Return the template of a kind. ``mode``: the address mode, for pools."""
+        if kind in self._file_templates:
+            return self._file_templates[kind]
         key = (kind, mode if kind in ("pool", "pool6") else None)
         if key not in self._templates:
             numbers, texts = FIELDS[kind]
-            # A prefix: a wildcard over the IPv4 pools of a rail, such as ai-gpu01-*, must not catch it.
+            # A prefix, so that a wildcard for the IPv4 pools of a rail, such as ai-gpu01-*, does not match the pool.
             text = self.template("pool", mode).text if kind == "pool6" else default(kind, self._provider, mode)
             prefix = "v6-" if kind == "pool6" else ""
             if isinstance(text, str):
                 self._templates[key] = Template(prefix + text, numbers, texts)
             else:
-                own = {rail: Template(prefix + each, numbers, texts) for rail, each in text.items()}
-                self._templates[key] = RailTemplates(own)
+                by_rail = {rail: Template(prefix + own, numbers, texts) for rail, own in text.items()}
+                self._templates[key] = RailTemplates(by_rail)
         return self._templates[key]
 
     def pools(self, families: t.Collection[int]) -> list[str]:
-        """The kinds of pools that a rail with these families has."""
+        """Return the kinds of pools of a rail with these families."""
         return [kind for bits, kind in ((32, "pool"), (128, "pool6")) if bits in families]
 
     def own_pools(self, kind: str, mode: str | None) -> bool:
-        """Whether each node has a pool of its own by the template."""
+        """Return whether the template makes a pool for each node."""
         return bool(self.template(kind, mode).fields & {"node", "i"})
 
     def common(self, kind: str) -> str:
-        """A name that the whole fabric has: ``resource_prefix`` or ``namespace``."""
+        """Return a name that all rails share: ``resource_prefix`` or ``namespace``."""
         return self.template(kind).fill({"fabric": self._fabric})
 
     def values(self, rail: Rail, attachment: str, profile: str) -> dict[str, t.Any]:
-        """What templates of a port are filled with; a pool's has ``node`` and ``i``, the node's index, besides."""
+        """Return the values for templates of a port. Those of a pool need also ``node`` and ``i``, the node's index."""
         return {
             "rail": rail.name,
             "n": rail.base_number,
@@ -135,7 +135,8 @@ class Naming:
         }
 
     def name(self, kind: str, values: t.Mapping[str, t.Any], mode: str | None = None) -> str:
+        """Return the name of an object of this kind. ``mode``: the address mode, for pools."""
         if kind == "resource":
-            # What is filled in may have hyphens, which a resource may not; the template's own are its author's.
-            values = {key: each.replace("-", "_") if isinstance(each, str) else each for key, each in values.items()}
+            # Values can have hyphens, which are invalid in a resource. Hyphens of the template itself are a finding.
+            values = {key: text.replace("-", "_") if isinstance(text, str) else text for key, text in values.items()}
         return self.template(kind, mode).fill(values)

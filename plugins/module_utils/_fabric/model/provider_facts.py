@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What each provider serves and what follows from it: the one table. Its Kubernetes objects are in
-``_fabric.kubernetes.providers``, one class per provider.
+"""The table of providers: the attachments and address modes that each supports, and its properties.
+
+Their Kubernetes objects are in ``_fabric.kubernetes.providers``, one class per provider.
 """
 
 from __future__ import annotations
@@ -16,18 +17,25 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
 
 @dataclass(frozen=True)
 class ProviderFacts:
-    """The defaults hold where the provider is unknown. ``kubernetes``: whether there are pods at all.
+    """The properties of a provider. The defaults are those of an unknown provider.
 
-    ``refused_attachments`` and ``refused_modes``: what it does not serve -> why. ``namespace``: of the networks;
-    ``operator_namespace``: of its operator. ``sriov_operator``: which SR-IOV operator reads its policies,
-    ``brings_sriov_operator``: its own chart installs that one. ``rdma_metrics``: its agent exports the RDMA counters.
-    ``pools``: pods' addresses are objects of the cluster, ``pool_per_node``: one for each node where a node has
-    addresses of its own. ``cuts_blocks``: it cuts the nodes' blocks itself, from the subnet's first address on.
-    ``lists_addresses``: it holds each address of a pool in memory. ``most_pools``: how many pools it can serve.
-    ``injects``: a webhook adds the networks to pods. ``rule_priority``: of the rules that it makes in pods.
-    ``shared_netdevs``: its objects name a netdev once for all nodes. ``link_local_gateway``: pods can have one.
-    ``driver_container``: its operator deploys the NIC driver. ``node_features``: it brings Node Feature Discovery.
-    ``slots``: an agent on each node gives pods the slots of the plan, and no network is an object of the cluster.
+    - ``refused_attachments``, ``refused_modes``: unsupported attachments and address modes -> the reason.
+    - ``resource_prefix``, ``namespace``: defaults of ``names``; ``namespace`` is that of the networks.
+    - ``operator_namespace``: the namespace of its operator.
+    - ``sriov_operator``: the SR-IOV operator that reads its policies. ``brings_sriov_operator``: its chart installs it.
+    - ``rdma_metrics``: its agent exports the counters of RDMA devices.
+    - ``pools``: the addresses of pods are in pool objects. ``pool_per_node``: each node has a pool, unless all nodes
+      share the addresses. ``most_pools``: the maximum number of pools. ``lists_addresses``: it keeps each address in
+      memory.
+    - ``cuts_blocks``: it divides the subnet into blocks for nodes itself, from the first address of the subnet.
+    - ``injects``: a webhook adds the networks to pods.
+    - ``rule_priority``: the priority of the routing rules that it creates in pods.
+    - ``shared_netdevs``: its objects name one netdev for all nodes.
+    - ``link_local_gateway``: pods can have a link-local gateway.
+    - ``driver_container``: its operator can deploy the NIC driver.
+    - ``node_features``: it installs Node Feature Discovery.
+    - ``kubernetes``: nodes run pods.
+    - ``slots``: an agent on each node gives pods the slots of the plan; the cluster has no network objects.
     """
 
     name: str = ""
@@ -55,11 +63,11 @@ class ProviderFacts:
 
     @property
     def networks(self) -> bool:
-        """Whether pods ask for networks by name, which are objects of the cluster."""
+        """Whether pods request networks by name, which are objects of the cluster."""
         return self.kubernetes and not self.slots
 
     def refused(self, attachment: str | None) -> str | None:
-        """Why it does not serve an attachment; None where it does."""
+        """Return why it does not support an attachment; None if it does."""
         if attachment == HOST and self.kubernetes:
             return "it is for nodes without Kubernetes, whose processes use the ports themselves"
         if attachment and attachment != HOST and not self.kubernetes:
@@ -67,12 +75,12 @@ class ProviderFacts:
         return self.refused_attachments.get(attachment or "")
 
     def mode_refused(self, mode: str | None) -> str | None:
-        """Why it cannot give pods their addresses in an address mode; None where it can."""
+        """Return why it does not support an address mode; None if it does."""
         return self.refused_modes.get(mode or "")
 
     @property
     def served(self) -> list[str]:
-        """The attachments that it serves."""
+        """The attachments that it supports."""
         return [name for name in ATTACHMENTS if not self.refused(name)]
 
 
@@ -96,8 +104,8 @@ SPIDERPOOL = ProviderFacts(
 )
 OPERATOR = ProviderFacts(
     "network-operator",
-    {"ipvlan": "it has networks for macvlan, host-device, ipoib, sriov and ib-sriov alone"},
-    {"block": "nv-ipam chooses itself which node gets which block"},
+    {"ipvlan": "it has networks only for macvlan, host-device, ipoib, sriov and ib-sriov"},
+    {"block": "nv-ipam selects the block of each node itself"},
     resource_prefix="nvidia.com",
     operator_namespace="nvidia-network-operator",
     sriov_operator=UPSTREAM,
@@ -113,7 +121,7 @@ CNI = ProviderFacts(
         "ib-sriov": "each VF needs a GUID that the subnet manager knows, and only operators provide that",
         "ipoib": "the ipoib plugin comes with an operator, not with the plain plugins",
     },
-    {"subnet": "plain plugins know of no address that another node has given out"},
+    {"subnet": "plain plugins do not know which addresses other nodes have assigned"},
     pools=False,
     shared_netdevs=False,
     driver_container=False,
@@ -139,10 +147,10 @@ NO_KUBERNETES = ProviderFacts(
     driver_container=False,
     kubernetes=False,
 )
-PROVIDERS = {each.name: each for each in (SPIDERPOOL, OPERATOR, CNI, AGENT, NO_KUBERNETES)}
+PROVIDERS = {facts.name: facts for facts in (SPIDERPOOL, OPERATOR, CNI, AGENT, NO_KUBERNETES)}
 _UNKNOWN = ProviderFacts()
 
 
 def facts_of(provider: str | None) -> ProviderFacts:
-    """The facts of a provider by its name; those of an unknown one where the name could not be read."""
+    """Return the properties of a provider; the defaults for an unknown one."""
     return PROVIDERS.get(provider or "", _UNKNOWN)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""How RoCE packets are marked, kept apart and slowed down: one object, from which every tool's values are derived."""
+"""QoS of RoCE: the section ``qos``, and the values of all tools that are derived from it."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ ECT0 = 0b10
 # The driver of mlx5 (en_dcbnl.c) takes a cable length below 1000 m, and assumes 7 m (en/port_buffer.h) by default.
 MAX_CABLE_LEN = 999
 CABLE_LEN = 7
-# What a buffer can be asked for: dcb netlink has 32 bits, and no NIC's port has 64 MiB.
+# Maximum size of a buffer: dcb netlink has 32 bits, and ports of NICs have less than 64 MiB.
 _MAX_SIZE = 64 << 20
-# Below this speed the driver reckons with it all the same (en/port_buffer.c).
+# The driver uses this speed for slower links too (en/port_buffer.c).
 LEAST_SPEED = 40
-# The driver leaves room for one frame of the largest MTU, at least this, between XON and XOFF (en/port_buffer.c).
+# Between XON and XOFF, the driver reserves one frame of the largest MTU, at least this size (en/port_buffer.c).
 _LARGEST_MTU = 9216
-# What buffers are handed out in on cards that do not say (en/port_buffer.h).
+# Size of a buffer cell on cards that do not report it (en/port_buffer.h).
 _CELL = 128
 
 
 @dataclass(frozen=True)
 class Ets:
-    """Enhanced transmission selection (802.1Qaz): how the priorities share the wire.
+    """Enhanced transmission selection (802.1Qaz): how the priorities share the link.
 
-    ``prio_tc``: the traffic class of each priority. ``tc_bw``: traffic class -> percent of what the strict classes
-    leave. ``strict``: the traffic classes that are served before all others, in order.
+    ``prio_tc``: the traffic class of each priority. ``tc_bw``: traffic class -> percent of the bandwidth that the
+    strict classes do not use. ``strict``: the traffic classes that are served before all others, in ascending order.
     """
 
     prio_tc: tuple[int, ...]
@@ -52,8 +52,10 @@ class Ets:
 
 @dataclass(frozen=True)
 class Buffers:
-    """A port's receive buffers. ``prio_buffer``: the buffer of each priority; ``buffer_size``: buffer -> bytes, empty:
-    left as the driver has them; ``cable_len``: metres to the switch, None: left as the driver has it.
+    """The receive buffers of a port.
+
+    ``prio_buffer``: the buffer of each priority. ``buffer_size``: buffer -> bytes; empty: the driver's sizes.
+    ``cable_len``: metres to the switch; None: the driver's value.
     """
 
     prio_buffer: tuple[int, ...]
@@ -64,8 +66,10 @@ class Buffers:
 
 @dataclass(frozen=True)
 class Qos:
-    """``pfc``: the priorities without loss, in order. ``ets`` and ``buffers`` are None where the file leaves them to
-    the driver. ``path`` is where the object is, ``given`` which keys it has; all other attributes are keys.
+    """The section ``qos``; attributes that are not listed here are its keys.
+
+    ``pfc``: the lossless priorities, in ascending order. ``ets``, ``buffers``: None: the driver's settings. ``path``:
+    the place of the section. ``file_keys``: the keys that the file sets.
     """
 
     priority: int = PRIORITY
@@ -78,18 +82,18 @@ class Qos:
     ets: Ets | None = None
     buffers: Buffers | None = None
     path: Path = ("qos",)
-    given: tuple[str, ...] = ()
+    file_keys: tuple[str, ...] = ()
 
     def where(self, *keys: str) -> Path:
-        """Where the first of these keys is that the file has: of the others, the values follow."""
-        return self.path + (next((key for key in keys if key in self.given), keys[0]),)
+        """Return the place of the first of these keys that the file sets; without one, the place of the first key."""
+        return self.path + (next((key for key in keys if key in self.file_keys), keys[0]),)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
 def read(section: Section, report: Report) -> Qos:
-    """The ``qos`` of a fabric file. What cannot be read has gone to ``report``, and its default is used."""
+    """Return the ``qos`` of a fabric file. A value that cannot be read is reported, and its default is used."""
     priority, dscp = _marks(section, "", PRIORITY, DSCP)
     cnp_priority, cnp_dscp = _marks(section, "cnp_", CNP_DSCP >> 3, CNP_DSCP)
     trust = section.choice("trust", TRUSTS)
@@ -115,7 +119,7 @@ def read(section: Section, report: Report) -> Qos:
 
 
 def _marks(section: Section, kind: str, priority: int, dscp: int) -> tuple[int, int]:
-    """Priority and DSCP. Each follows from the other if the file has only one."""
+    """Return priority and DSCP. Each is derived from the other if the file has only one."""
     own_priority = section.number(kind + "priority", EIGHT[0], EIGHT[-1])
     own_dscp = section.number(kind + "dscp", 0, MAX_DSCP)
     if own_priority is None:
@@ -126,18 +130,20 @@ def _marks(section: Section, kind: str, priority: int, dscp: int) -> tuple[int, 
 
 
 def _ets(section: Section, priority: int, cnp_priority: int, pfc: t.Sequence[int], report: Report) -> Ets:
-    """RoCE, CNPs and every other lossless priority have the class of their own number; the rest shares a free one.
+    """Return the section ``ets``, with defaults for missing keys.
 
-    RoCE gets half of the wire, the other classes the other half in equal parts. CNPs are few, and go first.
+    By default, RoCE, CNPs and each other lossless priority have the class with their number; the other priorities share
+    a free class. RoCE gets half of the bandwidth, the other classes equal parts of the other half. The class of CNPs,
+    which are few, is strict.
     """
-    mapped = _map(section, "prio_tc", EIGHT[-1], "", report)
+    mapped = _number_map(section, "prio_tc", EIGHT[-1], "", report)
     if mapped is None:
-        apart = {priority, cnp_priority}.union(pfc)
-        rest = min(set(EIGHT) - apart, default=0)
-        mapped = {each: each if each in apart else rest for each in EIGHT}
-    prio_tc = tuple(mapped.get(each, 0) for each in EIGHT)
+        separate = {priority, cnp_priority}.union(pfc)
+        shared = min(set(EIGHT) - separate, default=0)
+        mapped = {number: number if number in separate else shared for number in EIGHT}
+    prio_tc = tuple(mapped.get(number, 0) for number in EIGHT)
     roce, cnp = prio_tc[priority], prio_tc[cnp_priority]
-    tc_bw = _map(section, "tc_bw", 100, "percent", report)
+    tc_bw = _number_map(section, "tc_bw", 100, "percent", report)
     strict = _numbers(section, "strict", report)
     section.done()
     if strict is None:
@@ -148,30 +154,31 @@ def _ets(section: Section, priority: int, cnp_priority: int, pfc: t.Sequence[int
 
 
 def _shares(roce: int, classes: t.Sequence[int]) -> dict[int, int]:
-    """Percents that are 100 together, half of them for ``roce`` where it is one of several classes."""
+    """Return class -> percent, 100 in total; half of them for ``roce`` if it is one of several classes."""
     if not classes:
         return {}
     first = roce if roce in classes else classes[0]
-    others = [each for each in classes if each != first]
-    each_other = 50 // len(others) if others and first == roce else 100 // len(classes)
-    shares = dict.fromkeys(others, each_other)
+    others = [number for number in classes if number != first]
+    share = 50 // len(others) if others and first == roce else 100 // len(classes)
+    shares = dict.fromkeys(others, share)
     shares[first] = 100 - sum(shares.values())
     return shares
 
 
 def _buffers(section: Section, pfc: t.Sequence[int], report: Report) -> Buffers:
-    """Each lossless priority has a buffer of its own, from 1; the rest shares buffer 0."""
-    prio_buffer = _map(section, "prio_buffer", EIGHT[-1], "", report)
+    """Return the section ``buffers``. By default, lossless priorities have buffers from 1; the others share buffer
+    0."""
+    prio_buffer = _number_map(section, "prio_buffer", EIGHT[-1], "", report)
     if prio_buffer is None:
-        prio_buffer = {each: buffer for buffer, each in zip(EIGHT[1:], pfc)}
-    sizes = _map(section, "buffer_size", _MAX_SIZE, "bytes", report)
+        prio_buffer = {lossless: buffer for buffer, lossless in zip(EIGHT[1:], pfc)}
+    sizes = _number_map(section, "buffer_size", _MAX_SIZE, "bytes", report)
     cable_len = section.number("cable_len", 1, MAX_CABLE_LEN, "metres")
     section.done()
-    return Buffers(tuple(prio_buffer.get(each, 0) for each in EIGHT), sizes or {}, cable_len, section.path)
+    return Buffers(tuple(prio_buffer.get(number, 0) for number in EIGHT), sizes or {}, cable_len, section.path)
 
 
 def _numbers(section: Section, key: str, report: Report) -> tuple[int, ...] | None:
-    """A list of priorities or classes, in order and each once; None where the file does not say it."""
+    """Return a list of priorities or classes, sorted and without duplicates; None if the file does not have the key."""
     value = section.value(key, lists=True)
     if value is None:
         return None
@@ -188,8 +195,8 @@ def _numbers(section: Section, key: str, report: Report) -> tuple[int, ...] | No
     return tuple(sorted(found))
 
 
-def _map(section: Section, key: str, high: int, unit: str, report: Report) -> dict[int, int] | None:
-    """A mapping from priorities, classes or buffers to numbers; None where the file does not say it."""
+def _number_map(section: Section, key: str, high: int, unit: str, report: Report) -> dict[int, int] | None:
+    """Return a mapping from priorities, classes or buffers to numbers; None if the file does not have the key."""
     own = section.section(key)
     if own is None:
         return None
@@ -204,24 +211,26 @@ def _map(section: Section, key: str, high: int, unit: str, report: Report) -> di
     return found
 
 
-# -- what follows ------------------------------------------------------------------------------------------------------
+# -- derived values ----------------------------------------------------------------------------------------------------
 
 
-def derived(qos: Qos) -> dict[str, t.Any]:
-    """The settings of all tools, as plain data. All lists of eight are by priority, but ``tc_...`` by traffic class and
-    ``buffer_size`` by buffer; null is left as the driver has it.
+def host_variable(qos: Qos) -> dict[str, t.Any]:
+    """Return the host variable ``qos``: the settings of all tools.
 
-    - ``trust``, ``pfc``, ``ets``, ``buffers``: as ``struct ieee_pfc``, ``ieee_ets`` and ``dcbnl_buffer`` of the kernel
-      (include/uapi/linux/dcbnl.h) have them, which is also the order of the lists that mlnx_qos takes.
-    - ``dscp2prio``: pairs for ``dcb app ... dscp-prio``. Empty with trust pcp: on mlx5 the first such entry turns the
-      trust to dscp (en_dcbnl.c).
-    - ``tclass``: the traffic class of RoCEv2 packets is the DS field of their IP header (IBTA, annex A17): the DSCP in
-      its upper six bits and the ECN bits of RFC 3168 below, ECT(0) where ECN is used. ``rdma_cm_tos`` is the same byte,
-      of connections that the RDMA connection manager makes.
+    Lists of eight are by priority, except ``tc_...`` by traffic class and ``buffer_size`` by buffer. None: the driver's
+    setting is not changed.
+
+    - ``trust``, ``pfc``, ``ets``, ``buffers``: as in ``struct ieee_pfc``, ``ieee_ets`` and ``dcbnl_buffer`` of the
+      kernel (include/uapi/linux/dcbnl.h). The lists of mlnx_qos have the same order.
+    - ``dscp2prio``: pairs for ``dcb app ... dscp-prio``. Empty with trust pcp, because the first such entry changes the
+      trust of mlx5 to dscp (en_dcbnl.c).
+    - ``tclass``: the traffic class of RoCEv2 packets, which is the DS field of their IP header (IBTA, annex A17): the
+      DSCP in the upper six bits, and the ECN bits of RFC 3168 below, ECT(0) if ECN is used. ``rdma_cm_tos``: the same
+      byte for connections of the RDMA connection manager.
     - ``ecn``: the priority whose marked packets the NIC answers with CNPs (``np``, notification point) and whose flows
-      it slows down (``rp``, reaction point), and how CNPs are marked (mlx5, ``/sys/class/net/.../ecn``).
-    - ``global_pause``: 802.3x, which stops all priorities at once and on mlx5 turns all buffers lossless.
-    - ``nccl``: environment variables. NCCL_IB_SL is the VLAN priority of a RoCE packet, which matters to trust pcp.
+      it slows down (``rp``, reaction point), and the marks of CNPs (mlx5, ``/sys/class/net/.../ecn``).
+    - ``global_pause``: 802.3x, which stops all priorities together and makes all buffers of mlx5 lossless.
+    - ``nccl``: environment variables. NCCL_IB_SL is the VLAN priority of RoCE packets, which trust pcp uses.
     """
     tclass = qos.dscp << 2 | (ECT0 if qos.ecn else 0)
     nccl = {"NCCL_IB_TC": str(tclass)}
@@ -231,7 +240,7 @@ def derived(qos: Qos) -> dict[str, t.Any]:
         "priority": qos.priority,
         "dscp": qos.dscp,
         "trust": qos.trust,
-        "pfc": [int(each in qos.pfc) for each in EIGHT],
+        "pfc": [int(priority in qos.pfc) for priority in EIGHT],
         "dscp2prio": [[qos.dscp, qos.priority], [qos.cnp_dscp, qos.cnp_priority]] if qos.trust == "dscp" else [],
         "tclass": tclass,
         "rdma_cm_tos": tclass,
@@ -252,14 +261,14 @@ def derived(qos: Qos) -> dict[str, t.Any]:
 def _ets_data(ets: Ets) -> dict[str, t.Any]:
     return {
         "prio_tc": list(ets.prio_tc),
-        "tc_bw": [ets.tc_bw.get(each, 0) for each in EIGHT],
-        # A class that no priority uses is strict: a share of nothing is refused by some drivers.
-        "tc_tsa": ["ets" if each in ets.tc_bw else "strict" for each in EIGHT],
+        "tc_bw": [ets.tc_bw.get(number, 0) for number in EIGHT],
+        # An unused class is strict, because some drivers refuse a share of 0.
+        "tc_tsa": ["ets" if number in ets.tc_bw else "strict" for number in EIGHT],
     }
 
 
 def _buffers_data(buffers: Buffers) -> dict[str, t.Any]:
-    sizes = [buffers.buffer_size.get(each, 0) for each in EIGHT]
+    sizes = [buffers.buffer_size.get(number, 0) for number in EIGHT]
     return {
         "prio_buffer": list(buffers.prio_buffer),
         "buffer_size": sizes if buffers.buffer_size else None,
@@ -268,17 +277,20 @@ def _buffers_data(buffers: Buffers) -> dict[str, t.Any]:
 
 
 def headroom(cable_len: int | None, speed: int, mtu: int) -> int:
-    """The bytes that still come in after the port has asked for a pause, by the formula of mlx5's driver:
-    (301 + 2.16 x metres) x Gb/s + 2.72 x MTU (drivers/net/ethernet/mellanox/mlx5/core/en/port_buffer.c).
+    """Return the bytes that a port still receives after it has sent a pause frame.
 
-    It is for what is on the wire in both directions, the time in which the peer must react, and a frame at each
-    end that has been begun (802.1Qbb). ``cable_len`` in metres, None: the driver's own; ``speed`` in Gb/s; ``mtu`` in
-    bytes.
+    This is the formula of the mlx5 driver: (301 + 2.16 x metres) x Gb/s + 2.72 x MTU
+    (drivers/net/ethernet/mellanox/mlx5/core/en/port_buffer.c). It covers the data on the cable in both directions, the
+    reaction time of the peer, and one frame in transmission at each end (802.1Qbb).
+
+    :param cable_len: metres; None: the driver's default.
+    :param speed: Gb/s.
+    :param mtu: bytes.
     """
     metres = CABLE_LEN if cable_len is None else cable_len
     return (301 + 216 * metres // 100) * max(speed, LEAST_SPEED) + 272 * mtu // 100
 
 
 def least_size(cable_len: int | None, speed: int, mtu: int) -> int:
-    """The bytes below which the driver of mlx5 refuses a lossless buffer. Arguments as for :func:`headroom`."""
+    """Return the minimum bytes of a lossless buffer that the mlx5 driver accepts. Arguments: see :func:`headroom`."""
     return headroom(cable_len, speed, mtu) + _LARGEST_MTU + _CELL

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The slots of rail ports, which the agent gives to pods: how many a port has, and which resource each is a unit of."""
+"""The slots of rail ports, which the agent gives to pods: their number and their resources."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 
-# The resource of which a unit is one slot on every rail of a node; a rail's own resource has the rail's name.
+# The resource with a slot on every rail of a node as its unit. The resource of one rail has the name of the rail.
 RAILS = "rails"
-# Devices of one ResourceClaim (types.go of k8s.io/api/resource/v1).
+# Maximum number of devices of a ResourceClaim (types.go of k8s.io/api/resource/v1).
 RESULTS_MAX = 32
 
 
 @dataclass(frozen=True)
 class Slots:
-    """What each rail port of a node has: the first ``all_rails`` slots are units of ``rails``, the other ``per_rail``
-    are units of the rail's own resource. ``path``: where their number is given."""
+    """The slots of each rail port of a node.
+
+    The first ``all_rails`` slots are units of the resource ``rails``, the other ``per_rail`` are units of the resource
+    of the rail. ``path``: the place of their number.
+    """
 
     all_rails: int
     per_rail: int
@@ -35,16 +38,18 @@ class Slots:
 
     @property
     def total(self) -> int:
+        """The number of slots of a port."""
         return self.all_rails + self.per_rail
 
     def resource(self, rail: str, number: int) -> str:
+        """Return the resource of a slot. ``number``: the number of the slot, from 0."""
         return RAILS if number < self.all_rails else rail
 
 
 def slots_of(fabric: Fabric, variant: Variant) -> Slots | None:
-    """The slots on each port of a variant's nodes; None where the file does not say how many, or the provider has none.
+    """Return the slots of each port of a variant's nodes; None if the provider has none, or if the number is unknown.
 
-    A number that is not stated is the rest of the pods per node. Where neither is, each is half of them.
+    A number that the file does not set is the rest of the pods per node. If it sets neither, each is half of them.
     """
     if not facts_of(fabric.provider).slots:
         return None
@@ -60,24 +65,24 @@ def slots_of(fabric: Fabric, variant: Variant) -> Slots | None:
 
 
 def kubelet_plugin(variant: Variant) -> str:
-    """How the kubelets of a variant's nodes get slots from the agent."""
+    """Return the plugin of a variant's nodes by which the kubelet gets slots: DEVICE_PLUGIN or DRA."""
     setting = variant.slots.get("kubelet_plugin")
     return str(setting.value) if setting and setting.value else DEVICE_PLUGIN
 
 
 def kubeconfig(variant: Variant) -> str | None:
-    """The kubeconfig of the agent's DRA driver; None for the kubelet's."""
+    """Return the kubeconfig of the agent's DRA driver; None: that of the kubelet."""
     setting = variant.slots.get("kubeconfig")
     return setting.value if setting else None
 
 
 def most_slots(fabric: Fabric, variants: Variants) -> int:
-    """The most slots that a port of any node has. In the mode subnet each node has so many addresses of the pool."""
+    """Return the maximum number of slots of a port. In the mode subnet, each node has as many addresses of the pool."""
     return max((slots.total for variant in variants for slots in [slots_of(fabric, variant)] if slots), default=0)
 
 
 def _pods(fabric: Fabric, variant: Variant) -> tuple[int | None, Path]:
-    """How many pods of a node need an address on each rail, and where that is given."""
+    """Return how many pods of a node need an address on each rail, and the place of that number; None if unknown."""
     if variant.attachment == "host-device":
         return 1, variant.attachment_path
     if fabric.pods_per_node is not None:

@@ -14,10 +14,10 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
     NONE,
-    CommonPlanner,
-    OwnPlanner,
+    NetworkPerNodePlanner,
     Planner,
     Share,
+    SharedSubnetPlanner,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model, qos_model
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
@@ -25,7 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
     INFINIBAND,
     rdma_mode_of,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import derived as _driver
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import host_variable as _driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     EXPECTED,
     LINK_TYPE,
@@ -36,9 +36,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Rail,
     Unit,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import child
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import child_netdev
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
-    derived as _infiniband,
+    host_variable as _infiniband,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import Naming
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
@@ -79,7 +79,9 @@ class PlanOutput:
         planners = fabric.planners()
         self._sides = {
             rail.name: [
-                _Side(bits, six, planners[rail.name][bits], isinstance(planners[rail.name][bits], OwnPlanner))
+                _Side(
+                    bits, six, planners[rail.name][bits], isinstance(planners[rail.name][bits], NetworkPerNodePlanner)
+                )
                 for bits, six in _FAMILIES
                 if bits in planners[rail.name]
             ]
@@ -118,7 +120,7 @@ class PlanOutput:
             "routing": {"mode": fabric.routing.mode, "cross_rail": fabric.routing.cross_rail},
             "resource_prefix": self.naming.common("resource_prefix") if self._kubernetes else None,
             "namespace": self.naming.common("namespace") if self._kubernetes else None,
-            "qos": qos_model.derived(fabric.qos) if fabric.qos else None,
+            "qos": qos_model.host_variable(fabric.qos) if fabric.qos else None,
             "infiniband": _infiniband(fabric.infiniband),
             "rails": [rail.name for rail in fabric.rails],
             "subnets": {rail.name: self._subnets(rail) for rail in fabric.rails},
@@ -173,7 +175,7 @@ class PlanOutput:
                     {"name": other.name, "role": other.role, "netdev": other.port.netdev, "pci": other.port.pci}
                     for other in profile.other_ports.values()
                 ],
-                **host_model.derived(variant.host),
+                **host_model.host_variables(variant.host),
             }
         return head
 
@@ -375,7 +377,7 @@ class PlanOutput:
         if of_fabric is None and of_variant is None:
             return None
         pkeys = of_variant.pkeys if of_variant else of_fabric.pkeys if of_fabric else ()
-        children = [child(port.netdev, key) for key in pkeys] if port.netdev else []
+        children = [child_netdev(port.netdev, key) for key in pkeys] if port.netdev else []
         mode = of_fabric.ipoib_mode if of_fabric else None
         return {"mode": mode, "pkeys": ["0x%04x" % key for key in pkeys], "children": children}
 
@@ -416,7 +418,7 @@ class PlanOutput:
         for _bits, six in _FAMILIES:
             found.update({key + six: None for key in ("subnet", "gateway", "pods", "hosts", "capacity")})
         for side in self._sides[rail.name]:
-            common = side.planner if isinstance(side.planner, CommonPlanner) else None
+            common = side.planner if isinstance(side.planner, SharedSubnetPlanner) else None
             gateway = common.gateway if common else None
             found["subnet" + side.six] = str(side.planner.network)
             found["gateway" + side.six] = None if gateway is None else show(gateway, side.bits)

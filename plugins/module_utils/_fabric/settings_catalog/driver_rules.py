@@ -47,18 +47,19 @@ UNUSED = rule(
     "RY520 driver-not-installed: Source or version of a driver that is not installed",
     _profile('driver: {kind: inbox, version: "24.10-1.1.4.0"}'),
     _profile("driver: {kind: inbox}"),
-    why="The inbox driver is the kernel's own, a container's is the operator's: neither is installed from packages.",
+    why="The inbox driver is part of the kernel, and an operator provides the driver in a container. Neither is"
+    " installed from packages.",
 )
 
 FORM = rule(
     "RY521 driver-package-form: Unsupported form of driver package",
     _profile("driver: {kind: doca, version: 2.9.3, source: %s}" % _ISO),
     _profile('driver: {kind: mlnx, version: "24.10-1.1.4.0", source: %s}' % _ISO),
-    why="MLNX_OFED comes as an ISO or a tgz, DOCA as a package that brings its repository; both as a repository.",
+    why="MLNX_OFED is an ISO, a tgz or a repository. DOCA is a repository, or a package that adds its repository.",
 )
 
 RELEASE = rule(
-    "RY522 driver-release-mismatch: Driver source of another release than the version",
+    "RY522 driver-release-mismatch: Driver version that differs from the release of its source",
     _profile('driver: {kind: mlnx, version: "24.10-0.7.0.0", source: %s}' % _ISO),
     _profile('driver: {kind: mlnx, version: "24.10-1.1.4.0", source: %s}' % _ISO),
 )
@@ -71,7 +72,7 @@ UNSIGNED = rule(
 )
 
 NOT_DEPLOYED = rule(
-    "RY524 driver-container-missing: Driver container that nothing deploys",
+    "RY524 driver-container-missing: Driver container that the provider does not deploy",
     "fabric: {name: ai, provider: cni, attachment: macvlan, mtu: 4200}\n"
     + _RAILS
     + _profile("driver: {kind: container}"),
@@ -81,8 +82,8 @@ NOT_DEPLOYED = rule(
     WARNING,
 )
 
-APART = rule(
-    "RY525 driver-container-conflict: Driver container beside another driver",
+CONTAINER_CONFLICT = rule(
+    "RY525 driver-container-conflict: Driver container and another driver in one fabric",
     "fabric: {name: ai, provider: network-operator, attachment: macvlan, mtu: 4200}\n"
     + _RAILS
     + _profile("driver: {kind: container}")
@@ -93,8 +94,8 @@ APART = rule(
     + _profile("driver: {kind: container}")
     + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx}\n",
     WARNING,
-    why="The operator's policy has one driver for all nodes of the fabric, and its container unloads the"
-    " host's modules.",
+    why="The policy of the operator has one driver for all nodes of the fabric, and its container unloads the modules"
+    " of the host.",
 )
 
 PASSWORD = rule(
@@ -151,7 +152,8 @@ CHILD = rule(
     "RY542 no-room-for-child-name: Netdev name too long for child interfaces",
     _ipoib("pkeys: [0x8001]", "ibp11s0f0np0", _WHOLE),
     _ipoib("pkeys: [0x8001]", "ibs1", _WHOLE),
-    why="The kernel names the child of a partition after its port, with a full stop and four digits, in 15 characters.",
+    why="The name of a child interface is that of the port, a full stop and four digits. The kernel accepts at most 15"
+    " characters.",
 )
 
 MODE = rule(
@@ -168,7 +170,7 @@ NOT_PODS = rule(
     _ipoib("pkeys: [0x8001]"),
     _ipoib("ipoib_mode: datagram"),
     WARNING,
-    why="The ipoib plugin creates a pod's interface as a child of the port with the port's own key, which is the key at"
-    " index 0 of its table. The kernel creates no child of a child, so the interface of a partition cannot be the"
-    " pods' master. With ib-sriov each VF is in the partitions that the subnet manager gives its GUID.",
+    why="The ipoib plugin creates the interface of a pod as a child of the port, with the key at index 0 of the port's"
+    " table. The kernel creates no children of children, so the interface of a partition cannot be the master of pods."
+    " With ib-sriov, a VF is in the partitions that the subnet manager assigns to its GUID.",
 )

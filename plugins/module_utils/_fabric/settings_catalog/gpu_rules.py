@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY90x to RY94x: which GPU is served by which rail."""
+"""RY90x to RY94x: the rails of GPUs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ GPU_TWICE = rule(
     _ports("gpu: 0", "gpu: [0, 1]"),
     _ports("gpu: 0", "gpu: 1"),
     WARNING,
-    why="In a rail-optimised network a GPU's traffic leaves by one rail, the one whose leaf all GPUs of that number are"
-    " on. Planes of one rail may serve one GPU together.",
+    why="In a rail-optimised network, all GPUs with the same number use the same rail, and so the same leaf. Several"
+    " planes of one rail may serve one GPU.",
 )
 
 GPU_IDLE = rule(
@@ -33,13 +33,13 @@ GPU_IDLE = rule(
     _ports("gpu: 0", "gpu: 1", "gpus: 4"),
     _ports("gpu: [0, 1]", "gpu: [2, 3]", "gpus: 4"),
     WARNING,
-    why="Its traffic would cross the host's bridges to the NIC of another GPU.",
+    why="Its traffic would cross bridges of the host to the NIC of another GPU.",
 )
 
 GPU_UNKNOWN = rule("RY903 undefined-gpu: Port of an undefined GPU", _ports("gpu: 0", "gpu: 2", "gpus: 2"), _GOOD)
 
 GPU_PCI = rule(
-    "RY904 duplicate-device-address: Two devices with one PCI address",
+    "RY904 duplicate-device-address: Two devices with the same PCI address",
     _ports("gpu: 0", "gpu: 1", 'gpus: {0: "0000:1b:00.0", 1: "0000:1b:00.0"}'),
     _ports("gpu: 0", "gpu: 1", 'gpus: {0: "0000:1b:00.0", 1: "0000:43:00.0"}'),
 )
@@ -69,6 +69,6 @@ CROSSED = rule(
     + "  dgx:\n    ports:\n      gpu01: {netdev: nic1, gpu: 0}\n      gpu02: {netdev: nic2, gpu: 1}\n"
     + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: dgx}\n",
     WARNING,
-    why="Ranks with the same number communicate most, and a rail connects them by one switch. Models with"
+    why="GPUs with the same number communicate most, and a rail connects them by one switch. Server models with"
     " different numbers of GPUs are not compared.",
 )

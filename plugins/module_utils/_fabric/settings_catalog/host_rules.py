@@ -33,8 +33,8 @@ PAGE_SIZE = rule(
     _fabric("limits: {hugepages: {2M: 1024}}"),
 )
 
-NOT_RISING = rule(
-    "RY963 neighbour-thresholds: Neighbour table thresholds that do not rise",
+THRESHOLD_ORDER = rule(
+    "RY963 neighbour-thresholds: Neighbour table thresholds that do not increase",
     _fabric("limits: {neighbours: {gc_thresh1: 8192, gc_thresh3: 4096}}"),
     _fabric("limits: {neighbours: {gc_thresh1: 4096, gc_thresh3: 8192}}"),
 )
@@ -106,7 +106,7 @@ PEERMEM_APART = rule(
     " container's.",
 )
 
-TWO_MINDS = rule(
+GPU_OPERATOR_CONFLICT = rule(
     "RY976 gpu-operator-conflict: Conflicting settings of the GPU Operator",
     _profile("gpudirect: {path: dmabuf, gpu_driver: container}")
     + "\ngroups:\n  old: {gpudirect: {path: peermem}}\n"
@@ -115,6 +115,6 @@ TWO_MINDS = rule(
     + "\nnodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx}\n",
     WARNING,
     why="Its chart has one driver.rdma, one gdrcopy and one driver.kernelModuleType for all nodes whose GPU driver it"
-    " installs. The rendered values then fit the more demanding nodes: nvidia-peermem before DMA-BUF, gdrcopy before"
-    " none.",
+    " installs. The rendered values are those of the nodes that need more: nvidia-peermem rather than DMA-BUF, and"
+    " gdrcopy.",
 )

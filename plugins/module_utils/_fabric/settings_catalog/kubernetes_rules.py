@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY8xx: Kubernetes: attachments and modes that a provider supports, and limits of its objects. See ``objects`` for
-names."""
+"""RY8xx: Kubernetes: attachments and modes that a provider supports, and limits of its objects.
+
+The rules of names are in ``object_rules``.
+"""
 
 from __future__ import annotations
 
@@ -61,14 +63,14 @@ NO_MASTER = rule(
     "RY808 network-without-netdev: Port without a netdev name that its network needs",
     _PORTS.replace("netdev: enp11s0f0np0, ", ""),
     _PORTS,
-    why="The network's object names the netdev (master). With pci as well, the port is renamed to it on the node.",
+    why="The network object contains the name of the netdev (master). With pci, the port gets that name.",
 )
 
 MASTERS = rule(
     "RY809 network-netdev-mismatch: One network on netdevs with different names",
     _PORTS + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx, ports: {gpu01: {netdev: nic7}}}\n",
     _PORTS + 'nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx, ports: {gpu01: {pci: "0000:0f:00.0"}}}\n',
-    why="A network's object has one master, and a node without a netdev of that name cannot start its pods. Ports that"
+    why="A network object has one master, and a node without a netdev of that name cannot start its pods. Ports that"
     " are identified by pci, slot, serial or mac get the name in netdev, so all nodes can use the same name.",
 )
 
@@ -95,18 +97,18 @@ LINK_SHARED = rule(
     + "addresses: {mode: link, supernet: 172.16.0.0/12, rail_prefix: 16}\nrails: {gpu01: {}, gpu02: {}}",
     _fabric("attachment: host-device, provider: network-operator")
     + "addresses: {mode: link, supernet: 172.16.0.0/12, rail_prefix: 16}\nrails: {gpu01: {}, gpu02: {}}",
-    why="A /31 has one address for the leaf and one for the port. A pod can get the port's address with the device"
-    " itself: host-device, or one VF.",
+    why="A /31 has one address for the leaf and one for the port. A pod can get the address of the port together with"
+    " the device: with host-device, or with one VF.",
 )
 
 LINK_TWICE = rule(
-    "RY818 link-address-conflict: One link address for a port and its VF",
+    "RY818 link-address-conflict: Same link address for a port and its VF",
     _fabric("attachment: sriov, provider: spiderpool, vfs: {count: 1}")
     + "addresses: {mode: link, supernet: 172.16.0.0/12, rail_prefix: 16}\nrails: {gpu01: {}, gpu02: {}}",
     _fabric("attachment: host-device, provider: network-operator")
     + "addresses: {mode: link, supernet: 172.16.0.0/12, rail_prefix: 16}\nrails: {gpu01: {}, gpu02: {}}",
-    why="With host-device the address goes with the port into the pod. A VF is another interface beside its port, so"
-    " only one of the two can have it: host: none leaves the address to the pod.",
+    why="With host-device, the address moves into the pod with the port. A VF is an interface beside its port, so"
+    " only one of the two can have the address. With host: none, it is the VF.",
 )
 
 MIXED_MODES = rule(
@@ -133,8 +135,8 @@ BLOCKS = rule(
     "RY815 ipam-addresses-differ: Addresses that the provider's IPAM cannot allocate as planned",
     _fabric(_OPERATOR + ", pods_per_node: 4") + _rails(".11-.200"),
     _fabric(_OPERATOR + ", pods_per_node: 4") + _rails(".1-.200"),
-    why="In one subnet nv-ipam allocates blocks of pods_per_node addresses, two or more, from the first address on."
-    " With the mode prefix each node gets the addresses of the plan.",
+    why="In a subnet, nv-ipam allocates blocks of pods_per_node addresses, at least two, from the first address on."
+    " With the mode prefix, each node gets the addresses of the plan.",
 )
 
 BLOCK_SHORT = rule(
@@ -150,11 +152,11 @@ RANGES_LARGE = rule(
     "RY337 pool-ranges-too-large: Pool of several ranges with too many addresses for Spiderpool",
     _RANGES % "+16-+1500000, +1600000-+1700000",
     _RANGES % "+16-+3000, +4000-+5000",
-    why="Where a pool has several ranges, Spiderpool's webhook lists their addresses one by one to sort them, and its"
-    " controller runs out of memory. One range is not listed.",
+    why="If a pool has several ranges, Spiderpool's webhook lists all their addresses to sort them, and its controller"
+    " runs out of memory. The addresses of a single range are not listed.",
 )
 
-IFNAMES = rule(
+NETDEV_RAILS = rule(
     "RY816 netdev-on-two-rails: Netdev on different rails of different nodes",
     _fabric(_MACVLAN)
     + _NAMES
@@ -175,8 +177,8 @@ INJECTED = rule(
     "profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: nic9}\n      gpu02: {netdev: nic10}\n",
     "profiles:\n  hgx:\n    ports:\n      gpu01: {netdev: nic09}\n      gpu02: {netdev: nic10}\n",
     WARNING,
-    why="Where Spiderpool injects networks by itself, it sorts them by the names of their masters, so net1 of a pod"
-    " is then not rail 1. Pods that name their networks in the annotation are not affected.",
+    why="When Spiderpool injects networks, it sorts them by the names of their masters, so net1 of a pod is not rail 1."
+    " Pods that name their networks in the annotation are not affected.",
 )
 
 _NO_PODS = 'rails: {count: 2, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", hosts: .1-.253}\n'
@@ -185,7 +187,7 @@ WITHOUT_PODS = rule(
     "RY830 pods-without-kubernetes: Setting for pods in a fabric without Kubernetes",
     _fabric("provider: none") + _rails(".1-.200"),
     _fabric("provider: none") + _NO_PODS,
-    why="With provider: none nothing is planned for Kubernetes, and such a setting would have no effect.",
+    why="With provider: none, the plan contains nothing for Kubernetes, so the setting would have no effect.",
 )
 
 WITHOUT_OPERATOR = rule(

@@ -13,7 +13,7 @@ def _names(more: str) -> str:
     return "names: {%s}\n" % more
 
 
-_OWN = (
+_OWN_PREFIXES = (
     "addresses: {mode: prefix, node_prefix: 27, supernet: 172.16.0.0/12, rail_prefix: 16}\n"
     "rails: {gpu01: {}, gpu02: {}}\n"
 )
@@ -47,13 +47,13 @@ INTERFACE = rule(
 )
 
 SAME_NAME = rule(
-    "RY807 duplicate-object-name: Two objects with one name",
+    "RY807 duplicate-object-name: Two objects with the same name",
     _names('network: "{attachment}"'),
     _names('network: "{rail}-{attachment}"'),
 )
 
 POOL_OF_ALL = rule(
     "RY814 pool-name-scope: Pool name that does not match the address mode",
-    _OWN + _names('pool: "{fabric}-{rail}"'),
-    _OWN + _names('pool: "{fabric}-{rail}-{node}"'),
+    _OWN_PREFIXES + _names('pool: "{fabric}-{rail}"'),
+    _OWN_PREFIXES + _names('pool: "{fabric}-{rail}-{node}"'),
 )

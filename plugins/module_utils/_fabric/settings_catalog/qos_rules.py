@@ -28,7 +28,7 @@ ONE_DSCP = rule(
 )
 
 PFC_MISSES = rule(
-    "RY703 pfc-without-roce: PFC without RoCE's priority",
+    "RY703 pfc-without-roce: PFC without the priority of RoCE",
     "qos: {priority: 5, pfc: [3]}",
     "qos: {priority: 5, pfc: [5]}",
     suppressible=True,
@@ -47,8 +47,8 @@ DEFAULT_MAP = rule(
     "qos: {dscp: 26, priority: 5}",
     "qos: {dscp: 40, priority: 5}",
     WARNING,
-    why="Switches, and NICs after a reset, use DSCP divided by 8 as the priority until they get another table. Where"
-    " a vendor's convention differs, such as CNPs of DSCP 48 on priority 7, configure that table on every switch and"
+    why="Switches, and NICs after a reset, use DSCP divided by 8 as the priority until they get another table. If the"
+    " convention of a vendor differs, such as CNPs with DSCP 48 on priority 7, configure that table on every switch and"
     " NIC, and suppress this finding under lint.",
 )
 
@@ -60,7 +60,7 @@ PCP_UNTAGGED = rule(
 )
 
 PCP_VFS = rule(
-    "RY707 vf-priority-mismatch: VF priority that differs from RoCE's",
+    "RY707 vf-priority-mismatch: VF priority that differs from that of RoCE",
     _FABRIC % "count: 4, vlan: 100, qos: 5" + "qos: {trust: pcp}",
     _FABRIC % "count: 4, vlan: 100, qos: 3" + "qos: {trust: pcp}",
     suppressible=True,
@@ -95,7 +95,7 @@ ETS_SUM = rule(
 )
 
 ETS_CLASS = rule(
-    "RY712 ets-class-share: Traffic class that is not either strict or given a share",
+    "RY712 ets-class-share: Traffic class that is neither strict nor has a share, or both",
     "qos: {ets: {prio_tc: {3: 3, 4: 4, 6: 6}, tc_bw: {0: 40, 3: 60}}}",
     "qos: {ets: {prio_tc: {3: 3, 4: 4, 6: 6}, tc_bw: {0: 30, 3: 60, 4: 10}}}",
 )

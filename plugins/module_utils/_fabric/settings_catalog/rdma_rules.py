@@ -26,8 +26,8 @@ MODE = rule(
     "RY502 rdma-mode-conflict: RDMA mode that contradicts the attachment",
     _fabric("attachment: macvlan, rdma_mode: exclusive"),
     _fabric("attachment: macvlan, rdma_mode: shared"),
-    why="k8s-rdma-shared-dev-plugin, which allocates the devices of macvlan, ipvlan and ipoib, exits at its start where"
-    " the node's mode is exclusive.",
+    why="k8s-rdma-shared-dev-plugin, which allocates the devices of macvlan, ipvlan and ipoib, exits at its start on"
+    " nodes with the mode exclusive.",
 )
 
 LINK_LAYER = rule(
@@ -56,13 +56,13 @@ FIRMWARE_PCI = rule(
     "profiles:\n  hgx:\n    firmware: {link_type: eth}" + _PORTS,
 )
 
-WIDE = rule(
-    "RY507 shared-rdma-devices: RDMA mode that shows every pod every device",
+SHARED_DEVICES = rule(
+    "RY507 shared-rdma-devices: RDMA mode in which every pod sees every device",
     _fabric("attachment: sriov, vfs: {count: 4}, rdma_mode: shared"),
     _fabric("attachment: sriov, vfs: {count: 4}, rdma_mode: exclusive"),
     WARNING,
-    why="In the mode shared an RDMA device belongs to every network namespace, wherever its netdev is. Only the access"
-    " rights to /dev/infiniband then separate a pod from the VFs of others.",
+    why="In the mode shared, an RDMA device is in every network namespace, wherever its netdev is. Only the permissions"
+    " of /dev/infiniband then separate a pod from the VFs of others.",
 )
 
 IPOIB_MTU = rule(

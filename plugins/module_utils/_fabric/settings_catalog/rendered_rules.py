@@ -46,16 +46,16 @@ LISTED = rule(
     "RY821 too-many-taken-addresses: Too many taken addresses for Spiderpool",
     _TAKEN % "::1:0:0-::1:ffff:ffff",
     _TAKEN % "::1:0-::1:ff",
-    why="Its agent lists all taken addresses of a family for each address that a pod gets, as does its controller"
-    " where a rail has two or more ranges. Both run out of memory (1 GiB in the chart) at a few million.",
+    why="Its agent lists all taken addresses of a family for each address that a pod gets, and so does its controller"
+    " if a rail has several ranges. Both run out of memory (1 GiB in the chart) at a few million addresses.",
 )
 
 TOO_LONG = rule(
     "RY822 derived-name-too-long: Name too long for a name derived from it",
     _VFS % '"a_long_name_of_a_resource_on_every_node_of_this_cluster_{rail}"',
     _VFS % '"{rail}_{attachment}"',
-    why="Each name is within its own limit, but controllers use it in a longer name of a label, a file or a socket."
-    " The limits are in docs/kubernetes-objects.md.",
+    why="Each name is within its limit, but controllers use it in the longer name of a label, a file or a socket. The"
+    " limits are in docs/kubernetes-objects.md.",
 )
 
 POOL_FIXED = rule(

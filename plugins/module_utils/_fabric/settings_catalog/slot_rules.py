@@ -24,17 +24,17 @@ def _named(name: str) -> str:
 
 
 SLOTS_UNUSED = rule(
-    "RY832 slots-without-agent: Slots with a provider that has none",
+    "RY832 slots-without-agent: Slots with a provider other than the agent",
     _fabric(_SLOTS, provider="spiderpool"),
     _fabric(_SLOTS),
     why="Other providers give each pod any free address of a pool.",
 )
 
 SLOTS_MISSING = rule(
-    "RY833 missing-slots: Number of slots not stated",
+    "RY833 missing-slots: Missing number of slots",
     _fabric(""),
     _fabric(_SLOTS),
-    why="Each slot has an address of its own, so the plan must know how many there are.",
+    why="Each slot has its own address, so the plan must contain their number.",
 )
 
 NO_SLOTS = rule(
@@ -61,22 +61,22 @@ POOL_SHORT = rule(
     "RY837 slots-beyond-pool: Pool without addresses for the slots of a node",
     _fabric(_SLOTS) + "nodes:\n  ai-1: {profile: hgx}\n  ai-40: {profile: hgx}\n",
     _fabric(_SLOTS) + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: hgx}\n",
-    why="The node with index I has the I-th part of the pool, so that a node that joins or leaves renumbers no other.",
+    why="The node with index I has the I-th part of the pool, so that no other node is renumbered when nodes change.",
 )
 
 NAME_UNUSED = rule(
-    "RY838 name-without-object: Name of an object that the agent does not have",
+    "RY838 name-without-object: Name of an object that the agent does not use",
     _fabric(_SLOTS) + 'names: {network: "{rail}-rdma"}\n',
     _fabric(_SLOTS) + "names: {resource_prefix: rails.example.com}\n",
-    why="Pods ask for slots by resource_prefix and a rail's name. There are no networks, pools and policies.",
+    why="Pods request slots by resource_prefix and the name of a rail. There are no networks, pools or policies.",
 )
 
 DEVICE_NAME = rule(
-    "RY839 agent-device-name: Rail or prefix whose name a device of the agent cannot have",
+    "RY839 agent-device-name: Rail name or resource prefix that is invalid for devices of the agent",
     _named("1-"),
     _named("gpu"),
-    why="A prefix and a rail are the vendor and class of a device (CDI), which begin with a letter, and together they"
-    " are part of an annotation. The resource rails is a slot on every rail.",
+    why="Prefix and rail are the vendor and the class of a CDI device. Both must begin with a letter, and together they"
+    " are part of an annotation. The name rails is reserved for the resource with a slot on every rail.",
 )
 
 
@@ -91,12 +91,12 @@ CLAIM_DEVICES = rule(
     _many(33),
     _many(32),
     WARNING,
-    why="A ResourceClaim has at most 32 devices. A slot on every rail (all_rails) is one device, and not limited.",
+    why="A ResourceClaim has at most 32 devices. A slot on every rail (all_rails) is one device, so it is not limited.",
 )
 
 KUBECONFIG = rule(
     "RY841 agent-kubeconfig: Kubeconfig that the agent does not use",
     _fabric(_SLOTS.replace("}", ", kubeconfig: /etc/railyard/kubeconfig}")),
     _fabric(_DRA % ", kubeconfig: /etc/railyard/kubeconfig"),
-    why="Device plugins need no API server. The DRA driver reads a file with an absolute path.",
+    why="Device plugins do not use the API server. The DRA driver reads a file with an absolute path.",
 )

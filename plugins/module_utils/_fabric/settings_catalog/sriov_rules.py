@@ -74,7 +74,7 @@ FIRMWARE_OFF = rule(
 )
 
 COLLISION = rule(
-    "RY609 vf-identity-collision: Two VFs with one MAC address or GUID",
+    "RY609 vf-identity-collision: Two VFs with the same MAC address or GUID",
     # Found by search: on gpu01, VF 0 of both nodes hashes to 12:da:a9:45:6e:8f.
     _fabric("count: 1") + "\nnodes:\n  ai-632966: {profile: hgx, index: 1}\n  ai-6307574: {profile: hgx, index: 2}",
     _fabric("count: 1") + "\nnodes:\n  ai-1: {profile: hgx, index: 1}\n  ai-2: {profile: hgx, index: 2}",

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""One mapping of a fabric file, read key by key into typed values; keys that are not read are unknown."""
+"""A mapping of a fabric file, read key by key into typed values. A key that no getter reads is unknown."""
 
 from __future__ import annotations
 
@@ -20,62 +20,71 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
 )
 
 _TRUE = frozenset(("true", "yes", "on"))
-_TEMPLATE_MARKS = ("{{", "{%", "{#")
 _FALSE = frozenset(("false", "no", "off"))
+_TEMPLATE_MARKS = ("{{", "{%", "{#")
 
 
 class Section:
-    """Each getter returns None for a key that is absent, null or wrong; what is wrong has then been reported."""
+    """A mapping of the file with typed getters for its keys.
+
+    A getter returns None if the key is absent, null or invalid, and reports an invalid value. ``required`` of a getter
+    makes the key required: it is the remedy of the finding if the key is missing.
+    """
 
     def __init__(self, mapping: Mapping, path: Path, report: Report) -> None:
         self.mapping = mapping
         self.path = path
         self.report = report
         self._known: dict[str, None] = {}
-        # Key that is missing -> what to write.
+        # Missing required key -> the remedy.
         self._missing: dict[str, str] = {}
 
     def has(self, key: str) -> bool:
-        """Whether the key is given a value, right or wrong."""
+        """Return whether the key has a value, valid or not."""
         return key in self.mapping.entries and not self.mapping.entries[key][1].null
 
     def value(self, key: str, required: str = "", lists: bool = False) -> Value | None:
-        """The value as written. ``required``: as a remedy, what to write when it is missing. ``lists`` declares for the
-        schema that the value is one text or a list of them.
+        """Return the value as it is written.
 
-        That it is missing is reported by :meth:`done`: only then it is known which other keys are none, and may be it.
+        :meth:`done` reports a missing key, because only then all keys are known that may be a misspelling of it.
+
+        :param lists: declare in the schema that the value is one text or a list of texts.
         """
         self._known[key] = None
         if self.has(key):
             return self.mapping.entries[key][1]
         if required and key in self.mapping.entries:
-            self._absent(key, required)
+            self._report_missing(key, required)
         elif required:
             self._missing[key] = required
         return None
 
-    def _absent(self, key: str, required: str) -> None:
+    def _report_missing(self, key: str, required: str) -> None:
         self.report.add(rules.MISSING, self.path + (key,), "%s is missing" % key, required)
 
     def text(self, key: str, required: str = "") -> str | None:
+        """Return a single value as text."""
         value = self.value(key, required)
         return None if value is None else text_of(value, self.path + (key,), self.report)
 
     def number(self, key: str, low: int, high: int, unit: str = "", required: str = "") -> int | None:
+        """Return a whole number from ``low`` to ``high``. ``unit`` is for the remedy."""
         text = self.text(key, required)
         if text is None:
             return None
-        what = "a whole number%s from %d to %d" % (unit and " of " + unit, low, high)
+        allowed = "a whole number%s from %d to %d" % (unit and " of " + unit, low, high)
         path = self.path + (key,)
         if not re.match(r"-?(0|[1-9][0-9]*)\Z", text):
-            self.report.add(rules.KIND, path, "%s is not a whole number" % shown(text), "write %s" % what)
+            self.report.add(rules.KIND, path, "%s is not a whole number" % shown(text), "write %s" % allowed)
             return None
         if len(text) > 20 or not low <= int(text) <= high:
-            self.report.add(rules.RANGE, path, "%s is not from %d to %d" % (shown(text), low, high), "write %s" % what)
+            message = "%s is not from %d to %d" % (shown(text), low, high)
+            self.report.add(rules.RANGE, path, message, "write %s" % allowed)
             return None
         return int(text)
 
     def flag(self, key: str) -> bool | None:
+        """Return a truth value: true, yes, on, false, no or off, in any case."""
         text = self.text(key)
         if text is None:
             return None
@@ -87,6 +96,7 @@ class Section:
         return None
 
     def choice(self, key: str, choices: t.Sequence[str], required: str = "") -> str | None:
+        """Return one of ``choices``."""
         text = self.text(key, required)
         if text is None or text in choices:
             return text
@@ -96,18 +106,19 @@ class Section:
         return None
 
     def section(self, key: str, required: str = "") -> Section | None:
+        """Return a mapping as a section."""
         value = self.value(key, required)
         return None if value is None else section_of(value, self.path + (key,), self.report)
 
     def sections(self) -> t.Iterator[tuple[str, Section]]:
-        """Every entry as a section, for mappings whose keys are names."""
+        """Yield each key with its section, for mappings whose keys are names."""
         for key in self.mapping.entries:
-            part = self.section(key, "give %s its keys, or remove it" % shown(key))
-            if part is not None:
-                yield key, part
+            section = self.section(key, "add keys to %s, or remove it" % shown(key))
+            if section is not None:
+                yield key, section
 
     def texts(self, key: str) -> list[str]:
-        """A list of texts; a single text is a list of one."""
+        """Return a list of texts; a single text as a list of one; an empty list for an absent key."""
         value = self.value(key)
         if value is None:
             return []
@@ -123,22 +134,22 @@ class Section:
         return found
 
     def items(self, key: str) -> list[Section | None] | None:
-        """The items of a list, each as a section, or None for one that is not a mapping. None without a list."""
+        """Return the items of a list as sections, None for an item that is not a mapping; None if there is no list."""
         value = self.value(key)
         if not isinstance(value, Sequence):
             return None
         return [section_of(item, self.path + (key, at), self.report) for at, item in enumerate(value.items)]
 
     def done(self) -> None:
-        """Report the keys that no getter asked for, and those that were asked for and are missing."""
+        """Report missing required keys, and keys that no getter has read."""
         for key, required in self._missing.items():
             if not self.misspelt(key):
-                self._absent(key, required)
+                self._report_missing(key, required)
         known = list(self._known)
         for key in self.mapping.entries:
             if key in self._known:
                 continue
-            near = nearest(key, [each for each in known if not self.has(each)])
+            near = nearest(key, [absent for absent in known if not self.has(absent)])
             self.report.add(
                 rules.UNKNOWN,
                 self.path + (key,),
@@ -147,12 +158,13 @@ class Section:
             )
 
     def misspelt(self, key: str) -> bool:
-        """Whether a key that is missing seems to be there under another spelling, which :meth:`done` will report."""
-        others = [other for other in self.mapping.entries if other not in self._known]
-        return key not in self.mapping.entries and any(nearest(other, [key]) for other in others)
+        """Return whether the key is missing and an unknown key may be a misspelling; :meth:`done` reports that key."""
+        unknown = [name for name in self.mapping.entries if name not in self._known]
+        return key not in self.mapping.entries and any(nearest(name, [key]) for name in unknown)
 
 
 def section_of(value: Value, path: Path, report: Report) -> Section | None:
+    """Return a mapping as a section; None for another value, which is reported."""
     if isinstance(value, Mapping):
         return Section(value, path, report)
     report.add(rules.KIND, path, "%s instead of a mapping" % value.kind, "write it as key: value pairs")
@@ -160,15 +172,18 @@ def section_of(value: Value, path: Path, report: Report) -> Section | None:
 
 
 def text_of(value: Value, path: Path, report: Report, rule: Rule | None = None) -> str | None:
-    """The text of a single value that is not null."""
+    """Return the text of a single value that is not empty; None for another value, which is reported.
+
+    :param rule: the rule of the finding; without it, that of a value of the wrong type.
+    """
     if not isinstance(value, Scalar):
         report.add(rule or rules.KIND, path, "%s instead of a single value" % value.kind, "write one value")
         return None
     if value.null or not value.text.strip():
-        report.add(rule or rules.KIND, path, "the value is empty", "write a value, or take the key out")
+        report.add(rule or rules.KIND, path, "the value is empty", "write a value, or remove the key")
         return None
     if any(mark in value.text for mark in _TEMPLATE_MARKS):
-        message = "%s is a template, and templates are not worked out here" % shown(value.text)
+        message = "%s is a template, and templates are not evaluated in this file" % shown(value.text)
         report.add(rules.TEMPLATE, path, message, "write the value itself")
         return None
     return value.text

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""IP addresses, networks and ranges as integers: at thousands of nodes, objects for each address cost too much.
+"""IP addresses, networks and ranges as integers. An object per address would be too slow for thousands of nodes.
 
-``bits`` is the length of a family's addresses: 32 (IPv4) or 128 (IPv6). One code serves both.
+``bits`` is the length of a family's addresses: 32 (IPv4) or 128 (IPv6).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PREFIX = re.compile(r"(?:0|[1-9][0-9]{0,2})\Z")
 
 @dataclass(frozen=True)
 class Range:
-    """``first`` to ``last``, both in it."""
+    """The addresses from ``first`` to ``last``, both included."""
 
     first: int
     last: int
@@ -40,19 +40,22 @@ class Range:
 
     @property
     def size(self) -> int:
+        """The number of addresses."""
         return self.last - self.first + 1
 
     def holds(self, address: int) -> bool:
+        """Return whether the range contains the address."""
         return self.first <= address <= self.last
 
     def overlap(self, other: Range | Network) -> Range | None:
+        """Return the addresses that both contain; None if there are none, or if the families differ."""
         first, last = max(self.first, other.first), min(self.last, other.last)
         return Range(first, last, self.bits) if first <= last and self.bits == other.bits else None
 
 
 @dataclass(frozen=True)
 class Network:
-    """``first`` is the network's address, ``last`` its last: with IPv4, the broadcast address."""
+    """``first`` is the network address, ``last`` the last address: with IPv4, the broadcast address."""
 
     first: int
     last: int
@@ -64,33 +67,38 @@ class Network:
 
     @property
     def size(self) -> int:
+        """The number of addresses."""
         return self.last - self.first + 1
 
     def holds(self, address: int) -> bool:
+        """Return whether the network contains the address."""
         return self.first <= address <= self.last
 
 
 def bits_of(text: str) -> int:
-    """The family that a text of an address, a network or a range is meant for."""
+    """Return the family (32 or 128) of a text that is an address, a network or a range."""
     return IPV6 if ":" in text else IPV4
 
 
 def show(address: int, bits: int = IPV4) -> str:
-    """The address as text; IPv6 as RFC 5952 writes it."""
+    """Return the address as text; IPv6 in the form of RFC 5952."""
     if bits == IPV4:
         return "%d.%d.%d.%d" % (address >> 24, address >> 16 & 255, address >> 8 & 255, address & 255)
     if address >> 32 in (0, 0xFFFF):
-        # The C library writes these with an IPv4 address at their end.
+        # The C library ends the text of these addresses with an IPv4 address.
         return str(ipaddress.IPv6Address(address))
-    # Eight times as fast as ipaddress and netaddr are.
+    # Eight times as fast as ipaddress and netaddr.
     return socket.inet_ntop(socket.AF_INET6, address.to_bytes(16, "big"))
 
 
 def parse_address(text: str, within: Network | None = None, bits: int = IPV4) -> int | None:
-    """``172.16.11.254``, or ``.254`` for the address with these last octets in ``within``; None for anything else.
+    """Return an address as integer; None for an invalid text.
 
-    In an IPv6 network, ``::fe`` is the address with these last groups. In both, ``+10`` is the tenth address
-    after the network's own. The family is that of ``within``, and without it that of ``bits``.
+    With ``within``, short forms are valid: ``.254`` is the address of that network that ends with this octet, ``::fe``
+    the IPv6 address that ends with this group, and ``+10`` the tenth address after the network address.
+
+    :param within: the network of the address, which determines the family.
+    :param bits: the family, without ``within``.
     """
     offset = _OFFSET.match(text) if within else None
     if within and offset:
@@ -101,11 +109,11 @@ def parse_address(text: str, within: Network | None = None, bits: int = IPV4) ->
     if within and _SHORT.match(text):
         octets = [int(octet) for octet in text[1:].split(".")]
         return None if max(octets) > 255 else _replace(within, octets, 8)
-    found = _OCTETS.match(text)
-    if not found:
+    match = _OCTETS.match(text)
+    if not match:
         return None
     address = 0
-    for octet in found.groups():
+    for octet in match.groups():
         if int(octet) > 255:
             return None
         address = address << 8 | int(octet)
@@ -113,12 +121,12 @@ def parse_address(text: str, within: Network | None = None, bits: int = IPV4) ->
 
 
 def is_offset(text: str) -> bool:
-    """Whether an address or a range is written as offsets from a network's address, which both families have."""
+    """Return whether an address or a range is written as offsets from a network address, such as ``+10``."""
     return text.lstrip().startswith("+")
 
 
 def link_local(address: int, bits: int) -> bool:
-    """Whether an address is a link's own, as that of most IPv6 routers: the same on every link, whatever its subnet."""
+    """Return whether an address is an IPv6 link-local unicast address, as most IPv6 routers advertise."""
     return bits == IPV6 and address >> 64 == 0xFE80 << 48 and address & ((1 << 64) - 1) != 0
 
 
@@ -132,13 +140,16 @@ def _parse6(text: str, within: Network | None) -> int | None:
 
 
 def _replace(within: Network, parts: t.Sequence[int], width: int) -> int:
-    """The network's first address with these last parts, each ``width`` bits wide."""
+    """Return the network's first address with its last octets or groups replaced; each is ``width`` bits wide."""
     size = width * len(parts)
     return (within.first >> size << size) + sum(part << width * place for place, part in enumerate(reversed(parts)))
 
 
 def parse_range(text: str, within: Network | None = None, bits: int = IPV4) -> tuple[int, int] | None:
-    """``a-b`` or one address, each as :func:`parse_address` takes it. The order is not looked at."""
+    """Return first and last address of ``a-b`` or of one address, in the forms of :func:`parse_address`.
+
+    The order is not checked. None for an invalid text.
+    """
     first, dash, last = text.partition("-")
     start = parse_address(first.strip(), within, bits)
     end = parse_address(last.strip(), within, bits) if dash else start
@@ -146,7 +157,7 @@ def parse_range(text: str, within: Network | None = None, bits: int = IPV4) -> t
 
 
 def parse_network(text: str, bits: int = IPV4) -> tuple[int, int] | None:
-    """``172.16.11.0/24`` as address and prefix length."""
+    """Return address and prefix length of ``172.16.11.0/24``; None for an invalid text."""
     address, _slash, prefix = text.partition("/")
     number = parse_address(address, bits=bits)
     if number is None or not _PREFIX.match(prefix) or int(prefix) > bits:
@@ -155,14 +166,14 @@ def parse_network(text: str, bits: int = IPV4) -> tuple[int, int] | None:
 
 
 def network(address: int, prefix: int, bits: int = IPV4) -> Network:
-    """The network of that prefix length that holds ``address``."""
+    """Return the network of that prefix length that contains ``address``."""
     size = 1 << bits - prefix
     first = address & ~(size - 1)
     return Network(first, first + size - 1, prefix, bits)
 
 
-def cut(supernet: Network, prefix: int, number: int) -> Network | None:
-    """The ``number``-th network (from 1) of that prefix length in ``supernet``; None where there are not so many."""
+def nth_subnet(supernet: Network, prefix: int, number: int) -> Network | None:
+    """Return the ``number``-th network (from 1) of that prefix length in ``supernet``; None if there are fewer."""
     if not supernet.prefix <= prefix <= supernet.bits or not 1 <= number <= 1 << prefix - supernet.prefix:
         return None
     return network(supernet.first + (number - 1 << supernet.bits - prefix), prefix, supernet.bits)
@@ -173,7 +184,7 @@ Other = t.TypeVar("Other")
 
 
 def overlaps(networks: t.Iterable[tuple[Network, Owner]]) -> t.Iterator[tuple[Network, Owner, Network, Owner]]:
-    """Each network that overlaps one before it, with that one. CIDR networks overlap only by one holding the other."""
+    """Yield pairs of overlapping networks with their owners: the outer one first. One of them contains the other."""
     outer: tuple[Network, Owner] | None = None
     for net, owner in sorted(networks, key=_order):
         if outer and net.first <= outer[0].last and net.bits == outer[0].bits:
@@ -182,39 +193,40 @@ def overlaps(networks: t.Iterable[tuple[Network, Owner]]) -> t.Iterator[tuple[Ne
             outer = (net, owner)
 
 
-def _order(each: tuple[Network, t.Any]) -> tuple[int, int, int]:
-    return each[0].bits, each[0].first, each[0].prefix
+def _order(owned: tuple[Network, t.Any]) -> tuple[int, int, int]:
+    """Return the sort key by family and address, outer networks before inner ones."""
+    return owned[0].bits, owned[0].first, owned[0].prefix
 
 
 class Outermost(t.Generic[Owner]):
-    """Networks of both families, less those that lie in another of them: a question costs a binary search."""
+    """Networks of both families without those inside another. Each method uses a binary search."""
 
     def __init__(self, networks: t.Iterable[tuple[Network, Owner]]) -> None:
-        self._of: dict[int, list[tuple[Network, Owner]]] = {IPV4: [], IPV6: []}
+        self._networks: dict[int, list[tuple[Network, Owner]]] = {IPV4: [], IPV6: []}
         for net, owner in sorted(networks, key=_order):
-            placed = self._of[net.bits]
+            placed = self._networks[net.bits]
             if not placed or net.first > placed[-1][0].last:
                 placed.append((net, owner))
-        self._firsts = {bits: [net.first for net, _owner in placed] for bits, placed in self._of.items()}
+        self._firsts = {bits: [net.first for net, _owner in placed] for bits, placed in self._networks.items()}
 
     def find(self, address: int, bits: int = IPV4) -> tuple[Network, Owner] | None:
-        """The network that holds the address."""
+        """Return the network that contains the address, with its owner; None if there is none."""
         at = bisect.bisect_right(self._firsts[bits], address) - 1
-        return self._of[bits][at] if at >= 0 and self._of[bits][at][0].holds(address) else None
+        return self._networks[bits][at] if at >= 0 and self._networks[bits][at][0].holds(address) else None
 
-    def meeting(self, net: Network) -> list[tuple[Network, Owner]]:
-        """Every network that overlaps ``net``."""
-        firsts, placed = self._firsts[net.bits], self._of[net.bits]
+    def overlapping(self, net: Network) -> list[tuple[Network, Owner]]:
+        """Return the networks that overlap ``net``, with their owners."""
+        firsts, placed = self._firsts[net.bits], self._networks[net.bits]
         start = max(bisect.bisect_right(firsts, net.first) - 1, 0)
         stop = bisect.bisect_right(firsts, net.last)
-        return [each for each in placed[start:stop] if each[0].last >= net.first]
+        return [owned for owned in placed[start:stop] if owned[0].last >= net.first]
 
 
 def clashes(
     networks: t.Iterable[tuple[Network, Owner]], reserved: t.Iterable[tuple[Network, Other]]
 ) -> t.Iterator[tuple[Network, Owner, Network, Other]]:
-    """Each network that overlaps a reserved one, with that one. Reserved networks may lie in one another."""
+    """Yield each network that overlaps a reserved one, with that one. Reserved networks may contain each other."""
     outermost = Outermost(reserved)
     for net, owner in networks:
-        for other, name in outermost.meeting(net):
+        for other, name in outermost.overlapping(net):
             yield net, owner, other, name

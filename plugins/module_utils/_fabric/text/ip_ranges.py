@@ -4,12 +4,12 @@
 
 """Several ranges of addresses as one pool.
 
-A pool (``pods`` or ``hosts`` of a :class:`.Scheme`) is a :class:`Ranges`: its parts are in the order of the file, and
-addresses are counted in that order, so that a range at the end renumbers nothing. What ``taken`` holds of a pool is
-excluded by the planner; a scheme has both as the file has them. In the file, one range is a text and several are a
-list; :func:`written` gives that form, and :func:`.read_ranges` reads it.
+A pool (``pods`` or ``hosts`` of a :class:`.Scheme`) is a :class:`Ranges`. Its ranges are in the order of the file, and
+its addresses are counted in that order, so a range that is added at the end renumbers no address. A scheme has the
+ranges of the file; the planner excludes those in ``taken``. In the file, one range is a text and several are a list:
+:func:`.read_ranges` reads it, :func:`file_value` returns it.
 
-The cost depends on the number of ranges, never on the number of addresses.
+The cost depends on the number of ranges, not on the number of addresses.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
 
 @dataclass(frozen=True)
 class Ranges:
-    """``parts``: one or more ranges of one family. Read :attr:`double` before the rest is of use."""
+    """``parts``: one or more ranges of one family. All but :attr:`repeated` require that they do not overlap."""
 
     parts: tuple[Range, ...]
 
     @classmethod
     def of(cls, *parts: Range) -> Ranges:
+        """Return the pool of these ranges."""
         return cls(parts)
 
     def __str__(self) -> str:
@@ -37,6 +38,7 @@ class Ranges:
 
     @functools.cached_property
     def size(self) -> int:
+        """The number of addresses."""
         return sum(part.size for part in self.parts)
 
     @functools.cached_property
@@ -50,102 +52,105 @@ class Ranges:
         return max(part.last for part in self.parts)
 
     @functools.cached_property
-    def double(self) -> Range | None:
-        """Addresses that two of the ranges share."""
+    def repeated(self) -> Range | None:
+        """The first addresses that are in two of the ranges; None if there are none."""
         ordered = sorted(self.parts, key=_first)
-        return next((both for one, other in zip(ordered, ordered[1:]) for both in [one.overlap(other)] if both), None)
+        overlaps = (before.overlap(after) for before, after in zip(ordered, ordered[1:]))
+        return next((overlap for overlap in overlaps if overlap), None)
 
     @functools.cached_property
     def _starts(self) -> list[int]:
-        """How many addresses come before each part."""
+        """The number of addresses before each range; last, the number of all addresses."""
         starts = [0]
         for part in self.parts:
             starts.append(starts[-1] + part.size)
         return starts
 
     def at(self, number: int) -> int | None:
-        """The address of that number, from 0; None where there are not so many."""
+        """Return the address with that number, from 0; None if there are fewer addresses."""
         if not 0 <= number < self.size:
             return None
         part = bisect.bisect_right(self._starts, number) - 1
         return self.parts[part].first + number - self._starts[part]
 
     def overlap(self, other: Ranges) -> Range | None:
-        """The first addresses that both have."""
-        mine, theirs = sorted(self.parts, key=_first), sorted(other.parts, key=_first)
-        one = two = 0
-        while one < len(mine) and two < len(theirs):
-            both = mine[one].overlap(theirs[two])
-            if both:
-                return both
-            if mine[one].last < theirs[two].last:
-                one += 1
+        """Return the first addresses that both pools contain; None if there are none."""
+        left, right = sorted(self.parts, key=_first), sorted(other.parts, key=_first)
+        at_left = at_right = 0
+        while at_left < len(left) and at_right < len(right):
+            overlap = left[at_left].overlap(right[at_right])
+            if overlap:
+                return overlap
+            if left[at_left].last < right[at_right].last:
+                at_left += 1
             else:
-                two += 1
+                at_right += 1
         return None
 
-    def less(self, taken: t.Iterable[Range]) -> Ranges | None:
-        """What is left without those addresses, in the same order; None where nothing is."""
-        held = merged(taken)
-        if not held:
+    def without(self, excluded: t.Iterable[Range]) -> Ranges | None:
+        """Return the pool without the excluded addresses, in the same order; None if no address remains."""
+        holes = merged(excluded)
+        if not holes:
             return self
-        ends = [each.last for each in held]
-        left: list[Range] = []
+        ends = [hole.last for hole in holes]
+        remaining: list[Range] = []
         for part in self.parts:
             start = part.first
-            for each in held[bisect.bisect_left(ends, start) :]:
-                if each.first > part.last:
+            for hole in holes[bisect.bisect_left(ends, start) :]:
+                if hole.first > part.last:
                     break
-                if each.first > start:
-                    left.append(Range(start, each.first - 1, part.bits))
-                start = each.last + 1
+                if hole.first > start:
+                    remaining.append(Range(start, hole.first - 1, part.bits))
+                start = hole.last + 1
             if start <= part.last:
-                left.append(Range(start, part.last, part.bits))
-        return Ranges(tuple(left)) if left else None
+                remaining.append(Range(start, part.last, part.bits))
+        return Ranges(tuple(remaining)) if remaining else None
 
     def merged(self) -> Ranges:
-        """The same addresses in rising order, in as few ranges as possible."""
+        """Return the same addresses in ascending order, in as few ranges as possible."""
         return self if len(self.parts) == 1 else Ranges(tuple(merged(self.parts)))
 
 
 def merged(ranges: t.Iterable[Range]) -> list[Range]:
-    """The addresses of all ranges in rising order; ranges that overlap or touch are one."""
-    found: list[Range] = []
-    for each in sorted(ranges, key=_first):
-        if found and each.first <= found[-1].last + 1:
-            found[-1] = Range(found[-1].first, max(found[-1].last, each.last), each.bits)
+    """Return the addresses of all ranges in ascending order. Ranges that overlap or are adjacent become one."""
+    result: list[Range] = []
+    for part in sorted(ranges, key=_first):
+        if result and part.first <= result[-1].last + 1:
+            result[-1] = Range(result[-1].first, max(result[-1].last, part.last), part.bits)
         else:
-            found.append(each)
-    return found
+            result.append(part)
+    return result
 
 
-def fewer(part: Range, block: int, held: t.Iterable[Range]) -> t.Iterator[tuple[int, int, int]]:
-    """The blocks, cut from the first address of ``part`` on, of which some addresses are held: (number of the first of
-    them, from 0, how many they are, addresses left in each).
+def partial_blocks(part: Range, block: int, holes: t.Iterable[Range]) -> t.Iterator[tuple[int, int, int]]:
+    """Yield runs of blocks with excluded addresses: number of the run's first block (from 0), blocks in the run, and
+    remaining addresses of each of its blocks.
 
-    :param held: ranges that do not overlap.
+    :param part: the range that is divided into blocks, from its first address.
+    :param block: addresses of a block.
+    :param holes: the excluded ranges, which do not overlap.
     """
-    gone: dict[int, int] = {}
-    for each in held:
-        both = part.overlap(each)
-        if both is None:
+    excluded: dict[int, int] = {}
+    for hole in holes:
+        overlap = part.overlap(hole)
+        if overlap is None:
             continue
-        low, high = (both.first - part.first) // block, (both.last - part.first) // block
+        low, high = (overlap.first - part.first) // block, (overlap.last - part.first) // block
         if high > low + 1:
             yield low + 1, high - low - 1, 0
-        for at in (low, high) if low < high else (low,):
-            start = part.first + at * block
-            inside = both.overlap(Range(start, start + block - 1, part.bits))
-            gone[at] = gone.get(at, 0) + (inside.size if inside else 0)
-    for at, size in gone.items():
-        yield at, 1, block - size
+        for number in (low, high) if low < high else (low,):
+            start = part.first + number * block
+            inside = overlap.overlap(Range(start, start + block - 1, part.bits))
+            excluded[number] = excluded.get(number, 0) + (inside.size if inside else 0)
+    for number, size in excluded.items():
+        yield number, 1, block - size
 
 
-def written(ranges: t.Sequence[Range]) -> str | list[str] | None:
-    """As a fabric file has them: one range is a text, several are a list."""
-    texts = [str(each) for each in ranges]
+def file_value(ranges: t.Sequence[Range]) -> str | list[str] | None:
+    """Return ranges in the form of a fabric file: a text for one, a list for several, None for none."""
+    texts = [str(part) for part in ranges]
     return texts if len(texts) > 1 else texts[0] if texts else None
 
 
-def _first(each: Range) -> int:
-    return each.first
+def _first(part: Range) -> int:
+    return part.first

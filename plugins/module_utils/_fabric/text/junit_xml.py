@@ -20,16 +20,16 @@ class Case(t.NamedTuple):
 
 
 def junit(title: str, suites: t.Iterable[tuple[str, t.Sequence[Case]]]) -> bytes:
-    """A document with a suite for each name and its cases."""
+    """Return a JUnit document with a suite for each pair of name and cases."""
     root = xml.Element("testsuites", name=title)
-    everything: list[Case] = []
+    all_cases: list[Case] = []
     for name, cases in suites:
         suite = xml.SubElement(root, "testsuite", name=name)
         for case in cases:
             _case(suite, name, case)
         _totals(suite, cases)
-        everything += cases
-    _totals(root, everything)
+        all_cases += cases
+    _totals(root, all_cases)
     for element in root.iter():
         element.tail = "\n"
         if not element.text and len(element):
@@ -56,5 +56,5 @@ def _totals(element: xml.Element, cases: t.Sequence[Case]) -> None:
 
 
 def _clean(text: str) -> str:
-    """Without characters that XML cannot contain."""
+    """Return the text without characters that XML cannot contain."""
     return "".join(char for char in text if char in "\n\t" or char.isprintable())

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""How messages name a playbook: by what the reader can type where this collection runs.
+"""Names of playbooks in messages, in the form that ``ansible-playbook`` accepts in this installation.
 
-A checkout has ``playbooks/hosts.yml``; an installed collection has ``railyard.fabric.hosts``.
+That is ``playbooks/hosts.yml`` in a checkout, and ``railyard.fabric.hosts`` in an installed collection.
 """
 
 from __future__ import annotations
@@ -21,20 +21,24 @@ _PATH = re.compile(r"(?<![\w/.-])(?:playbooks/)?(%s)\.yml(?!\w)" % "|".join(_NAM
 
 
 def installed(file: str = __file__) -> bool:
-    """Whether the collection is in a directory of collections, and not a checkout that a link there leads to."""
+    """Return whether the collection is installed in a directory of collections. A link there to a checkout is not."""
     return _INSTALLED in os.path.realpath(file)
 
 
 def playbook(name: str) -> str:
-    """The playbook as ``ansible-playbook`` takes it."""
+    """Return the argument of ``ansible-playbook`` for a playbook, such as ``hosts``."""
     return "railyard.fabric.%s" % name if installed() else "playbooks/%s.yml" % name
 
 
 def named(text: str) -> str:
-    """The text with every playbook in it (``playbooks/hosts.yml``, ``hosts.yml``) as ``ansible-playbook`` takes it."""
-    return _PATH.sub(lambda found: playbook(found[1]), text)
+    """Return the text with its playbooks (``playbooks/hosts.yml``, ``hosts.yml``) as :func:`playbook` names them."""
+    return _PATH.sub(lambda match: playbook(match[1]), text)
 
 
 def command(play: str, inventory: str = "") -> str:
-    """The command that runs a playbook, which may have further words. ``inventory``: its path, where it is known."""
+    """Return the command that runs a playbook.
+
+    :param play: the playbook as :func:`playbook` names it; options may follow.
+    :param inventory: the path of the inventory; empty if it is unknown.
+    """
     return "ansible-playbook -i %s %s" % (inventory or "INVENTORY", play)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Addresses that IP itself gives a meaning, however they are written: no port of a rail and no node may have them."""
+"""Addresses with a special meaning in IP, in any spelling. Rail ports and nodes must not have them."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
     IPV6,
     Network,
     Range,
+    bits_of,
     network,
     parse_network,
 )
 
 
-def _nets(*known: tuple[str, str]) -> list[tuple[Network, str]]:
-    found = []
-    for text, what in known:
-        bits = IPV6 if ":" in text else IPV4
+def _nets(*described: tuple[str, str]) -> list[tuple[Network, str]]:
+    """Return the networks of (network, meaning) pairs, with their meanings."""
+    nets = []
+    for text, meaning in described:
+        bits = bits_of(text)
         parsed = parse_network(text, bits)
         if parsed:
-            found.append((network(*parsed, bits), what))
-    return found
+            nets.append((network(*parsed, bits), meaning))
+    return nets
 
 
-# What the kernel of every machine keeps for itself, or never takes as a host's address.
+# Networks that every kernel uses itself, or refuses as addresses of hosts.
 _NEVER = _nets(
     ("0.0.0.0/8", "the unspecified network"),
     ("127.0.0.0/8", "loopback, which is each machine itself"),
@@ -40,68 +42,69 @@ _NEVER = _nets(
     ("::/128", "the unspecified address"),
     ("ff00::/8", "multicast"),
 )
-# What a rail could have, although it is seldom meant.
+# Networks that are possible on a rail, but seldom intended.
 _SELDOM = _nets(("169.254.0.0/16", "link-local"), ("240.0.0.0/4", "reserved for future use"))
 _LINK_LOCAL6 = _nets(("fe80::/10", "link-local, which every interface has already"))
 _MAPPED = network(0xFFFF << 32, 96, IPV6)
-# Unique local and global unicast: of all IPv6, what interfaces are given.
+# Unique local and global unicast: the IPv6 addresses that interfaces can be assigned.
 _UNICAST6 = _nets(("fc00::/7", ""), ("2000::/3", ""))
-# Hosts that Ansible takes for the machine on which it runs, whatever their address is.
+# Hosts that Ansible treats as the machine on which it runs, whatever their address is.
 IMPLICIT = ("localhost", "127.0.0.1", "::1")
-# Names that mean the machine itself everywhere.
+# Names that mean the machine itself on every machine.
 _SELF = ("localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback", "loopback")
 
 
 def canonical(text: str) -> tuple[int, int] | None:
-    """An address as its family and number, for every spelling that a resolver takes for the same; None for a name.
+    """Return family and number of an address, the same for all spellings that a resolver accepts; None for a name.
 
-    An IPv4 address within IPv6 (``::ffff:10.1.16.1``) is the IPv4 address, and ``127.1`` is ``127.0.0.1``.
+    ``::ffff:10.1.16.1`` is the IPv4 address 10.1.16.1, and ``127.1`` is 127.0.0.1.
     """
     try:
-        found = ipaddress.ip_address(text.partition("%")[0])
+        address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         try:
             return IPV4, int.from_bytes(socket.inet_aton(text), "big")
         except OSError:
             return None
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped:
-        return IPV4, int(found.ipv4_mapped)
-    return (IPV4 if found.version == 4 else IPV6), int(found)
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+        return IPV4, int(address.ipv4_mapped)
+    return (IPV4 if address.version == 4 else IPV6), int(address)
 
 
 def host_problem(text: str) -> str | None:
-    """Why Ansible cannot reach a node, and no other machine, by this address or name; None where it may."""
-    found = canonical(text)
-    if found is None:
+    """Return why this address or name cannot be that of a node, as the end of a sentence; None if it can."""
+    address = canonical(text)
+    if address is None:
         name = text.lower().rstrip(".")
         return "is the machine on which Ansible runs" if name in _SELF or name.endswith(".localhost") else None
-    bits, number = found
-    known = _NEVER + _SELDOM + ([] if "%" in text else _LINK_LOCAL6)
-    for net, what in known:
+    bits, number = address
+    special = _NEVER + _SELDOM + ([] if "%" in text else _LINK_LOCAL6)
+    for net, meaning in special:
         if net.bits == bits and net.holds(number):
-            return "is %s" % what if net.size == 1 else "is in %s, %s" % (net, what)
+            return "is %s" % meaning if net.size == 1 else "is in %s, %s" % (net, meaning)
     return None
 
 
 def network_problem(net: Network) -> tuple[str, bool] | None:
-    """Why a rail cannot have this network, and whether that finding can be suppressed; None if it can."""
-    for known, seldom in ((_NEVER, False), (_LINK_LOCAL6, False), (_SELDOM, True)):
-        for other, what in known:
-            if other.bits == net.bits and Range(net.first, net.last, net.bits).overlap(other):
-                return "%s %s %s, %s" % (net, "is in" if other.prefix <= net.prefix else "has", other, what), seldom
-    if net.bits == IPV6 and not any(other.holds(net.first) and other.holds(net.last) for other, _what in _UNICAST6):
+    """Return why a rail cannot have this network, and whether the finding is suppressible; None if it can."""
+    for nets, suppressible in ((_NEVER, False), (_LINK_LOCAL6, False), (_SELDOM, True)):
+        for special, meaning in nets:
+            if special.bits == net.bits and Range(net.first, net.last, net.bits).overlap(special):
+                relation = "is in" if special.prefix <= net.prefix else "contains"
+                return "%s %s %s, %s" % (net, relation, special, meaning), suppressible
+    if net.bits == IPV6 and not any(other.holds(net.first) and other.holds(net.last) for other, _meaning in _UNICAST6):
         return "%s is neither in fc00::/7 (unique local) nor in 2000::/3 (global)" % net, False
     return None
 
 
 def mapped(net: Network) -> Network | None:
-    """The IPv4 network that an IPv6 network spells (``::ffff:10.1.0.0/112``)."""
+    """Return the IPv4 network of an IPv4-mapped IPv6 network (``::ffff:10.1.0.0/112``); None for other networks."""
     if net.bits != IPV6 or net.prefix < _MAPPED.prefix or not _MAPPED.holds(net.first):
         return None
     return network(net.first & 0xFFFFFFFF, net.prefix - _MAPPED.prefix, IPV4)
 
 
 def same_host(text: str) -> t.Hashable:
-    """What two spellings of one node's address have in common."""
-    scope = text.partition("%")[2]
-    return (canonical(text), scope) if canonical(text) else text.lower().rstrip(".")
+    """Return a key that is equal for all spellings of one address or name of a node."""
+    address, scope = canonical(text), text.partition("%")[2]
+    return (address, scope) if address else text.lower().rstrip(".")

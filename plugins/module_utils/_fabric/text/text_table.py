@@ -11,12 +11,12 @@ import io
 import re
 import typing as t
 
-# Characters of a line: 120, less what Ansible puts before the lines of a message.
+# Characters of a line: 120 without the indentation that Ansible adds to a message.
 WIDTH = 112
 GAP = 2
-# A column that has to give way keeps so many characters at least.
+# Minimum width of a column that is narrowed.
 _NARROW = 8
-# Where a line is broken, the best first: between the ends of a range rather than within one.
+# Characters after which a line can be broken, the best first: between the ends of a range, not within one.
 _BREAKS = (" ", ",-/", ":;_.")
 _NUMBER = re.compile(r"((over )?[0-9][0-9,^]*)?\Z")
 
@@ -24,20 +24,20 @@ Row = t.Sequence[t.Any]
 
 
 def cell(value: t.Any) -> str:
-    """A value as a cell: nothing for None, lists with commas."""
+    """Return the text of a value: empty for None, items of lists separated by commas."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
-        return ",".join(cell(each) for each in value)
+        return ",".join(cell(item) for item in value)
     return str(value)
 
 
 def table(head: t.Sequence[str], rows: t.Iterable[Row], width: int = WIDTH, indent: str = "") -> list[str]:
-    """The lines of a table at most ``width`` characters wide. Columns in which no row has anything are left out.
+    """Return the lines of a table that is at most ``width`` characters wide. Empty columns are omitted.
 
-    What does not fit goes on in the next line of its own column: nothing is cut off.
+    A text that is wider than its column continues on the next line; it is not truncated.
     """
     cells = [[cell(value) for value in row] for row in rows]
     used = [at for at in range(len(head)) if any(row[at] for row in cells)]
@@ -50,7 +50,7 @@ def table(head: t.Sequence[str], rows: t.Iterable[Row], width: int = WIDTH, inde
     for row in zip(*columns):
         folded = [fold(text, size) for text, size in zip(row, widths)]
         for at in range(max(map(len, folded))):
-            parts = [each[at] if at < len(each) else "" for each in folded]
+            parts = [lines_of[at] if at < len(lines_of) else "" for lines_of in folded]
             texts = [
                 part.rjust(size) if number else part.ljust(size) for part, size, number in zip(parts, widths, right)
             ]
@@ -59,23 +59,23 @@ def table(head: t.Sequence[str], rows: t.Iterable[Row], width: int = WIDTH, inde
 
 
 def _fit(columns: t.Sequence[t.Sequence[str]], width: int) -> list[int]:
-    """Widths of columns that together fit: the widest give way first, and words are broken last."""
+    """Return widths of columns that fit together. The widest columns are narrowed first, and words are broken last."""
     widths = [max(map(len, column)) for column in columns]
     words = [max(len(word) for text in column for word in text.split(" ")) for column in columns]
     heads = [max(len(column[0]), min(_NARROW, size)) for column, size in zip(columns, widths)]
     over = sum(widths) + GAP * (len(widths) - 1) - width
     for floor in (list(map(max, words, heads)), heads):
         while over > 0:
-            can = [at for at in range(len(widths)) if widths[at] > floor[at]]
-            if not can:
+            narrowable = [at for at in range(len(widths)) if widths[at] > floor[at]]
+            if not narrowable:
                 break
-            widths[max(can, key=lambda at: (widths[at], at))] -= 1
+            widths[max(narrowable, key=lambda at: (widths[at], at))] -= 1
             over -= 1
     return widths
 
 
 def fold(text: str, size: int) -> list[str]:
-    """A text in lines of at most ``size`` characters, broken after a space or a sign where there is one."""
+    """Return a text as lines of at most ``size`` characters, broken after a space or a sign if possible."""
     lines = []
     while len(text) > size:
         cuts = [max(text.rfind(sign, 0, size + (sign == " ")) for sign in signs) + 1 for signs in _BREAKS]
@@ -86,14 +86,14 @@ def fold(text: str, size: int) -> list[str]:
 
 
 def markdown(head: t.Sequence[str], rows: t.Iterable[Row]) -> list[str]:
-    """The lines of a Markdown table."""
+    """Return the lines of a Markdown table."""
     lines = ["| %s |" % " | ".join(head), "|%s" % ("---|" * len(head))]
     lines.extend("| %s |" % " | ".join(cell(value).replace("|", "\\|") for value in row) for row in rows)
     return lines
 
 
 def as_csv(head: t.Sequence[str], rows: t.Iterable[Row]) -> bytes:
-    """RFC 4180, except that lines end with a line feed only, as in other files of a repository."""
+    """Return CSV as in RFC 4180, but with line feeds as line ends, as in other files of a repository."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(head)
@@ -101,6 +101,6 @@ def as_csv(head: t.Sequence[str], rows: t.Iterable[Row]) -> bytes:
     return out.getvalue().encode("utf-8")
 
 
-def count(number: int, one: str, many: str = "") -> str:
-    """``1 node``, ``2 nodes``, ``4,096 nodes``."""
-    return "{:,} {}".format(number, one if number == 1 else many or one + "s")
+def count(number: int, singular: str, plural: str = "") -> str:
+    """Return a number with its noun: ``1 node``, ``2 nodes``, ``4,096 nodes``."""
+    return "{:,} {}".format(number, singular if number == 1 else plural or singular + "s")

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The text of a fabric file as values that know their line and column.
+"""The text of a fabric file as values with line and column.
 
-Scalars stay as they are written: their meaning depends on their key, so ``pci: 0000:11:00.0`` is
-never taken for a number in base 60, nor a rail called ``on`` for a truth value.
+Scalars keep their text, because their type depends on their key: ``pci: 0000:11:00.0`` is not a number in base 60, and
+a rail named ``on`` is not a truth value.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 
 MAX_BYTES = 32 * 1024 * 1024
 MAX_DEPTH = 40
-# Values in the whole file, aliases expanded: more than any cluster's file has, less than exhausts the memory.
+# Values in the file after aliases are expanded: more than a real cluster needs, too few to exhaust the memory.
 MAX_VALUES = 5 * 1000 * 1000
 
 _TAG_STR = "tag:yaml.org,2002:str"
 _TAG_MERGE = "<<"
-# What libyaml from 0.2.6 reports at 1,000 levels, before it emits the levels of one line.
+# The message of libyaml from 0.2.6 on at 1,000 levels. It comes before the events of the line.
 _PARSER_DEPTH = "exceeded maximum nesting depth"
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 
 
 class Scalar:
-    """``text`` as written, without quotes; ``plain`` when it was not quoted."""
+    """A single value. ``text``: as written, without quotes; ``plain``: it is not quoted."""
 
     __slots__ = ("column", "line", "plain", "size", "text")
     kind = "a single value"
@@ -44,10 +44,13 @@ class Scalar:
 
     @property
     def null(self) -> bool:
+        """Whether the value is null."""
         return self.plain and self.text in _NULL
 
 
 class Sequence:
+    """A list. ``size``: all values in it, aliases expanded; ``depth``: levels of nesting."""
+
     __slots__ = ("column", "depth", "items", "line", "size")
     kind = "a list"
     null = False
@@ -61,7 +64,10 @@ class Sequence:
 
 
 class Mapping:
-    """``entries``: key -> (the key as written in the file, the value), in the file's order."""
+    """A mapping. ``entries``: key -> (the key as written in the file, the value), in the order of the file.
+
+    ``merged``: the mappings of ``<<``. ``size``: all values in it, aliases expanded; ``depth``: levels of nesting.
+    """
 
     __slots__ = ("column", "depth", "entries", "line", "merged", "size")
     kind = "a mapping"
@@ -80,13 +86,13 @@ Value = t.Union[Scalar, Sequence, Mapping]
 
 
 class Document:
-    """The one document of a fabric file."""
+    """The YAML document of a fabric file."""
 
     def __init__(self, root: Mapping) -> None:
         self.root = root
 
     def position(self, path: Path) -> tuple[int, int]:
-        """Line and column of the key at ``path``, or of the nearest thing above it that is in the file."""
+        """Return line and column (from 1) of the key at ``path``, or of the nearest key above it in the file."""
         value: Value = self.root
         line, column = 0, 0
         for part in path:
@@ -102,7 +108,7 @@ class Document:
 
 
 class _Stop(Exception):
-    """The text cannot be read on."""
+    """Reading the text cannot continue. The finding has been reported."""
 
 
 class _Frame:
@@ -118,7 +124,7 @@ class _Frame:
 
 
 def parse(raw: bytes, report: Report) -> Document | None:
-    """Read the bytes of a file; what is wrong goes to ``report``, and without a document None comes back."""
+    """Return the document in the bytes of a file; None if there is none. Findings are added to ``report``."""
     text = _decode(raw, report)
     if text is None:
         return None
@@ -126,7 +132,7 @@ def parse(raw: bytes, report: Report) -> Document | None:
         remedy = "run ansible-vault decrypt on it, and put secrets into host_vars or group_vars beside it"
         report.add(rules.ENCRYPTED, (), "the file is encrypted by ansible-vault", remedy, (1, 1))
         return None
-    import yaml  # here, because imports without reading a file must not require YAML
+    import yaml  # here, so that importing this module does not require PyYAML
 
     loader: t.Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     builder = _Builder(report)
@@ -200,7 +206,7 @@ def _decode(raw: bytes, report: Report) -> str | None:
 
 
 class _Builder:
-    """From the parser's events to values, without recursion, so that no depth of nesting can overflow the stack."""
+    """Builds values from the parser's events, without recursion, so that deep nesting cannot overflow the stack."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -211,6 +217,10 @@ class _Builder:
         self._documents = 0
 
     def build(self, events: t.Iterator[t.Any]) -> Value | None:
+        """Return the top value; None for an empty file.
+
+        :raises _Stop: for a text that cannot be read, which is reported.
+        """
         for event in events:
             kind = type(event).__name__
             if kind == "ScalarEvent":
@@ -226,13 +236,15 @@ class _Builder:
             elif kind == "DocumentStartEvent":
                 self._documents += 1
                 if self._documents > 1:
-                    self._stop(rules.DOCUMENTS, event, "a second YAML document begins", "keep one document per file")
+                    self._stop(
+                        rules.DOCUMENTS, event, "the file has a second YAML document", "keep one document per file"
+                    )
         return self._root
 
     def too_deep(self, position: tuple[int, int]) -> None:
-        """Report a place with more levels than the limit."""
+        """Report nesting beyond the limit."""
         message = "nested deeper than %d levels" % MAX_DEPTH
-        # The beginning of a very deeply nested place is enough.
+        # The first six keys of such a path are enough.
         self._report.add(rules.SIZE, self._path_here()[:6], message, "reduce the nesting", position)
 
     def _stop(self, rule: t.Any, event: t.Any, message: str, remedy: str) -> t.NoReturn:
@@ -247,7 +259,7 @@ class _Builder:
             return frame.path + (len(frame.value.items),)
         return frame.path + (frame.key.text,) if frame.key else frame.path
 
-    def _wants_key(self) -> bool:
+    def _expects_key(self) -> bool:
         return bool(self._stack) and isinstance(self._stack[-1].value, Mapping) and self._stack[-1].key is None
 
     def _scalar(self, event: t.Any) -> None:
@@ -257,7 +269,7 @@ class _Builder:
         scalar = Scalar(event.value, plain and event.tag is None, *_mark(event))
         if event.anchor:
             self._anchors[event.anchor] = scalar
-        if self._wants_key():
+        if self._expects_key():
             self._key(scalar, event)
         else:
             self._put(scalar, event)
@@ -289,7 +301,7 @@ class _Builder:
         frame.key = key
 
     def _start(self, event: t.Any, value: Sequence | Mapping) -> None:
-        if self._wants_key():
+        if self._expects_key():
             self._stop(
                 rules.KEY,
                 event,
@@ -323,12 +335,12 @@ class _Builder:
             message = "alias *%s before its anchor &%s" % (shown(event.anchor), shown(event.anchor))
             self._stop(rules.ALIAS, event, message, "define the anchor above, or write the value itself")
         value = self._anchors[event.anchor]
-        if self._wants_key():
+        if self._expects_key():
             if not isinstance(value, Scalar):
                 self._stop(rules.KEY, event, "%s instead of a key" % value.kind, "write a plain word")
             self._key(Scalar(value.text, False, *_mark(event)), event)
         else:
-            # Each alias can contain all levels that are allowed, and one alias does.
+            # The levels of the alias and those around it count together.
             if len(self._stack) + value.depth > MAX_DEPTH:
                 self._deep(event)
             self._put(value, event)
@@ -362,14 +374,14 @@ class _Builder:
 
     def _merge(self, frame: _Frame, key: Scalar, value: Value) -> None:
         sources = value.items if isinstance(value, Sequence) else [value]
-        for each in sources:
-            if isinstance(each, Mapping):
-                t.cast(Mapping, frame.value).merged.append(each)
+        for source in sources:
+            if isinstance(source, Mapping):
+                t.cast(Mapping, frame.value).merged.append(source)
             else:
                 self._report.add(
                     rules.ALIAS,
                     frame.path + (_TAG_MERGE,),
-                    "<< takes mappings, not %s" % each.kind,
+                    "<< takes mappings, not %s" % source.kind,
                     "use the anchor of a mapping",
                     (key.line, key.column),
                 )
@@ -380,30 +392,30 @@ def _mark(event: t.Any) -> tuple[int, int]:
 
 
 def plain(value: Value) -> t.Any:
-    """A value as YAML 1.1 understands it, for what is handed on untouched (a node's own variables).
+    """Return a value with the types of YAML 1.1, for the variables of nodes and groups, which are passed on unchanged.
 
     :raises ValueError: for a scalar that looks like a number or a date and is invalid.
     """
     import yaml
 
-    maker = yaml.SafeLoader("")
+    loader = yaml.SafeLoader("")
     try:
-        return _plain(value, maker, yaml.ScalarNode)
+        return _plain(value, loader, yaml.ScalarNode)
     finally:
-        maker.dispose()
+        loader.dispose()
 
 
-def _plain(value: Value, maker: t.Any, scalar_node: t.Any) -> t.Any:
+def _plain(value: Value, loader: t.Any, scalar_node: t.Any) -> t.Any:
     if isinstance(value, Sequence):
-        return [_plain(item, maker, scalar_node) for item in value.items]
+        return [_plain(item, loader, scalar_node) for item in value.items]
     if isinstance(value, Mapping):
-        return {key: _plain(entry, maker, scalar_node) for key, (_key, entry) in value.entries.items()}
+        return {key: _plain(entry, loader, scalar_node) for key, (_key, entry) in value.entries.items()}
     if not value.plain:
         return value.text
-    tag = maker.resolve(scalar_node, value.text, (True, False))
+    tag = loader.resolve(scalar_node, value.text, (True, False))
     node = scalar_node(tag, value.text)
     try:
-        made = maker.construct_object(node, deep=True)
+        made = loader.construct_object(node, deep=True)
     except Exception as error:  # PyYAML's constructors raise what int(), float() and datetime raise
         raise ValueError("%s is not a value" % shown(value.text)) from error
     return made if made is None or isinstance(made, (bool, int, float, str)) else value.text

@@ -100,7 +100,7 @@ def test_flannel_takes_its_settings_and_restarts_with_them() -> None:
         ("flannel", {"encapsulation": "VXLAN"}, "vxlan, host-gw, wireguard"),
         ("calico", {"encapsulation": "vxlan"}, "VXLANCrossSubnet"),
         ("calico", {"autodetection": "eth0"}, "not one of Calico's methods"),
-        ("calico", {"interface": "eth0", "autodetection": "first-found"}, "leave one of the two out"),
+        ("calico", {"interface": "eth0", "autodetection": "first-found"}, "remove one of the two"),
         ("calico", {"interface": "eth[0"}, "not a regular expression"),
         ("calico", {"bin_dir": "opt"}, "not a directory"),
     ],
@@ -133,7 +133,7 @@ def test_the_pod_network_does_not_use_the_rails() -> None:
     upstream_manifests.on_rails("flannel", upstream_manifests.Settings(interface="gpu"), view)
     upstream_manifests.on_rails("flannel", upstream_manifests.Settings(), view)
     for pattern in (".*", "^eth0$", "eth0,eth1"):
-        with pytest.raises(RailyardError, match="flanneld takes no pattern"):
+        with pytest.raises(RailyardError, match="flanneld does not support patterns"):
             upstream_manifests.on_rails("flannel", upstream_manifests.Settings(interface=pattern), view)
     with pytest.raises(RailyardError, match="flannel: settings.interface: gpu2 is .* Remedy: name the one [^,]*$"):
         upstream_manifests.on_rails("flannel", upstream_manifests.Settings(interface="gpu2"), view)

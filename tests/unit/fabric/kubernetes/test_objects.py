@@ -192,9 +192,9 @@ def _cni_gives(plan: t.Mapping[str, t.Any]) -> Given:
 
 
 def test_unsupported_attachments_of_a_provider_are_refused() -> None:
-    with pytest.raises(RailyardError, match="cni does not serve ipoib"):
+    with pytest.raises(RailyardError, match="cni does not support ipoib"):
         list(object_components.objects(document("cni", "ipoib")))
-    with pytest.raises(RailyardError, match="spiderpool does not serve host-device"):
+    with pytest.raises(RailyardError, match="spiderpool does not support host-device"):
         list(object_components.objects(document("spiderpool", "host-device")))
 
 

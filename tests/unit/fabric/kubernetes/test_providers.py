@@ -214,12 +214,12 @@ def test_dpdk_takes_the_last_vfs_of_its_rails() -> None:
     assert made("SriovNetworkNodePolicy", *plan, options=options)[2]["spec"]["isRdma"] is True
     for count in (0, 8):
         options["dpdk"]["vfs"] = count
-        with pytest.raises(RailyardError, match="take 1 to 7"):
+        with pytest.raises(RailyardError, match="set it to 1 to 7"):
             made("SriovNetworkNodePolicy", *plan, options=options)
     options["dpdk"] = {"rails": ["gpu2"]}
-    with pytest.raises(RailyardError, match=r"rail gpu2 \(did you mean gpu02\?\)\. Remedy: take some of gpu01, gpu02"):
+    with pytest.raises(RailyardError, match=r"rail gpu2 \(did you mean gpu02\?\)\. Remedy: use rails of gpu01, gpu02"):
         made("SriovNetworkNodePolicy", *plan, options=options)
-    with pytest.raises(RailyardError, match=r"kubernetes.dpdk.rails: .* Remedy: take kubernetes_options.dpdk out"):
+    with pytest.raises(RailyardError, match=r"kubernetes.dpdk.rails: .* Remedy: remove kubernetes_options.dpdk"):
         made("SriovNetworkNodePolicy", "spiderpool", "macvlan", "subnet", options=options)
 
 

@@ -75,8 +75,8 @@ def disagreements(values: t.Mapping[str, t.Any], wanted: Wanted) -> list[Disagre
     if containers and wanted.gpu_driver == HOST:
         add(
             "driver.enabled",
-            "the operator is to bring the GPU driver, and the hosts have one",
-            "set driver.enabled: false, or take the driver off the hosts",
+            "the operator installs the GPU driver, but the hosts have one",
+            "set driver.enabled: false, or remove the driver from the hosts",
             False,
         )
     elif not containers and wanted.gpu_driver == CONTAINER:
@@ -101,12 +101,12 @@ def disagreements(values: t.Mapping[str, t.Any], wanted: Wanted) -> list[Disagre
     elif rdma and wanted.path != choice.PEERMEM:
         add(
             RDMA,
-            "nvidia-peermem is to be loaded, and the way is %s" % choice.WORDS[wanted.path],
-            "set it to false, or want peermem",
+            "it loads nvidia-peermem, but the GPUDirect path is %s" % choice.WORDS[wanted.path],
+            "set it to false, or plan the path peermem",
             False,
         )
     elif wanted.path == choice.PEERMEM and containers and not rdma:
-        add(RDMA, "the way is nvidia-peermem, and nothing loads it", "set it to true")
+        add(RDMA, "the GPUDirect path is peermem, but nothing loads nvidia-peermem", "set it to true")
     if rdma and containers and wanted.path == choice.PEERMEM and wanted.nic_driver != choice.INBOX:
         on_host = wanted.nic_driver == choice.OFED
         if host_mofed != on_host:
@@ -127,7 +127,7 @@ def disagreements(values: t.Mapping[str, t.Any], wanted: Wanted) -> list[Disagre
             False,
         )
     elif containers and gdrcopy != wanted.gdrcopy:
-        message = "pods are to have gdrcopy, and nothing loads gdrdrv" if wanted.gdrcopy else "gdrcopy is not wanted"
+        message = "pods get gdrcopy, but nothing loads gdrdrv" if wanted.gdrcopy else "gdrcopy is not planned"
         add(GDRCOPY, message, "set it to %s" % _yaml(wanted.gdrcopy), wanted.gdrcopy)
     return found
 
@@ -139,23 +139,23 @@ def _module_types(kind: str, gds: bool, wanted: Wanted) -> list[Disagreement]:
     new = [each for each in wanted.generations if order(each) >= order(choice.OPEN_ONLY)]
     found = []
     if kind == choice.OPEN and old:
-        message = "the open kernel modules begin with Turing, and there are GPUs of %s" % ", ".join(old)
+        message = "the open kernel modules support GPUs from Turing on, and nodes have GPUs of %s" % ", ".join(old)
         found.append(Disagreement(TYPE, message, "set it to auto or proprietary, and the path to peermem", True))
     elif kind == choice.CLOSED and new:
-        message = "GPUs from Blackwell on need the open kernel modules, and there are some of %s" % ", ".join(new)
+        message = "GPUs from Blackwell on need the open kernel modules, and nodes have GPUs of %s" % ", ".join(new)
         found.append(Disagreement(TYPE, message, "set it to open", True))
     elif kind == choice.CLOSED and wanted.path == choice.DMABUF:
         message = "the proprietary kernel modules cannot export DMA-BUF"
-        found.append(Disagreement(TYPE, message, "set it to open, or want peermem", True))
+        found.append(Disagreement(TYPE, message, "set it to open, or plan the path peermem", True))
     elif kind != choice.OPEN and old and wanted.path == choice.DMABUF:
         message = "GPUs of %s get the proprietary kernel modules, which cannot export DMA-BUF" % ", ".join(old)
-        found.append(Disagreement(TYPE, message, "want peermem for these nodes", True))
+        found.append(Disagreement(TYPE, message, "plan the path peermem for these nodes", True))
     elif wanted.flavour and kind not in (choice.AUTO, wanted.flavour):
         message = "is %s, and the plan has %s" % (kind, wanted.flavour)
         found.append(Disagreement(TYPE, message, "set it to %s" % wanted.flavour, False))
     if gds and (kind == choice.CLOSED or old):
         message = "GPUDirect Storage needs the open kernel modules"
-        found.append(Disagreement(GDS, message, "set it to false, or have the open kernel modules", True))
+        found.append(Disagreement(GDS, message, "set it to false, or use the open kernel modules", True))
     return found
 
 

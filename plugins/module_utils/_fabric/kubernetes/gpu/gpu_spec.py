@@ -119,5 +119,5 @@ def _contradiction(option: str, given: str, planned: str) -> RailyardError:
     return RailyardError(
         "is %s, and the plan's nodes have %s" % (given, planned),
         "kubernetes.%s" % option,
-        "take kubernetes_options.%s out: it follows from the fabric file; or say there what it is to be" % option,
+        "remove kubernetes_options.%s, or change the fabric file, which determines it" % option,
     )

@@ -51,6 +51,7 @@ _PROBES = {"startupProbe": (10, 20), "livenessProbe": (30, 30), "readinessProbe"
 
 
 def objects(view: View, options: Options) -> t.Iterator[Object]:
+    """Yield the objects of the provider, in the order of application."""
     yield from policies(view, options)
     yield from pools(view, options)
     yield from networks(view, options)
@@ -209,9 +210,9 @@ def _ip_pool(view: View, network: Network, share: Share) -> Object:
     nodes = max(view.fabric["max_nodes"] or 0, len(view.nodes))
     if first >= begin + size:
         raise RailyardError(
-            "nv-ipam cuts its blocks from the subnet's first address on, and pods begin at %s" % share.first,
+            "nv-ipam allocates blocks from the first address of the subnet on, but pods begin at %s" % share.first,
             place,
-            "let pods begin at %s, or take mode prefix" % ip_integers.show(begin, subnet.bits),
+            "begin pods at %s, or use the mode prefix" % ip_integers.show(begin, subnet.bits),
         )
     if last - begin + 1 < nodes * size:
         raise RailyardError(
@@ -219,13 +220,13 @@ def _ip_pool(view: View, network: Network, share: Share) -> Object:
                 nodes, size, nodes * size, last - begin + 1
             ),
             place,
-            "widen the range, or take mode prefix",
+            "widen the range, or use the mode prefix",
         )
     spec: Object = {"subnet": share.subnet, "perNodeBlockSize": size}
     if share.gateway is not None:
         spec["gateway"] = share.gateway
         spec["defaultGateway"] = False
-    excluded = Ranges.of(ip_integers.Range(begin, end, subnet.bits)).less(_ranges(share))
+    excluded = Ranges.of(ip_integers.Range(begin, end, subnet.bits)).without(_ranges(share))
     if excluded:
         spec["exclusions"] = [
             {"startIP": ip_integers.show(each.first, each.bits), "endIP": ip_integers.show(each.last, each.bits)}
@@ -246,7 +247,7 @@ def _block(view: View, network: Network) -> int:
         raise RailyardError(
             "nv-ipam gives each node a block of addresses, and the number is not set",
             "fabric.pods_per_node",
-            "set it to the most pods of a node that need an address on every rail, or take the mode prefix",
+            "set it to the maximum number of pods of a node that need an address on every rail, or use the mode prefix",
         )
     return max(2, planned)
 
@@ -336,6 +337,7 @@ def ipam(view: View, network: Network) -> str:
 
 
 def networks(view: View, options: Options) -> t.Iterator[Object]:
+    """Yield a network of the kind of its attachment for each network of the plan."""
     for network in view.networks:
         labels = view.labels(COMPONENT, network.rail)
         meta = ",".join(map(compact, _chain(view, network)))
@@ -414,7 +416,7 @@ def values(view: View, options: Options) -> Object:
     vfs = bool(view.of(*OF_VF))
     made_values: Object = {
         "nfd": {"enabled": True, "deployNodeFeatureRules": True},
-        # They are brought before the chart, which is then installed without a program of its own that may do anything.
+        # The playbook applies them first, so that the chart needs no job with all rights for it.
         "upgradeCRDs": False,
         "sriovNetworkOperator": {"enabled": vfs},
     }
@@ -437,9 +439,11 @@ class NetworkOperator(Provider):
     charts = {OPERATOR.name: values}
 
     def objects(self, view: View, options: Options) -> t.Iterator[Object]:
+        """Yield the objects of the cluster."""
         return objects(view, options)
 
     def secrets(self, view: View, options: Options) -> list[partition_keys.Secret]:
+        """Return the secrets that must exist before anything is applied."""
         return partition_keys.secrets(view, options)
 
     def pod_routes(self, attachment: str, port: Port, shares: t.Sequence[Share]) -> PodRoutes:

@@ -47,7 +47,7 @@ def of_pods(view: View, options: Options) -> str | None:
             raise RailyardError(
                 "%s is not one of the plan's partitions (%s)" % (_text(key), names),
                 "kubernetes.pkey",
-                "take one of them, or add it to fabric.infiniband.pkeys",
+                "use one of them, or add it to fabric.infiniband.pkeys",
             )
         return _text(key)
     if len(planned) > 1 and options.ufm_secret:

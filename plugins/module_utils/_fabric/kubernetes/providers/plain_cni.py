@@ -49,6 +49,7 @@ LEASES = "/run/railyard/cni"
 
 
 def objects(view: View, options: Options) -> t.Iterator[Object]:
+    """Yield the objects of the provider: networks and device plugins."""
     yield from device_plugins.daemon_sets(view, options)
     yield from networks(view, options)
 
@@ -110,7 +111,7 @@ def configuration(view: View, options: Options, node: Node, network: Network, po
         raise RailyardError(
             "%s cannot give pods addresses in the mode %s: %s" % (view.provider, network.mode, why),
             "rails.%s" % network.rail,
-            "take the mode block or prefix, or another provider",
+            "use the mode block or prefix, or another provider",
         )
     first: Object = {"type": network.attachment}
     mtu = None
@@ -197,7 +198,9 @@ class PlainCni(OwnTables):
     software = ("multus",)
 
     def objects(self, view: View, options: Options) -> t.Iterator[Object]:
+        """Yield the objects of the cluster."""
         return objects(view, options)
 
     def node_files(self, view: View, options: Options, node: Node) -> dict[str, str]:
+        """Return path on a node -> text."""
         return {"%s/%s" % (CONF_DIR, name): text for name, text in configurations(view, options, node).items()}

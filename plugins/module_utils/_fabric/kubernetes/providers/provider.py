@@ -44,7 +44,7 @@ class PodRoutes(t.NamedTuple):
 
 
 class Provider:
-    """``software``: required in the cluster; ``charts``: chart -> its values from the plan."""
+    """A provider. ``software``: required in the cluster; ``charts``: chart -> its values from the plan."""
 
     facts: ProviderFacts
     software: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Provider:
             why = self.facts.refused(network.attachment)
             if why:
                 raise RailyardError(
-                    "%s does not serve %s: %s" % (self.facts.name, network.attachment, why),
+                    "%s does not support %s: %s" % (self.facts.name, network.attachment, why),
                     "fabric.attachment",
                     "take one of %s" % ", ".join(self.facts.served),
                 )
@@ -96,6 +96,7 @@ class OwnTables(Provider):
     """Providers that set the planned tables, rules and MTU in pods."""
 
     def sets_mtu(self, attachment: str) -> bool:
+        """Return whether interfaces of pods get the planned MTU."""
         return True
 
     def pod_routes(self, attachment: str, port: Port, shares: t.Sequence[Share]) -> PodRoutes:

@@ -40,9 +40,9 @@ def policies(view: View, options: Options) -> t.Iterator[Object]:
     for rail in options.dpdk.get("rails", ()):
         if rail not in parted:
             raise RailyardError(
-                "no SR-IOV operator hands out VFs of a rail %s%s" % (rail, did_you_mean(nearest(rail, parted))),
+                "no SR-IOV operator allocates VFs of a rail %s%s" % (rail, did_you_mean(nearest(rail, parted))),
                 "kubernetes.dpdk.rails",
-                "take some of %s" % ", ".join(parted) if parted else "take kubernetes_options.dpdk out",
+                "use rails of %s" % ", ".join(parted) if parted else "remove kubernetes_options.dpdk",
             )
     if not shape:
         return
@@ -76,7 +76,7 @@ def _policies(view: View, options: Options, network: Network, variant: str) -> t
         count = (port["vfs"] or {}).get("count") or 0
     if not 1 <= count <= MOST_VFS:
         raise RailyardError(
-            "%d VFs on each port of rail %s: the operator takes 1 to %d" % (count, network.rail, MOST_VFS),
+            "%d VFs on each port of rail %s: the operator supports 1 to %d" % (count, network.rail, MOST_VFS),
             place,
             "set `vfs.count`",
         )
@@ -121,7 +121,7 @@ def _nic(netdevs: t.Sequence[str], pcis: t.Sequence[str], vfs: tuple[int, int] |
         return {"pfNames": [netdev + suffix for netdev in netdevs]}
     if vfs is not None:
         raise RailyardError(
-            "VFs are parted by their port's netdev, and the ports have none",
+            "VFs for DPDK are selected by the netdev of their port, and the ports have none",
             "kubernetes.dpdk",
             "give the rail's ports a `netdev` in their profile",
         )
@@ -141,9 +141,9 @@ def dpdk_vfs(view: View, options: Options, network: Network, count: int, place: 
     taken = int(options.dpdk.get("vfs", 1))
     if not 0 < taken < count:
         raise RailyardError(
-            "%d of %d VFs of rail %s for DPDK leave none for RDMA, or are none" % (taken, count, network.rail),
+            "%d of %d VFs of rail %s are for DPDK; DPDK and RDMA need one or more each" % (taken, count, network.rail),
             "kubernetes.dpdk.vfs",
-            "take 1 to %d, or raise `vfs.count` in %s" % (count - 1, place),
+            "set it to 1 to %d, or raise `vfs.count` in %s" % (count - 1, place),
         )
     return taken
 

@@ -158,6 +158,7 @@ class Mismatch(t.NamedTuple):
     fatal: bool = True
 
     def error(self, chart: str) -> RailyardError:
+        """Return the problem as an error about a value of the chart."""
         return RailyardError(self.message, "%s: values.%s" % (chart, self.key), self.remedy)
 
 
@@ -208,7 +209,7 @@ def _unknown(top: Chart, chart: Chart, given: Values, path: tuple[str, ...], kno
             yield Mismatch(
                 ".".join(place),
                 "the chart %s %s has no such key%s" % (chart.name, chart.version, did_you_mean(near)),
-                "leave it out, or write the key that the chart's values.yaml has",
+                "remove it, or use the key of the chart's values.yaml",
             )
 
 
@@ -257,30 +258,28 @@ def _spiderpool(values: Values, _view: View | None, _options: Options | None) ->
     if at(values, plugin + ".install"):
         key = plugin + ".deviceConfig.configList"
         if not entries:
-            found.append(
-                Mismatch(key, "is empty, with which the plugin ends", "list a resource, or set install: false")
-            )
+            found.append(Mismatch(key, "is empty, so the plugin exits", "list a resource, or set install: false"))
         for number, entry in enumerate(entries if isinstance(entries, list) else ()):
             selectors = entry.get("selectors") if isinstance(entry, t.Mapping) else None
             place = "%s[%d].selectors" % (key, number)
             if not isinstance(selectors, t.Mapping) or not selectors:
-                found.append(Mismatch(place, "selects no device, with which the plugin ends", "name ifNames"))
+                found.append(Mismatch(place, "selects no device, so the plugin exits", "name ifNames"))
                 continue
             for name, value in selectors.items():
                 if name not in _SELECTORS:
                     near = did_you_mean(nearest(str(name), _SELECTORS))
-                    message = "the plugin knows no selector %s%s" % (name, near)
-                    found.append(Mismatch("%s.%s" % (place, name), message, "take one of %s" % ", ".join(_SELECTORS)))
+                    message = "the plugin has no selector %s%s" % (name, near)
+                    found.append(Mismatch("%s.%s" % (place, name), message, "use one of %s" % ", ".join(_SELECTORS)))
                 elif not isinstance(value, list):
-                    message = "is %s, with which the plugin ends" % _type_name(value)
+                    message = "is %s, so the plugin exits" % _type_name(value)
                     found.append(Mismatch("%s.%s" % (place, name), message, "write a list"))
     if at(values, "sriov.install") and at(values, "sriov.operatorConfig.disableDrain"):
-        message = "nodes are changed, and rebooted, with their pods on them"
-        remedy = "set it to false where there is more than one node"
+        message = "nodes are changed and rebooted without draining them"
+        remedy = "set it to false if the cluster has more than one node"
         found.append(Mismatch("sriov.operatorConfig.disableDrain", message, remedy, False))
     replicas = at(values, "spiderpoolController.replicas")
     if at(values, "spiderpoolController.podResourceInject.enabled") and replicas == 1:
-        message = "the injecting webhook fails closed: while its one pod restarts, no pod can be made"
+        message = "the injecting webhook fails closed: while its only pod restarts, no pod can be created"
         found.append(Mismatch("spiderpoolController.replicas", message, "set it to 2 or more", False))
     return found
 
@@ -295,7 +294,7 @@ def _gpu_operator(values: Values, view: View | None, options: Options | None) ->
         wanted = wanted._replace(gpu_driver=driver, gdrcopy=wanted.gdrcopy and containers)
     found = [Mismatch(*each) for each in gpu_settings.disagreements(values, wanted)]
     if view is not None and facts_of(view.provider).node_features and at(values, "nfd.enabled"):
-        message = "NVIDIA's network operator brings Node Feature Discovery too, and two of them fight over labels"
+        message = "NVIDIA's network operator also installs Node Feature Discovery, and both would write the same labels"
         found.append(Mismatch("nfd.enabled", message, "set it to false", False))
     return found
 

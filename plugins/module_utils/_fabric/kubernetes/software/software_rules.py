@@ -109,13 +109,13 @@ def other_fabrics(name: str, names: t.Collection[str], view: View, url: str) -> 
     others = " and ".join(sorted(names))
     if name in _STARTS:
         raise Refused(
-            "it serves fabric %s already, and takes the %s of one fabric" % (others, _STARTS[name][0]),
+            "it serves fabric %s already, and supports the %s of one fabric only" % (others, _STARTS[name][0]),
             "%s of %s" % (name, url),
-            "put the nodes of both into one fabric file, or tear %s down first" % others,
+            "write the nodes of both into one fabric file, or tear down %s first" % others,
         )
     return [
-        "%s serves fabric %s too, and gets the values of %s: check that device plugins' lists and node selectors have"
-        " those of all of them, and set them with cluster_values" % (name, others, view.name)
+        "%s serves fabric %s too, and gets the values of %s: check that lists of device plugins and node selectors"
+        " contain those of all fabrics, and set them with cluster_values" % (name, others, view.name)
     ]
 
 

@@ -77,7 +77,7 @@ class Settings:
             RailyardError(
                 "%s has no such setting%s" % (name, did_you_mean(nearest(str(key), known))),
                 "%s: settings.%s" % (name, key),
-                "take one of %s" % ", ".join(known),
+                "use one of %s" % ", ".join(known),
             )
             for key in given
             if key not in known
@@ -101,7 +101,7 @@ class Settings:
             return RailyardError(message, "%s: settings.%s" % (name, key), remedy)
 
         if self.mtu and not 576 <= self.mtu <= 65535:
-            yield error("mtu", "%d is not an MTU of pods" % self.mtu, "take 576 to 65535, or 0 to let it be found out")
+            yield error("mtu", "%d is not an MTU of pods" % self.mtu, "use 576 to 65535, or 0 to detect it")
         if self.pod_cidr and _network(self.pod_cidr) is None:
             yield error(
                 "pod_cidr", "%r is not a network" % self.pod_cidr, "write it as 10.244.0.0/16, without host bits"
@@ -111,10 +111,10 @@ class Settings:
             yield error(
                 "encapsulation",
                 "%r is not an encapsulation" % self.encapsulation,
-                "take one of %s" % ", ".join(choices),
+                "use one of %s" % ", ".join(choices),
             )
         if self.interface and self.autodetection:
-            yield error("autodetection", "sets the same as interface in another way", "leave one of the two out")
+            yield error("autodetection", "selects the address, as interface does", "remove one of the two")
         if name == "calico" and self.interface and not _regex(self.interface):
             yield error("interface", "%r is not a regular expression" % self.interface, "write a name such as eth0")
         if self.autodetection and not _AUTODETECTION.match(self.autodetection):
@@ -127,7 +127,7 @@ class Settings:
         for key in ("bin_dir", "conf_dir"):
             path = getattr(self, key)
             if path and (not path.startswith("/") or path.rstrip("/") == ""):
-                yield error(key, "%r is not a directory of a node" % path, "write its whole path")
+                yield error(key, "%r is not a directory of a node" % path, "write an absolute path")
 
 
 _SETTINGS_OF: dict[str, tuple[str, ...]] = {
@@ -153,11 +153,11 @@ def on_rails(name: str, settings: Settings, view: View) -> None:
     if name == "flannel":
         if interface and not re.match(r"[\w.:-]+\Z", interface):
             raise RailyardError(
-                "%s is neither an interface's name nor an address, and flanneld takes no pattern" % interface,
+                "%s is not the name or address of an interface, and flanneld does not support patterns" % interface,
                 "flannel: settings.interface",
                 "name the interface that carries the nodes' own addresses",
             )
-        # flanneld uses the name literally
+        # flanneld compares the name literally.
         patterns = [re.escape(interface) + r"\Z"] if interface else []
         remedy = "name the one that carries the nodes' own addresses"
     else:
@@ -256,7 +256,7 @@ def _installation(settings: Settings, registry: str) -> Object:
         ]
     elif settings.encapsulation:
         raise RailyardError(
-            "the operator takes it with the pool that it is of",
+            "the operator needs the address pool that it is for",
             "calico: settings.encapsulation",
             "set settings.pod_cidr as well",
         )
@@ -324,7 +324,7 @@ def _paths(found: t.Mapping[tuple[str, str], Object], name: str, settings: Setti
             if (volume.get("hostPath") or {}).get("path", "").rstrip("/") == default
         ]
         if not volumes:
-            where = "a volume of %s" % default if needed else "it: the operator finds the directories out itself"
+            where = "a volume of %s" % default if needed else "field for it: the operator detects the directories"
             raise _missing_field(name, key, where)
         for volume in volumes:
             volume["path"] = directory
@@ -351,7 +351,7 @@ def _missing_field(name: str, key: str, missing: str) -> RailyardError:
     return RailyardError(
         "upstream's manifest has no %s" % missing,
         "%s: settings.%s" % (name, key) if key else name,
-        "take the manifest of release %s, or leave the setting out" % software_versions.PINS[name].version,
+        "use the manifest of release %s, or remove the setting" % software_versions.PINS[name].version,
     )
 
 

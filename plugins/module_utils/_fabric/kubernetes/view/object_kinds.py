@@ -11,20 +11,20 @@ from __future__ import annotations
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import named
 
-_NFD = "install Node Feature Discovery, or leave kubernetes_options.node_feature_rule out: nodes are then labelled here"
-_SPIDERPOOL = "install Spiderpool's chart (playbooks/cluster.yml), which brings its CustomResourceDefinitions"
+_NFD = "install Node Feature Discovery, or remove kubernetes_options.node_feature_rule: playbooks then label nodes"
+_SPIDERPOOL = "install Spiderpool's chart (playbooks/cluster.yml), which installs its CustomResourceDefinitions"
 _SRIOV = (
-    "install the SR-IOV network operator (playbooks/cluster.yml), which brings its CustomResourceDefinitions:"
+    "install the SR-IOV network operator (playbooks/cluster.yml), which installs its CustomResourceDefinitions:"
     " Spiderpool's chart with sriov.install=true, NVIDIA's with sriovNetworkOperator.enabled=true, or upstream's own"
 )
 _NETWORK_OPERATOR = (
-    "install NVIDIA's network operator (playbooks/cluster.yml), which brings its CustomResourceDefinitions"
+    "install NVIDIA's network operator (playbooks/cluster.yml), which installs its CustomResourceDefinitions"
 )
 _NV_IPAM = (
-    "NVIDIA's network operator brings it once it took up a NicClusterPolicy with nv-ipam in it: run"
-    " playbooks/cluster.yml, which applies that and waits, or apply it first"
+    "NVIDIA's network operator installs it after a NicClusterPolicy with nv-ipam is applied: run"
+    " playbooks/cluster.yml, which applies it and waits, or apply it first"
 )
-_MULTUS = "install Multus (playbooks/cluster.yml), which brings the CustomResourceDefinition"
+_MULTUS = "install Multus (playbooks/cluster.yml), which installs the CustomResourceDefinition"
 _DRA = "use Kubernetes 1.34 or later, or set slots.kubelet_plugin of the fabric file to device-plugin"
 _MONITORING = "install the Prometheus operator, or set kubernetes_options.metrics to false"
 _SCRAPES = "install the Prometheus operator 0.65 or later, or set fabric.agent.metrics to loopback"

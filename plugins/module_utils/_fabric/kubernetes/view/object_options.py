@@ -99,7 +99,7 @@ class Options:
                 raise RailyardError(
                     "is not an option%s" % did_you_mean(nearest(str(key), known)),
                     "kubernetes.%s" % key,
-                    "take one of the documented options",
+                    "use one of the documented options",
                 )
         # null is the same as an absent key
         typed = {key: _typed(key, value) for key, value in (given or {}).items() if value is not None}
@@ -115,7 +115,7 @@ class Options:
         ):
             if getattr(self, key) not in choices:
                 raise RailyardError(
-                    "%r is not one of its values" % getattr(self, key),
+                    "%r is not a valid value" % getattr(self, key),
                     "kubernetes.%s" % key,
                     "take one of %s" % ", ".join(choice or '""' for choice in choices),
                 )
@@ -136,7 +136,7 @@ class Options:
                 )
         if self.test_pods and "test" not in self.images:
             raise RailyardError(
-                "is true, and no image of the test pods is named",
+                "is true, but the image of the test pods is not set",
                 "kubernetes.test_pods",
                 "set kubernetes_options.images.test to an image that has the program sleep",
             )
@@ -144,7 +144,7 @@ class Options:
             raise RailyardError(
                 "%r is a URL, which no image's name begins with" % self.registry,
                 "kubernetes.registry",
-                "write the host, its port and path alone: registry.example.org:5000/mirror",
+                "write only host, port and path: registry.example.org:5000/mirror",
             )
         if self.pkey and not _partition_key(self.pkey):
             raise RailyardError(
@@ -154,7 +154,7 @@ class Options:
             )
         if self.rdma_hca_max < 1:
             raise RailyardError(
-                "%r gives nodes no shared RDMA resource" % self.rdma_hca_max,
+                "%r is not a number of shared RDMA resources" % self.rdma_hca_max,
                 "kubernetes.rdma_hca_max",
                 "take 1 or more",
             )
@@ -204,6 +204,7 @@ class Options:
         return "%s/%s" % (self.registry.rstrip("/"), path), image, version
 
     def reference(self, name: str) -> str:
+        """Return the reference of an image, as :meth:`image` resolves it."""
         repository, image, version = self.image(name)
         return "%s/%s%s%s" % (repository, image, "@" if version.startswith("sha256:") else ":", version)
 
@@ -275,7 +276,7 @@ def _whole(value: t.Any, place: str) -> int:
 
 
 def _type_error(value: t.Any, place: str, wanted: str) -> RailyardError:
-    return RailyardError("%r is not of its kind" % (value,), place, "write %s" % wanted)
+    return RailyardError("%r has the wrong type" % (value,), place, "write %s" % wanted)
 
 
 def _tagged(reference: str) -> tuple[str, str]:

@@ -100,7 +100,7 @@ def _scalar(value: t.Any) -> str:
         return str(value)
     if value is None:
         return "null"
-    raise TypeError("%r is nothing that an object holds" % (value,))
+    raise TypeError("%r is not a type that objects have" % (value,))
 
 
 def _quoted(value: t.Any) -> str:

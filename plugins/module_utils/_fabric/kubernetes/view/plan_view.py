@@ -68,6 +68,7 @@ class Share:
 
     @property
     def prefix(self) -> int:
+        """The prefix length of the subnet."""
         return int(self.subnet.partition("/")[2])
 
 
@@ -94,10 +95,12 @@ class Network:
 
     @property
     def sample(self) -> Port:
+        """A port of the network."""
         return self.members[0][2]
 
     @property
     def key(self) -> tuple[int, str]:
+        """The sort key: by rail, then by name."""
         return self.number, self.name
 
     @property
@@ -170,9 +173,11 @@ class View:
         self.networks = sorted(self._networks.values(), key=lambda network: network.key)
 
     def network(self, name: str) -> Network:
+        """Return the network with this name."""
         return self._networks[name]
 
     def network_of(self, node: Node, port: Port) -> Network:
+        """Return the network of a port."""
         return self._networks[_network_name(node, port) or ""]
 
     def of(self, *attachments: str) -> list[Network]:
@@ -193,6 +198,7 @@ class View:
         return {FABRIC: self.name} if variant is None else {FABRIC: self.name, VARIANT: variant}
 
     def qualified(self, resource: str) -> str:
+        """Return the resource with its prefix, as pods request it."""
         return "%s/%s" % (self.prefix, resource)
 
     def rail_pool(self, rail: str, version: int) -> str:
@@ -201,6 +207,7 @@ class View:
         return planned or ("" if version == 4 else "v6-") + "%s-%s" % (self.name, rail)
 
     def pool(self, port: Port, version: int) -> str:
+        """Return the name of a port's pool of one IP version."""
         pool: str = port["names"]["pool" if version == 4 else "pool6"]
         return pool
 
@@ -234,6 +241,7 @@ class View:
 
     @property
     def variants(self) -> list[str]:
+        """The names of all variants, in the order of the plan."""
         return list(dict.fromkeys(self._variants.values()))
 
     def _read(self) -> None:

@@ -125,7 +125,7 @@ def files(name: str, way: str, version: str, checksums: t.Mapping[str, str]) -> 
             raise RailyardError(
                 "%r is not a SHA-256" % value,
                 "%s: checksums.%s" % (name, key),
-                "write 64 hexadecimal digits, lower case",
+                "write 64 hexadecimal digits in lower case",
             )
     return tuple(File(each.name, checksums.get(each.name, each.sha256)) for each in found)
 

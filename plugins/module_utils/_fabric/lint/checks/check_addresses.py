@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate import address_planner
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
     Demand,
-    OwnPlanner,
+    NetworkPerNodePlanner,
     Planner,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.address_rules import (
@@ -75,6 +75,7 @@ _DEMANDS = (address_planner.GROWTH, address_planner.PODS, address_planner.SMALL)
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report the findings of the rules in this module."""
     _subnets(fabric, report)
     planners = fabric.planners()
     demands = demands_of(fabric, variants)
@@ -115,7 +116,7 @@ def _report_value(
     message, remedy = problem.message, problem.remedy
     if sum(each.where(problem.key) == path for each in fabric.rails) > 1:
         message = "on %s, %s" % (named([each for each, _problem in found]), message)
-        remedy = problem.shared or remedy
+        remedy = problem.shared_remedy or remedy
     report.add(_RULES[kind], path, message, remedy)
 
 
@@ -215,7 +216,7 @@ def _capacity(fabric: Fabric, variants: Variants, planners: dict[str, dict[int, 
         return
     _excess, node, most = max(beyond, key=lambda one: one[0])
     unit = fabric.units.get(node.unit or "")
-    problem = most.beyond(node.name, unit.number if unit else 0, node.place or 0, node.index or 0)
+    problem = most.index_problem(node.name, unit.number if unit else 0, node.place or 0, node.index or 0)
     if problem is None:
         return
     rail = rails[id(most)]
@@ -238,13 +239,13 @@ def _blocks(
     report: Report,
 ) -> None:
     """Report nodes whose blocks have too few pod addresses, because some are taken."""
-    holed = [(rail, each) for rail in fabric.rails for each in planners[rail.name].values() if each.holed]
+    holed = [(rail, each) for rail in fabric.rails for each in planners[rail.name].values() if each.has_partial_blocks]
     for variant in variants if holed else ():
         for node in variants.nodes_of(variant):
             ports = ports_of(node, variant)
             for rail, each in holed:
                 if rail.name in ports and node.index is not None:
-                    problem = each.short(node.name, node.index, demands[rail.name][0])
+                    problem = each.block_problem(node.name, node.index, demands[rail.name][0])
                     if problem:
                         message = "on %s, %s" % (rail.name, problem.message)
                         report.add(_RULES[problem.kind], rail.where(problem.key), message, problem.remedy)
@@ -252,7 +253,7 @@ def _blocks(
 
 def _by_place(planner: Planner) -> bool:
     """Return whether the rail's addresses depend on unit and place of a node, and not on its index."""
-    return isinstance(planner, OwnPlanner) and planner.units is not None
+    return isinstance(planner, NetworkPerNodePlanner) and planner.units is not None
 
 
 def _position(fabric: Fabric, node: Node, planner: Planner) -> int:

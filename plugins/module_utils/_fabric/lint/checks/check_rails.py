@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY4xx: rails, profiles, ports and nodes, and how they fit together."""
+"""RY4xx: rails, profiles, ports and nodes, and references between them."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ _SHARED_OWNERS = (("netdev", NETDEV_TWICE), ("pci", PCI_TWICE), ("rdma", RDMA_TW
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report the findings of the rules in this module."""
     rails = [rail.name for rail in fabric.rails]
     if any(report.has(rail.path) or report.has(rail.path + ("planes",)) for rail in fabric.rails):
         rails = []  # references to unreadable rails are not checked
@@ -105,7 +106,7 @@ def _overrides(node: Node, variant: Variant, rails: t.Sequence[str], report: Rep
         if port is None:
             message = "%s has no port on %s" % (profile.name, shown(rail))
             report.add(OVERRIDE_IDLE, path, message, "remove the line")
-        elif rail in rails and not port.known:
+        elif rail in rails and not port.identified:
             message = "%s has no port on %s, and this entry does not identify one" % (profile.name, rail)
             report.add(PORT_UNFOUND, path, message, "set netdev or pci of the port")
 
@@ -146,7 +147,7 @@ def _duplicates(ports: t.Mapping[str, Port], report: Report) -> None:
             message = "%s is also the %s of %s%s" % (value, key, first.rail, more)
             remedy = "correct it for the port of %s" % others[0].rail
             if more and key == "rdma":
-                remedy = "leave rdma out where one device has the ports of several rails, and name each netdev"
+                remedy = "remove rdma if one device has the ports of several rails, and set the netdev of each"
             report.add(twice, others[0].paths.get(key, others[0].path), message, remedy)
 
 
@@ -193,5 +194,5 @@ def _indexes(nodes: t.Sequence[Node], report: Report) -> None:
                 INDEX_TWICE,
                 node.index_path or node.path,
                 "%s and %s both have index %d" % (first.name, node.name, node.index),
-                'say index, such as index: %d, or index: "[1:%d]" for a range of nodes' % (highest + 1, len(nodes)),
+                'set index, such as index: %d, or index: "[1:%d]" for a range of nodes' % (highest + 1, len(nodes)),
             )

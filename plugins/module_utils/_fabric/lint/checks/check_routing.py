@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY3xx: routing tables, gateways, MTU, and where nodes are managed."""
+"""RY3xx: routing tables, gateways, MTU, and management addresses of nodes."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ _ROCE_MTUS = (1024, 2048, 4096)
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report the findings of the rules in this module."""
     for rail in fabric.rails:
         _router(fabric, rail, report)
     _management(fabric, report)
@@ -115,5 +116,5 @@ def _mtu(fabric: Fabric, report: Report) -> None:
                     path,
                     "with %d, RDMA transfers have an MTU of %d: %d needs %d"
                     % (mtu, step // 2, step, step + _ROCE_HEADERS),
-                    "set it to %d where the switches carry that" % (4200 if step == 4096 else step + _ROCE_HEADERS),
+                    "set it to %d if the switches support it" % (4200 if step == 4096 else step + _ROCE_HEADERS),
                 )

@@ -29,6 +29,7 @@ _NEIGHBOURS = 1024
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report the findings of the rules in this module."""
     _pools(fabric, report)
     _neighbours(fabric, variants, report)
     _priorities(fabric, report)
@@ -50,7 +51,7 @@ def _neighbours(fabric: Fabric, variants: Variants, report: Report) -> None:
     demands = demands_of(fabric, variants)
     tables = [(_table(variant), variants.rails_of(variant)) for variant in variants]
     counts = {
-        rail.name: demands[rail.name][0].most * (1 + (demands[rail.name][0].pods_per_node or 0))
+        rail.name: demands[rail.name][0].planned_nodes * (1 + (demands[rail.name][0].pods_per_node or 0))
         for rail in fabric.rails
         if rail.mode in (SUBNET, BLOCK)
     }
@@ -63,7 +64,7 @@ def _neighbours(fabric: Fabric, variants: Variants, report: Report) -> None:
         count = counts[rail.name]
         if count > least:
             message = "{:,} nodes and their pods on {} are {:,} neighbours, and the table holds {:,}".format(
-                demands[rail.name][0].most, rail.name, count, least
+                demands[rail.name][0].planned_nodes, rail.name, count, least
             )
             remedy = "use the mode prefix, or set gc_thresh3 of limits.neighbours to %d or more" % room
             report.add(NEIGHBOURS, rail.where("subnet" if 32 in rail.schemes else "subnet6"), message, remedy)

@@ -11,7 +11,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.sp
     NODE,
     NODE_NAME,
     RAIL,
-    SELDOM,
+    SPECIAL_USE,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric
@@ -26,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.speci
 
 
 def check(fabric: Fabric, _variants: Variants, report: Report) -> None:
+    """Report the findings of the rules in this module."""
     _nodes(fabric, report)
     for rail in fabric.rails:
         for net in rail.networks:
@@ -39,11 +40,11 @@ def check(fabric: Fabric, _variants: Variants, report: Report) -> None:
                 why, seldom = problem
                 remedy = "use a unique local network, such as fd00:11::/64" if net.bits == IPV6 else ""
                 remedy = remedy or "use a private network, such as 172.16.11.0/24"
-                report.add(SELDOM if seldom else RAIL, path, "%s: %s" % (rail.name, why), remedy)
+                report.add(SPECIAL_USE if seldom else RAIL, path, "%s: %s" % (rail.name, why), remedy)
     for name, net in fabric.reserved.items():
         plain = mapped(net)
         if plain:
-            message = "%s is the IPv4 network %s, and would be compared with IPv6 alone" % (net, plain)
+            message = "%s is the IPv4 network %s, and would be compared only with IPv6 networks" % (net, plain)
             report.add(MAPPED, ("fabric", "reserved", name), message, "write %s" % plain)
 
 

@@ -31,8 +31,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infi
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.driver_rules import (
-    APART,
     CHILD,
+    CONTAINER_CONFLICT,
     FORM,
     HIDDEN,
     LAYER,
@@ -48,6 +48,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report the findings of the rules in this module."""
     checked: set[int] = set()
     for variant in variants.with_unused():
         for section in (variant.driver, variant.firmware):
@@ -69,7 +70,9 @@ def _mixed_containers(fabric: Fabric, variants: Variants, report: Report) -> Non
     contained = next((each for each in drivers if each.kind == CONTAINER), None)
     if contained and hosts and facts_of(fabric.provider).driver_container:
         message = "other nodes have %s, but the container runs on all nodes" % ", ".join(hosts)
-        report.add(APART, contained.path + ("kind",), message, "set kind: container for all nodes, or for none")
+        report.add(
+            CONTAINER_CONFLICT, contained.path + ("kind",), message, "set kind: container for all nodes, or for none"
+        )
 
 
 def _driver(fabric: Fabric, driver: Driver, report: Report) -> None:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY90x to RY94x: which GPU is served by which rail."""
+"""RY90x to RY94x: the rails of GPUs."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report the findings of the rules in this module."""
     for variant in variants.with_unused():
         if not report.within(variant.profile.path + ("gpus",)):
             _profile_gpus(fabric, variant, report)

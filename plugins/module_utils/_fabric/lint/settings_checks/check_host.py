@@ -16,14 +16,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.vari
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.host_rules import (
     ACS_IDLE,
     CLOSED,
+    GPU_OPERATOR_CONFLICT,
     NO_GPUS,
-    NOT_RISING,
     OWN_ARGUMENT,
     PEERMEM_APART,
     PEERMEM_INBOX,
     SOFT,
+    THRESHOLD_ORDER,
     TRANSLATED,
-    TWO_MINDS,
 )
 
 # Kernel argument -> the key of the fabric file that sets it.
@@ -33,6 +33,7 @@ _TRANSLATING = frozenset(("iommu=off", "iommu=nopt", "intel_iommu=off", "amd_iom
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report the findings of the rules in this module."""
     for variant in variants.with_unused():
         if host_model.PCI in variant.host:
             _pci(variant, report)
@@ -80,7 +81,7 @@ def _limits(variant: Variant, report: Report) -> None:
             "%s: %d" % (key, stated[key]) for key in host_model.THRESHOLDS if key in stated
         )
         path = _path(variant, host_model.LIMITS, "neighbours")
-        report.add(NOT_RISING, path, message, "set gc_thresh1 to the lowest value and gc_thresh3 to the highest")
+        report.add(THRESHOLD_ORDER, path, message, "set gc_thresh1 to the lowest value and gc_thresh3 to the highest")
 
 
 def _gpudirect(variant: Variant, report: Report) -> None:
@@ -122,7 +123,7 @@ def _operator(variants: Variants, report: Report) -> None:
                 remedy = (
                     "set the same value for all nodes with gpu_driver: container, or use the host's GPU driver on some"
                 )
-                report.add(TWO_MINDS, _path(variant, host_model.GPUDIRECT, key), message, remedy)
+                report.add(GPU_OPERATOR_CONFLICT, _path(variant, host_model.GPUDIRECT, key), message, remedy)
 
 
 def _as_yaml(stated: object) -> str:

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RY8xx: Kubernetes: attachments and modes that a provider supports, and limits of its objects. See ``objects`` for
-names."""
+"""RY8xx: Kubernetes: attachments and modes that a provider supports, and limits of its objects.
+
+The names of objects are in ``check_objects``.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.vari
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.kubernetes_rules import (
     BLOCK_SHORT,
     BLOCKS,
-    IFNAMES,
     INJECTED,
     LINK_SHARED,
     LINK_TWICE,
@@ -53,6 +54,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
     MASTERS,
     MIXED_MODES,
     MODE_NOT_SERVED,
+    NETDEV_RAILS,
     NO_MASTER,
     NOT_SERVED,
     POOL_LARGE,
@@ -68,7 +70,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
     link_local,
     show,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges, fewer
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges, partial_blocks
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 
 _SPIDERPOOL_TABLE = 500
@@ -76,6 +78,7 @@ _SPIDERPOOL_POOL = 5000
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report the findings of the rules in this module."""
     _attachments(fabric, variants, report)
     _modes(fabric, variants, report)
     facts = facts_of(fabric.provider)
@@ -269,7 +272,7 @@ def _one_resource(
         if other != rail:
             message = "%s is on %s here, and on %s it is on %s" % (port.netdev, rail, first, other)
             remedy = "give each rail's port the same netdev on all nodes, with pci to identify it"
-            report.add(IFNAMES, port.paths.get("netdev", port.path), message, remedy)
+            report.add(NETDEV_RAILS, port.paths.get("netdev", port.path), message, remedy)
 
 
 def _injection_order(variants: Variants, fabric: Fabric, report: Report) -> None:
@@ -305,7 +308,7 @@ def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
             if scheme.pods is None or report.within(path):
                 continue
             first, _last = usable(scheme.network.first, scheme.network.last, bits)
-            pods = scheme.pods.less(scheme.excluded)
+            pods = scheme.pods.without(scheme.excluded)
             if pods is None:
                 continue
             block = max(2, demand.pods_per_node or 0)
@@ -323,20 +326,21 @@ def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
                 )
                 remedy = "set pods_per_node, or use the mode prefix"
                 report.add(BLOCKS, ("fabric", "pods_per_node"), message, remedy)
-            elif demand.pods_per_node == 1 and pods.last - first + 1 < 2 * demand.most:
+            elif demand.pods_per_node == 1 and pods.last - first + 1 < 2 * demand.planned_nodes:
                 message = "nv-ipam's blocks have at least 2 addresses, and {} has {:,} for {}".format(
-                    rail.name, pods.last - first + 1, count(demand.most, "node")
+                    rail.name, pods.last - first + 1, count(demand.planned_nodes, "node")
                 )
                 report.add(BLOCKS, path, message, "widen the range, or use the mode prefix")
             elif demand.pods_per_node:
-                _holes(rail, Range(first, first + block * demand.most - 1, bits), pods, demand, path, report)
+                _holes(rail, Range(first, first + block * demand.planned_nodes - 1, bits), pods, demand, path, report)
 
 
 def _holes(rail: Rail, whole: Range, pods: Ranges, demand: Demand, where: Path, report: Report) -> None:
     """Report a node's block of ``whole`` that has fewer pod addresses than ``pods_per_node``."""
     needed, block = demand.pods_per_node or 1, max(2, demand.pods_per_node or 1)
-    missing = Ranges.of(whole).less(pods.parts)
-    for index, _blocks, available in sorted(fewer(whole, block, missing.parts)) if missing and demand.most else ():
+    missing = Ranges.of(whole).without(pods.parts)
+    partial = sorted(partial_blocks(whole, block, missing.parts)) if missing and demand.planned_nodes else []
+    for index, _blocks, available in partial:
         if available < needed:
             first = whole.first + index * block
             message = "nv-ipam's block %s of %s has %s for pods, and pods_per_node is %d" % (
@@ -346,8 +350,7 @@ def _holes(rail: Rail, whole: Range, pods: Ranges, demand: Demand, where: Path, 
                 needed,
             )
             remedy = (
-                "move the gateway and what is excluded behind the last node's block, lower pods_per_node, or use the"
-                " mode prefix"
+                "move gateway and excluded addresses after the last block, lower pods_per_node, or use the mode prefix"
             )
             report.add(BLOCK_SHORT if available else BLOCKS, where, message, remedy)
             return
@@ -363,7 +366,7 @@ def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
                 report.add(TABLE_TAKEN, path, message, "set another number, such as 101")
     for rail in fabric.rails:
         for scheme in rail.schemes.values():
-            pods = scheme.pods.less(scheme.excluded) if scheme.pods and rail.mode == "subnet" else None
+            pods = scheme.pods.without(scheme.excluded) if scheme.pods and rail.mode == "subnet" else None
             if pods is None:
                 continue
             pods_path = rail.where("pods" if scheme.network.bits == 32 else "pods6")

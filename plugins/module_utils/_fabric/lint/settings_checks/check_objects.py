@@ -27,6 +27,7 @@ _RULES: dict[str, Rule] = {"resource": RESOURCE, "network": NETWORK, "interface"
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report the findings of the rules in this module."""
     if not facts_of(fabric.provider).kubernetes:
         return
     if not fabric.name or report.within(("rails",)) or report.has(("fabric", "name")):
@@ -60,7 +61,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                     _pools(fabric, naming, kind, rail, variants.nodes_of(variant), values, owners, report)
                 elif naming.own_pools(kind, rail.mode) and kind in fabric.names:
                     message = "nodes share the pool of %s, and by this name each would have one" % rail.name
-                    report.add(POOL_OF_ALL, fabric.names_path + (kind,), message, "take {node} and {i} out of the name")
+                    report.add(POOL_OF_ALL, fabric.names_path + (kind,), message, "remove {node} and {i} from the name")
                 else:
                     more = dict(values, node="", i=0)
                     _check_name(fabric, naming, kind, more, (rail.name,), owners, report, rail.mode)

@@ -32,14 +32,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
     IPOIB_MTU,
     LINK_LAYER,
     MODE,
+    SHARED_DEVICES,
     SOFT_RDMA,
-    WIDE,
 )
 
 _IPOIB_MTU = 4092
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report the findings of the rules in this module."""
     checked: set[Path] = set()
     known = variants.with_unused()
     if not known and fabric.attachment:
@@ -82,8 +83,8 @@ def _mode(fabric: Fabric, report: Report) -> None:
         message = "%s needs the RDMA mode %s: %s" % (fabric.attachment, kind.modes[0], reason)
         report.add(MODE, path, message, "remove rdma_mode: the attachment determines it")
     elif fabric.rdma_mode == SHARED and kind.modes[0] == EXCLUSIVE:
-        message = "with %s in the RDMA mode shared, %s" % (fabric.attachment, kind.wide)
-        report.add(WIDE, path, message, "remove rdma_mode: the default is exclusive")
+        message = "with %s in the RDMA mode shared, %s" % (fabric.attachment, kind.shared_drawback)
+        report.add(SHARED_DEVICES, path, message, "remove rdma_mode: the default is exclusive")
 
 
 def _soft(fabric: Fabric, variant: Variant, report: Report) -> None:
@@ -104,7 +105,7 @@ def _ipoib(fabric: Fabric, variants: list[Variant], report: Report) -> None:
     for mtu, path in mtus:
         if mtu is not None and mtu > _IPOIB_MTU:
             message = "%d exceeds %d, the limit of IPoIB in datagram mode" % (mtu, _IPOIB_MTU)
-            report.add(IPOIB_MTU, path, message, "set it to %d, or to 2044 where the subnet's MTU is 2048" % _IPOIB_MTU)
+            report.add(IPOIB_MTU, path, message, "set it to %d, or to 2044 if the subnet's MTU is 2048" % _IPOIB_MTU)
 
 
 def _firmware(fabric: Fabric, variant: Variant, firmware: Firmware, report: Report) -> None:

@@ -49,6 +49,7 @@ _TEMPLATES = {
 
 
 def check_plan(plan: Plan, report: Report) -> None:
+    """Report the findings about the plan of the rules in this module."""
     if report.failed:
         return
     document = plan.sample()
@@ -133,5 +134,5 @@ def _listed(plan: Plan, report: Report) -> None:
                         reserved[bits],
                         MOST_LISTED,
                     )
-                    remedy = "take fewer addresses: only those in pods and hosts need to be taken"
+                    remedy = "list fewer addresses in taken: only those in pods and hosts are necessary"
                     report.add(LISTED, rail.where("taken.%s" % name), message, remedy)

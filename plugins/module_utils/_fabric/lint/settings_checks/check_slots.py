@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import SUBNET
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.shared_subnet import CommonPlanner
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.shared_subnet import SharedSubnetPlanner
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.file_rules import UNKNOWN
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.pool_rules import NO_PODS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report
@@ -55,6 +55,7 @@ _LONGEST = 63
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report the findings of the rules in this module."""
     if fabric.provider is None:
         return
     if not facts_of(fabric.provider).slots:
@@ -180,7 +181,7 @@ def _pools(fabric: Fabric, variants: Variants, report: Report) -> None:
         for bits, planner in planners[rail.name].items() if rail.mode == SUBNET else ():
             key = "pods6" if bits == IPV6 else "pods"
             path = rail.where(key)
-            if report.within(path) or report.within(rail.path) or not isinstance(planner, CommonPlanner):
+            if report.within(path) or report.within(rail.path) or not isinstance(planner, SharedSubnetPlanner):
                 continue
             index, node_name = last_node.get(rail.name, (0, ""))
             if planner.scheme.pods is None:
