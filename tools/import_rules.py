@@ -105,7 +105,7 @@ PACKAGES: dict[str, Package] = {
         "_common _node.core _node.netlink",
     ),
     "_node.dra": Package(
-        "The DRA driver of the rail agent: the API server, ResourceClaims that are prepared, ResourceSlices.",
+        "The DRA driver of the rail agent: client of the API server, prepared ResourceClaims, ResourceSlices.",
         "_common _node.core _node.kubelet",
     ),
     "_node.agent": Package(

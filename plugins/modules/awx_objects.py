@@ -15,11 +15,11 @@ description:
   - Reads and checks the data file that C(docs/awx.md) describes, compares it with what AWX has, and writes what
     differs. It covers credentials, project, inventories, job templates, surveys, workflows, schedules,
     notifications and roles of teams.
-  - Everything that is wrong with the file is reported at once, each with its line and its remedy, before AWX is asked.
-    What AWX would refuse half-way is reported at once before anything is written.
-  - AWX is named by the environment of the control node. C(CONTROLLER_HOST), C(CONTROLLER_OAUTH_TOKEN) or
+  - All errors in the file are reported together, with line and remedy, before AWX is contacted. Writes that AWX would
+    refuse are reported together before anything is written.
+  - The environment of the control node names AWX by the variables C(CONTROLLER_HOST), C(CONTROLLER_OAUTH_TOKEN) or
     C(CONTROLLER_USERNAME) and C(CONTROLLER_PASSWORD), C(CONTROLLER_VERIFY_SSL), C(CONTROLLER_REQUEST_TIMEOUT) and
-    C(CONTROLLER_OPTIONAL_API_URLPATTERN_PREFIX) are used, or the same with C(TOWER_).
+    C(CONTROLLER_OPTIONAL_API_URLPATTERN_PREFIX), or by the same variables with the prefix C(TOWER_).
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment: railyard.fabric.controller
@@ -32,7 +32,7 @@ attributes:
     support: full
 options:
   file:
-    description: The data file. A relative path begins at the working directory.
+    description: The data file. A relative path is relative to the working directory.
     type: path
     required: true
   secrets:
@@ -43,11 +43,11 @@ options:
     default: {}
   secrets_file:
     description:
-      - A file of variables with C(awx_secrets), which ansible-vault may have encrypted. O(secrets) is used over it.
+      - A file of variables with C(awx_secrets), which may be encrypted with ansible-vault. O(secrets) overrides it.
     type: path
     default: ''
   update_secrets:
-    description: Whether secrets that AWX has are sent again. AWX returns no secret, so this always changes them.
+    description: Whether to send secrets that AWX has again. AWX does not return secrets, so they always are changes.
     type: bool
     default: false
 seealso:
@@ -63,7 +63,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: What was, or in check mode would be, written, a line for each object.
+  description: The objects that were written, or in check mode would be, a line per object.
   type: list
   elements: str
   returned: success

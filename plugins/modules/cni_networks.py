@@ -26,8 +26,7 @@ extends_documentation_fragment:
 options:
   networks:
     description:
-      - CNI configurations with their chains of plugins, as the filter P(railyard.fabric.cni_networks#filter) gives
-        them.
+      - CNI configurations with their chains of plugins, from the filter P(railyard.fabric.cni_networks#filter).
       - An empty list removes those of an earlier run.
     type: list
     elements: dict
@@ -38,13 +37,13 @@ options:
     type: path
   plugin_directory:
     description:
-      - The plugin directory of the node's runtime. If omitted, K3s's own directory on K3s, or the value in Multus's
-        configuration, else C(/opt/cni/bin), as with kubeadm and RKE2.
+      - The plugin directory of the node's runtime. If omitted, the directory of K3s on K3s, or the value in Multus's
+        configuration, else C(/opt/cni/bin), which kubeadm and RKE2 use.
     type: path
   source:
     description:
-      - Directories on the node, such as a package's C(/usr/lib/cni), or tar archives as the CNI project releases them.
-        Missing plugins are copied from the first existing one. Without it only C(railyard-rail) is installed.
+      - Directories on the node, such as a package's C(/usr/lib/cni), or tar archives in the layout of the CNI project's
+        releases. Missing plugins are copied from the first that exists. If omitted, only C(railyard-rail) is installed.
     type: list
     elements: path
     default: []
@@ -54,7 +53,7 @@ options:
   state:
     description:
       - V(absent) removes the files of all runs, C(railyard-rail), and plugins that a run installed. Pods that still
-        have such a network should be deleted before.
+        have one of these networks should be deleted before.
       - V(gathered) only reads.
     type: str
     choices: [present, absent, gathered]
@@ -67,18 +66,18 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Lay the node's networks, with the plugins of Debian's package
+- name: Configure the node's networks, with the plugins of Debian's package
   railyard.fabric.cni_networks:
     networks: "{{ railyard_node | railyard.fabric.cni_networks(railyard_fabric) }}"
     source: [/usr/lib/cni, /usr/libexec/cni]
 
-- name: Lay the node's networks, with plugins from a released archive
+- name: Configure the node's networks, with plugins from a released archive
   railyard.fabric.cni_networks:
     networks: "{{ railyard_node | railyard.fabric.cni_networks(railyard_fabric) }}"
     source: [/var/cache/railyard/cni-plugins.tgz]
     checksum: "{{ cni_checksum }}"
 
-- name: Take them away
+- name: Remove the node's networks
   railyard.fabric.cni_networks:
     state: absent
 """
@@ -107,29 +106,29 @@ gathered:
   type: dict
   contains:
     directory:
-      description: Where the networks' files are.
+      description: The directory of the networks' files.
       type: str
       sample: /etc/cni/multus/net.d
     plugin_directory:
-      description: Where the plugins are.
+      description: The directory of the plugins.
       type: str
       sample: /opt/cni/bin
     networks:
-      description: The networks that are there, as their files say.
+      description: The configured networks, from their files.
       type: list
       elements: dict
       sample: [{cniVersion: 1.0.0, name: gpu01-macvlan, plugins: [{type: macvlan, master: enp11s0f0np0}]}]
     plugins:
       description:
-        - The plugins that O(networks) name. C(path) is null where one is missing, and C(source) then from where it can
-          be had; C(ours) is whether this module installed it, C(versions) are those of the CNI specification that
-          it knows.
+        - The plugins that O(networks) name. C(path) is null if the plugin is missing; C(source) is then the source that
+          has it. C(ours) is whether this module installed it, C(versions) are the versions of the CNI specification
+          that it supports.
       type: list
       elements: dict
       sample:
         - {name: macvlan, path: /opt/cni/bin/macvlan, source: null, ours: false, versions: ["0.4.0", "1.0.0"]}
 errors:
-  description: All that is wrong, each with C(place), C(message) and C(remedy).
+  description: The errors, each with C(place), C(message) and C(remedy).
   returned: failure
   type: list
   elements: dict

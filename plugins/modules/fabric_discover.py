@@ -14,11 +14,11 @@ version_added: 0.2.0
 description:
   - Reads the results of M(railyard.fabric.rail_info) on many nodes, and writes the fabric file that plans their
     present state. Runs on the control node only and contacts no host.
-  - Nodes with the same hardware are one profile. Rails are proposed from the GPUs that NICs are nearest to. Names,
-    routing tables, networks, slots and LLDP must agree; otherwise there is a finding.
+  - Nodes with the same hardware are one profile. Rails are proposed from the GPUs that NICs are nearest to. If names,
+    routing tables, networks, slots or LLDP do not agree with them, it is a finding.
   - The addresses of ports become subnets, ranges and node indexes that reproduce exactly these addresses.
-  - In the file a comment C(CHECK) marks what was inferred, and C(DECIDE) what nodes do not show. The findings are
-    described in C(docs/discover.md).
+  - In the file, a comment C(CHECK) marks inferred values, and C(DECIDE) values that nodes do not show. The findings
+    are described in C(docs/discover.md).
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -32,43 +32,44 @@ options:
     type: dict
     required: true
   addresses:
-    description: The name of each node with the address at which Ansible reaches it, where that is not its name.
+    description: The name of each node with the address at which Ansible reaches it, if that is not its name.
     type: dict
     default: {}
   name:
-    description: The fabric's name. Without it, C(discovered). MAC addresses and GUIDs of VFs follow from it.
+    description: The fabric's name. If omitted, C(discovered). MAC addresses and GUIDs of VFs are derived from it.
     type: str
   attachment:
-    description: How pods get onto the rails. Without it, it is inferred from VFs, link layer and addresses.
+    description: The attachment. If omitted, it is inferred from VFs, link layer and addresses.
     type: str
     choices: [macvlan, ipvlan, sriov, ib-sriov, ipoib, host-device]
   provider:
-    description: The provider. Without it, the first that supports attachment and address mode.
+    description: The provider. If omitted, the first that supports attachment and address mode.
     type: str
     choices: [spiderpool, network-operator, cni, agent]
   profile:
-    description: The name of the profile that most nodes have. Others get a number at its end.
+    description: The name of the profile that most nodes have. Other profiles get this name with a number.
     type: str
     default: server
   rail_name:
     description:
-      - A template of the rails' names, such as V(gpu{n:02}). Without it, the names that RDMA devices and netdevs have
+      - A template of the rails' names, such as V(gpu{n:02}). If omitted, the names that RDMA devices and netdevs have
         (C(mlx5_gpu01), C(rail01)), else V(gpu{n:02}), and V(rail{n:02}) for nodes without GPUs.
     type: str
   mtu:
-    description: The MTU that the switches of the rails support, in bytes. Without it, the MTU of most ports.
+    description: The MTU that the switches of the rails support, in bytes. If omitted, the MTU of most ports.
     type: int
   pods:
-    description: The addresses of each rail's subnet that are for pods, such as V(.1-.200). Without it, what is left.
+    description:
+      - The addresses of each rail's subnet that are for pods, such as V(.1-.200). If omitted, all other addresses.
     type: str
   pods6:
-    description: Likewise for IPv6, such as V(::1:0-::1:fff).
+    description: As O(pods), for IPv6, such as V(::1:0-::1:fff).
     type: str
   gateway:
     description: The address of each rail's gateway, such as V(.254), if no route of the nodes shows it.
     type: str
   gateway6:
-    description: Likewise for IPv6.
+    description: As O(gateway), for IPv6.
     type: str
   lldp:
     description:
@@ -90,11 +91,11 @@ EXAMPLES = r"""
   tasks:
     - name: Read NICs, addresses and settings
       railyard.fabric.rail_info:
-      register: seen
+      register: node
 
     - name: Create a fabric file
       railyard.fabric.fabric_discover:
-        nodes: "{{ dict(ansible_play_hosts_all | zip(ansible_play_hosts_all | map('extract', hostvars, 'seen'))) }}"
+        nodes: "{{ dict(ansible_play_hosts_all | zip(ansible_play_hosts_all | map('extract', hostvars, 'node'))) }}"
         dest: inventories/prod/fabric.yml
         name: prod
         lldp: {ai-1: {enp11s0f0np0: {chassis: leaf-1, port: swp1}}}
@@ -111,7 +112,7 @@ dest:
   returned: when O(dest) is given
   type: str
 findings:
-  description: What was inferred, what nodes do not show, and what does not agree.
+  description: The findings about inferred values, values that nodes do not show, and values that do not agree.
   returned: success
   type: list
   elements: dict

@@ -29,18 +29,18 @@ attributes:
 options:
   files:
     description:
-      - The fabric files, or directories that hold them. Relative paths begin at the working directory.
-      - Without any, the fabric files among the inventory's own sources.
+      - The fabric files, or directories with fabric files. Relative paths are relative to the working directory.
+      - If omitted, the fabric files among the sources of the inventory.
     type: list
     elements: path
     default: []
   report_dir:
     description:
       - A directory on the control node for the reports C(findings.json), C(findings.sarif) (SARIF 2.1.0) and
-        C(findings.junit.xml). It is created if missing. Without it nothing is written.
+        C(findings.junit.xml). It is created if it does not exist. If omitted, nothing is written.
     type: path
   strict:
-    description: Whether warnings count as errors do, in RV(passed) and in the JUnit report.
+    description: Whether warnings count as errors, in RV(passed) and in the JUnit report.
     type: bool
     default: false
   schema_file:
@@ -53,13 +53,13 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Check a fabric file, and leave reports for CI
+- name: Check a fabric file, and write reports for CI
   railyard.fabric.fabric_findings:
     files: [inventories/prod/fabric.yml]
     report_dir: reports
   register: checked
 
-- name: Show what was found
+- name: Show the findings
   ansible.builtin.debug:
     msg: "{{ checked.table }}"
 
@@ -71,7 +71,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 passed:
-  description: Whether no finding is an error, and with O(strict) none a warning.
+  description: Whether there are no errors, and with O(strict) no warnings.
   returned: success
   type: bool
 worst:
@@ -94,13 +94,13 @@ table:
   type: str
 forks:
   description:
-    - How many nodes Ansible should work on at a time, C(forks), from the number of nodes of the largest file and the
-      processors of the control node.
+    - The recommended number of nodes at a time, C(forks) of Ansible, for the number of nodes of the largest file and
+      the processors of the control node.
   returned: success
   type: int
   sample: 64
 forks_advice:
-  description: What to set if C(forks) is less than recommended; empty if it is not.
+  description: The setting to change if C(forks) is less than recommended; else empty.
   returned: success
   type: str
 findings:

@@ -12,7 +12,7 @@ module: fabric_import
 short_description: Create a fabric file from the manifests of a cluster
 version_added: 0.2.0
 description:
-  - Reads Kubernetes manifests of rails as they are found in the field, and writes an equivalent fabric file.
+  - Reads Kubernetes manifests of rails, also incomplete and wrong ones, and writes an equivalent fabric file.
     Runs on the control node only and contacts no host.
   - Files may be YAML or JSON, or pages and scripts with manifests in fenced blocks, heredocs or indented text.
   - It reads Spiderpool's SpiderIPPool, SpiderMultusConfig, SpiderReservedIP, SpiderCoordinator and Helm values;
@@ -20,10 +20,10 @@ description:
     device plugin and the SR-IOV device plugin; NetworkAttachmentDefinition; NVIDIA's NicClusterPolicy,
     NicConfigurationTemplate, MacvlanNetwork, HostDeviceNetwork, IPoIBNetwork, IPPool and CIDRPool; requests of pods;
     and lines of scripts that give ports their addresses.
-  - Mistakes are corrected if the intent is certain. Everything that is corrected, inferred, not understood
-    or not imported is a finding with its file, its line, its remedy and what was written. Findings that differ
-    only in names and numbers are one finding. The findings' codes are in C(docs/import.md).
-  - In the file a comment C(CHECK) marks what was inferred, and C(DECIDE) what no manifest contains.
+  - Mistakes are corrected if the intent is certain. Each value that is corrected, inferred, not understood or not
+    imported is a finding with file, line, remedy and the written value. Findings that differ only in names and numbers
+    are one finding. The codes of findings are in C(docs/import.md).
+  - In the file, a comment C(CHECK) marks inferred values, and C(DECIDE) values that the manifests do not contain.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -32,19 +32,19 @@ extends_documentation_fragment:
 options:
   paths:
     description:
-      - The files, or directories of files. Of a directory, all files are read that end as manifests, pages and scripts
-        do.
+      - The files, or directories of files. In a directory, all files with the extension of a manifest, page or script
+        are read.
     type: list
     elements: path
     required: true
   nodes:
     description:
       - The nodes, which manifests seldom name. A text or a list of names and ranges, such as V(ai-[01:16]), or a
-        mapping as the C(nodes) of a fabric file, in which C(profile) is optional.
-      - Without it, the nodes that pools name. Without these, the section is empty, which lint reports.
+        mapping in the form of C(nodes) of a fabric file, in which C(profile) is optional.
+      - If omitted, the nodes that pools name. If pools do not name nodes, the section is empty, which lint reports.
     type: raw
   name:
-    description: The fabric's name. Without it, C(imported).
+    description: The fabric's name. If omitted, C(imported).
     type: str
   profile:
     description: The name of the profile.
@@ -52,13 +52,13 @@ options:
     default: server
   mtu:
     description:
-      - What the switches of the rails carry, in bytes. Without it, what the manifests say; where they say nothing,
-        1500, and 2044 for InfiniBand.
+      - The MTU that the switches of the rails support, in bytes. If omitted, the value in the manifests, else 1500, and
+        2044 for InfiniBand.
     type: int
   provider:
     description:
-      - The provider of the fabric file, if the cluster is to have another one than its manifests.
-      - With V(agent), the rail agent gives pods their rails. The addresses of pods stay, and their slots use them.
+      - The provider of the fabric file, if it is not the provider of the manifests.
+      - With V(agent), the rail agent attaches pods to the rails. The addresses of pods become addresses of slots.
     type: str
     choices: [agent]
 seealso:
@@ -68,7 +68,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Make a fabric file of a directory of manifests
+- name: Create a fabric file from a directory of manifests
   railyard.fabric.fabric_import:
     paths: [manifests/]
     dest: inventories/prod/fabric.yml
@@ -78,7 +78,7 @@ EXAMPLES = r"""
       "ai-[01:16]": {address: "10.1.16.[1:16]"}
   register: imported
 
-- name: Show what was found
+- name: Show the findings
   ansible.builtin.debug:
     msg: "{{ imported.table }}"
 """
@@ -93,7 +93,7 @@ dest:
   returned: when O(dest) is given
   type: str
 findings:
-  description: What was corrected, inferred or not understood, in the order of files and lines.
+  description: The findings about corrected, inferred and not understood values, in the order of files and lines.
   returned: always
   type: list
   elements: dict

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_plan
-short_description: The plan of a fabric file as tables, files and a picture; and what an earlier plan differs in
+short_description: Write the plan of a fabric file as tables, files and a picture, and compare it with an earlier plan
 version_added: 0.2.0
 description:
   - Reads a fabric file and plans it as the inventory plugin P(railyard.fabric.rails#inventory) does, then shows every
     rail port, every object in Kubernetes and every leaf port with its names and addresses. Runs on the control node
-    alone and contacts no host.
-  - A file with errors fails the task, with all of them in its message.
-  - What the files hold is described in C(docs/plan.md). The same fabric file gives the same bytes.
+    only and contacts no host.
+  - A file with errors fails the task, with all errors in its message.
+  - The content of the files is described in C(docs/plan.md). The same fabric file gives the same bytes.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -27,33 +27,33 @@ attributes:
     description: Writes nothing, and reports what would be written.
     support: full
   diff_mode:
-    description: Files are always rewritten as a whole. For what differs in the plan, see O(against).
+    description: Files are always rewritten as a whole. For differences in the plan, see O(against).
     support: none
 options:
   report_dir:
     description:
       - A directory on the control node for C(plan.json), C(ports.csv), C(objects.csv), C(leaves.csv), C(leaves.md),
         C(topology.svg), for slots of an agent C(slots.csv), with O(against) C(diff.json), and for VFs with GUIDs
-        C(guids.csv) and, where there are partitions, C(partitions.conf) and C(ufm-pkeys.json). It is made where it is
-        missing. Without it nothing is written.
+        C(guids.csv) and, with partitions, C(partitions.conf) and C(ufm-pkeys.json). It is created if it does not exist.
+        If omitted, nothing is written.
     type: path
   against:
     description:
-      - An earlier C(plan.json), against which the plan is compared.
-      - Where it is the C(plan.json) of O(report_dir), it is replaced only where RV(passed) is true.
+      - An earlier C(plan.json) to compare the plan with.
+      - If it is the C(plan.json) of O(report_dir), it is replaced only if RV(passed) is true.
     type: path
   fail_on:
     description:
       - The kinds of differences from O(against) for which RV(passed) is false; V(any) means all of them.
-      - Needs O(against).
+      - Requires O(against).
     type: list
     elements: str
     choices: [renumbered, removed, renamed, changed, added, any]
     default: []
   rows:
     description:
-      - How many ports, objects of each kind and leaf ports RV(table) and RV(leaf_table) show at the most.
-      - The files in O(report_dir) have all of them.
+      - The maximum number of ports, objects of each kind and leaf ports in RV(table) and RV(leaf_table).
+      - The files in O(report_dir) have all rows.
     type: int
     default: 8
 seealso:
@@ -75,7 +75,7 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ plan.table }}"
 
-- name: Fail where a node is renumbered
+- name: Fail if a node is renumbered
   ansible.builtin.assert:
     that: plan.passed
     fail_msg: "{{ plan.diff_summary }}"
@@ -91,26 +91,26 @@ leaf_table:
   returned: success
   type: str
 findings:
-  description: What lint found, as a table; no errors, for these fail the task.
+  description: The warnings and notes of lint, as a table. Errors fail the task.
   returned: success
   type: str
   sample: "inventories/prod/fabric.yml: no findings"
 counts:
-  description: How many there are of each.
+  description: The numbers of nodes, rails, ports and units.
   returned: success
   type: dict
   sample: {nodes: 64, rails: 8, ports: 512, units: 2}
 passed:
-  description: Whether the plan differs from O(against) in nothing that O(fail_on) names.
+  description: Whether the plan does not differ from O(against) in a way that O(fail_on) names.
   returned: success
   type: bool
 diff_counts:
-  description: How many differences there are of each kind; null without O(against).
+  description: The number of differences of each kind; null without O(against).
   returned: success
   type: dict
   sample: {renumbered: 0, removed: 0, renamed: 0, changed: 2, added: 4}
 diff_table:
-  description: The differences, grouped and counted, those that renumber first; null without O(against).
+  description: The differences, grouped and counted, first those that renumber; null without O(against).
   returned: success
   type: str
 diff_summary:

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_render
-short_description: The Kubernetes objects of a fabric file as files for Argo CD, Flux or a reviewer
+short_description: Write the Kubernetes objects of a fabric file to files, for Argo CD, Flux or a review
 version_added: 0.2.0
 description:
   - Plans a fabric file as the inventory plugin P(railyard.fabric.rails#inventory) does, and writes the objects that its
-    provider needs, a folder a component, each with its C(kustomization.yaml), beside the values of the charts. Runs on
-    the control node alone and contacts neither a host nor a cluster.
+    provider needs, a directory with a C(kustomization.yaml) per component, and the values of the charts. Runs on the
+    control node only and contacts neither a host nor a cluster.
   - With C(provider=none) there are no objects. It then writes settings of NCCL, and Slurm's C(gres.conf) and
     C(topology.conf).
-  - A file with errors fails the task, with all of them in its message.
-  - The same fabric file gives the same bytes. A file that the plan no longer has is removed where this module wrote it;
-    files of others in the same directory are left alone, and one that is in the place of ours is an error.
-    C(.railyard-files) is the list of ours.
-  - What the files hold is described in C(docs/kubernetes-objects.md).
+  - A file with errors fails the task, with all errors in its message.
+  - The same fabric file gives the same bytes. Files that this module wrote and that the plan no longer has are removed.
+    Files of other programs in the directory are not changed; if one has the name of a planned file, it is an error.
+    C(.railyard-files) lists the files of this module.
+  - The content of the files is described in C(docs/kubernetes-objects.md).
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -29,24 +29,24 @@ extends_documentation_fragment:
   - railyard.fabric.controller.fabric_file
 attributes:
   check_mode:
-    description: Writes and removes nothing, and reports what would be written and removed.
+    description: Does not write or remove files, and reports the files that would be written and removed.
     support: full
   diff_mode:
-    description: Files are written again as a whole; RV(written) and RV(removed) name them.
+    description: Files are rewritten as a whole; RV(written) and RV(removed) name them.
     support: none
 options:
   render_dir:
-    description: The directory on the control node. It is made where it is missing.
+    description: The directory on the control node. It is created if it does not exist.
     type: path
     required: true
   kubernetes:
     description:
-      - What a fabric file does not say, such as namespaces of operators, images and their registry; see
+      - Settings that a fabric file does not have, such as namespaces of operators, images and their registry; see
         C(docs/kubernetes-objects.md).
     type: dict
     default: {}
   nodes:
-    description: Write under C(nodes/NODE) what Ansible lays on each node too, to be looked at.
+    description: Whether to write the files that Ansible writes on each node too, under C(nodes/NODE), for a review.
     type: bool
     default: false
 seealso:
@@ -56,7 +56,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Render for the repository that Argo CD reads
+- name: Write the objects to the repository that Argo CD reads
   railyard.fabric.fabric_render:
     file: inventories/prod/fabric.yml
     render_dir: ../gitops/clusters/prod/rails
@@ -79,7 +79,7 @@ removed:
   elements: str
   sample: []
 summary:
-  description: One line on what was done.
+  description: The result as one line.
   returned: success
   type: str
   sample: "gitops/rails: 34 files, 1 written, 0 removed"

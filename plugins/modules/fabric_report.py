@@ -9,42 +9,42 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_report
-short_description: One page of the plan, what was verified and measured, what drifted, and earlier runs
+short_description: Write one page about the plan, the last verification, measurements, drift and earlier runs
 version_added: 0.2.0
 description:
-  - Reads what is in the directory of reports and writes C(report.html) beside it, one file that needs nothing else,
-    loads nothing and runs nothing. Runs on the control node alone and contacts no host.
-  - The matrix of rails and nodes, what to do first, layers, bandwidth and latency, failures, drift, findings, counters,
-    earlier runs and the topology; see C(docs/report.md). A missing document has no section, and is reported as
-    missing.
-  - The same documents, version and matplotlib give the same bytes. All dates are the documents' own.
-  - Charts need Python's C(matplotlib) on the control node. Without it there is a warning, and the figures are tables.
+  - Reads the documents in the directory of reports and writes C(report.html) to it, one file without scripts that does
+    not load other files. Runs on the control node only and contacts no host.
+  - The page has the matrix of rails and nodes, the next steps, layers, bandwidth and latency, failures, drift,
+    findings, counters, earlier runs and the topology; see C(docs/report.md). A missing document does not have a
+    section, and is reported as missing.
+  - The same documents, version and matplotlib give the same bytes. All dates are from the documents.
+  - Charts require Python's C(matplotlib) on the control node. Without it there is a warning, and the figures are
+    tables.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment: railyard.fabric.controller
 attributes:
   check_mode:
-    description: Reads everything, writes nothing, and reports what would be written.
+    description: Reads everything, does not write, and reports what would be written.
     support: full
   diff_mode:
-    description: The page is written again as a whole.
+    description: The page is rewritten as a whole.
     support: none
 options:
   report_dir:
     description:
-      - The directory on the control node with C(verify.json), C(drift.json), C(findings.json),
-        C(plan.json) and C(history/), as far as they are there; C(report.html) is written to it. It is made where it is
-        missing.
+      - The directory on the control node with C(verify.json), C(drift.json), C(findings.json), C(plan.json) and
+        C(history/), if they exist. C(report.html) is written to it. It is created if it does not exist.
     type: path
     default: reports
   file:
     description:
-      - The fabric file, or a directory that holds one. A relative path begins at the working directory.
-      - Without it, the fabric file among the inventory's own sources; without that, C(plan.json) and C(findings.json)
+      - The fabric file, or a directory with a fabric file. A relative path is relative to the working directory.
+      - If omitted, the fabric file among the sources of the inventory; without one, C(plan.json) and C(findings.json)
         of O(report_dir).
     type: path
   history:
-    description: How many earlier runs of each kind are read at the most, the newest.
+    description: The maximum number of earlier runs of each kind that are read, the newest first.
     type: int
     default: 30
   charts:
@@ -57,13 +57,13 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Make the page
+- name: Write the page
   railyard.fabric.fabric_report:
     report_dir: reports
     file: inventories/prod/fabric.yml
   register: report
 
-- name: Show what to do first
+- name: Show the next steps
   ansible.builtin.debug:
     msg: "{{ report.summary }}"
 """
@@ -75,7 +75,7 @@ state:
   type: str
   sample: failed
 summary:
-  description: A few lines for a terminal; the state and what to do first.
+  description: The state and the next steps, as a few lines for a terminal.
   returned: success
   type: str
   sample: |-
@@ -83,7 +83,7 @@ summary:
     1. ai-10-1-16-2 gpu03: mtu-mismatch (RV404) the MTU is not as planned. Remedy: set the MTU.
 steps:
   description:
-    - What to do, the first first. Each with its C(origin) (V(lint), V(verify), V(drift)), C(code), C(name),
+    - The next steps, in their order. Each has its C(origin) (V(lint), V(verify), V(drift)), C(code), C(name),
       C(what), C(places), C(cause), C(remedy), and the C(playbooks) that fix it.
   returned: success
   type: list

@@ -13,27 +13,27 @@ module: fabric_verify
 short_description: Compare the live state of nodes with the plan
 version_added: 0.2.0
 description:
-  - Reads from the variables of each node what the tasks of the role C(verify), and roles in check mode, have
-    registered, and compares it with the plan. It asks no node itself. C(playbooks/verify.yml) and
+  - Reads the results that the tasks of the role C(verify), and roles in check mode, have registered in the variables of
+    each node, and compares them with the plan. It does not contact nodes. C(playbooks/verify.yml) and
     C(playbooks/drift.yml) use it.
-  - A layer that fails on a rail of a node makes those below it pointless there, and there alone. So one cause gives one
-    failure, with its code, rail, node, what was expected, what is, the likeliest cause, the remedy, and the playbook
-    that fixes it.
-  - Writes the verdict as JSON and JUnit XML, and puts the one before aside under C(history).
+  - If a layer fails on a rail of a node, the layers that depend on it are not judged there. So one cause gives one
+    failure, with code, rail, node, the expected and the observed value, the likeliest cause, the remedy, and the
+    playbook that fixes it.
+  - Writes the verdict as JSON and JUnit XML, and moves the previous one to C(history).
   - A failure does not fail the task; it is returned in RV(ok) and RV(failures).
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment: railyard.fabric.controller
 attributes:
   check_mode:
-    description: Judges, and writes nothing.
+    description: Returns the verdict, and does not write it.
     support: full
   diff_mode:
-    description: There is nothing to differ.
+    description: Nothing is changed.
     support: none
 options:
   kind:
-    description: V(drift) skips what is not configuration of a node or the cluster, such as cables and traffic.
+    description: V(drift) judges only the configuration of nodes and the cluster, not cables and traffic.
     type: str
     choices: [verify, drift]
     default: verify
@@ -41,63 +41,63 @@ options:
     description: The name of the run whose results M(railyard.fabric.rail_verify) has kept in files.
     type: str
   nodes:
-    description: The nodes that were asked.
+    description: The nodes to judge.
     type: list
     elements: str
     required: true
   layers:
-    description: The layers to judge; all where it is empty.
+    description: The layers to judge. If empty, all.
     type: list
     elements: str
     choices: [node, firmware, driver, mode, link, address, qos, cabling, reach, rdma, kubernetes, pods, nccl]
     default: []
   rails:
-    description: The rails to judge; all where it is empty.
+    description: The rails to judge. If empty, all.
     type: list
     elements: str
     default: []
   rounds:
-    description: The rounds of pairs that were to be probed, as the filter C(proof_rounds) gives them.
+    description: The rounds of pairs to probe, from the filter C(proof_rounds).
     type: list
     elements: list
     default: []
   pod_rounds:
-    description: Likewise the rounds of pairs whose test pods were to probe each other.
+    description: The rounds of pairs whose test pods probe each other.
     type: list
     elements: list
     default: []
   budget:
-    description: Seconds that the rounds were given, for the verdict.
+    description: The time limit of the rounds in seconds, for the verdict.
     type: float
   share:
-    description: The part of what link and PCIe can do that a transfer must reach.
+    description: The part of the bandwidth of link and PCIe that a transfer must reach.
     type: float
     default: 0.8
   unproven_allowed:
     description:
-      - Whether a rail over which no traffic went, though it was asked for, is a warning only. Without it, what could
-        have been proven in this run and was not is a failure, and so is a run that has proven nothing.
+      - Whether a rail that should have been tested with traffic but was not is only a warning. Otherwise it is a
+        failure, and so is a run that did not test any rail.
     type: bool
     default: false
   states:
-    description: Whether the modules' results are those of check mode, and so say what would change.
+    description: Whether the results of modules are from check mode, so that they contain differences from the plan.
     type: bool
     default: true
   cluster:
     description:
-      - What M(railyard.fabric.kube_ready) as C(ready) and M(railyard.fabric.kube_objects) as C(objects) returned in
-        check mode, and M(railyard.fabric.kube_pods) as C(pods). Without it the cluster and pods are not judged.
+      - The results of M(railyard.fabric.kube_ready) (C(ready)) and M(railyard.fabric.kube_objects) (C(objects)) in
+        check mode, and of M(railyard.fabric.kube_pods) (C(pods)). If omitted, the cluster and pods are not judged.
     type: dict
   file:
     description:
-      - The fabric file, from which the verdict names the plan that it belongs to. The default is the inventory's.
+      - The fabric file, from which the verdict takes the identity of the plan. If omitted, the inventory's.
     type: path
   report_dir:
-    description: Directory for C(verify.json), C(verify.junit.xml) or C(drift.json), C(drift.junit.xml).
+    description: The directory for C(verify.json) and C(verify.junit.xml), or C(drift.json) and C(drift.junit.xml).
     type: path
     required: true
   history:
-    description: How many earlier verdicts are kept.
+    description: The number of earlier verdicts to keep.
     type: int
     default: 30
 seealso:
@@ -106,7 +106,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Hold all of it against the plan
+- name: Compare the results with the plan
   railyard.fabric.fabric_verify:
     nodes: "{{ ansible_play_hosts_all }}"
     report_dir: reports
@@ -116,16 +116,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ok:
-  description: Whether nothing failed.
+  description: Whether there are no failures.
   returned: success
   type: bool
 lines:
-  description: The verdict for a terminal; it fits a screen.
+  description: The verdict for a terminal, short enough for one screen.
   returned: success
   type: list
   elements: str
 failures:
-  description: What is not as planned, as in the verdict's file.
+  description: The failures, as in the file of the verdict.
   returned: success
   type: list
   elements: dict
@@ -145,19 +145,19 @@ failures:
       playbook: playbooks/hosts.yml --limit ai-1
 bad:
   description:
-    - Of each node with a bad rail those that failed, and an empty list of each that is known to be well.
-    - A node of which neither is known is not there, because it does not answer, because no traffic was sent over one of
-      its rails, or because not all layers and rails were asked for.
+    - The bad rails of each node; empty if all its rails are good.
+    - A node is missing if the state of its rails is not known, because it did not answer, because no traffic was sent
+      over one of its rails, or because not all layers and rails were judged.
   returned: success
   type: dict
   sample: {ai-1: [gpu02], ai-2: []}
 counts:
-  description: Numbers for what runs next.
+  description: Numbers for later tasks.
   returned: success
   type: dict
   sample: {kind: verify, ok: false, failures: 1, warnings: 0, rails: 8, rails_proven: 7, rails_unproven: 0}
 files:
-  description: The files that were written, the verdict first.
+  description: The written files, first the verdict.
   returned: success
   type: list
   elements: str

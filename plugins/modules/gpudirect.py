@@ -16,8 +16,7 @@ description:
     the RDMA core and the GPU driver, and again after C(openibd), which unloads it.
   - Reports why a module does not load, such as a build against another RDMA core or without one, or Secure Boot.
   - Warns of problems at the next boot or load, such as modules that DKMS has not built for an installed kernel, and of
-    a
-    driver on disk that differs from the running one.
+    a driver on disk that differs from the running one.
   - Unloads a module only with O(unload=true), and only if it is not in use.
   - Does not install or build anything.
 author:
@@ -69,7 +68,7 @@ options:
     choices: [present, absent, gathered]
     default: present
 notes:
-  - Needs root, and the tools of the package kmod.
+  - Requires root, and the tools of the package kmod.
   - If the GPU driver comes from a container, the GPU Operator loads its modules (C(driver.rdma.enabled),
     C(gdrcopy.enabled)). The module then reports that and does not load any.
 seealso:
@@ -77,23 +76,23 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: The best way there is, with gdrcopy
+- name: Configure the best possible path, with gdrcopy
   railyard.fabric.gpudirect:
     gdrcopy: true
 
-- name: Fail where DMA-BUF is not possible
+- name: Fail if DMA-BUF is not possible
   railyard.fabric.gpudirect:
     path: dmabuf
 
-- name: nvidia-peermem, for GPUs before Turing
+- name: Use nvidia-peermem, for GPUs before Turing
   railyard.fabric.gpudirect:
     path: peermem
 
-- name: Take back what earlier runs have laid down for boot
+- name: Remove the files of earlier runs
   railyard.fabric.gpudirect:
     state: absent
 
-- name: Read which way there is, and why
+- name: Read the path and its reason
   railyard.fabric.gpudirect:
     state: gathered
   register: gpudirect
@@ -114,7 +113,7 @@ gathered:
   type: dict
   contains:
     path:
-      description: The way that GPU memory can take now, V(dmabuf), V(peermem) or V(none).
+      description: The path of GPU memory that is in use, V(dmabuf), V(peermem) or V(none).
       type: str
       sample: dmabuf
     gdrcopy:
@@ -135,12 +134,12 @@ gathered:
       sample:
         dmabuf: []
         peermem:
-          - message: the inbox RDMA core of the kernel 6.8.0-90-generic exports no ib_register_peer_memory_client
+          - message: the inbox RDMA core of the kernel 6.8.0-90-generic does not export ib_register_peer_memory_client
             remedy: >-
               install DOCA-OFED for the kernel 6.8.0-90-generic, then the GPU driver again: nvidia-peermem is built
               against it
     gpus:
-      description: NVIDIA's GPUs, with their generation by PCI device number.
+      description: The NVIDIA GPUs, with their generation by PCI device number.
       type: list
       elements: dict
       sample:
@@ -148,7 +147,7 @@ gathered:
     driver:
       description:
         - The GPU driver; null without one.
-        - C(version) is the running one's, C(on_disk) the one that the next load takes.
+        - C(version) is the version of the running driver, C(on_disk) the version that the next load uses.
         - C(from) is V(host) or V(container).
       type: dict
       sample: {version: 570.86.15, flavour: open, loaded: true, on_disk: 570.86.15, from: host}
@@ -167,11 +166,11 @@ gathered:
         peer_memory: false
     peermem:
       description:
-        - The module C(nvidia-peermem). C(module) is V(absent), V(stub) (built where no peer memory interface was),
+        - The module C(nvidia-peermem). C(module) is V(absent), V(stub) (built without a peer memory interface),
           V(stale) (built against another RDMA core), V(built), V(loaded), or V(contained) (not loaded, and the GPU
           driver comes from a container).
-        - C(symbol_versions) are, where it is stale, the version that it was built against and the one there is.
-        - C(at_boot) is the file that has it loaded at boot, C(barred) the line that keeps it from that.
+        - C(symbol_versions) of a stale module are the version that it was built against, and the installed version.
+        - C(at_boot) is the file that loads it at boot, C(barred) the line that prevents this.
       type: dict
       sample:
         module: stub
@@ -184,7 +183,7 @@ gathered:
         at_boot: null
         barred: null
     gdrdrv:
-      description: The module of gdrcopy. C(device) is whether there is C(/dev/gdrdrv).
+      description: The module of gdrcopy. C(device) is whether C(/dev/gdrdrv) exists.
       type: dict
       sample:
         installed: true
@@ -195,7 +194,7 @@ gathered:
         at_boot: /usr/lib/modules-load.d/gdrdrv.conf
         barred: null
     kernel:
-      description: The running kernel. C(lockdown) is null where it has none.
+      description: The running kernel. C(lockdown) is null if it does not support it.
       type: dict
       sample:
         release: 6.8.0-90-generic
@@ -204,14 +203,13 @@ gathered:
         lockdown: none
         signatures_enforced: false
     notices:
-      description: What will fail at the next load or boot, as in the warnings.
+      description: Problems at the next load or boot, as in the warnings.
       type: list
       elements: str
       sample: []
 reboot_required:
   description:
-    - Whether C(nvidia_peermem) is loaded and O(path=none), or a module is loaded that was taken back; a reboot takes it
-      away.
+    - Whether C(nvidia_peermem) is loaded and O(path=none), or a reverted module is loaded. A reboot removes it.
   returned: success
   type: bool
 reboot_reasons:
@@ -220,7 +218,7 @@ reboot_reasons:
   type: list
   elements: str
 errors:
-  description: All that is wrong, each with C(place), C(message) and C(remedy).
+  description: The errors, each with C(place), C(message) and C(remedy).
   returned: failure
   type: list
   elements: dict

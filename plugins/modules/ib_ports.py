@@ -78,18 +78,18 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Datagram mode, a partition of its own, and a subnet manager that must be there
+- name: Set datagram mode and a partition, and require a subnet manager
   railyard.fabric.ib_ports:
     ports:
       - {pci: '0000:18:00.0', netdev: ibs1, mode: datagram, pkeys: ['0x8001']}
       - {pci: '0000:40:00.0', netdev: ibs2, mode: datagram, pkeys: ['0x8001']}
     subnet_manager: required
 
-- name: Take it back
+- name: Revert the configuration
   railyard.fabric.ib_ports:
     state: absent
 
-- name: What all IPoIB ports have
+- name: Read all IPoIB ports
   railyard.fabric.ib_ports:
     state: gathered
   register: infiniband
@@ -111,11 +111,11 @@ gathered:
   contains:
     ports:
       description:
-        - By port C(pci), C(netdev), C(mode), C(mtu), the C(pkeys) of its C(children), and the C(known_pkeys) that the
-          subnet manager has given to it.
+        - For each port C(pci), C(netdev), C(mode), C(mtu), the C(pkeys) of its C(children), and the C(known_pkeys) that
+          the subnet manager has assigned to it.
         - C(subnet_manager) has the port's C(state), C(physical_state), C(rate), C(lid) and C(sm_lid), whether the
-          manager is C(reachable), and its C(guid), C(priority) and C(role) where it was asked. C(virtualization) is
-          whether VFs are served, null where no VF could show it.
+          manager is C(reachable), and its C(guid), C(priority) and C(role) if it was queried. C(virtualization) is
+          whether VFs are served, null without VFs.
       type: list
       elements: dict
       sample:
@@ -130,18 +130,18 @@ gathered:
             {state: ACTIVE, physical_state: LinkUp, rate: 400 Gb/sec (4X NDR), lid: 12, sm_lid: 1, reachable: true,
              guid: '0x2c90200259201', priority: 14, role: SMINFO_MASTER, virtualization: true}
 reboot_required:
-  description: Whether something that was taken back stays live until the next boot.
+  description: Whether a reverted setting stays live until the next boot.
   returned: success
   type: bool
   sample: true
 reboot_reasons:
-  description: What stays live until the next boot; reported by every run with O(state=absent) until then.
+  description: The settings that stay live until the next boot. Every run with O(state=absent) reports them until then.
   returned: success
   type: list
   elements: str
   sample: ["IPoIB mode of ibs1, ibs2 stays as set until the next boot"]
 errors:
-  description: What went wrong, each with C(place), C(message) and C(remedy).
+  description: The errors, each with C(place), C(message) and C(remedy).
   returned: failure
   type: list
   elements: dict

@@ -33,7 +33,7 @@ options:
   iommu:
     description:
       - With V(passthrough), the arguments with which devices access memory and each other without translation are
-        added, C(intel_iommu=on iommu=pt) on Intel, C(iommu=pt) on AMD, C(iommu.passthrough=1) on Arm.
+        added. They are C(intel_iommu=on iommu=pt) on Intel, C(iommu=pt) on AMD, and C(iommu.passthrough=1) on Arm.
     type: str
     choices: [leave, passthrough]
     default: leave
@@ -57,17 +57,17 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Let devices reach each other without translation
+- name: Set the arguments of IOMMU passthrough
   railyard.fabric.kernel_arguments:
     iommu: passthrough
     allow_change: true
 
-- name: Take back what earlier runs gave to the boot loader
+- name: Remove the arguments of earlier runs
   railyard.fabric.kernel_arguments:
     allow_change: true
     state: absent
 
-- name: See what the next boot would have
+- name: Read the arguments of the next boot
   railyard.fabric.kernel_arguments:
     state: gathered
 """
@@ -86,7 +86,7 @@ gathered:
   type: dict
   contains:
     arguments:
-      description: The next boot's arguments that all kernels get; the running kernel's where the loader is not known.
+      description: As RV(gathered.next_boot), or RV(gathered.live) if the boot loader is not supported.
       type: list
       elements: str
     live:
@@ -94,33 +94,32 @@ gathered:
       type: list
       elements: str
     next_boot:
-      description: The next boot's arguments that all kernels get, null where the boot loader is not known.
+      description: The arguments that all kernels get at the next boot; null if the boot loader is not supported.
       type: list
       elements: str
     own:
-      description: Those of them that this module put there.
+      description: The arguments that this module added to the boot loader.
       type: list
       elements: str
     loader:
-      description: The boot loader, null where none is known.
+      description: The boot loader; null if it is not supported.
       type: str
       sample: grub
     missing_live:
-      description: Wanted arguments that the running kernel has not.
+      description: Desired arguments that the running kernel does not have.
       type: list
       elements: str
     missing_next_boot:
-      description: Wanted arguments that the next boot would not have, null where the boot loader is not known.
+      description: Desired arguments that the next boot does not have; null if the boot loader is not supported.
       type: list
       elements: str
     iommu:
-      description: How many IOMMU groups there are, and of how many the IOMMU translates what they send.
+      description: The number of IOMMU groups, and of groups whose DMA is translated.
       type: dict
       sample: {groups: 64, translated: 0}
 reboot_required:
   description:
-    - Whether wanted arguments are not in force and a reboot will bring them, or arguments that were taken back are in
-      force and a reboot will end them.
+    - Whether a reboot brings desired arguments into force, or ends reverted arguments.
   returned: success
   type: bool
 reboot_reasons:
@@ -130,7 +129,7 @@ reboot_reasons:
   elements: str
   sample: [the kernel argument iommu=pt is not in force and will be after a reboot]
 errors:
-  description: All that is wrong, each with C(place), C(message) and C(remedy).
+  description: The errors, each with C(place), C(message) and C(remedy).
   returned: failure
   type: list
   elements: dict

@@ -13,10 +13,10 @@ module: kube_cordon
 short_description: Keep new pods off nodes with a bad rail
 version_added: 0.2.0
 description:
-  - A node with a bad rail gets the label C(health.railyard.fabric/bad-rails) with the rails' names, and is cordoned.
-    Pods that run there stay.
-  - A node that is well again loses the label, and is uncordoned if this task had cordoned it. What another user has
-    cordoned stays so.
+  - Adds the label C(health.railyard.fabric/bad-rails) with the rails' names to a node with a bad rail, and cordons it.
+    Running pods stay.
+  - Removes the label when all rails of the node are good again, and uncordons it if this module had cordoned it. Nodes
+    that another user has cordoned stay cordoned.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -25,7 +25,7 @@ extends_documentation_fragment:
   - railyard.fabric.kube.plan
 attributes:
   check_mode:
-    description: The server tries what would be sent (a dry run), and nothing is written.
+    description: Requests are sent to the server as a dry run, and nothing is written.
     support: full
   diff_mode:
     description: Shows labels and cordons before and after.
@@ -33,8 +33,8 @@ attributes:
 options:
   nodes:
     description:
-      - The names of nodes, each with the list of its bad rails, empty for a node that is well. Nodes that are not
-        named, or are not in the cluster, are left alone.
+      - The names of nodes, each with the list of its bad rails, empty for a node without bad rails. Nodes that are not
+        listed, or are not in the cluster, are not changed.
     type: dict
     required: true
 seealso:
@@ -49,7 +49,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: What was changed, or with check mode would be.
+  description: What was changed, or in check mode would be.
   returned: success
   type: list
   elements: dict

@@ -10,32 +10,32 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_drain
-short_description: Free a node of pods while it reboots, and give it back
+short_description: Drain a node before a reboot, and restore it afterwards
 version_added: 0.2.0
 description:
-  - With O(state=drained) the node is cordoned, and its pods are evicted as their disruption budgets allow, those that
-    may not go yet again and again until O(timeout). Pods of DaemonSets and static pods stay.
-  - Pods that go with your consent alone (O(empty_dirs), O(unmanaged)) are named before anything is done. Pods that have
-    not ended in time are an error, and the node then takes pods again.
-  - With O(state=restored) the node takes pods again where the annotation C(reboot.railyard.fabric/cordoned) shows that
-    this module cordoned it. A cordon of another user stays.
+  - With O(state=drained), the node is cordoned, and its pods are evicted as their disruption budgets allow. An eviction
+    that a budget refuses is tried again until O(timeout). Pods of DaemonSets and static pods stay.
+  - Pods that are evicted only with your consent (O(empty_dirs), O(unmanaged)) are an error, which names them, before
+    anything is changed. Pods that do not end in time are an error, and the node is uncordoned.
+  - With O(state=restored), the node is uncordoned if the annotation C(reboot.railyard.fabric/cordoned) shows that this
+    module cordoned it. A cordon of another user stays.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment: railyard.fabric.kube
 attributes:
   check_mode:
-    description: The server tries what would be sent (a dry run), and nothing is written. RV(waits) has what would wait.
+    description: Requests are sent to the server as a dry run, and nothing is written. RV(waits) has delayed evictions.
     support: full
   diff_mode:
     description: Shows the cordon and the pods before and after.
     support: full
 options:
   node:
-    description: The node's name in the cluster, which is the plan's.
+    description: The node's name, in the plan and in the cluster.
     type: str
     required: true
   state:
-    description: Whether the node is freed of pods, or given back.
+    description: V(drained) evicts the pods of the node, V(restored) makes it schedulable again.
     type: str
     choices: [drained, restored]
     default: drained
@@ -44,14 +44,14 @@ options:
     type: bool
     default: false
   unmanaged:
-    description: Whether pods that no controller recreates may be evicted.
+    description: Whether pods without a controller, which are not created again, may be evicted.
     type: bool
     default: false
   grace:
-    description: Seconds until a pod is ended by force; each pod's own where it is not given.
+    description: Seconds until a pod is killed. If omitted, the grace period of each pod.
     type: int
   timeout:
-    description: Seconds within which all of them must have ended.
+    description: Seconds in which all pods must have ended.
     type: int
     default: 600
 seealso:
@@ -59,12 +59,12 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Free a node of pods
+- name: Drain a node
   railyard.fabric.kube_drain:
     node: ai-1
     kubeconfig: ~/.kube/prod
 
-- name: Give it back
+- name: Restore the node
   railyard.fabric.kube_drain:
     node: ai-1
     state: restored
@@ -73,7 +73,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: What was changed, or with check mode would be.
+  description: What was changed, or in check mode would be.
   returned: success
   type: list
   elements: dict
@@ -81,7 +81,7 @@ changes:
     - {subject: Node ai-1, attribute: spec.unschedulable, before: false, after: true}
     - {subject: Pod default/web-6c9f, attribute: state, before: on ai-1, after: evicted}
 waits:
-  description: In check mode, pods that could not go at once, each with the server's reason.
+  description: In check mode, pods that cannot be evicted at once, each with the server's reason.
   returned: success
   type: list
   elements: dict

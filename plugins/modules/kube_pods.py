@@ -10,13 +10,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_pods
-short_description: Where the test workload's pods are, and why one does not run
+short_description: Read the pods of the test workload, and why a pod does not run
 version_added: 0.2.0
 description:
   - Reads the pods of the fabric's test workload from the API server, with the networks that Multus reports for each.
     For a pod that does not run, it returns the reason in the pod's status or its newest warning.
-  - The workload is brought by people (C(kubectl apply -k DIR/workload)); if it does not exist, that is reported, and is
-    no error.
+  - Users start the workload (C(kubectl apply -k DIR/workload)). If it does not exist, RV(there) is false, which is not
+    an error.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -30,7 +30,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: See where test pods run
+- name: Read where test pods run
   railyard.fabric.kube_pods:
     file: inventories/prod/fabric.yml
   register: workload
@@ -47,24 +47,24 @@ nodes:
   type: list
   elements: str
 remedy:
-  description: The command that brings it, where it is not there.
+  description: The command that starts the workload, if it does not exist.
   returned: success
   type: str
 running:
-  description: Of each node the uids of the pods that run there, which M(railyard.fabric.rail_pods) is to look for.
+  description: The uids of the running pods by node, for M(railyard.fabric.rail_pods).
   returned: success
   type: dict
   sample: {ai-1: [0f7c1d6a-3c55-4a8c-9d2e-5b1f0a7e6c3d]}
 settings:
   description:
-    - The settings of NCCL and UCX in its pods, for the C(nodes) of each DaemonSet, C(nccl) in C(/etc/nccl.conf) and
-      C(ucx) as environment.
+    - The settings of NCCL and UCX in the pods of each DaemonSet, with its C(nodes). C(nccl) are in C(/etc/nccl.conf),
+      C(ucx) in the environment.
   returned: success
   type: list
   elements: dict
   sample: [{nodes: [ai-1], nccl: {NCCL_IB_ROCE_VERSION_NUM: "2"}, ucx: {}}]
 pods:
-  description: Its pods.
+  description: The pods of the workload.
   returned: success
   type: list
   elements: dict
@@ -84,11 +84,11 @@ pods:
       returned: always
       type: str
     node:
-      description: Its node; null where it is on none yet.
+      description: Its node; null if it is not scheduled yet.
       returned: always
       type: str
     wanted:
-      description: The node that it was made for.
+      description: The node that the pod was created for.
       returned: always
       type: str
     phase:
@@ -105,7 +105,7 @@ pods:
       returned: always
       type: bool
     why:
-      description: Why it does not run; empty where it does.
+      description: Why it does not run; empty if it runs.
       returned: always
       type: str
       sample: "Unschedulable: 0/2 nodes are available: 2 Insufficient spidernet.io/gpu03_macvlan"

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_preflight
-short_description: Whether a cluster can take a fabric's Kubernetes objects
+short_description: Check whether a cluster can take the Kubernetes objects of a fabric
 version_added: 0.2.0
 description:
-  - Asks a cluster, before anything is done to it, whether it can be reached, is Kubernetes 1.20 or later, has the
-    kinds of all objects of the plan (which their operators bring) and their namespaces, lets the one who asks do
-    what is needed, and holds the secrets that what is applied reads, with the keys that are read.
-  - All that is missing is one error, a line each with its remedy. Changes nothing; permissions are asked for by
-    C(SelfSubjectAccessReview), which leaves nothing behind.
+  - Checks that the cluster can be reached, that it is Kubernetes 1.20 or later, that it has the kinds of all objects of
+    the plan (which operators define) and their namespaces, that the user has the required permissions, and that the
+    secrets that objects read exist with the required keys.
+  - All problems are one error, with a line and a remedy per problem. Nothing is changed; permissions are checked by
+    C(SelfSubjectAccessReview), which is not stored.
   - Warns of each NetworkAttachmentDefinition that was created by hand under the name of a planned SpiderMultusConfig,
-    because Spiderpool's controller writes over it.
+    because Spiderpool's controller overwrites it.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -30,19 +30,20 @@ extends_documentation_fragment:
 options:
   kinds_from:
     description:
-      - Where the cluster's CustomResourceDefinitions come from, as the remedy of one that is missing. Empty for the
-        operator that brings each, which a cluster without operators, such as the lab's, cannot follow.
+      - The remedy for a missing CustomResourceDefinition. If empty, the operator that defines it is named. Set it for a
+        cluster without operators, such as the lab's.
     type: str
     default: ""
   prune:
     description:
-      - Whether what left the plan is to go, as with O(railyard.fabric.kube_objects#module:prune). The right to delete
-        is then asked for of each kind of which an earlier plan left objects.
+      - Whether objects that are not planned any more are deleted, as with
+        O(railyard.fabric.kube_objects#module:prune). The permission to delete is then checked for the kinds of these
+        objects.
     type: bool
     default: true
   wait:
     description:
-      - Whether M(railyard.fabric.kube_ready) is to wait for the objects. The rights that it needs are then checked
+      - Whether M(railyard.fabric.kube_ready) will wait for the objects. The permissions that it needs are then checked
         too, such as to list nodes and the objects in which an operator reports their state.
     type: bool
     default: true
@@ -52,7 +53,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: See that the cluster is ready for the objects
+- name: Check that the cluster can take the objects
   railyard.fabric.kube_preflight:
     file: inventories/prod/fabric.yml
     context: prod
@@ -70,7 +71,7 @@ version:
   type: str
   sample: "1.33"
 summary:
-  description: One line on what was found.
+  description: The result as one line.
   returned: success
   type: str
 """

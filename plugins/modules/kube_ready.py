@@ -13,10 +13,10 @@ module: kube_ready
 short_description: Wait until every node of a fabric offers every rail to pods
 version_added: 0.2.0
 description:
-  - Waits until every node of the plan is a node of the cluster and Ready and reports every rail's resource at the
-    planned number, and every pool, network and policy was accepted by its controller according to its status.
-  - Progress is shown while it waits. When the time is up, the task fails and reports what is missing of which
-    node, rail or object, with the likeliest reason; subjects of which the same is missing are one line.
+  - Waits until every node of the plan is a Ready node of the cluster with the planned number of every rail's resource,
+    and the status of every pool, network and policy shows that its controller accepted it.
+  - Progress is shown during the wait. After the timeout, the task fails and reports what each node, rail or object is
+    missing, with the likeliest reason. Subjects with the same problem are one line.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -25,20 +25,20 @@ extends_documentation_fragment:
   - railyard.fabric.kube.plan
 attributes:
   check_mode:
-    description: Looks once, does not wait and does not fail, because what was not applied cannot become ready.
+    description: Checks once, without waiting or failing, because objects that were not applied cannot become ready.
     support: full
   diff_mode:
     description: Nothing is changed.
     support: none
 options:
   timeout:
-    description: The most seconds to wait. V(0) looks once.
+    description: The maximum number of seconds to wait. V(0) checks once.
     type: int
     default: 600
   interval:
     description:
-      - Seconds between two looks. Each reads all nodes of the cluster and the kinds of the plan's objects, one list per
-        kind. If a look takes longer than a sixth of that, the pause grows with it.
+      - Seconds between two checks. Each reads all nodes of the cluster and the kinds of the plan's objects, one list
+        per kind. If a check takes longer than a sixth of the interval, the interval grows with it.
     type: int
     default: 10
   required:
@@ -50,7 +50,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Wait until every rail is there
+- name: Wait until every node offers every rail
   railyard.fabric.kube_ready:
     file: inventories/prod/fabric.yml
     timeout: 1800

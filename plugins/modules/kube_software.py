@@ -10,16 +10,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_software
-short_description: Install what a fabric needs in a cluster, from archives with known checksums
+short_description: Install the software that a fabric needs in a cluster, from archives with known checksums
 version_added: 0.2.0
 description:
-  - Finds the archive of a chart or the manifest of a release, fetches it if it is elsewhere, and checks its checksum
-    before anything of it is used.
+  - Finds the archive of a chart or the manifest of a release, downloads it from a URL, and verifies its checksum before
+    using it.
   - For a chart, returns the values of the plan, overridden by the user's and checked against the keys that the chart
     reads, and creates the chart's CustomResourceDefinitions and the namespace, so that the module
     C(kubernetes.core.helm) can install the release that RV(release) describes.
   - For a manifest (Calico, Flannel, Multus), applies its objects by server-side apply under the field manager
-    C(railyard), with O(settings), and deletes objects that the last release had and this one has not.
+    C(railyard), with O(settings), and deletes objects of the last release that this release does not have.
   - Versions and checksums are in one place, C(plugins/module_utils/_fabric/kubernetes/view/software_versions.py).
 author:
   - Railyard contributors (@railyard)
@@ -30,8 +30,8 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     description:
-      - Nothing is written to the cluster; the server tries what differs as a dry run. Archives are fetched, because
-        no prediction is possible without them.
+      - Nothing is written to the cluster; differences are sent to the server as a dry run. Archives are downloaded,
+        because the changes cannot be predicted without them.
     support: full
   diff_mode:
     description: Shows the objects that are created or deleted and the fields that differ.
@@ -112,7 +112,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Flannel on the interface between nodes
+- name: Install Flannel on the interface between nodes
   railyard.fabric.kube_software:
     name: flannel
     source: /srv/archives
@@ -120,7 +120,7 @@ EXAMPLES = r"""
       interface: eth0
       pod_cidr: 10.244.0.0/16
 
-- name: What Spiderpool's release needs
+- name: Prepare the release of Spiderpool
   railyard.fabric.kube_software:
     name: spiderpool
     source: https://archives.example.org/charts
@@ -132,7 +132,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: What was written (in check mode would be), one item per field or object.
+  description: What was written, or in check mode would be, one item per field or object.
   returned: unless state is gathered
   type: list
   elements: dict

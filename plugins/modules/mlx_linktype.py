@@ -12,9 +12,8 @@ version_added: 0.1.0
 description:
   - Sets firmware parameters of NVIDIA (Mellanox) NICs through C(mstconfig) of mstflint, or C(mlxconfig) of NVIDIA MFT.
   - A card has a default, a current and a next-boot value of each parameter. The module compares with the next-boot
-    value
-    and sets the parameters that differ, all of a card in one call. RV(reboot_required) reports values that are staged
-    but not in force.
+    value and sets the parameters that differ, all of a card in one call. RV(reboot_required) reports values that are
+    staged but not in force.
   - Functions that differ only in the last digit of their PCI address are one card with one set of parameters, so a
     value for one port applies to the others too.
   - A card that carries the connection or the default route is never changed or reset.
@@ -64,12 +63,12 @@ options:
             false) is C(ADVANCED_PCI_SETTINGS); V(roce_cc_priorities), a list of priorities, is C(ROCE_CC_PRIO_MASK_P*);
             V(cnp_dscp) is C(CNP_DSCP_P*); V(cnp_priority) is C(CNP_802P_PRIO_P*).
           - A card shows C(MAX_ACC_OUT_READ) only while C(ADVANCED_PCI_SETTINGS) is in force. If both are given, the
-            first
-            is staged by the run after the reboot that brings the second into force, as RV(reboot_reasons) reports.
+            first is staged by the run after the reboot that brings the second into force, as RV(reboot_reasons)
+            reports.
         type: dict
       version:
         description:
-          - The desired version of the firmware, as in V(22.43.2566). It is compared and reported, never burnt.
+          - The desired version of the firmware, such as V(22.43.2566). It is compared and reported, never installed.
         type: str
         version_added: 0.2.0
   tool:
@@ -110,14 +109,14 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Ethernet and room for 16 VFs on two cards
+- name: Set Ethernet and 16 VFs on two cards
   railyard.fabric.mlx_linktype:
     ports:
       - {pci: '0000:0b:00.0', link_type: eth, sriov_en: true, num_of_vfs: 16}
       - {pci: '0000:0c:00.0', link_type: eth, sriov_en: true, num_of_vfs: 16}
   register: firmware
 
-- name: One port of each type, and in force at once
+- name: Set one port to each type, and reset the card
   railyard.fabric.mlx_linktype:
     ports:
       - pci: '0000:0b:00.0'
@@ -158,7 +157,7 @@ gathered:
   type: dict
   contains:
     ports:
-      description: The next boot's values in the shape of O(ports); null for what was not asked or is absent.
+      description: The next boot's values in the shape of O(ports); null if the parameter was not read or is absent.
       type: list
       elements: dict
       sample:
@@ -170,7 +169,7 @@ gathered:
           parameters: {}
     cards:
       description:
-        - By PCI address of the card, C(device_type), C(name), C(description), its C(functions), and C(parameters) by
+        - The cards by PCI address, with C(device_type), C(name), C(description), C(functions), and C(parameters) by
           name.
         - C(version) and C(psid) are those of the running firmware, as the driver reports them, or null.
         - C(mode) is V(nic) or V(dpu) of a BlueField, if the tool reports it, else null.
@@ -189,23 +188,23 @@ gathered:
           parameters:
             LINK_TYPE_P1: {default: IB(1), current: IB(1), next: ETH(2), read_only: false}
 reboot_required:
-  description: Whether a wanted value is not in force yet.
+  description: Whether a desired value is not in force yet.
   returned: success
   type: bool
 reboot_reasons:
-  description: One line for each such value.
+  description: The values that are not in force yet, one line per value.
   returned: success
   type: list
   elements: str
   sample: ['0000:0b:00.0: LINK_TYPE_P1 is IB(1) now, ETH(2) at the next boot']
 firmware_differs:
-  description: The cards whose firmware is not the wanted version, each with C(card), C(wanted) and C(version).
+  description: The cards whose firmware is not the desired version, each with C(card), C(wanted) and C(version).
   returned: success
   type: list
   elements: dict
   sample: [{card: '0000:0b:00.0', wanted: 22.43.2566, version: 22.31.1014}]
 errors:
-  description: What went wrong, each with C(place), C(message) and C(remedy).
+  description: The errors, each with C(place), C(message) and C(remedy).
   returned: failure
   type: list
   elements: dict

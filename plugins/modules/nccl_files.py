@@ -10,7 +10,8 @@ module: nccl_files
 short_description: Write settings of NCCL and UCX into their files
 version_added: 0.2.0
 description:
-  - Writes a block of settings into each file, for programs that run on the node itself. Other lines of a file stay.
+  - Writes a block of settings into each file, for programs that run on the node without a pod. Other lines of a file
+    stay.
   - A new block is at the beginning, because NCCL uses the first of two values.
 author:
   - Railyard contributors (@railyard)
@@ -44,7 +45,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Write what the plan decides
+- name: Write the settings of the plan
   railyard.fabric.nccl_files:
     files:
       - path: /etc/nccl.conf

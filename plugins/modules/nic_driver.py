@@ -46,8 +46,7 @@ options:
       - A URL is a repository, C(https:), C(http:) or C(file:), flat for apt. Its address is written to the
         package manager's configuration and stays.
       - A user and a password in it (C(https://USER:PASSWORD@HOST/PATH), percent-encoded) are written to a file that
-        only
-        root can read, and are never printed.
+        only root can read, and are never printed.
       - A path on the node is an ISO or a C(.tgz) of MLNX_OFED, a C(.deb) or C(.rpm) of DOCA that contains its
         repository, or a directory with such a repository. An ISO is mounted and an archive unpacked only while it is
         needed.
@@ -76,8 +75,7 @@ options:
     description:
       - V(allowed) restarts the driver stack (C(openibd)) if the running driver differs from the one on disk.
       - It is not restarted while a NIC of this driver carries the connection or the default route, while other modules
-        use the stack, or while a NIC has VFs; the driver then takes effect after a
-        reboot.
+        use the stack, or while a NIC has VFs; the driver then takes effect after a reboot.
       - The rail ports lose their addresses by a restart; M(railyard.fabric.rail_ports) restores them.
     type: str
     choices: [never, allowed]
@@ -88,7 +86,7 @@ options:
     choices: [present, gathered]
     default: present
 notes:
-  - Needs root, and apt or dnf.
+  - Requires root, and apt or dnf.
   - The packages' dependencies come from the distribution's own repositories.
   - With Secure Boot, modules that are built on the node require a signing key for DKMS; the module refuses without it.
 seealso:
@@ -97,24 +95,24 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: DOCA-OFED from a repository of one's own
+- name: Install DOCA-OFED from a mirror
   railyard.fabric.nic_driver:
     kind: doca
     version: 2.9.3
     source: https://mirror.example.com/doca/2.9.3/ubuntu22.04/x86_64
     key: /etc/pki/mirror.asc
 
-- name: MLNX_OFED from an ISO that lies on the node
+- name: Install MLNX_OFED from an ISO on the node
   railyard.fabric.nic_driver:
     kind: mlnx
     version: 24.10-1.1.4.0
     source: /srv/MLNX_OFED_LINUX-24.10-1.1.4.0-ubuntu22.04-x86_64.iso
 
-- name: Back to the distribution's own driver
+- name: Restore the distribution's driver
   railyard.fabric.nic_driver:
     kind: inbox
 
-- name: Read which driver is installed, and which one runs
+- name: Read the installed and the running driver
   railyard.fabric.nic_driver:
     state: gathered
   register: driver
@@ -155,34 +153,34 @@ gathered:
       type: dict
     kernels:
       description:
-        - By kernel that can be booted, whose driver it would load, V(inbox) or V(ofed); null where it has none.
+        - The driver that each bootable kernel would load, V(inbox) or V(ofed); null if it does not have one.
       type: dict
       sample: {5.15.0-25-generic: ofed}
     running:
       description:
         - C(kernel), the C(stack) that is loaded (V(inbox), V(ofed), null for none) and its C(version), and the loaded
-          modules that are other ones than those on disk (C(differing)).
+          modules that differ from those on disk (C(differing)).
       type: dict
     blocking:
-      description: Modules that use the stack and are not of it, each with what it uses.
+      description: Modules of other packages that use the stack, each with the modules that it uses.
       type: dict
       sample: {rdma_rxe: [ib_core, ib_uverbs]}
     node:
-      description: C(distribution) as the vendor spells it, C(kernel) and C(architecture).
+      description: C(distribution) in the vendor's spelling, C(kernel) and C(architecture).
       type: dict
       sample: {distribution: ubuntu22.04, kernel: 5.15.0-25-generic, architecture: x86_64}
 reboot_required:
-  description: Whether another driver runs than the one that the next boot loads.
+  description: Whether the running driver differs from the driver that the next boot loads.
   returned: success
   type: bool
 reboot_reasons:
-  description: One line with the driver that runs and the one that the next boot loads.
+  description: One line with the running driver and the driver that the next boot loads.
   returned: success
   type: list
   elements: str
   sample: [the NIC driver that runs is inbox, and the next boot loads doca 2.9.3]
 errors:
-  description: What went wrong, each with C(place), C(message) and C(remedy).
+  description: The errors, each with C(place), C(message) and C(remedy).
   returned: failure
   type: list
   elements: dict

@@ -46,7 +46,7 @@ options:
         elements: int
         default: []
       max_read_request:
-        description: As O(max_read_request), for this port alone.
+        description: As O(max_read_request), only for this port.
         type: int
         choices: [128, 256, 512, 1024, 2048, 4096]
       expect:
@@ -114,7 +114,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Open the way between two rail ports and their GPUs
+- name: Disable ACS between two rail ports and their GPUs
   railyard.fabric.pci_tuning:
     ports:
       - {pci: "0000:0b:00.0", gpus: [0], expect: {pcie_gen: 5, pcie_lanes: 16, gpu_distance: PIX}}
@@ -123,7 +123,7 @@ EXAMPLES = r"""
     acs: disabled
     max_read_request: 4096
 
-- name: Take it back
+- name: Remove the persistent options
   railyard.fabric.pci_tuning:
     state: absent
 
@@ -141,18 +141,18 @@ changes:
   elements: dict
   contains:
     subject:
-      description: The PCI address of a port or a bridge, or a file kept for boot.
+      description: The PCI address of a port or a bridge, or a file.
       type: str
       sample: "0000:17:01.0"
     attribute:
-      description: Which attribute of it, as C(lspci) spells it.
+      description: The changed attribute, in the spelling of C(lspci).
       type: str
       sample: ACSCtl
     before:
-      description: Its value before; of C(ACSCtl) the bits that are set.
+      description: The value before the change; of C(ACSCtl) the bits that are set.
       type: raw
     after:
-      description: Its value then.
+      description: The value after the change.
       type: raw
 gathered:
   description: The state after, or now in check mode.
@@ -160,14 +160,14 @@ gathered:
   type: dict
   contains:
     acs:
-      description: V(disabled) where no bridge between ports and GPUs is in the way, else null.
+      description: V(disabled) if no bridge between ports and GPUs redirects transfers, else null.
       type: str
     ports:
       description:
-        - The ports. C(link) is the PCI link now, at most, and what the slot can do; null where the kernel does not
-          report it.
+        - The ports. C(link) has the current and the maximum values of the PCI link, and those of the slot; null if the
+          kernel does not report them.
         - C(near) has the distance of each GPU and the bridges in between.
-        - C(iommu) is what the IOMMU does for the port, V(identity) or V(DMA) or V(DMA-FQ), null without one.
+        - C(iommu) is the type of the port's IOMMU group, V(identity), V(DMA) or V(DMA-FQ); null without one.
       type: list
       elements: dict
       sample:
@@ -180,33 +180,33 @@ gathered:
           near: [{gpu: 0, pci: "0000:18:00.0", distance: PIX, bridges: ["0000:0a:01.0", "0000:0a:00.0"]}]
           iommu: identity
     bridges:
-      description: The bridges between ports and GPUs, with the ACS bits that are set, null where they have no ACS.
+      description: The bridges between ports and GPUs, with the ACS bits that are set; null if they do not have ACS.
       type: list
       elements: dict
       sample:
         - {pci: "0000:0a:00.0", acs: [], acs_supported: [SrcValid, ReqRedir], ports: ["0000:0b:00.0"]}
     findings:
-      description: What is not as expected; each is a warning too.
+      description: Values that are not as expected; each is a warning too.
       type: list
       elements: dict
       sample:
         - {port: "0000:0b:00.0", attribute: pcie_lanes, expected: 16, found: 8}
     rdma_topo:
-      description: Where rdma-core's C(rdma_topo) is, null where it is not there.
+      description: The path of rdma-core's C(rdma_topo); null if it is not installed.
       type: str
 reboot_required:
-  description: Whether something that was taken back stays live until the next boot.
+  description: Whether a reverted setting stays live until the next boot.
   returned: success
   type: bool
   sample: true
 reboot_reasons:
-  description: What stays live until the next boot; reported by every run with O(state=absent) until then.
+  description: The settings that stay live until the next boot. Every run with O(state=absent) reports them until then.
   returned: success
   type: list
   elements: str
   sample: ["MaxReadReq of 0000:0b:00.0, 0000:0c:00.0 stays as set until the next boot"]
 errors:
-  description: All that is wrong, each with C(place), C(message) and C(remedy).
+  description: The errors, each with C(place), C(message) and C(remedy).
   returned: failure
   type: list
   elements: dict

@@ -10,12 +10,12 @@ module: rail_agent
 short_description: Install and run the rail agent of a node
 version_added: 0.2.0
 description:
-  - Installs the rail agent, C(railyard-agent.service), which gives pods their interfaces on the rails without a CNI
-    plugin, an operator or an image. Its programs are packed from this collection's own sources.
+  - Installs the rail agent, C(railyard-agent.service), which attaches pods to the rails without a CNI plugin, an
+    operator or an image. Its programs are packed from the sources of this collection.
   - Starts the service, and restarts it only if its program, its spec or its unit has changed. Running pods keep their
     interfaces.
-  - Before anything is written, the module checks that the kubelet's interface can be used (Python's C(grpc)) and that
-    the container runtime gives containers the devices of CDI files.
+  - Before anything is written, the module checks that Python's C(grpc), with which the agent talks to the kubelet, is
+    installed, and that the container runtime supports CDI.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -23,21 +23,21 @@ extends_documentation_fragment:
 options:
   spec:
     description:
-      - The rails of the node and their slots, as the inventory plugin gives them in C(railyard_node.agent). It is
-        written to C(/etc/railyard/agent.json).
+      - The rails of the node and their slots, from the inventory plugin's C(railyard_node.agent). It is written to
+        C(/etc/railyard/agent.json).
       - Required with O(state=present).
     type: dict
   runtime_check:
     description:
-      - Whether containerd must be on the node, with CDI on. CDI is a setting of containerd 1.7 and on by default from
-        2.0 on.
-      - Set V(false) for another container runtime with CDI.
+      - Whether to require containerd with CDI enabled. CDI is a setting of containerd 1.7, and enabled by default since
+        2.0.
+      - Set V(false) for another container runtime that supports CDI.
     type: bool
     default: true
   force:
     description:
       - Whether O(state=absent) removes the agent of a node whose slots are held. The pods keep their interfaces until
-        they end. Containers of theirs that are restarted do not start.
+        they end. Their containers cannot be restarted.
     type: bool
     default: false
   state:
@@ -48,7 +48,7 @@ options:
     choices: [present, absent, gathered]
     default: present
 notes:
-  - Needs systemd, and Python's C(grpc) for the Python that runs this module (the package C(python3-grpcio)).
+  - Requires systemd, and C(grpc) for the Python that runs this module (the package C(python3-grpcio)).
 seealso:
   - module: railyard.fabric.rail_ports
   - module: railyard.fabric.cni_networks
@@ -59,7 +59,7 @@ EXAMPLES = r"""
   railyard.fabric.rail_agent:
     spec: "{{ railyard_node.agent }}"
 
-- name: Install it on a node with CRI-O
+- name: Install the agent on a node with CRI-O
   railyard.fabric.rail_agent:
     spec: "{{ railyard_node.agent }}"
     runtime_check: false
@@ -69,14 +69,14 @@ EXAMPLES = r"""
     state: gathered
   register: agent
 
-- name: Remove it from a drained node
+- name: Remove the agent from a drained node
   railyard.fabric.rail_agent:
     state: absent
 """
 
 RETURN = r"""
 missing:
-  description: V(grpc) if the node's Python does not have that module, which a package of the distribution has.
+  description: V(grpc) if the node's Python does not have this module, which is in a package of the distribution.
   returned: success, if O(state) is not V(absent)
   type: list
   elements: str
@@ -113,12 +113,12 @@ gathered:
         cdi: true
         cdi_dirs: [/etc/cdi, /var/run/cdi]
     slots:
-      description: The slots that are held, and by which container.
+      description: The held slots and their containers.
       type: list
       elements: dict
       sample: [{device: rails-0, namespace: default, pod: train-0, container: main}]
 errors:
-  description: All that is wrong, each with C(place), C(message) and C(remedy).
+  description: The errors, each with C(place), C(message) and C(remedy).
   returned: failure
   type: list
   elements: dict

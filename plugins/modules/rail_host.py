@@ -10,14 +10,14 @@ module: rail_host
 short_description: Run all layers of a node at once
 version_added: 0.2.0
 description:
-  - Runs the modules of a node's layers one after the other in one process, and so in one module execution. The
-    result has a part for each module, which is the result that the module has alone, without C(gathered).
+  - Runs the modules of a node's layers in order in one process, which is one module execution. The result has a part
+    per module, which is the module's result without C(gathered).
   - An action plugin on the control node derives the options of each module from the plan, C(railyard_node) and
     C(railyard_fabric), and from the variables of the layers' roles, such as C(sriov_allow_recreate). A variable that
     the plan decides, such as C(limits_memlock), is an error. C(module_defaults) of these modules do not apply.
   - Each layer has a tag of its role's name. C(--tags) and C(--skip-tags) choose layers, also within one task.
   - It stops at the first layer that fails, with the error of that layer.
-  - It runs no layer on the control node, and none while packages are missing. RV(needs) names what other tasks must do.
+  - It does not run layers on the control node, or while packages are missing. RV(needs) names what other tasks must do.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -32,24 +32,25 @@ options:
     default: present
   keep_going:
     description:
-      - Whether layers after one that fails are run too. A failure is then only in the part of its module.
+      - Whether to run the layers after a failed layer too. A failure is then only in the part of its module.
     type: bool
     default: false
   states:
     description:
-      - Whether RV(modules) has what each module read back, C(gathered).
+      - Whether RV(modules) has the state that each module read, C(gathered).
       - Ansible keeps registered results of all nodes in memory, and each of its workers is a copy of that process.
     type: bool
     default: false
   packages:
     description:
-      - What the layers need on the node, as RV(railyard.fabric.rail_info#module:tools) names it, each with its package.
-      - If one is missing, no layer is run, and RV(needs) has C(packages). Check mode runs the layers all the same.
+      - The tools that the layers need on the node, by their name in RV(railyard.fabric.rail_info#module:tools), each
+        with its package.
+      - If a tool is missing, layers are not run, and RV(needs) has C(packages). Check mode runs the layers anyway.
       - The default is the variable C(preflight_packages) of the role C(preflight).
     type: dict
   control_boot_id:
     description:
-      - The boot ID of the control node, on which no layer is run. RV(needs) then has C(control_node).
+      - The boot ID of the control node, on which layers are not run. RV(needs) then has C(control_node).
       - The action plugin sets it, unless C(preflight_control_node_allowed) is true.
     type: str
   modules:
@@ -71,8 +72,7 @@ options:
         type: dict
       skip_missing:
         description:
-          - Whether the module is left out if it misses what a package can bring. RV(needs) then has the name of the
-            layer.
+          - Whether to skip the module if a package that it needs is missing. RV(needs) then has the name of the layer.
         type: bool
         default: false
 seealso:
@@ -80,11 +80,11 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Bring the node to the plan
+- name: Configure all layers of the node
   railyard.fabric.rail_host:
   register: prepared
 
-- name: Show what drifted in any layer
+- name: Read the drift of all layers
   railyard.fabric.rail_host:
     keep_going: true
   check_mode: true

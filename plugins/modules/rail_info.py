@@ -69,16 +69,16 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Everything about the node
+- name: Read everything about the node
   railyard.fabric.rail_info:
   register: node
 
-- name: Which tools are there
+- name: Read which tools are installed
   railyard.fabric.rail_info:
     subset: [system]
   register: node
 
-- name: The GID table of one rail port
+- name: Read the GID table of one rail port
   railyard.fabric.rail_info:
     subset: [gids]
     netdevs: [enp11s0f0np0]
@@ -88,9 +88,9 @@ EXAMPLES = r"""
 RETURN = r"""
 system:
   description:
-    - The node itself. C(rdma_mode) is V(shared), V(exclusive), or null while the RDMA subsystem is not loaded.
-    - C(lockdown) is the kernel's lockdown (as under Secure Boot), null where there is none.
-    - C(boot_service) is the state of C(railyard-boot.service) as systemd names it, null where nothing is kept for boot.
+    - The node. C(rdma_mode) is V(shared), V(exclusive), or null while the RDMA subsystem is not loaded.
+    - C(lockdown) is the kernel's lockdown mode (as with Secure Boot), or null.
+    - C(boot_service) is systemd's state of C(railyard-boot.service), or null without persistent options.
   returned: when O(subset) has V(system)
   type: dict
   sample:
@@ -105,8 +105,8 @@ system:
     boot_service: active
 management_path:
   description:
-    - What carries the connection and the default route. C(connection) is the netdev of this SSH session, or null.
-    - C(netdevs) and C(functions) say of each that must not be touched, why.
+    - The management path. C(connection) is the netdev of this SSH session, or null.
+    - C(netdevs) and C(functions) are those that must not be changed, each with the reason.
   returned: when O(subset) has V(system)
   type: dict
   sample:
@@ -115,24 +115,23 @@ management_path:
     netdevs: {eth0: carries this connection}
     functions: {'0000:00:02.0': eth0 carries this connection}
 tools:
-  description: Which tools are there, each with its path.
+  description: The installed tools with their paths.
   returned: when O(subset) has V(system)
   type: dict
   sample: {perftest: /usr/bin/ib_write_bw, pyroute2: /usr/lib/python3/dist-packages/pyroute2}
 nics:
   description:
-    - The network PFs in the order of their PCI addresses, one row a netdev. A function that shows no netdev here has
-      one row with C(netdev) null.
+    - The network PFs in the order of their PCI addresses, one row per netdev. A function without a netdev in this
+      network namespace has one row with C(netdev) null.
     - Values that the kernel or the driver does not report are null. C(speed) is in Mb/s, C(mtu) in bytes.
     - C(pcie) has the link's C(speed) and C(max_speed) in GT/s, C(width) and C(max_width) in lanes.
-    - C(gpus) are the nearest GPUs by their index in RV(gpus), C(gpu_proximity) is how near, in the terms of
+    - C(gpus) are the nearest GPUs by their index in RV(gpus), C(gpu_proximity) is their proximity in the terms of
       C(nvidia-smi topo).
-    - C(management_path) is the reason why the card must not be touched, null where it may be.
+    - C(management_path) is the reason why the card must not be changed, or null.
     - C(slot) is the label of the chassis' slot, C(serial) and C(part_number) are from the card's Vital Product Data,
-      which only root may read; null where there is none, or the card does not answer in a second.
-    - C(permanent_mac) is the hardware address that the port was made with, C(mac) the one that it has now.
-    - C(holders) names the owners of the network namespace of a netdev that is not here, such as the pod that has a
-      whole device.
+      which only root may read. They are null if the card does not have them, or does not answer in a second.
+    - C(permanent_mac) is the hardware address from the port's manufacturer, C(mac) the current one.
+    - C(holders) names the holders of a netdev in another network namespace, such as a pod that has the whole device.
   returned: when O(subset) has V(nics)
   type: list
   elements: dict
@@ -168,9 +167,9 @@ nics:
       holders: []
 rdma:
   description:
-    - One row a port of an RDMA device that this network namespace sees. C(type) is V(hardware), V(rxe) or V(siw).
+    - One row per port of an RDMA device in this network namespace. C(type) is V(hardware), V(rxe) or V(siw).
     - C(rate) is in Gb/s, C(active_mtu) and C(max_mtu) in bytes, null without libibverbs.
-    - C(pci) of a soft link is that of its netdev.
+    - C(pci) of a soft link is the PCI address of its netdev.
   returned: when O(subset) has V(rdma)
   type: list
   elements: dict
@@ -208,8 +207,8 @@ gids:
       address: 172.16.11.201
 gpus:
   description:
-    - The GPUs in the order of their PCI addresses. C(nics) has for each NIC, by PCI address, how near it is, V(PIX)
-      (one PCIe switch), V(PXB) (several), V(PHB) (one host bridge), V(NODE) (one NUMA node) or V(SYS).
+    - The GPUs in the order of their PCI addresses. C(nics) has the proximity of each NIC, by PCI address. It is V(PIX)
+      (same PCIe switch), V(PXB) (several switches), V(PHB) (same host bridge), V(NODE) (same NUMA node) or V(SYS).
   returned: when O(subset) has V(gpus)
   type: list
   elements: dict
@@ -224,8 +223,8 @@ gpus:
       nics: {'0000:0b:00.0': PIX}
 vfs:
   description:
-    - The VFs in the order of PF and index. C(holders) lists the holders of each. C(netdev) is null
-      where there is none here. C(attributes) is null where the kernel does not report them.
+    - The VFs in the order of PF and index. C(holders) lists the holders of each. C(netdev) is null if the VF does not
+      have one in this network namespace. C(attributes) is null if the kernel does not report them.
   returned: when O(subset) has V(vfs)
   type: list
   elements: dict
@@ -251,11 +250,11 @@ vfs:
       holders: []
 ip:
   description:
-    - What IP is set on the NICs' netdevs. C(addresses) are those that reach further than the link.
-    - C(routes) are those that were configured, with C(table) null for the main table. C(rules) are the policy rules
-      that select by the port's address or netdev alone.
-    - C(dynamic) is what was not configured, an address with a lifetime or of a router's
-      advertisement, a route of such an advertisement or of DHCP.
+    - The IP configuration of the NICs' netdevs. C(addresses) does not have link-local addresses.
+    - C(routes) does not have routes that the kernel made; C(table) is null for the main table. C(rules) are the policy
+      rules that select only by the port's address or netdev.
+    - C(dynamic) is true for an address with a lifetime or from a router advertisement, and for a route from a router
+      advertisement or DHCP.
   returned: when O(subset) has V(ip)
   type: dict
   version_added: 0.2.0
@@ -264,13 +263,13 @@ ip:
     routes: [{netdev: enp11s0f0np0, to: 0.0.0.0/0, via: 172.16.11.254, table: 101, dynamic: false}]
     rules: [{from: 172.16.11.201/32, oif: null, table: 101, priority: 10001}]
 sysctls:
-  description: By netdev, the settings of IPv4 that the kernel acts by, those of C(all) reckoned in.
+  description: The effective IPv4 settings of each netdev, including those of C(all).
   returned: when O(subset) has V(sysctls)
   type: dict
   version_added: 0.2.0
   sample: {enp11s0f0np0: {arp_announce: 2, arp_ignore: 1, rp_filter: 2}}
 counters:
-  description: Counters of errors and congestion by netdev and by RDMA device. Those of mere traffic are left out.
+  description: Counters of errors and congestion by netdev and by RDMA device, without counters of traffic.
   returned: when O(subset) has V(counters)
   type: dict
   version_added: 0.2.0
@@ -279,8 +278,8 @@ counters:
     devices: {mlx5_gpu01: {out_of_sequence: 0, np_cnp_sent: 12}}
 lldp:
   description:
-    - What is plugged in at the other end, a row a neighbour, of ports with a carrier. C(source) is V(lldpd),
-      V(systemd-networkd) or V(heard).
+    - The LLDP neighbours of ports with a carrier, one row per neighbour. C(source) is V(lldpd), V(systemd-networkd) or
+      V(heard) (a received frame).
   returned: when O(subset) has V(lldp)
   type: list
   elements: dict
@@ -293,14 +292,14 @@ lldp:
       port_description: ai-10-1-16-1
       source: lldpd
 duplicates:
-  description: Own addresses for which another host answers on the same link, with the hardware addresses of these.
+  description: Addresses of this node for which another host answers on the same link, with the hosts' MAC addresses.
   returned: when O(subset) has V(duplicates)
   type: list
   elements: dict
   version_added: 0.2.0
   sample: [{netdev: enp11s0f0np0, address: 172.16.11.201, macs: ['02:00:00:00:00:07']}]
 pci:
-  description: What M(railyard.fabric.pci_tuning) gathers of the PFs on the PCI bus.
+  description: The C(gathered) of M(railyard.fabric.pci_tuning) for the PFs.
   returned: when O(subset) has V(pci)
   type: dict
   version_added: 0.2.0
@@ -312,13 +311,14 @@ pci:
     findings: []
     rdma_topo: null
 kernel:
-  description: What M(railyard.fabric.kernel_arguments) gathers, arguments of the running kernel and of the next boot.
+  description:
+    - The C(gathered) of M(railyard.fabric.kernel_arguments), with arguments of the running kernel and of the next boot.
   returned: when O(subset) has V(kernel)
   type: dict
   version_added: 0.2.0
   sample: {loader: grub, live: [quiet, iommu=pt], next_boot: [quiet, iommu=pt], iommu: {groups: 64, translated: 0}}
 limits:
-  description: What M(railyard.fabric.rail_limits) gathers, with its results for the PFs' netdevs.
+  description: The C(gathered) of M(railyard.fabric.rail_limits) for the PFs' netdevs.
   returned: when O(subset) has V(limits)
   type: dict
   version_added: 0.2.0
@@ -327,25 +327,25 @@ limits:
     neighbours: {gc_thresh1: 128, gc_thresh2: 512, gc_thresh3: 1024}
     rp_filter: {enp11s0f0np0: 2}
 driver:
-  description: What M(railyard.fabric.nic_driver) gathers, the NIC driver that is installed and the one that runs.
+  description: The C(gathered) of M(railyard.fabric.nic_driver), with the installed and the running NIC driver.
   returned: when O(subset) has V(driver)
   type: dict
   version_added: 0.2.0
   sample: {kind: doca, version: 2.9.3-0.2.2}
 infiniband:
-  description: What M(railyard.fabric.ib_ports) gathers, IPoIB's mode, partitions and the subnet manager by port.
+  description: The C(gathered) of M(railyard.fabric.ib_ports), with IPoIB mode, partitions and subnet manager by port.
   returned: when O(subset) has V(infiniband)
   type: dict
   version_added: 0.2.0
   sample: {ports: []}
 gpudirect:
-  description: What M(railyard.fabric.gpudirect) gathers, the way that GPU memory takes to the NIC, and why.
+  description: The C(gathered) of M(railyard.fabric.gpudirect), with the path of GPU memory to the NIC and its reason.
   returned: when O(subset) has V(gpudirect)
   type: dict
   version_added: 0.2.0
   sample: {path: dmabuf, gdrcopy: true}
 qos:
-  description: What M(railyard.fabric.roce_qos) gathers of the Ethernet PFs.
+  description: The C(gathered) of M(railyard.fabric.roce_qos) for the Ethernet PFs.
   returned: when O(subset) has V(qos)
   type: dict
   version_added: 0.2.0

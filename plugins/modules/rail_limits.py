@@ -108,7 +108,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Let containers lock memory, and make room for the neighbours of a large flat rail
+- name: Set locked memory and hugepages, and the neighbour tables for large flat rails
   railyard.fabric.rail_limits:
     ports:
       - {netdev: enp11s0f0np0, pci: "0000:0b:00.0"}
@@ -117,11 +117,11 @@ EXAMPLES = r"""
     hugepages: [{size_kb: 2048, count: 1024}]
     neighbours: {gc_thresh1: 4096, gc_thresh2: 8192, gc_thresh3: 16384}
 
-- name: Take back what earlier runs have set
+- name: Remove the settings of earlier runs
   railyard.fabric.rail_limits:
     state: absent
 
-- name: Read what there is
+- name: Read the settings
   railyard.fabric.rail_limits:
     ports:
       - netdev: enp11s0f0np0
@@ -143,50 +143,50 @@ gathered:
   contains:
     memlock:
       description:
-        - The services that the node has. C(configured) is what each gets when it is started, C(live) what it has now,
-          C(pid) null where it does not run. C(drop_in) is whether systemd has read a drop-in of this module,
+        - The services that the node has. C(configured) is the limit at the next start, C(live) the current limit,
+          C(pid) is null if the service does not run. C(drop_in) is whether systemd has read a drop-in of this module,
           C(reload) whether files of the service have changed since systemd read them.
       type: list
       elements: dict
       sample:
         - {service: containerd, pid: 812, configured: unlimited, live: unlimited, drop_in: true, reload: false}
     hugepages:
-      description: The sizes that the kernel has, how many pages there are and how many are free.
+      description: The sizes that the kernel supports, each with the number of pages and of free pages.
       type: list
       elements: dict
       sample:
         - {size_kb: 2048, count: 1024, free: 1024}
     neighbours:
-      description: The smaller of IPv4's and IPv6's.
+      description: The smaller value of IPv4 and IPv6.
       type: dict
       sample: {gc_thresh1: 4096, gc_thresh2: 8192, gc_thresh3: 16384}
     network_manager:
-      description: V(unmanaged) where an earlier run keeps NetworkManager off the ports, else null.
+      description: V(unmanaged) if an earlier run configured NetworkManager not to manage the ports, else null.
       type: str
     cloud_init:
-      description: V(disabled) or V(enabled), as to the network; null where there is no cloud-init.
+      description: Whether cloud-init configures the network, V(disabled) or V(enabled); null without cloud-init.
       type: str
     rp_filter:
-      description: What is in effect on each port, the larger of its own and that of C(all).
+      description: The effective value of each port, which is the larger of the port's and that of C(all).
       type: dict
       sample: {enp11s0f0np0: 2}
     firewall:
       description:
-        - Rules that drop RoCE on a port, null where they cannot be read. C(handle) is null where it is the chain's
-          policy. C(certain) is false where the drop depends on more than the rule.
+        - Rules that drop RoCE on a port; null if they cannot be read. C(handle) is null for a chain's policy.
+          C(certain) is false if other conditions decide whether the rule applies.
       type: list
       elements: dict
       sample:
         - {netdev: rail0, packet: ipv4, family: inet, table: filter, chain: input, handle: null, certain: true}
     clock_synchronized:
-      description: Whether the kernel's clock is synchronized, null where C(timedatectl) is not there.
+      description: Whether the kernel's clock is synchronized; null without C(timedatectl).
       type: bool
     governors:
-      description: How many processors have which frequency governor.
+      description: The number of processors by frequency governor.
       type: dict
       sample: {performance: 128}
 reboot_required:
-  description: Whether a reboot is needed for all hugepages, or to be rid of what stays live with O(state=absent).
+  description: Whether a reboot is needed for all hugepages, or to end settings that O(state=absent) reverted.
   returned: success
   type: bool
 reboot_reasons:
@@ -195,7 +195,7 @@ reboot_reasons:
   type: list
   elements: str
 errors:
-  description: All that is wrong, each with C(place), C(message) and C(remedy).
+  description: The errors, each with C(place), C(message) and C(remedy).
   returned: failure
   type: list
   elements: dict

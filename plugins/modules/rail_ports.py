@@ -150,7 +150,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Set up two rail ports, now and for the next boot
+- name: Configure two rail ports, live and persistently
   railyard.fabric.rail_ports:
     ports:
       - rail: gpu01
@@ -172,7 +172,7 @@ EXAMPLES = r"""
         rule_priority: 10002
         sysctl: {arp_ignore: 1, arp_announce: 2, rp_filter: 2}
 
-- name: A link to the leaf in both families, with the way to the other racks in the main table
+- name: Configure a dual-stack link to the leaf, with routes to the other racks in the main table
   railyard.fabric.rail_ports:
     ports:
       - rail: gpu01
@@ -183,17 +183,17 @@ EXAMPLES = r"""
           - {to: 10.0.0.0/16, via: 10.0.11.1}
           - {to: "fd00::/32", via: "fe80::1"}
 
-- name: Set up all ports of the plan with systemd-networkd
+- name: Configure all ports of the plan with systemd-networkd
   railyard.fabric.rail_ports:
     ports: "{{ railyard_node.ports | railyard.fabric.port_options('rail_ports') }}"
     backend: networkd
 
-- name: Read how the ports that were set up are now
+- name: Read the state of the configured ports
   railyard.fabric.rail_ports:
     state: gathered
-  register: now
+  register: ports
 
-- name: Take everything away again
+- name: Remove the configuration of all ports
   railyard.fabric.rail_ports:
     state: absent
 """
@@ -211,26 +211,26 @@ changes:
       returned: always
       sample: enp11s0f0np0
     attribute:
-      description: What of it.
+      description: The changed attribute.
       type: str
       returned: always
       sample: mtu
     before:
-      description: Its value before; null where there was none.
+      description: The value before the change; null if it did not exist.
       type: raw
       returned: always
       sample: 1500
     after:
-      description: Its value after; null where it is taken away.
+      description: The value after the change; null if it is removed.
       type: raw
       returned: always
       sample: 4200
     kind:
-      description: What the change is about, if not a setting - V(file), V(route), V(rule), or V(step) of another.
+      description: The kind of change, V(file), V(route), V(rule), or V(step) (required by another change).
       type: str
       returned: when it is not a setting
     port:
-      description: The netdev, PCI address or RDMA device of the port, if the subject is something else.
+      description: The netdev, PCI address or RDMA device of the port, if the subject is not the port.
       type: str
       returned: when the subject is not the port
 gathered:
@@ -240,7 +240,7 @@ gathered:
   contains:
     ports:
       description:
-        - The ports asked for, or those that the module has set up where none were.
+        - The ports in O(ports), or if it is empty, all ports that the module has configured.
         - A missing value is null. C(netdev) is the name that the interface has now.
       type: list
       elements: dict
@@ -260,27 +260,27 @@ gathered:
           sysctl: {arp_ignore: 1, arp_announce: 2, rp_filter: 2}
 effective_sysctl:
   description:
-    - For each netdev, the settings that the kernel acts by. C(arp_announce), C(arp_ignore) and C(rp_filter) are the
-      larger of the interface's value and that of C(all).
+    - The effective settings of each netdev. C(arp_announce), C(arp_ignore) and C(rp_filter) are the larger of the
+      interface's value and that of C(all).
   returned: success
   type: dict
   sample:
     enp11s0f0np0: {arp_announce: 2, arp_ignore: 1, rp_filter: 2}
 backend:
-  description: What keeps the ports for the next boot, as chosen or found.
+  description: The back-end that makes the configuration persistent.
   returned: O(state) is not V(gathered)
   type: str
   sample: networkd
 reboot_required:
   description:
-    - Whether an interface gets its name only at the next boot, or what O(state=absent) leaves goes with it.
+    - Whether an interface gets its name only at the next boot, or settings that O(state=absent) reverted end only then.
   returned: O(state) is not V(gathered)
   type: bool
   sample: false
 held:
   description:
-    - Ports whose interface is in another network namespace, as a whole device is while a pod has it. They are left
-      alone, with what is kept for them. A port without O(ports[].pci) is not recognized.
+    - Ports whose interface is in another network namespace, such as a whole device that a pod has. The ports and their
+      files are not changed. A port without O(ports[].pci) is not recognized.
   returned: O(state) is not V(gathered)
   type: list
   elements: dict
@@ -289,7 +289,7 @@ held:
       pci: "0000:0b:00.0"
       by: its netdev net1 is in network namespace cni-4f2a (pause pid 4711)
 reboot_reasons:
-  description: One line an interface that waits for the next boot, and one of those that were taken back.
+  description: One line per interface that is renamed at the next boot, and one line about reverted settings.
   returned: O(state) is not V(gathered)
   type: list
   elements: str

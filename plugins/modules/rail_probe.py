@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rail_probe
-short_description: Prove that rails carry traffic between two nodes
+short_description: Test that rails carry traffic between two nodes
 version_added: 0.1.0
 description:
   - Sends echo requests of exactly the planned MTU, not to be fragmented, over every rail at once, and then moves data
@@ -247,7 +247,7 @@ EXAMPLES = r"""
         mtu: 4200
         port: "{{ servers.results[0].port }}"
 
-- name: Serve a port of InfiniBand without an address; the result has the address at which its partner connects
+- name: Serve an InfiniBand port without an address; the result has the address at which its partner connects
   railyard.fabric.rail_probe:
     mode: serve
     ports:
@@ -258,15 +258,15 @@ EXAMPLES = r"""
 RETURN = r"""
 others:
   description:
-    - Other runs that have probed on this node since O(run) came to it, each with its C(run) and C(since) when it is
-      here. What was measured meanwhile may be less than a rail can do.
+    - Other runs that have probed on this node since the first call with O(run), each with C(run) and C(since), the time
+      of its first call. The measured bandwidth may then be less than a rail can carry.
     - Always empty without O(run).
   returned: success
   type: list
   elements: dict
   sample: [{run: "anna@bastion (48213)", since: "2026-11-22T10:02:05Z"}]
 results:
-  description: One entry a port or target, in the order given.
+  description: One entry per port or target, in the order of the option.
   returned: success
   type: list
   elements: dict
@@ -282,16 +282,16 @@ results:
       returned: O(mode=probe)
       sample: ai-10-1-16-1
     port:
-      description: TCP port on which the server waits; null where there is none.
+      description: TCP port on which the server listens; null if it could not be started.
       type: int
       returned: O(mode=serve)
       sample: 40123
     ok:
-      description: Whether every packet came back and the transfer went well.
+      description: Whether all packets were answered and the transfer succeeded.
       type: bool
       returned: O(mode=probe)
     error:
-      description: What is wrong; empty where nothing is.
+      description: The error; empty after a success.
       type: str
       returned: always
       sample: 0 of 3 packets of 4200 bytes came back
@@ -301,21 +301,21 @@ results:
       returned: always
     reach:
       description:
-        - Echo requests C(sent) and C(received), least round trip C(rtt_ms) in milliseconds, and the kernel's C(error);
-          null where the rail has no addresses, and nothing was asked.
+        - Echo requests C(sent) and answers C(received), the least round trip C(rtt_ms) in milliseconds, and the
+          kernel's C(error); null if the rail does not have addresses.
       type: dict
       returned: O(mode=probe)
       sample: {sent: 3, received: 3, rtt_ms: 0.21, error: ''}
     reach6:
-      description: The same over IPv6; null where it was not asked.
+      description: As RV(results[].reach), for IPv6; null without O(targets[].address6).
       type: dict
       returned: O(mode=probe)
       sample: {sent: 3, received: 3, rtt_ms: 0.23, error: ''}
     transfer:
       description:
-        - Average C(gbits) per second, C(gid_index) used, C(error) and C(remedy); null where it was not tried.
+        - Average C(gbits) per second, the used C(gid_index), C(error) and C(remedy); null if there was no transfer.
         - C(gpu) is whether the data was in GPU memory.
-        - C(latency_us) is the typical latency of one way in microseconds, null where the partner does not serve it.
+        - C(latency_us) is the typical one-way latency in microseconds; null without a latency server.
       type: dict
       returned: O(mode=probe)
       sample: {gbits: 96.4, latency_us: 1.62, gid_index: 3, gpu: false, error: '', remedy: ''}
@@ -324,25 +324,25 @@ results:
       type: bool
       returned: O(mode=serve)
     meet:
-      description: IP address at which the servers are met; null where that is the rail port's own.
+      description: IP address at which clients connect to the server; null for the rail port's address.
       type: str
       returned: O(mode=serve)
       sample: 10.2.1.1
     latency_port:
-      description: TCP port on which the server for latency waits; null where there is none.
+      description: TCP port on which the latency server listens; null without one.
       type: int
       returned: O(mode=serve)
       sample: 40124
     found:
       description:
-        - Why packets are lost; null where none is. C(small) is whether packets of 96 bytes pass, C(path_mtu) the
-          largest usual size in bytes that does, C(answers) the partner's other rails for whose addresses a host
-          answers here.
+        - Facts about lost packets; null if none was lost. C(small) is whether packets of 96 bytes pass, C(path_mtu) the
+          largest usual size in bytes that passes, C(answers) the partner's other rails for whose addresses a host
+          answers on this rail.
       type: dict
       returned: O(mode=probe)
       sample: {small: true, path_mtu: 1500, answers: []}
     cross:
-      description: Whether the C(rail) of O(targets[].cross) is C(open) from here; null where it was not asked.
+      description: Whether the C(rail) of O(targets[].cross) is reachable from this rail (C(open)); null without it.
       type: dict
       returned: O(mode=probe)
       sample: {rail: gpu02, open: true}
@@ -367,6 +367,7 @@ RAIL = {
 
 
 def look(options: t.Mapping[str, t.Any], system: System) -> dict[str, t.Any]:
+    """Return the results of the module and the other runs."""
     if options["pod"] and options["mode"] != "stop":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import node_pods
         from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import namespace_holders

@@ -15,8 +15,8 @@ version_added: 0.2.0
 description:
   - Runs M(railyard.fabric.rail_info), M(railyard.fabric.rail_host) and M(railyard.fabric.rail_probe) on a node as the
     parts of C(playbooks/verify.yml) and C(playbooks/drift.yml) need them, with one result per part.
-  - What nodes report is kept in files of the control node, in Ansible's temporary directory, until
-    M(railyard.fabric.fabric_verify) reads them. Results of this action have only what later tasks need.
+  - The states of nodes are kept in files on the control node, in Ansible's temporary directory, until
+    M(railyard.fabric.fabric_verify) reads them. Results of this action have only the values that later tasks need.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:

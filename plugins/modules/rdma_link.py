@@ -105,29 +105,29 @@ notes:
 """
 
 EXAMPLES = r"""
-- name: Stable names for the rails' RDMA devices
+- name: Give the rails' RDMA devices stable names
   railyard.fabric.rdma_link:
     ports:
       - {name: mlx5_gpu01, pci: "0000:0b:00.0"}
       - {name: mlx5_gpu02, pci: "0000:0c:00.0"}
     wait_active: 60
 
-- name: A soft link on NICs without RDMA
+- name: Create soft links on NICs without RDMA
   railyard.fabric.rdma_link:
     ports:
       - {name: rxe_gpu01, type: rxe, netdev: enp1s0}
       - {name: rxe_gpu02, type: rxe, netdev: enp2s0}
 
-- name: Take one away
+- name: Remove a soft link
   railyard.fabric.rdma_link:
     ports:
       - {name: rxe_gpu02, type: rxe, state: absent}
 
-- name: Take everything away again
+- name: Remove all persistent links
   railyard.fabric.rdma_link:
     state: absent
 
-- name: Read what there is
+- name: Read all RDMA devices
   railyard.fabric.rdma_link:
     state: gathered
 """
@@ -153,18 +153,18 @@ gathered:
       returned: always
       sample: [{name: mlx5_gpu01, type: hardware, netdev: enp11s0f0np0, pci: "0000:0b:00.0", state: present}]
     links:
-      description: State of each port of each device, in the words of C(rdma link).
+      description: State of each port of each device, in the terms of C(rdma link).
       type: list
       elements: dict
       returned: always
       sample: [{device: mlx5_gpu01, port: 1, state: ACTIVE, physical_state: LINK_UP, netdev: enp11s0f0np0}]
 reboot_required:
-  description: Whether something that was taken back stays live until the next boot.
+  description: Whether a reverted setting stays live until the next boot.
   returned: success
   type: bool
   sample: true
 reboot_reasons:
-  description: What stays live until the next boot; reported by every run with O(state=absent) until then.
+  description: The settings that stay live until the next boot. Every run with O(state=absent) reports them until then.
   returned: success
   type: list
   elements: str

@@ -28,7 +28,7 @@ extends_documentation_fragment:
 options:
   mode:
     description:
-      - The rdma mode.
+      - The RDMA mode.
       - Required with O(state=present).
     type: str
     choices: [shared, exclusive]
@@ -64,21 +64,21 @@ notes:
 """
 
 EXAMPLES = r"""
-- name: Give each network namespace RDMA devices of its own
+- name: Set mode exclusive
   railyard.fabric.rdma_netns_mode:
     mode: exclusive
 
-- name: The same, and fail where a reboot would be needed
+- name: Set mode exclusive, and fail if a reboot would be needed
   railyard.fabric.rdma_netns_mode:
     mode: exclusive
     switch: require
 
-- name: Prepare the next boot alone
+- name: Set only the mode of the next boot
   railyard.fabric.rdma_netns_mode:
     mode: shared
     switch: never
 
-- name: Take it back, and leave the mode to the kernel
+- name: Revert the mode to the kernel's default
   railyard.fabric.rdma_netns_mode:
     state: absent
 
@@ -101,33 +101,33 @@ gathered:
   type: dict
   contains:
     mode:
-      description: The live mode; that of the next boot where the RDMA subsystem is not loaded.
+      description: The live mode, or the mode of the next boot if the RDMA subsystem is not loaded.
       type: str
       returned: always
       sample: exclusive
     live:
-      description: The running kernel's mode; null where the RDMA subsystem is not loaded.
+      description: The running kernel's mode; null if the RDMA subsystem is not loaded.
       type: str
       returned: always
       sample: exclusive
     next_boot:
-      description: The mode that C(ib_core) is next loaded with; null where a wrong value will make its loading fail.
+      description: The mode with which C(ib_core) is loaded next; null if it cannot be loaded because of a wrong value.
       type: str
       returned: always
       sample: exclusive
     next_boot_source:
-      description: The file that decides RV(gathered.next_boot), C(/proc/cmdline), or C(the kernel's default).
+      description: The origin of RV(gathered.next_boot), a file, C(/proc/cmdline), or C(the kernel's default).
       type: str
       returned: always
       sample: /etc/modprobe.d/zz-railyard-rdma.conf
     stale_initramfs:
-      description: Images that hold C(ib_core) and are older than the files that set its mode.
+      description: Images that contain C(ib_core) and are older than the files that set its mode.
       type: list
       elements: str
       returned: always
       sample: []
 reboot_required:
-  description: Whether the live mode is not the wanted one and a reboot will bring it.
+  description: Whether a reboot is needed for the desired mode.
   returned: success
   type: bool
 reboot_reasons:

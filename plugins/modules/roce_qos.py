@@ -16,8 +16,7 @@ description:
   - Data Center Bridging is read and set over netlink, by the messages of C(dcb); neither C(dcb) nor C(mlnx_qos) is
     needed.
   - VFs do not have Data Center Bridging. The traffic class and the connection manager's defaults of VFs are set if
-    their
-    RDMA devices are in this network namespace.
+    their RDMA devices are in this network namespace.
   - Other programs that configure Data Center Bridging on the node are reported, and refused by default.
   - The netdev that carries the connection or the default route is refused.
 author:
@@ -27,7 +26,7 @@ extends_documentation_fragment:
 options:
   ports:
     description:
-      - The rail ports, all of a node's in one call.
+      - All rail ports of the node.
       - With O(state=gathered) and no ports, all Ethernet PFs with a netdev are read.
       - With O(persist=true) only the ports of the latest call are persistent.
     type: list
@@ -177,8 +176,7 @@ options:
     description:
       - V(present) sets up O(ports).
       - V(absent) removes the persistent settings. O(ports) and O(qos) are not allowed with it. The settings of the
-        ports
-        stay until the next boot, since their earlier values are not known.
+        ports stay until the next boot, because their former values are unknown.
       - V(gathered) only reads.
     type: str
     choices: [present, absent, gathered]
@@ -187,20 +185,20 @@ seealso:
   - module: railyard.fabric.sriov_vfs
   - module: railyard.fabric.rdma_link
 notes:
-  - Needs root.
+  - Requires root.
   - On mlx5, a change of PFC takes the link down for a moment.
   - VFs that are created later get their marks at the next run.
 """
 
 EXAMPLES = r"""
-- name: As the plan has it
+- name: Set the QoS of the plan
   railyard.fabric.roce_qos:
     ports:
       - {netdev: enp11s0f0np0, pci: "0000:0b:00.0"}
       - {netdev: enp12s0f0np0, pci: "0000:0c:00.0"}
     qos: "{{ railyard_fabric.qos }}"
 
-- name: PFC and trust alone
+- name: Set only PFC and trust
   railyard.fabric.roce_qos:
     ports:
       - {netdev: enp11s0f0np0}
@@ -212,11 +210,11 @@ EXAMPLES = r"""
       pfc: [0, 0, 0, 1, 0, 0, 0, 0]
       global_pause: false
 
-- name: Take it back
+- name: Remove the persistent settings
   railyard.fabric.roce_qos:
     state: absent
 
-- name: Read what there is
+- name: Read the QoS of all ports
   railyard.fabric.roce_qos:
     state: gathered
 """
@@ -237,8 +235,8 @@ gathered:
   contains:
     ports:
       description:
-        - Each port. In C(qos) each value in the shape of O(qos), null where the driver has none; C(dscp2prio) has all
-          entries, and C(ecn) contains the C(interface) that it was read by.
+        - The ports. C(qos) has the values in the shape of O(qos), null if the driver does not report them; C(dscp2prio)
+          has all entries, and C(ecn) has the C(interface) by which it was read.
         - C(dcbx) is V(host), V(firmware) or null.
       type: list
       elements: dict
@@ -252,18 +250,18 @@ gathered:
           rdma:
             - {device: mlx5_gpu01, port: 1, pci: "0000:0b:00.0", tclass: 106, rdma_cm_tos: 106, roce_mode: RoCE v2}
     others:
-      description: Who else sets Data Center Bridging on the node, and how to end that.
+      description: Other programs that configure Data Center Bridging on the node, and how to stop them.
       type: list
       elements: dict
       returned: always
       sample: []
 reboot_required:
-  description: Whether something that was taken back stays live until the next boot.
+  description: Whether a reverted setting stays live until the next boot.
   returned: success
   type: bool
   sample: true
 reboot_reasons:
-  description: What stays live until the next boot; every run with O(state=absent) reports it until then.
+  description: The settings that stay live until the next boot. Every run with O(state=absent) reports them until then.
   returned: success
   type: list
   elements: str

@@ -58,7 +58,7 @@ def test_without_leave_it_is_reported_and_left(guest: Node) -> None:
 
 
 def test_another_value_of_another_user_is_refused(guest: Node) -> None:
-    with pytest.raises(Failed, match="the next boot's kernel gets panic=10, and panic=5 is wanted"):
+    with pytest.raises(Failed, match="the kernel of the next boot gets panic=10, and panic=5 is desired"):
         guest.module("kernel_arguments", arguments=["panic=5"], allow_change=True)
     assert all("panic=10" in each for each in configured(guest))
 

@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Changes: check mode prints the same list that a run applies."""
+"""Changes. Check mode reports the same list that a run applies."""
 
 from __future__ import annotations
 
 import typing as t
 
-# What a change is about; programs read this and never the words of subject and attribute.
+# Kinds of changes, for programs, which must not parse the texts of subject and attribute.
 SETTING, FILE, ROUTE, RULE = "setting", "file", "route", "rule"
-# A step that other changes require, such as reloading a service: not a difference by itself.
+# A step that other changes require, such as reloading a service; not a difference between observed and desired state.
 STEP = "step"
 _LIVE = ("/sys/", "/proc/")
 
@@ -18,19 +18,20 @@ Act = t.Callable[[], None]
 
 
 class NotTaken(Exception):
-    """Raised by the function of a change that the kernel does not accept at this moment; the subsystem explains it."""
+    """Raised by the function of a change that the kernel does not accept now. The subsystem reports the reason."""
 
 
 class Change:
-    """One attribute of one thing: observed value, desired value, and the function that applies it.
+    """One difference between observed and desired state, and the function that removes it.
 
     :param subject: what is changed: a netdev, a PCI address, a file.
-    :param attribute: which attribute of it, in the kernel's or the vendor's spelling.
+    :param attribute: the changed attribute, in the kernel's or the vendor's spelling.
     :param before: the observed value; None if it is absent.
     :param after: the desired value; None if it is removed.
-    :param act: applies it. Raises :class:`RailyardError`, or :class:`NotTaken`.
-    :param kind: what it is about; a path outside sysfs and procfs is a :data:`FILE`.
-    :param port: netdev, PCI address or RDMA device of its port, where ``subject`` is another thing.
+    :param act: applies the change. Raises :class:`RailyardError`, or :class:`NotTaken`.
+    :param kind: one of the kinds above. Default: :data:`FILE` for a path outside sysfs and procfs, else
+        :data:`SETTING`.
+    :param port: netdev, PCI address or RDMA device of the port, if ``subject`` is not the port.
     """
 
     def __init__(
@@ -52,17 +53,17 @@ class Change:
         self.port = port
 
     def as_dict(self) -> dict[str, t.Any]:
-        """As a result; ``kind`` and ``port`` are left out where they are a setting and the subject."""
+        """Return the change as a row of a module's result. The default kind, and a missing port, are omitted."""
         row = {"subject": self.subject, "attribute": self.attribute, "before": self.before, "after": self.after}
-        more = {"kind": self.kind if self.kind != SETTING else None, "port": self.port}
-        return dict(row, **{key: value for key, value in more.items() if value})
+        optional = {"kind": self.kind if self.kind != SETTING else None, "port": self.port}
+        return dict(row, **{key: value for key, value in optional.items() if value})
 
     def __repr__(self) -> str:
         return "<%s %s: %r -> %r>" % (self.subject, self.attribute, self.before, self.after)
 
 
 def batch(rows: t.Iterable[tuple[str, str, t.Any, t.Any]], act: Act, **fields: t.Any) -> list[Change]:
-    """Changes that are applied together: the function of the first applies them all."""
+    """Return changes that are applied together. ``act``: applies all of them; it is the function of the first."""
     changes = [Change(*row, act=lambda: None, **fields) for row in rows]
     if changes:
         changes[0].act = act
@@ -70,7 +71,7 @@ def batch(rows: t.Iterable[tuple[str, str, t.Any, t.Any]], act: Act, **fields: t
 
 
 def as_diff(changes: t.Sequence[Change]) -> dict[str, dict[str, t.Any]]:
-    """The changes as Ansible's ``diff``: subject -> attribute -> value, only what differs."""
+    """Return the changes as Ansible's ``diff``. ``before`` and ``after``: subject -> attribute -> value."""
     before: dict[str, t.Any] = {}
     after: dict[str, t.Any] = {}
     for change in changes:

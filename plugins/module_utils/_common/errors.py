@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The errors that a user may see: each has a place and a remedy."""
+"""Errors for users: each has a message, a place and a remedy."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import masked
 
-# A place that is one of a module's ports, or an option of one.
+# A place that is a port in a module's options, or an option of a port.
 _PORT = re.compile(r"ports\[(\d+)\]")
 
 
 class RailyardError(Exception):
     """An error in the request or on the node. Passwords of URLs are masked in its texts.
 
-    :param message: what is wrong, with the values, without a final full stop.
-    :param place: where: an option (``ports[2].vfs.count``), a netdev, a file.
-    :param remedy: what the user can do about it, as one sentence without a final full stop.
+    :param message: what is wrong with which value, without a final full stop.
+    :param place: an option (``ports[2].vfs.count``), a netdev, a file.
+    :param remedy: what the user can do, as one sentence without a final full stop.
     """
 
     def __init__(self, message: str, place: str = "", remedy: str = "") -> None:
@@ -34,16 +34,19 @@ class RailyardError(Exception):
         return "%s. Remedy: %s." % (text, self.remedy) if self.remedy else "%s." % text
 
     def as_dict(self, ports: t.Sequence[t.Mapping[str, t.Any]] = ()) -> dict[str, str]:
-        """As a result. ``ports``: the module's option; ``port`` names the one that the place is in, for programs."""
+        """Return the error as a row of a module's result.
+
+        :param ports: the module's option of this name. If the place is in it, ``port`` has the port's name.
+        """
         row = {"place": self.place, "message": self.message, "remedy": self.remedy}
-        found = _PORT.match(self.place)
-        options = ports[int(found.group(1))] if found and int(found.group(1)) < len(ports) else {}
+        match = _PORT.match(self.place)
+        options = ports[int(match.group(1))] if match and int(match.group(1)) < len(ports) else {}
         names = [options[key] for key in ("rail", "netdev", "pci", "name") if options.get(key)]
         return dict(row, port=str(names[0])) if names else row
 
 
 class Refused(RailyardError):
-    """The request is valid, but would do harm."""
+    """A refusal: the request is valid, but would do damage."""
 
 
 class Unsupported(RailyardError):
@@ -51,7 +54,7 @@ class Unsupported(RailyardError):
 
 
 class Errors(RailyardError):
-    """Several errors at once; ``errors`` holds them in the order of their places."""
+    """Several errors. ``errors``: in the order in which they are reported."""
 
     def __init__(self, errors: t.Sequence[RailyardError]) -> None:
         super().__init__("; ".join(error.message for error in errors))
@@ -62,7 +65,7 @@ class Errors(RailyardError):
 
 
 def raise_all(errors: t.Sequence[RailyardError]) -> None:
-    """Raise the collected errors, if any: one as it is, several together."""
+    """Raise the collected errors, if any: a single one itself, several as :class:`Errors`."""
     if len(errors) == 1:
         raise errors[0]
     if errors:

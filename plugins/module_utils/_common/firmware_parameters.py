@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Firmware parameters of NVIDIA NICs: aliases, and the forms that a name may have.
+"""Firmware parameters of NVIDIA NICs: aliases, and the forms of names.
 
-Shared by the lint of a fabric file and the module that sets the parameters.
+Shared by lint and by the module that sets the parameters.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ import typing as t
 # NAME, NAME[3], NAME[0..7], or NAME_P* for each port of the card.
 NAME = re.compile(r"^([A-Z][A-Z0-9_]*)(?:\[(\d+)(?:\.\.(\d+))?\]|(?<=_P)(\*))?$")
 FORMS = "NAME, NAME[3], NAME[0..7], or NAME_P* for every port"
-# Until it is in force, the firmware hides and refuses the parameters of the PCI interface in GUARDED.
+# While this parameter is off, the firmware hides and refuses the parameters in GUARDED.
 ADVANCED = "ADVANCED_PCI_SETTINGS"
 GUARDED = ("MAX_ACC_OUT_READ",)
 PRIORITIES = range(8)
 
 
 class Alias(t.NamedTuple):
-    """An alias: the ``parameter`` of the firmware, and its values.
-
-    ``values`` maps true and false; ``mask``: a list of priorities becomes a bit mask; ``limit``: the greatest number.
+    """An alias of ``parameter``. ``values``: the firmware's values of true and false. ``mask``: a list of priorities is
+    converted to a bit mask. ``limit``: the greatest number.
     """
 
     parameter: str
@@ -43,18 +42,21 @@ ALIASES: dict[str, Alias] = {
     "relaxed_ordering": Alias("PCI_WR_ORDERING", {True: "force_relax", False: "per_mkey"}),
     "roce_cc_priorities": Alias("ROCE_CC_PRIO_MASK_P*", mask=True),
 }
-# Parameters with options of their own.
+# Parameters that have an option of the module.
 OPTIONS = {"SRIOV_EN": "sriov_en", "NUM_OF_VFS": "num_of_vfs"}
 
 
 def parameter(name: str) -> str:
-    """The firmware's own name for a name or an alias; in capitals, not checked."""
+    """Return the firmware's name for a name or an alias, in capitals. It is not checked."""
     alias = ALIASES.get(name.lower())
     return alias.parameter if alias else name.upper()
 
 
 def value(name: str, given: t.Any) -> t.Any:
-    """The value in the firmware's spelling. Raises ValueError with the expected form."""
+    """Return a value of the parameter ``name`` in the firmware's spelling.
+
+    :raises ValueError: for a wrong value. Its text is the expected form.
+    """
     alias = ALIASES.get(name.lower())
     if alias is None:
         if isinstance(given, (list, tuple, dict)) or given is None or str(given).strip() == "":
@@ -75,10 +77,10 @@ def value(name: str, given: t.Any) -> t.Any:
 
 def _mask(given: t.Any) -> int:
     items = given if isinstance(given, (list, tuple)) else [given]
-    numbers = [_number(each) for each in items]
-    if any(each not in PRIORITIES for each in numbers):
+    numbers = [_number(item) for item in items]
+    if any(number not in PRIORITIES for number in numbers):
         raise ValueError("a list of priorities from 0 to 7")
-    return sum(1 << number for number in {each for each in numbers if each is not None})
+    return sum(1 << number for number in {number for number in numbers if number is not None})
 
 
 def _flag(given: t.Any) -> bool | None:

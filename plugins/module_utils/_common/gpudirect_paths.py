@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The path from GPU memory to the NIC: DMA-BUF, nvidia-peermem or none, and why. Pure functions.
+"""The choice of the path from GPU memory to the NIC: DMA-BUF, nvidia-peermem or none. Pure functions.
 
-DMA-BUF is the kernel's own interface, which NVIDIA recommends: the GPU driver exports memory (only with its open kernel
-modules, because ``dma_buf_export`` is for GPL modules), and the RDMA core imports it (Linux 5.12 and later).
+DMA-BUF is an interface of the Linux kernel, which NVIDIA recommends: the GPU driver exports memory (only with its open
+kernel modules, because ``dma_buf_export`` is for GPL modules), and the RDMA core imports it (Linux 5.12 and later).
 nvidia-peermem registers with the RDMA core's peer memory interface of DOCA-OFED, MLNX_OFED and some distributions'
 kernels, which must exist when the module is built. Sources: the kernel's
 ``drivers/infiniband/core/umem_dmabuf.c``, NVIDIA's ``kernel-open/nvidia-peermem/nvidia-peermem.c`` and
@@ -92,9 +92,9 @@ class Inputs(t.NamedTuple):
     shared_buffer: bool | None
     #: the origin of the RDMA core: ``inbox``, ``ofed`` (MLNX_OFED and DOCA-OFED); None without one
     stack: str | None
-    #: its version, for people
+    #: its version, for messages
     stack_version: str | None
-    #: whether it exports what NIC drivers import DMA-BUF with; None if unknown
+    #: whether it exports the function with which NIC drivers import DMA-BUF; None if unknown
     core_dmabuf: bool | None
     #: whether it exports the peer memory interface; None if unknown
     core_peermem: bool | None
@@ -114,7 +114,7 @@ class Inputs(t.NamedTuple):
 
 
 class Obstacle(t.NamedTuple):
-    """A reason why a path is not possible, and its remedy; ``final`` if software cannot remove it."""
+    """A reason why a path is not possible, and its remedy. ``final``: software cannot remove it."""
 
     message: str
     remedy: str
@@ -122,7 +122,7 @@ class Obstacle(t.NamedTuple):
 
 
 class Choice(t.NamedTuple):
-    """``path``: the best possible one; ``remedy`` is empty if a path is possible."""
+    """The best possible path. ``remedy``: empty if a path is possible."""
 
     path: str
     reason: str
@@ -132,42 +132,50 @@ class Choice(t.NamedTuple):
 
 
 def generation(device: int) -> str:
-    """A GPU's generation by its PCI device number."""
-    found = GENERATIONS[0]
+    """Return the generation of a GPU by its PCI device number."""
+    last = GENERATIONS[0]
     for first, name in _DEVICES:
         if device >= first:
-            found = name
-    return found
+            last = name
+    return last
 
 
 def oldest(generations: t.Iterable[str]) -> str | None:
-    """The oldest of a node's GPUs: one driver serves all of them."""
+    """Return the oldest generation of a node's GPUs, which share one driver; None without GPUs."""
     return min(generations, key=GENERATIONS.index, default=None)
 
 
 def version(text: str) -> tuple[int, ...]:
-    """The numbers that a version begins with: ``5.15.0-84-generic`` is (5, 15, 0)."""
+    """Return the leading numbers of a version: (5, 15, 0) for ``5.15.0-84-generic``."""
     match = re.match(r"\d+(?:\.\d+)*", text.strip())
     return tuple(int(part) for part in match.group().split(".")) if match else ()
 
 
 def choose(inputs: Inputs) -> Choice:
-    """DMA-BUF if possible, else nvidia-peermem if possible, else none."""
-    found = {DMABUF: dmabuf_obstacles(inputs), PEERMEM: peermem_obstacles(inputs)}
-    if not found[DMABUF]:
-        return Choice(DMABUF, _why_dmabuf(inputs), "", found)
-    if not found[PEERMEM]:
-        reason = "%s; DMA-BUF is not possible: %s" % (_why_peermem(inputs), _messages(found[DMABUF]))
-        return Choice(PEERMEM, reason, "", found)
-    nearer = min((DMABUF, PEERMEM), key=lambda path: (any(each.final for each in found[path]), len(found[path])))
-    if found[DMABUF] == found[PEERMEM]:
-        return Choice(NONE, _messages(found[DMABUF]), _remedies(found[DMABUF]), found)
-    reason = "; ".join("%s is not possible: %s" % (WORDS[path], _messages(found[path])) for path in (DMABUF, PEERMEM))
-    return Choice(NONE, reason, _remedies(found[nearer]), found)
+    """Return DMA-BUF if possible, else nvidia-peermem if possible, else none. Without a path, the remedy is that of the
+    path with the fewest obstacles.
+    """
+    obstacles = {DMABUF: dmabuf_obstacles(inputs), PEERMEM: peermem_obstacles(inputs)}
+    if not obstacles[DMABUF]:
+        return Choice(DMABUF, _why_dmabuf(inputs), "", obstacles)
+    if not obstacles[PEERMEM]:
+        reason = "%s; DMA-BUF is not possible: %s" % (_why_peermem(inputs), _messages(obstacles[DMABUF]))
+        return Choice(PEERMEM, reason, "", obstacles)
+    if obstacles[DMABUF] == obstacles[PEERMEM]:
+        return Choice(NONE, _messages(obstacles[DMABUF]), _remedies(obstacles[DMABUF]), obstacles)
+
+    def distance(path: str) -> tuple[bool, int]:
+        return any(obstacle.final for obstacle in obstacles[path]), len(obstacles[path])
+
+    nearest = min((DMABUF, PEERMEM), key=distance)
+    reason = "; ".join(
+        "%s is not possible: %s" % (WORDS[path], _messages(obstacles[path])) for path in (DMABUF, PEERMEM)
+    )
+    return Choice(NONE, reason, _remedies(obstacles[nearest]), obstacles)
 
 
 def dmabuf_obstacles(inputs: Inputs) -> list[Obstacle]:
-    """What prevents DMA-BUF."""
+    """Return the reasons why DMA-BUF is not possible; empty if it is."""
     missing = _missing(inputs)
     if missing or inputs.driver is None or inputs.generation is None:
         return missing
@@ -191,7 +199,7 @@ def dmabuf_obstacles(inputs: Inputs) -> list[Obstacle]:
 
 
 def _driver_obstacles(inputs: Inputs, driver: str) -> list[Obstacle]:
-    """For GPUs that the open kernel modules support."""
+    """Return the obstacles of the driver for GPUs that the open kernel modules support."""
     if version(driver) < DRIVER_DMABUF:
         message = "the GPU driver %s is older than 515 (CUDA 11.7), the first that exports DMA-BUF" % driver
         return [Obstacle(message, "install a driver of 515 or later with its open kernel modules")]
@@ -207,7 +215,7 @@ def _driver_obstacles(inputs: Inputs, driver: str) -> list[Obstacle]:
 
 
 def peermem_obstacles(inputs: Inputs) -> list[Obstacle]:
-    """What prevents nvidia-peermem."""
+    """Return the reasons why nvidia-peermem is not possible; empty if it is."""
     missing = _missing(inputs)
     if missing or inputs.driver is None or inputs.generation is None:
         return missing
@@ -220,7 +228,7 @@ def peermem_obstacles(inputs: Inputs) -> list[Obstacle]:
     if inputs.module == LOADED:
         return found
     if inputs.core_peermem is False or (inputs.core_peermem is None and inputs.stack == INBOX):
-        # also for a module that was built without the interface or for another one: it must be built again anyway
+        # other obstacles of the module are not reported: it must be rebuilt after this one
         message = "%s does not export %s" % (_core(inputs), EXPORT_PEERMEM)
         remedy = "install DOCA-OFED for the kernel %s, then the GPU driver again: nvidia-peermem is built against it"
         found.append(Obstacle(message, remedy % inputs.kernel))
@@ -237,10 +245,10 @@ def peermem_obstacles(inputs: Inputs) -> list[Obstacle]:
     return found
 
 
-def _architecture(inputs: Inputs, what: str, supported: t.Sequence[str]) -> list[Obstacle]:
+def _architecture(inputs: Inputs, product: str, supported: t.Sequence[str]) -> list[Obstacle]:
     if inputs.architecture in supported:
         return []
-    message = "NVIDIA does not provide %s for %s" % (what, inputs.architecture)
+    message = "NVIDIA does not provide %s for %s" % (product, inputs.architecture)
     return [Obstacle(message, "use a server with one of %s" % ", ".join(supported), True)]
 
 
@@ -258,7 +266,7 @@ _REBUILD = (
 
 
 def _missing(inputs: Inputs) -> list[Obstacle]:
-    """What both paths need; if something is missing, other obstacles are not reported."""
+    """Return the missing requirements of both paths. If any is missing, other obstacles are not reported."""
     if inputs.generation is None:
         return [Obstacle("the node does not have an NVIDIA GPU", "set path none for a node without GPUs")]
     found = []
@@ -279,8 +287,8 @@ def _closed(inputs: Inputs) -> Obstacle:
     return Obstacle(message % inputs.driver, "install the open kernel modules of the same driver")
 
 
-def _before(one: str, other: str) -> bool:
-    return GENERATIONS.index(one) < GENERATIONS.index(other)
+def _before(generation: str, limit: str) -> bool:
+    return GENERATIONS.index(generation) < GENERATIONS.index(limit)
 
 
 def _core(inputs: Inputs) -> str:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What webhooks and controllers of a kind reject: changes of immutable fields, and overlapping claims of two objects.
+"""Rules of the webhooks and controllers of a kind: immutable fields, and claims of objects that must not overlap.
 
 The rules of a kind are passed in; this module does not know any kind.
 """
@@ -16,9 +16,10 @@ Found = t.Mapping[str, t.Any]
 
 
 class Claim(t.NamedTuple):
-    """Numbers that no other object of the kind may claim; ``shared``: another one may claim exactly the same numbers.
+    """Numbers that no other object of the kind may claim.
 
-    :param space: what the numbers count; numbers of two spaces never overlap. :param text: how users write them.
+    ``space``: what the numbers count; numbers of two spaces never overlap. ``first``, ``last``: inclusive. ``shared``:
+    another object may claim exactly the same numbers. ``text``: the numbers as users write them.
     """
 
     space: str
@@ -29,7 +30,7 @@ class Claim(t.NamedTuple):
 
 
 class Use(t.NamedTuple):
-    """One number of an object's claims that is in use, as users write it, and its user."""
+    """A used number of an object's claims. ``text``: as users write it."""
 
     space: str
     number: int
@@ -47,8 +48,9 @@ class Rule:
 
     :param immutable: fields, such as ``spec.subnet``, that no update may change.
     :param resets: fields whose change makes the controller discard and repeat its assignments.
-    :param claims: of an object. :param uses: what is in use of an object on the server.
-    :param assigned: who would lose an assignment of an object on the server by such a reset.
+    :param claims: returns the claims of an object.
+    :param uses: returns the used numbers of an object on the server.
+    :param assigned: returns the users of an object on the server that lose their assignments by a reset.
     """
 
     immutable: t.Sequence[str] = ()
@@ -59,7 +61,7 @@ class Rule:
 
 
 def value_at(found: Found, path: str) -> t.Any:
-    """The value of a field, or None."""
+    """Return the value of a field, such as ``spec.subnet``, or None."""
     value: t.Any = found
     for key in path.split("."):
         value = value.get(key) if isinstance(value, t.Mapping) else None
@@ -67,33 +69,37 @@ def value_at(found: Found, path: str) -> t.Any:
 
 
 def overlapping(
-    one: t.Iterable[tuple[t.Any, Claim]], other: t.Iterable[tuple[t.Any, Claim]]
+    left: t.Iterable[tuple[t.Any, Claim]], right: t.Iterable[tuple[t.Any, Claim]]
 ) -> t.Iterator[tuple[Claim, list[t.Any], Claim, list[t.Any]]]:
-    """Claims of one side that overlap with claims of the other, each with all owners of exactly this claim.
+    """Yield each pair of overlapping claims of the two sides: left claim, its owners, right claim, its owners.
 
-    Equal claims are compared once, since thousands of objects may share one.
+    Equal claims are compared once, since thousands of objects may share a claim.
+
+    :param left: pairs of owner and claim.
+    :param right: pairs of owner and claim.
     """
     sides: list[dict[Claim, list[t.Any]]] = [{}, {}]
-    for number, claims in enumerate((one, other)):
+    for number, claims in enumerate((left, right)):
         for owner, claim in claims:
             sides[number].setdefault(claim, []).append(owner)
     order = sorted(
         ((claim, number) for number, side in enumerate(sides) for claim in side),
         key=lambda item: (item[0].space, item[0].first, item[0].last, item[1]),
     )
-    open_: list[list[Claim]] = [[], []]
+    # per side, the claims that reach the current claim's first number
+    active: list[list[Claim]] = [[], []]
     for claim, number in order:
-        for side in open_:
-            side[:] = [each for each in side if each.space == claim.space and each.last >= claim.first]
-        for met in open_[1 - number]:
-            if not (met.shared and claim.shared and met[:3] == claim[:3]):
-                mine, theirs = (claim, met) if number == 0 else (met, claim)
-                yield mine, sides[0][mine], theirs, sides[1][theirs]
-        open_[number].append(claim)
+        for side in active:
+            side[:] = [earlier for earlier in side if earlier.space == claim.space and earlier.last >= claim.first]
+        for earlier in active[1 - number]:
+            if not (earlier.shared and claim.shared and earlier[:3] == claim[:3]):
+                left_claim, right_claim = (claim, earlier) if number == 0 else (earlier, claim)
+                yield left_claim, sides[0][left_claim], right_claim, sides[1][right_claim]
+        active[number].append(claim)
 
 
 def outside(use: Use, claims: t.Sequence[Claim]) -> bool:
-    """Whether no claim contains this number any more."""
+    """Return whether no claim contains the used number. Shared claims are ignored."""
     return not any(
         claim.space == use.space and claim.first <= use.number <= claim.last for claim in claims if not claim.shared
     )

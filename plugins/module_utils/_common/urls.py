@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Users and passwords in URLs: separated for programs, and hidden in all output."""
+"""Users and passwords in URLs: separated for programs, and masked in all output."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:/+)(\S*@\S*)")
 
 
 class Login(t.NamedTuple):
-    """The login of a request; ``password`` or ``user`` may be empty."""
+    """User and password of a request. Each may be empty."""
 
     user: str
     password: str
 
 
 def masked(text: str) -> str:
-    """The text with ``***`` for each password in its URLs, and for a user without one, which may be a token.
+    """Return the text with ``***`` for passwords in its URLs, and for users without password, which may be tokens.
 
-    If the end of a password is ambiguous, as in one with a slash, too much is hidden.
+    If the end of a password is ambiguous, as in a password with a slash, more text is masked.
     """
     return _URL.sub(_masked, text) if "@" in text else text
 
@@ -41,22 +41,22 @@ def _masked(match: t.Match[str]) -> str:
 
 
 def all_masked(value: t.Any) -> t.Any:
-    """A value with :func:`masked` applied to all texts in it, at any depth."""
+    """Return a value with :func:`masked` applied to all its texts, at any depth."""
     if isinstance(value, str):
         return masked(value)
     if isinstance(value, dict):
-        return {all_masked(key): all_masked(each) for key, each in value.items()}
+        return {all_masked(key): all_masked(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [all_masked(each) for each in value]
+        return [all_masked(item) for item in value]
     return value
 
 
 def parted(url: str) -> tuple[str, Login | None]:
-    """The URL without user and password, and these two, decoded.
+    """Return the URL without user and password, and the decoded user and password; None if it has none.
 
-    :raises ValueError: if they contain a character that ends them in a URL. The message does not contain them.
+    :raises ValueError: if they contain a character that must be percent-encoded. The text does not contain them.
     """
-    # imported here because all errors import this module, and short programs should start fast
+    # imported here because all errors import this module, and short programs must start fast
     from urllib.parse import unquote, urlsplit
 
     parts = urlsplit(url)

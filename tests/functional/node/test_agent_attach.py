@@ -135,7 +135,7 @@ def test_an_address_that_another_host_has_is_refused_and_nothing_is_left(node: L
     error = refused("conflict", lambda: agent.attach("rails-0", pod.state()))
     assert str(error) == (
         "slot 0 of rail gpu02: the address 172.16.12.1 is in use by %s. "
-        "Remedy: find that host, and remove the address from it." % mac
+        "Remedy: find the host with this MAC, and remove the address." % mac
     )
     assert (pod.links(), pod.whole()["rules"], agents.host_links(), agents.held()) == (set(), [], before, {})
     node.leaf("ip", "address", "flush", "dev", "leaf2")

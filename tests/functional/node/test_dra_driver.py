@@ -212,7 +212,7 @@ def test_a_claim_is_prepared_attached_and_unprepared(dra: DraNode) -> None:
     assert "gpu02-4" in [each["name"] for each in names]
     explained = dra.node.run("explain", "a").stdout
     assert "default/a claim net: gpu01-2\n" in explained
-    assert "not attached: its container did not start yet" in explained
+    assert "not attached: its container has not started yet" in explained
     pod = Pod("a")
     try:
         for device in ("gpu01-2", "gpu02-4"):

@@ -351,7 +351,9 @@ def test_explain_names_what_kubelet_gave_and_what_is_attached(node: Node) -> Non
     finally:
         kubelet.stop()
     assert "ns/job container main: gpu01-3\n" in text
-    row = r"gpu01 +172\.16\.11\.4/24,fd00:11::4/64 +02:00:00:00:01:03 +not attached: its container did not start yet\n"
+    row = (
+        r"gpu01 +172\.16\.11\.4/24,fd00:11::4/64 +02:00:00:00:01:03 +not attached: its container has not started yet\n"
+    )
     assert re.search(row, text)
     assert "the rail agent does not answer" in text
 

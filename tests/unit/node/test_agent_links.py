@@ -236,7 +236,7 @@ def test_the_rdma_device_returns_before_its_interface(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(rdma_netlink, "connect", lambda _system: Socket("inside"))
     monkeypatch.setattr(rdma_netlink, "netns_mode", lambda _sock: "exclusive")
-    pod_links._send_home(t.cast(t.Any, None), "mlx5_8", 6)
+    pod_links._return_rdma(t.cast(t.Any, None), "mlx5_8", 6)
     assert rdma.devices == {"outside": {"mlx5_8": 8}, "inside": {}}
 
 

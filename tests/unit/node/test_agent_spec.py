@@ -34,7 +34,8 @@ def test_a_device_is_a_slot_of_one_rail_or_of_all() -> None:
         "gpu02": "172.16.12.2/24",
     }
     assert held.device("gpu02-2") and not held.device("gpu02-3") and not held.device("gpu02-0")
-    assert held.rail("gpu02").slots[2].device == "gpu02-2"
+    single = held.device("gpu02-2")
+    assert single and single.slots == {"gpu02": held.rail("gpu02").slots[2]}
 
 
 def test_a_resource_without_slots_is_not_offered() -> None:
@@ -153,7 +154,7 @@ def test_a_sandbox_that_is_not_an_id_is_refused(sandbox: t.Any) -> None:
 
 
 def test_every_reason_has_a_sentence_and_a_remedy() -> None:
-    words = {"detail", "pid", "pod", "port", "interface", "address", "macs", "gateway", "rdma", "addresses", "wanted"}
+    words = {"detail", "pid", "pod", "port", "interface", "address", "macs", "gateway", "rdma", "addresses", "missing"}
     for reason in attach_request.TEXTS:
         text = str(AttachError(reason, "slot 0 of rail gpu01", **{word: "X" for word in words}))
         assert text.startswith("slot 0 of rail gpu01: ") and ". Remedy: " in text and "{" not in text

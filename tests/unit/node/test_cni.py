@@ -154,7 +154,7 @@ def test_every_obstacle_to_networks_is_reported_at_once(tree: Tree) -> None:
         network(9), network(2), network(4), chain, host_device, network(1), network(1), {"cniVersion": "1.0.0"}
     )
     assert message == [
-        "networks[0]: there is no netdev rail9. Remedy: see 'ip link', and run rail_ports first.",
+        "networks[0]: there is no netdev rail9. Remedy: run 'ip link', and rail_ports first.",
         "networks[1]: its MTU 4200 is larger than that of rail2, 1500. Remedy: run rail_ports first, which sets the"
         " plan's MTU on the port.",
         "networks[2]: network gpu04-macvlan is in /etc/cni/multus/net.d/10-other.conf too, and Multus uses the first"
@@ -315,4 +315,4 @@ def test_a_file_of_ours_without_json_is_written_again(tree: Tree) -> None:
     tree.put("/etc/cni/multus/net.d/railyard-gone.conflist", "3")
     done = tree.apply(network(1))
     assert [each.attribute for each in done].count("network") == 2
-    assert node_networks.needed([copy.deepcopy(network(1))]) == ["host-local", "macvlan", "railyard-rail"]
+    assert node_networks.required_plugins([copy.deepcopy(network(1))]) == ["host-local", "macvlan", "railyard-rail"]

@@ -625,8 +625,8 @@ def test_modules_that_dkms_did_not_build_are_reported(ofed: Host) -> None:
     ofed.link("/var/lib/dkms/nvidia/kernel-%s-x86_64" % RELEASE, "/var/lib/dkms/nvidia/570.86.15/x/x86_64")
     assert ofed.direct().observe()["notices"] == [
         "DKMS has not built nvidia for the kernel %s. Remedy: dkms install nvidia/570.86.15 -k %s." % (newer, newer),
-        "The kernel %s has the inbox RDMA core, this one OFED's. Remedy: build OFED for it before it is booted."
-        % newer,
+        "The kernel %s has the inbox RDMA core, and the running kernel OFED's. Remedy: build OFED for it before"
+        " it is booted." % newer,
     ]
 
 

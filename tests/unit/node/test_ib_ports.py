@@ -414,7 +414,7 @@ def test_absent_on_an_unprepared_node_changes_nothing(kernel: IbKernel) -> None:
 
 
 def test_absent_is_not_by_port(kernel: IbKernel) -> None:
-    with pytest.raises(RailyardError, match="takes back all that it keeps, and not that of some ports") as caught:
+    with pytest.raises(RailyardError, match="reverts the settings of all ports, not of some") as caught:
         kernel.ports({"pci": FIRST}, state="absent")
     assert caught.value.place == "ports"
 

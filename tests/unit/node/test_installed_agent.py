@@ -204,7 +204,7 @@ def test_a_service_that_does_not_start_is_an_error(machine: Machine) -> None:
     machine.starts = False
     agent = machine.agent()
     state = agent.observe()
-    with pytest.raises(RailyardError, match="railyard-agent.service failed.*Remedy: see 'journalctl -u railyard-agent"):
+    with pytest.raises(RailyardError, match="railyard-agent.service failed.*Remedy: run 'journalctl -u railyard-agent"):
         converge(agent, state, agent.changes(state), [])
 
 
@@ -236,7 +236,7 @@ def test_a_damaged_record_of_slots_is_an_error_unless_it_is_removed_with_force(m
 @pytest.mark.parametrize(
     "version, dirs, enabled, wrong",
     [
-        ("1.6.20", CDI_DIRS, "true", "containerd 1.6.20 has no CDI devices. Remedy: install containerd 1.7 or later"),
+        ("1.6.20", CDI_DIRS, "true", "containerd 1.6.20 does not support CDI. Remedy: install containerd 1.7 or later"),
         (
             "1.7.24",
             CDI_DIRS,
@@ -259,7 +259,7 @@ def test_a_damaged_record_of_slots_is_an_error_unless_it_is_removed_with_force(m
             None,
             CDI_DIRS,
             "true",
-            "there is no containerd, which gives pods their rails. Remedy: install containerd 1.7",
+            "containerd is not installed. Remedy: install containerd 1.7",
         ),
     ],
 )
@@ -284,7 +284,7 @@ def test_every_error_is_reported_at_once(machine: Machine) -> None:
     spec, systemd, grpc, runtime = machine.refused(spec=dict(SPEC, attachment="ipoib"))
     assert spec.startswith("spec: ") and "ipoib" in spec
     assert "systemd does not run" in systemd
-    assert "no module grpc" in grpc and "install python3-grpcio" in grpc
+    assert "its module grpc, with which" in grpc and "install python3-grpcio" in grpc
     assert runtime.startswith("/etc/containerd/config.toml: containerd's configuration cannot be read")
 
 

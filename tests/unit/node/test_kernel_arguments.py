@@ -144,7 +144,7 @@ def run(node: Node, *arguments: str, **more: t.Any) -> tuple[list[Change], dict[
 
 
 def entries(node: Node) -> list[list[str]]:
-    loader = boot_loader.find(node)
+    loader = boot_loader.find_loader(node)
     assert loader is not None
     return loader.entries()
 
@@ -323,8 +323,8 @@ def test_another_value_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RailyardError) as caught:
         run(node, *WANTED)
     assert str(caught.value) == (
-        "/etc/default/grub: the next boot's kernel gets iommu=off, and iommu=pt is wanted. "
-        "Remedy: take iommu=off out there, or ask for it."
+        "/etc/default/grub: the kernel of the next boot gets iommu=off, and iommu=pt is desired. "
+        "Remedy: remove iommu=off there, or add it to arguments."
     )
     subsystem = it(node, *WANTED, allow=False)
     assert subsystem.changes(subsystem.observe()) == [] and "iommu=off" in subsystem.warnings[0]
@@ -352,9 +352,9 @@ def test_a_program_that_fails_reports_why_and_is_run_again(tmp_path: Path) -> No
 def test_the_loader_that_booted_counts(tmp_path: Path) -> None:
     node = debian(tmp_path)
     node.put("/boot/efi/loader/entries/a.conf", ENTRY)
-    assert isinstance(boot_loader.find(node), Grub)
+    assert isinstance(boot_loader.find_loader(node), Grub)
     node.put(boot_loader.LOADER_INFO, "\x06\0systemd-boot 252".encode("utf-16-le").decode("latin-1"))
-    found = boot_loader.find(node)
+    found = boot_loader.find_loader(node)
     assert found is not None and found.name == "systemd-boot"
 
 
@@ -367,15 +367,15 @@ def test_options_kept_in_grubs_environment_need_grubby(tmp_path: Path) -> None:
 
 def test_no_loader_and_unified_images(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    with pytest.raises(RailyardError, match="no boot loader is here that is known"):
+    with pytest.raises(RailyardError, match="the boot loader is not supported"):
         run(node, *WANTED)
     subsystem = it(node, *WANTED, allow=False)
     assert subsystem.changes(subsystem.observe()) == []
     assert subsystem.warnings[0].startswith(
-        "Kernel arguments that are not in force: iommu=pt pci=realloc. /boot: no boot loader"
+        "Kernel arguments that are not in force: iommu=pt pci=realloc. /boot: the boot loader is not supported"
     )
     node.put("/efi/EFI/Linux/linux-6.8.efi", "")
-    with pytest.raises(RailyardError, match="unified images"):
+    with pytest.raises(RailyardError, match="unified kernel images"):
         run(node, *WANTED)
     # in force, however they came there
     node.put("/proc/cmdline", "quiet iommu=pt pci=realloc -- iommu=off")

@@ -465,4 +465,6 @@ def test_absent_without_settings_changes_nothing(kernel: PciKernel) -> None:
     assert take_back(kernel) == ([], [])
     set_up(kernel)
     assert take_back(kernel, persist=False) == ([], [])
-    assert refused(kernel, dict(ABSENT, ports=[port()]))[0].startswith("ports: pci_tuning takes back all that it keeps")
+    assert refused(kernel, dict(ABSENT, ports=[port()]))[0].startswith(
+        "ports: pci_tuning reverts the settings of all ports"
+    )

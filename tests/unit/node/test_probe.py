@@ -342,7 +342,7 @@ def test_a_management_address_of_ipv6_needs_a_perftest_that_knows_it(
 ) -> None:
     runner, system = infiniband(CommandResult(0, TABLE, ""))
     (old,) = probe.probe(options(targets=[dict(bare_target(), meet="2001:db8::1")]), system)
-    assert "meet over IPv4 alone" in old["error"] and "23.10" in old["remedy"] and runner.asked == [""]
+    assert "supports only IPv4" in old["error"] and "23.10" in old["remedy"] and runner.asked == [""]
     runner.help_text = NEWER
     (new,) = probe.probe(options(targets=[dict(bare_target(), meet="2001:db8::1")]), system)
     assert new["ok"] and "--ipv6-addr" in runner.asked and runner.asked[-1] == "2001:db8::1"
@@ -394,7 +394,7 @@ def test_missing_programs_and_devices_are_named(
     assert gone["error"] == "there is no RDMA device of the port"
     rdma_device(tmp_path, "rxe0", {1: (MAPPED, "RoCE v2")})
     (ethernet,) = probe.probe(options(targets=[dict(bare_target(), device="rxe0")]), system)
-    assert "GIDs come from addresses" in ethernet["error"]
+    assert "GIDs are made from addresses" in ethernet["error"]
     unserved = dict(bare_target(), port=None, meet=None, error="it has no link", remedy="fix it")
     (result,) = probe.probe(options(targets=[unserved]), system)
     assert result["error"] == "the other side has no server: it has no link"
@@ -533,7 +533,8 @@ def test_a_server_waits_longer_than_hanging_earlier_transfers(server: Node, tmp_
 def test_a_node_without_another_address_is_reported(server: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe_rendezvous, "management_address", lambda *_known: None)
     (result,) = probe.serve(options(ports=[PORT]), server)
-    assert result["port"] is None and "no IP address" in result["error"] and "proof_meet" in result["remedy"]
+    assert result["port"] is None and "proof_meet" in result["remedy"]
+    assert "does not have an IP address" in result["error"]
 
 
 def test_the_management_address_is_the_connections_and_never_a_rails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -548,7 +549,7 @@ def test_the_management_address_is_the_connections_and_never_a_rails(monkeypatch
     assert probe_rendezvous.management_address(system) != "203.0.113.5"
     monkeypatch.setattr(management_path, "default_route_netdevs", lambda _system: ["lo"])
     monkeypatch.setattr(
-        probe_rendezvous, "_held", lambda netdevs: ["10.0.0.5", "10.0.0.6"] if netdevs == ["lo"] else []
+        probe_rendezvous, "_global_addresses", lambda netdevs: ["10.0.0.5", "10.0.0.6"] if netdevs == ["lo"] else []
     )
     assert probe_rendezvous.management_address(system) == "10.0.0.5"
     assert probe_rendezvous.management_address(system, addresses={"10.0.0.5"}) == "10.0.0.6"
@@ -557,7 +558,7 @@ def test_the_management_address_is_the_connections_and_never_a_rails(monkeypatch
 
 def test_addresses_of_an_interface_are_those_that_reach_further_than_it() -> None:
     # the loopback's are host-wide, and so not a management address
-    assert probe_rendezvous._held(["lo"]) == []
+    assert probe_rendezvous._global_addresses(["lo"]) == []
 
 
 # -- several runs at the same time -------------------------------------------------------------------------------------

@@ -563,9 +563,9 @@ def test_absent_without_settings_changes_nothing(kernel: QosKernel) -> None:
     assert take_back(kernel) == ([], [])
     run(subsystem(kernel, persist=True))
     assert take_back(kernel, persist=False) == ([], []), "nothing but what is kept could go"
-    with pytest.raises(RailyardError, match="roce_qos takes back all that it keeps") as caught:
+    with pytest.raises(RailyardError, match="roce_qos reverts the settings of all ports") as caught:
         take_back(kernel, ports=PORTS)
-    assert caught.value.place == "ports" and "leave ports out" in caught.value.remedy
+    assert caught.value.place == "ports" and "omit ports" in caught.value.remedy
 
 
 # -- reading alone -----------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The rail agent's metrics: itself, the interfaces of pods, and the RDMA devices of rails and pods.
+"""Metrics of the rail agent, of the interfaces of pods, and of the RDMA devices of rails and pods.
 
 Metrics of RDMA devices have the names and labels of Spiderpool's agent, so that its dashboards show them. Source:
 https://github.com/spidernet-io/spiderpool/blob/main/docs/usage/rdma-metrics.md.
@@ -41,7 +41,7 @@ NETDEV = {
 
 
 def add_agent(out: Exposition, status: t.Mapping[str, t.Any]) -> None:
-    """What the agent's status document counts."""
+    """Add the values of the agent's status document."""
 
     def gauge(name: str, help_text: str, value: int, **labels: t.Any) -> None:
         out.add("railyard_agent_" + name, "gauge", help_text, value, {key: str(text) for key, text in labels.items()})
@@ -55,10 +55,10 @@ def add_agent(out: Exposition, status: t.Mapping[str, t.Any]) -> None:
         healthy = int(row["healthy"])
         gauge("rail_healthy", "Whether a rail's port can serve pods.", healthy, rail=row["rail"], port=row["port"])
     for row in status["resources"]:
-        of = {"resource": row["resource"]}
-        gauge("registered", "Whether kubelet has the resource.", int(row["registered"]), **of)
-        gauge("devices", "Devices of a resource.", row["devices"], **of)
-        gauge("devices_held", "Devices that pods hold.", row["held"], **of)
+        resource = row["resource"]
+        gauge("registered", "Whether kubelet has the resource.", int(row["registered"]), resource=resource)
+        gauge("devices", "Devices of a resource.", row["devices"], resource=resource)
+        gauge("devices_held", "Devices that pods hold.", row["held"], resource=resource)
     attaches = status["attaches"]
     counter("attaches_total", "Attaches of devices to pods, failed ones too.", attaches["count"])
     counter("attach_seconds_total", "Seconds that attaches took.", attaches["seconds"])
@@ -67,7 +67,7 @@ def add_agent(out: Exposition, status: t.Mapping[str, t.Any]) -> None:
 
 
 def add_pods(out: Exposition, system: System, holders: t.Iterable[Holder]) -> None:
-    """Traffic of each pod's interfaces."""
+    """Add the traffic of each pod's interfaces."""
     for holder in holders:
         counters = netdev_counters(system, holder)
         for row in holder.interfaces:
@@ -84,7 +84,7 @@ def add_pods(out: Exposition, system: System, holders: t.Iterable[Holder]) -> No
 
 
 def netdev_counters(system: System, holder: Holder) -> dict[str, dict[str, int]]:
-    """Interface -> counters, in the network namespace of the holder; empty when its container has ended."""
+    """Return interface -> counters in the network namespace of the holder; empty if its container has ended."""
     found = {}
     with _namespace(system, holder) as namespace:
         text = None if namespace is None else system.read("/proc/%d/net/dev" % holder.pid)
@@ -98,28 +98,28 @@ def netdev_counters(system: System, holder: Holder) -> dict[str, dict[str, int]]
 
 @contextlib.contextmanager
 def _namespace(system: System, holder: Holder) -> t.Iterator[int | None]:
-    """A descriptor of the holder's network namespace; None when its container has ended."""
+    """Yield a file descriptor of the holder's network namespace; None if its container has ended."""
     with contextlib.ExitStack() as stack:
         fd = None
         with contextlib.suppress(OSError, RailyardError):
             kernel = stack.enter_context(Rtnetlink())
             opened = stack.enter_context(open(system.path("/proc/%d/ns/net" % holder.pid), "rb")).fileno()
-            # the process may be another's by now
+            # the process ID may have been reused
             fd = opened if kernel.namespace_number(opened) == holder.nsid else None
         yield fd
 
 
 def add_rdma(out: Exposition, system: System, spec: AgentSpec, holders: t.Iterable[Holder]) -> None:
-    """The counters of the rails' ports, and of devices that a pod has for itself: a VF, a port or a soft device."""
+    """Add the counters of the rails' ports, and of devices that only a pod uses: a VF, a port or a soft device."""
     metrics = RdmaMetrics(out, spec.node)
     ports = {port_name(system, rail): rail.rail for rail in spec.rails}
-    own = {str(row["rdma"]): (holder, row) for holder in holders for row in holder.interfaces if row.get("rdma")}
+    pods = {str(row["rdma"]): (holder, row) for holder in holders for row in holder.interfaces if row.get("rdma")}
     with contextlib.suppress(RailyardError, OSError):
         for device in device_counters.rdma_ports(system, files=True):
             if device.netdev in ports:
                 metrics.add_port(ports[device.netdev], device)
-            elif device.device in own:
-                metrics.add_pod(*own[device.device], device)
+            elif device.device in pods:
+                metrics.add_pod(*pods[device.device], device)
     with contextlib.suppress(OSError):
         for netdev, statistics in device_counters.netdev_statistics(ports).items():
             metrics.add_statistics({"rail": ports[netdev], "net_dev_name": netdev, "is_root": "true"}, statistics)
@@ -130,45 +130,46 @@ def add_rdma(out: Exposition, system: System, spec: AgentSpec, holders: t.Iterab
 
 
 def _add_moved(metrics: RdmaMetrics, system: System, spec: AgentSpec, holder: Holder) -> None:
-    """The counters of what was moved into a pod's network namespace, read there."""
+    """Add the counters of interfaces and devices that were moved to a pod. They are read in the pod's namespace."""
     rows = {str(row["interface"]): row for row in holder.interfaces}
     devices = {str(row["rdma"]): row for row in holder.interfaces if row.get("rdma")}
 
     def look() -> tuple[list[DeviceCounters], dict[str, list[Statistic]]]:
-        # in shared mode, the node's network namespace has shown the devices already
-        seen = device_counters.rdma_ports(system) if spec.rdma_mode == "exclusive" else []
-        return seen, device_counters.netdev_statistics(rows)
+        # in RDMA mode shared, add_rdma finds the devices in the node's network namespace
+        ports = device_counters.rdma_ports(system) if spec.rdma_mode == "exclusive" else []
+        return ports, device_counters.netdev_statistics(rows)
 
     with _namespace(system, holder) as namespace:
         if namespace is None:
             return
-        seen, statistics = in_namespace(namespace, look)
-    for device in seen:
+        ports, statistics = in_namespace(namespace, look)
+    for device in ports:
         if device.device in devices:
             metrics.add_pod(holder, devices[device.device], device)
-    for netdev, found in statistics.items():
-        metrics.add_statistics(_pod_labels(holder, rows[netdev]), found)
+    for netdev, values in statistics.items():
+        metrics.add_statistics(_pod_labels(holder, rows[netdev]), values)
 
 
 class RdmaMetrics:
-    """Metrics ``rdma_NAME_total``: all of them end so, as those of Spiderpool's agent do."""
+    """Adds metrics ``rdma_NAME_total``. All names have this suffix, as in Spiderpool's agent."""
 
     def __init__(self, out: Exposition, node: str) -> None:
         self._out = out
         self._node = node
 
     def add_port(self, rail: str, device: DeviceCounters) -> None:
-        """The RDMA device of a rail's port."""
+        """Add the RDMA device of a rail's port."""
         self._add_device({"rail": rail, "net_dev_name": str(device.netdev), "is_root": "true"}, device)
 
     def add_pod(self, holder: Holder, row: Row, device: DeviceCounters) -> None:
-        """An RDMA device that a pod has for itself."""
+        """Add an RDMA device that only the holder's pod uses. ``row``: the holder's interface of the device."""
         self._add_device(_pod_labels(holder, row), device)
 
     def add_statistics(self, labels: t.Mapping[str, str], statistics: t.Iterable[Statistic]) -> None:
-        for each in statistics:
-            extra = {} if each.priority is None else {"priority": each.priority}
-            self._add(each.name, each.value, dict(labels, **extra))
+        """Add the driver's statistics of a netdev."""
+        for statistic in statistics:
+            extra = {} if statistic.priority is None else {"priority": statistic.priority}
+            self._add(statistic.name, statistic.value, dict(labels, **extra))
 
     def _add_device(self, labels: t.Mapping[str, str], device: DeviceCounters) -> None:
         ids = {"ifname": device.device, "node_guid": device.node_guid, "sys_image_guid": device.sys_image_guid}

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The rail agent as a service: it serves devices to kubelet, attaches pods, and follows the node file."""
+"""The rail agent as a service: serves devices to the kubelet, attaches pods, and follows the node file."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_
 
 # The version of the collection, as in galaxy.yml.
 VERSION = "0.1.0"
-# Seconds until a step that failed is tried again, or until all is looked at again, if no event comes before.
+# Seconds between two passes of the loop without an event: while a problem exists, and otherwise.
 TICK, IDLE_TICK = 2.0, 10.0
-# Seconds between looks at links and CDI files without an event, and between sweeps of devices whose pods have ended.
+# Seconds between checks of links and CDI files without an event, and between sweeps of devices whose pods have ended.
 LOOK_SECONDS = 30.0
 Document = t.Dict[str, t.Any]
 
 
 def notify(text: str) -> None:
-    """Report to systemd, if it started this program: sd_notify(3)."""
+    """Send a state to systemd, if it started this program; see sd_notify(3)."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
@@ -68,12 +68,17 @@ def notify(text: str) -> None:
 
 
 def log(text: str) -> None:
+    """Write a line to standard error, which is the journal."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
 class Attaches:
-    """What became of the attaches since the agent started; safe for several threads."""
+    """Counts and errors of the attaches since the agent started. Safe for several threads.
+
+    ``seconds``: the sum of all. ``reasons``: reason of a failure -> count. ``errors``: device -> its last error, until
+    it is attached.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -82,7 +87,8 @@ class Attaches:
         self.reasons: dict[str, int] = {}
         self.errors: dict[str, str] = {}
 
-    def ended(self, device: str, seconds: float, reason: str | None) -> None:
+    def count_attach(self, device: str, seconds: float, reason: str | None) -> None:
+        """Count an attach. ``reason``: of its failure; None if it succeeded."""
         with self._lock:
             self.count += 1
             self.seconds += seconds
@@ -91,12 +97,13 @@ class Attaches:
             else:
                 self.reasons[reason] = self.reasons.get(reason, 0) + 1
 
-    def failed(self, device: str, error: str) -> None:
-        """The last error of a device, until it is attached: not every runtime shows it in the pod's events."""
+    def keep_error(self, device: str, error: str) -> None:
+        """Keep the error of a device for ``explain``, as not every runtime shows it in the pod's events."""
         with self._lock:
             self.errors[device] = error
 
     def as_dict(self) -> Document:
+        """Return key ``attaches`` of the status document."""
         with self._lock:
             return {
                 "count": self.count,
@@ -107,21 +114,24 @@ class Attaches:
 
 
 class LoggingSocket(agent_socket.AgentSocket):
-    """The agent's socket; a refusal is logged, and kept for ``explain``."""
+    """The agent's socket. Failures are logged, and kept for ``explain``."""
 
     attaches: Attaches
 
     def answer(self, line: bytes) -> Document:
-        found = super().answer(line)
-        if found.get("ok") is False:
-            log("attach refused: %s" % found["error"])
-            if found["reason"] != "request":
-                self.attaches.failed(str(json.loads(line)["device"]), found["error"])
-        return found
+        """Return the answer to one request, and log an error."""
+        document = super().answer(line)
+        if document.get("ok") is False:
+            log("attach refused: %s" % document["error"])
+            if document["reason"] != "request":
+                self.attaches.keep_error(str(json.loads(line)["device"]), document["error"])
+        return document
 
 
 class Service:
-    """One agent. Raises :class:`RailyardError` if it cannot start; later problems are logged and shown by status."""
+    """One agent. Its constructor and :meth:`run` raise :class:`RailyardError` if it cannot start. Later problems are
+    logged, and shown by ``status``.
+    """
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -143,7 +153,10 @@ class Service:
         self._problems: dict[str, str] = {}
 
     def run(self) -> int:
-        """Serve until SIGTERM or SIGINT; SIGHUP reads the node file again. Pods keep their rails meanwhile."""
+        """Serve until SIGTERM or SIGINT, and return the exit status. SIGHUP reads the node file again.
+
+        Pods keep their interfaces when the agent ends.
+        """
         import_grpc()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._signalled)
@@ -158,27 +171,27 @@ class Service:
         return 0
 
     def _serve(self, events: NodeEvents) -> None:
-        looked = float("-inf")
+        last_look = float("-inf")
         while not self._ending:
             self._follow_file()
-            due = time.monotonic() - looked > LOOK_SECONDS
+            due = time.monotonic() - last_look > LOOK_SECONDS
             if due or self._look_due:
                 self._look_due = False
                 self._look()
             if due:
-                looked = time.monotonic()
+                last_look = time.monotonic()
                 if self._pods:
                     self._attempt("sweep", self._pods.sweep)
             self._attempt("kubelet", self._follow_kubelet)
-            # each time, as a directory may have been removed and made again
-            followed = [events.watch(self._system.path(each)) for each in self._directories()]
+            # in each pass, as a directory may have been removed and created again
+            followed = [events.watch(self._system.path(directory)) for directory in self._directories()]
             listening = all(server.resource.stream.watched for server in self._servers.values())
             settled = all(followed) and listening and not self._problems
             self._wake.wait(IDLE_TICK if settled else TICK)
             self._wake.clear()
 
     def _directories(self) -> list[str]:
-        """Those whose changes concern the agent."""
+        """Return the directories whose changes the agent follows."""
         return [os.path.dirname(FILE), cdi_files.DIRECTORY, *([] if self._dra else [DIRECTORY])]
 
     def _node_changed(self) -> None:
@@ -193,8 +206,10 @@ class Service:
         self._wake.set()
 
     def _attempt(self, place: str, act: t.Callable[[], t.Any]) -> None:
-        """Do what may fail for a while: the log has each problem once, and its end. The watchdog is notified after each
-        step: a slow kubelet may take seconds for each of many resources.
+        """Call ``act``, which may fail temporarily, and record its problem under ``place``.
+
+        The log has each problem once, and its end. The watchdog is notified after each call, because a slow kubelet may
+        take seconds for each of many resources.
         """
         try:
             act()
@@ -213,15 +228,15 @@ class Service:
         if not self._reload and changed == self._file_time:
             return
 
-        def take() -> None:
+        def reload() -> None:
             self._spec = read_spec(self._system)
             self._apply()
-            # otherwise it is tried again
+            # not reached after an error, so that the next pass tries again
             self._reload = False
             self._file_time = changed
             log("the node file was read again")
 
-        self._attempt(FILE, take)
+        self._attempt(FILE, reload)
 
     def _follow_kubelet(self) -> None:
         if self._dra:
@@ -232,10 +247,10 @@ class Service:
             self._attempt(server.resource.full_name, functools.partial(server.keep, kubelet))
 
     def _apply(self) -> None:
-        """Let all parts serve the node file as it was read last. Pods that run are not touched."""
+        """Pass the last read node file to all parts of the agent. Running pods are not changed."""
         if self._pods is None:
             self._pods = PodAttach(self._system, self._spec, self._state)
-            # before the first attach, which it would take for one of an agent that was killed
+            # before the first attach: recover() undoes every attach that is not complete
             self._pods.recover()
             for problem in self._pods.unrecorded:
                 log(problem)
@@ -243,7 +258,7 @@ class Service:
             self._socket = LoggingSocket(self._pods, self.status, self._attach_ended, path)
             self._socket.attaches = self._attaches
             self._socket.start()
-        # an attach that runs goes on with the file that it began with
+        # a running attach continues with the spec that it started with
         self._pods.spec = self._spec
         self._numa = {rail.rail: self._numa_node(rail) for rail in self._spec.rails}
         self._choose_servers()
@@ -251,6 +266,7 @@ class Service:
         self._attempt("metrics", self._serve_metrics)
 
     def _choose_servers(self) -> None:
+        """Start and stop the device plugins or the DRA driver, as the node file requires."""
         by_dra = self._spec.kubelet_plugin == DRA
         resources = {} if by_dra else {self._full_name(name): name for name in self._spec.resources()}
         for full_name in sorted(set(self._servers) - set(resources)):
@@ -270,7 +286,7 @@ class Service:
             self._dra.spec = self._spec
 
     def _attach_ended(self, device: str, seconds: float, reason: str | None) -> None:
-        self._attaches.ended(device, seconds, reason)
+        self._attaches.count_attach(device, seconds, reason)
         if reason is None and self._dra:
             self._dra.attached(device)
 
@@ -291,31 +307,36 @@ class Service:
         return None if node is None or node < 0 else node
 
     def _look(self) -> None:
-        """Follow what changes by itself: links, and the numbers of RDMA devices in CDI files."""
+        """Update the CDI files and the health of devices, which change with the node's RDMA devices and links."""
         self._attempt("CDI files", lambda: cdi_files.write_cdi(self._system, self._spec))
         self._attempt("links", self._look_at_links)
-        states = {name: [self._device(each) for each in devices] for name, devices in self._spec.resources().items()}
+        states = {
+            name: [self._device_state(device) for device in devices] for name, devices in self._spec.resources().items()
+        }
         if self._dra:
             self._dra.update({state.id: state for devices in states.values() for state in devices})
-        for name, devices in states.items() if not self._dra else ():
+            return
+        for name, devices in states.items():
             self._servers[self._full_name(name)].resource.update(devices)
 
     def _look_at_links(self) -> None:
-        found = rail_health.look(self._spec, self._state.holders().values())
-        for rail, health in found.items():
+        observed = rail_health.look(self._spec, self._state.holders().values())
+        for rail, health in observed.items():
             if self._health.get(rail, rail_health.Health(True)) != health:
                 log("rail %s: %s" % (rail, health.reason or "is healthy again"))
-        self._health = found
+        self._health = observed
 
-    def _device(self, device: Device) -> DeviceState:
+    def _device_state(self, device: Device) -> DeviceState:
         unknown = rail_health.Health(False, "its link was not read yet")
-        health = {rail: self._health.get(rail, unknown) for rail in device.slots}
-        reason = "; ".join("rail %s: %s" % (rail, each.reason) for rail, each in health.items() if not each.healthy)
+        rails = {rail: self._health.get(rail, unknown) for rail in device.slots}
+        reason = "; ".join(
+            "rail %s: %s" % (rail, health.reason) for rail, health in rails.items() if not health.healthy
+        )
         nodes = {self._numa[rail] for rail in device.slots}
         return DeviceState(device.id, not reason, tuple(sorted(node for node in nodes if node is not None)), reason)
 
     def status(self) -> Document:
-        """What the commands of people show."""
+        """Return the status document, which ``status`` and ``explain`` show and metrics count."""
         if self._pods:
             with contextlib.suppress(RailyardError):
                 self._pods.sweep()
@@ -323,7 +344,7 @@ class Service:
         spec = self._spec
         rails = [(rail, self._health.get(rail.rail)) for rail in spec.rails]
         claims = list(self._dra.state.claims().values()) if self._dra else []
-        refused = list(self._dra.claims.errors.values()) if self._dra else []
+        claim_errors = list(self._dra.claims.errors.values()) if self._dra else []
         held = set(holders).union(*(claim.device_names for claim in claims))
         return {
             "version": VERSION,
@@ -345,7 +366,7 @@ class Service:
                 {
                     "resource": self._full_name(name),
                     "devices": len(devices),
-                    "held": sum(each.id in held for each in devices),
+                    "held": sum(device.id in held for device in devices),
                     "registered": self._is_registered(self._full_name(name)),
                 }
                 for name, devices in spec.resources().items()
@@ -353,7 +374,7 @@ class Service:
             "claims": [claim.as_dict() for claim in claims],
             "holders": [holder.as_dict() for _device, holder in sorted(holders.items())],
             "attaches": self._attaches.as_dict(),
-            "problems": [*self._problems.values(), *refused],
+            "problems": [*self._problems.values(), *claim_errors],
         }
 
     def _is_registered(self, resource: str) -> bool:
@@ -361,6 +382,7 @@ class Service:
         return self._dra.registered if self._dra else bool(server and server.registered)
 
     def metrics(self) -> str:
+        """Return all metrics in the Prometheus text format."""
         out, holders = Exposition(), list(self._state.holders().values())
         agent_metrics.add_agent(out, self.status())
         agent_metrics.add_pods(out, self._system, holders)

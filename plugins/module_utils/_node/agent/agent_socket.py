@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The agent's socket: one line of JSON as a request, one as the answer, from root alone.
+"""The agent's socket: requests and answers of one line of JSON. Only processes of root get an answer.
 
 Requests: ``{"do": "attach", "device": ID, "state": OCI state}``, answered with ``{"ok": true}`` or ``{"ok": false,
-"error": sentence, "reason": word}``; ``{"do": "status"}``, answered with the document that the agent's program makes.
+"error": sentence, "reason": word}``; ``{"do": "status"}``, answered with the agent's status document.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.code
 
 SOCKET = hook.SOCKET
 CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid
-# Seconds until a client must have sent its request.
+# Seconds in which a client must send its request.
 PATIENCE = 10.0
 Document = t.Dict[str, t.Any]
 # Called after each attach: device, seconds, and the reason of a failure.
@@ -34,7 +34,11 @@ Attached = t.Callable[[str, float, t.Optional[str]], None]
 
 
 class AgentSocket:
-    """Serves requests, each in a thread of its own, from :meth:`start` to :meth:`close`."""
+    """Serves requests, each in its own thread, from :meth:`start` to :meth:`close`.
+
+    :param status: returns the status document.
+    :param attached: called after each attach.
+    """
 
     def __init__(
         self,
@@ -50,7 +54,7 @@ class AgentSocket:
         self._listener: socket.socket | None = None
 
     def start(self) -> None:
-        """Raises :class:`RailyardError` if the socket cannot be made."""
+        """Create the socket, and serve it in the background. Raises :class:`RailyardError` if it cannot be created."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             os.makedirs(os.path.dirname(self._path), mode=0o755, exist_ok=True)
@@ -65,11 +69,12 @@ class AgentSocket:
         except OSError as error:
             listener.close()
             remedy = "make its directory writable for root, and restart railyard-agent"
-            raise RailyardError("cannot be made: %s" % error.strerror, self._path, remedy) from None
+            raise RailyardError("cannot be created: %s" % error.strerror, self._path, remedy) from None
         self._listener = listener
         threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
 
     def close(self) -> None:
+        """Stop serving, and remove the socket."""
         if self._listener is not None:
             with contextlib.suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
@@ -104,7 +109,7 @@ class AgentSocket:
             client.sendall(json.dumps(self.answer(line)).encode() + b"\n")
 
     def answer(self, line: bytes) -> Document:
-        """The answer to one request."""
+        """Return the answer to one request."""
         try:
             request = json.loads(line)
             action = request["do"]
@@ -118,27 +123,28 @@ class AgentSocket:
         return self._attach(identity, state)
 
     def _attach(self, identity: str, state: t.Any) -> Document:
-        begun = time.monotonic()
-        found: Document = {"ok": True}
+        start = time.monotonic()
+        document: Document = {"ok": True}
         try:
             self._pods.attach(identity, state)
         except RailyardError as error:
-            # a record that cannot be written has no reason of its own
-            other = "kernel" if isinstance(error, NetlinkError) else "record"
-            found = {"ok": False, "error": str(error), "reason": getattr(error, "reason", other)}
+            # errors without a reason: of the kernel, or a record that cannot be written
+            default = "kernel" if isinstance(error, NetlinkError) else "record"
+            document = {"ok": False, "error": str(error), "reason": getattr(error, "reason", default)}
         except Exception as error:
-            # a fault of the agent must reach the pod's events too, and the container must not start
-            found = {"ok": False, "error": "%r. Remedy: run journalctl -u railyard-agent." % error, "reason": "agent"}
+            # a fault of the agent must also reach the pod's events, and the container must not start
+            text = "%r. Remedy: run journalctl -u railyard-agent." % error
+            document = {"ok": False, "error": text, "reason": "agent"}
         if self._attached is not None:
-            self._attached(identity, time.monotonic() - begun, found.get("reason"))
-        return found
+            self._attached(identity, time.monotonic() - start, document.get("reason"))
+        return document
 
 
 def ask(request: Document, path: str = SOCKET, seconds: float = 5.0) -> Document:
-    """Ask the agent that runs on this node. Raises :class:`RailyardError` if it does not answer."""
+    """Return the answer of the agent on this node. Raises :class:`RailyardError` if it does not answer."""
     try:
-        found = hook.ask(request, path, seconds)
+        answer = hook.ask(request, path, seconds)
     except (OSError, ValueError) as error:
         remedy = "run systemctl status railyard-agent"
         raise RailyardError("the rail agent does not answer: %s" % error, path, remedy) from None
-    return found if isinstance(found, dict) else {}
+    return answer if isinstance(answer, dict) else {}

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The node file of the rail agent: the rails of this node, their slots, and the devices that kubelet gives to pods.
+"""The node file of the rail agent: the rails of this node, their slots, and the devices that the kubelet allocates.
 
-A slot is a place for one pod on one rail port, with the interface, MAC and addresses that the plan gave it. A device is
-what a container asks for: one slot of one rail (resource ``gpu01``), or the slots of one number on all rails (resource
+A slot is what one pod holds on one rail port, with the interface, MAC and addresses of the plan. A device is what a
+container requests: one slot of one rail (resource ``gpu01``), or the slots with the same number on all rails (resource
 ``rails``).
 """
 
@@ -22,21 +22,21 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
 FILE = "/etc/railyard/agent.json"
 FORMAT = 1
 REMEDY = "run the playbook again, which writes the file"
-# The resource of the slots that a pod gets on all rails at once.
+# The resource whose devices have a slot on every rail.
 ALL_RAILS = "rails"
 ATTACHMENTS = ("macvlan", "ipvlan", "sriov", "host-device")
 RDMA_MODES = ("shared", "exclusive")
 # How the kubelet gets devices from the agent: by device plugins, or by a driver of Dynamic Resource Allocation.
 DEVICE_PLUGIN, DRA = "device-plugin", "dra"
 KUBELET_PLUGINS = (DEVICE_PLUGIN, DRA)
-# Where metrics are served if the node file does not name it.
+# The address of metrics if the node file does not have one.
 METRICS = "127.0.0.1:9465"
-# RDMA devices that the agent makes on a pod's interface; others are the port's or the VF's own.
+# Types of RDMA devices that the agent makes on a pod's interface. Other devices belong to a port or VF.
 SOFT_RDMA = ("rxe", "siw")
 
 
 class SlotSpec(t.NamedTuple):
-    """One slot of a rail. ``vf``: the index of its VF; ``mac`` is None if the interface keeps its own."""
+    """One slot of a rail. ``vf``: the index of its VF. ``mac``: None if the interface keeps the MAC that it has."""
 
     number: int
     resource: str
@@ -46,11 +46,8 @@ class SlotSpec(t.NamedTuple):
     vf: int | None
 
     @property
-    def device(self) -> str:
-        return device_id(self.resource, self.number)
-
-    @property
     def addresses(self) -> list[Interface]:
+        """IPv4 and IPv6, if the slot has them."""
         return [each for each in (self.address, self.address6) if each]
 
 
@@ -63,8 +60,8 @@ class RouteSpec(t.NamedTuple):
 
 
 class RailSpec(t.NamedTuple):
-    """One rail of the node. ``netdev``: the port, by its PCI address if the plan does not name it. ``table`` is None if
-    the rail does not have a routing table of its own in the pod. ``speed``: Gb/s, as planned.
+    """One rail of the node. ``netdev``: the port; its PCI address if the plan does not name the netdev. ``table``: the
+    rail's routing table in the pod; None without one. ``speed``: Gb/s, as planned.
     """
 
     rail: str
@@ -88,15 +85,17 @@ class RailSpec(t.NamedTuple):
 
     @property
     def soft(self) -> bool:
+        """Whether the rail uses soft RDMA."""
         return self.rdma_type in SOFT_RDMA
 
     @property
     def gateways(self) -> list[IP]:
+        """IPv4 and IPv6, if the rail has them."""
         return [each for each in (self.gateway, self.gateway6) if each]
 
 
 class Device(t.NamedTuple):
-    """What a container asks for. ``slots``: rail -> slot, in the order of the rails."""
+    """What a container requests. ``slots``: rail -> slot, in the order of the rails."""
 
     id: str
     resource: str
@@ -105,8 +104,8 @@ class Device(t.NamedTuple):
 
 
 class AgentSpec(t.NamedTuple):
-    """The node file. ``metrics``: address and port to serve metrics on; None: they are off. ``kubeconfig``: of the DRA
-    driver; None: the kubelet's.
+    """The node file. ``metrics``: address and port of metrics; None: they are off. ``kubeconfig``: of the DRA driver;
+    None: the kubelet's.
     """
 
     fabric: str
@@ -124,14 +123,15 @@ class AgentSpec(t.NamedTuple):
 
     @property
     def moved(self) -> bool:
-        """Whether an interface of the node itself is moved to the pod, and returns from it."""
+        """Whether an interface of the node is moved to the pod, and returns when the pod ends."""
         return self.attachment in ("sriov", "host-device")
 
     def rail(self, name: str) -> RailSpec:
+        """Return a rail of the node by its name."""
         return next(rail for rail in self.rails if rail.rail == name)
 
     def resources(self) -> dict[str, list[Device]]:
-        """Resource -> its devices in the order of their numbers; ``rails`` first."""
+        """Return resource -> its devices in the order of their numbers; ``rails`` first."""
         slots: dict[str, dict[int, dict[str, SlotSpec]]] = {ALL_RAILS: {}}
         for rail in self.rails:
             for slot in rail.slots:
@@ -146,17 +146,18 @@ class AgentSpec(t.NamedTuple):
         }
 
     def device(self, identity: str) -> Device | None:
-        """A device by its id; None if the node file does not have it."""
-        found = (device for devices in self.resources().values() for device in devices if device.id == identity)
-        return next(found, None)
+        """Return a device by its id; None if the node file does not have it."""
+        matching = (device for devices in self.resources().values() for device in devices if device.id == identity)
+        return next(matching, None)
 
 
 def device_id(resource: str, number: int) -> str:
+    """Return the id of a device, such as ``gpu01-4``."""
     return "%s-%d" % (resource, number)
 
 
 def read_spec(system: System) -> AgentSpec:
-    """The node file. Raises :class:`RailyardError` if it is missing or wrong."""
+    """Return the content of the node file. Raises :class:`RailyardError` if it is missing or wrong."""
     text = system.read_file(FILE)
     if text is None:
         raise RailyardError("the node file of the rail agent does not exist", FILE, REMEDY)
@@ -168,10 +169,10 @@ def read_spec(system: System) -> AgentSpec:
 
 
 def parse_spec(document: t.Any) -> AgentSpec:
-    """The content of a node file. Raises :class:`RailyardError`."""
+    """Check the document of a node file, and return its content. Raises :class:`RailyardError` if it is wrong."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        held = document.get("format") if isinstance(document, dict) else None
-        raise RailyardError("format is %r, and this agent reads format %d" % (held, FORMAT), FILE, REMEDY)
+        file_format = document.get("format") if isinstance(document, dict) else None
+        raise RailyardError("format is %r, and this agent reads format %d" % (file_format, FORMAT), FILE, REMEDY)
     try:
         spec = AgentSpec(
             fabric=str(document["fabric"]),
@@ -185,7 +186,7 @@ def parse_spec(document: t.Any) -> AgentSpec:
             kubelet_plugin=_one_of({"kubelet_plugin": DEVICE_PLUGIN, **document}, "kubelet_plugin", KUBELET_PLUGINS),
             kubeconfig=document.get("kubeconfig"),
             env=_strings(document.get("env")),
-            rails=tuple(_rail(each) for each in document["rails"]),
+            rails=tuple(_rail(row) for row in document["rails"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RailyardError("a value is missing or wrong: %r" % error, FILE, REMEDY) from None
@@ -208,8 +209,8 @@ def _rail(row: dict[str, t.Any]) -> RailSpec:
         gateway=_ip(row, "gateway"),
         gateway6=_ip(row, "gateway6"),
         routes=tuple(
-            RouteSpec(ipaddress.ip_network(each["to"]), _ip(each, "via"), _number(each, "table"))
-            for each in row.get("routes") or []
+            RouteSpec(ipaddress.ip_network(route["to"]), _ip(route, "via"), _number(route, "table"))
+            for route in row.get("routes") or []
         ),
         sysctl=_strings(row.get("sysctl")),
         slots=tuple(
@@ -233,13 +234,13 @@ def _check_unique(spec: AgentSpec) -> None:
     checked: list[tuple[str, list[t.Any]]] = [
         ("rail", [rail.rail for rail in spec.rails]),
         ("interface", [rail.interface for rail in spec.rails]),
-        ("address", [each.ip for rail in spec.rails for slot in rail.slots for each in slot.addresses]),
+        ("address", [address.ip for rail in spec.rails for slot in rail.slots for address in slot.addresses]),
         ("slot", [(rail.rail, slot.number) for rail in spec.rails for slot in rail.slots]),
     ]
-    for what, values in checked:
-        twice = sorted({str(each) for each in values if values.count(each) > 1})
-        if twice:
-            raise RailyardError("%s %s occurs several times" % (what, ", ".join(twice)), FILE, REMEDY)
+    for kind, values in checked:
+        repeated = sorted({str(value) for value in values if values.count(value) > 1})
+        if repeated:
+            raise RailyardError("%s %s occurs several times" % (kind, ", ".join(repeated)), FILE, REMEDY)
 
 
 def _one_of(row: dict[str, t.Any], key: str, values: t.Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What the OCI hook sends for a container, and the errors that it gets as an answer."""
+"""The OCI state that the hook sends for a container, and the errors of an attach."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 
-# Reason -> what is wrong, and the remedy. A reason is also a label of the agent's metrics.
+# Reason -> message and remedy. A reason is also a label of the agent's metrics.
 TEXTS = {
     "state": ("the OCI state is wrong: {detail}", "use containerd or CRI-O as the container runtime"),
     "gone": ("process {pid} of the container does not exist", "read the log of the container runtime"),
     "host-network": (
-        "pod {pod} has hostNetwork: true, and rails need a network namespace of the pod's own",
+        "pod {pod} has hostNetwork: true, and rails need a network namespace of the pod",
         "remove hostNetwork from the pod, or the rails from its limits",
     ),
     "device": ("the node file does not have it", "delete the pod, so that it gets another device"),
-    "busy": ("another attach of it has not come to an end", "run journalctl -u railyard-agent"),
+    "busy": ("another attach of it has not ended", "run journalctl -u railyard-agent"),
     "held": (
         "it is held by pod {pod}",
         "delete that pod, or wait for its end; if it has ended, end the process that keeps its network namespace"
@@ -29,28 +29,28 @@ TEXTS = {
     "port": ("{port} is not on the node", "run ip link and the playbook again"),
     "interface": (
         "the pod has an interface {interface} already",
-        "ask for one device of each rail in a pod, and give other networks other interface names",
+        "request one device of each rail in a pod, and give other networks other interface names",
     ),
     "carrier": ("{port} has no carrier", "check its cable and the port of the leaf"),
-    "conflict": ("the address {address} is in use by {macs}", "find that host, and remove the address from it"),
+    "conflict": ("the address {address} is in use by {macs}", "find the host with this MAC, and remove the address"),
     "gateway": ("the gateway {gateway} does not answer", "check the leaf and the cable of the port"),
     "rdma": ("the RDMA device {rdma} is not on the node", "run rdma link and the playbook again"),
     "gid": ("the RDMA device {rdma} does not get a GID of {addresses}", "run rdma link and the playbook again"),
-    "not-taken": ("the kernel did not take {wanted}", "run journalctl -k"),
+    "not-taken": ("the kernel did not set {missing}", "run journalctl -k"),
     "kernel": ("the kernel refuses it: {detail}", "run journalctl -k"),
 }
-# An annotation of containerd, and its name in CRI-O.
+# Annotations: the name in containerd, and the name in CRI-O.
 _SANDBOX = ("io.kubernetes.cri.sandbox-id", "io.kubernetes.cri-o.SandboxID")
 _UID = ("io.kubernetes.cri.sandbox-uid", "io.kubernetes.pod.uid")
 _NAME = ("io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name")
 _NAMESPACE = ("io.kubernetes.cri.sandbox-namespace", "io.kubernetes.pod.namespace")
 _CONTAINER = ("io.kubernetes.cri.container-name", "io.kubernetes.container.name")
-# Names of Kubernetes objects have at most as many characters.
+# The longest name of a Kubernetes object, in characters.
 _LENGTH = 253
 
 
 class AttachError(RailyardError):
-    """A pod does not get a device. ``reason``: a key of :data:`TEXTS`."""
+    """The error of a pod that does not get a device. ``reason``: a key of :data:`TEXTS`."""
 
     def __init__(self, reason: str, place: str, **values: t.Any) -> None:
         message, remedy = TEXTS[reason]
@@ -59,7 +59,7 @@ class AttachError(RailyardError):
 
 
 class Pod(t.NamedTuple):
-    """The container that a hook runs for. ``pid``: its process, which is in the pod's network namespace."""
+    """The container of a hook, and its pod. ``pid``: the container's process, in the pod's network namespace."""
 
     pid: int
     uid: str
@@ -73,9 +73,10 @@ class Pod(t.NamedTuple):
 
 
 def read_pod(state: t.Any, place: str) -> Pod:
-    """The pod of an OCI state. Its texts come from outside: what cannot be in a name is replaced.
+    """Return the pod of an OCI state. Characters that a name cannot have are replaced.
 
-    :raises AttachError: reason ``state``.
+    :param place: place of the error.
+    :raises AttachError: reason ``state``, if the state does not have a process ID or a sandbox.
     """
     if not isinstance(state, dict):
         raise AttachError("state", place, detail="it is not an object")
@@ -96,5 +97,5 @@ def read_pod(state: t.Any, place: str) -> Pod:
 
 
 def plain(value: t.Any) -> str:
-    """A text of another program as one line without control characters, cut to a reasonable length."""
-    return "".join(each if " " < each <= "~" else "?" for each in str(value)[:_LENGTH])
+    """Return a value as text without spaces, control and non-ASCII characters, of at most 253 characters."""
+    return "".join(character if " " < character <= "~" else "?" for character in str(value)[:_LENGTH])

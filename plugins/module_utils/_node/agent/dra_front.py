@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The rail agent as a DRA driver: its devices are those of the node file, published as ResourceSlices.
+"""The rail agent as a DRA driver: the devices of the node file, published as ResourceSlices.
 
-A device of a claim gets to a pod by its CDI device and the hook, as a device of a device plugin does.
+A claim's device is attached to a pod by its CDI device and the hook, like a device of a device plugin.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_
 
 MANAGER = "railyard-agent"
 STANDARD = "resource.kubernetes.io/"
-# Seconds between tries to write the status of claims.
+# Seconds between attempts to write the status of claims.
 REPORT_SECONDS = 10.0
 
 
 class DraFront:
-    """One driver on one node, whose names do not change. ``spec`` may be replaced."""
+    """One driver on one node. ``spec`` may be replaced by one with the same driver and node."""
 
     def __init__(
         self, system: System, spec: AgentSpec, pods: PodAttach, slots: SlotState, log: t.Callable[[str], None]
@@ -67,8 +67,8 @@ class DraFront:
         self._slots = slots
         self._log = log
         self._reporter = futures.ThreadPoolExecutor(1, "claim-status")
-        self._reports = True
-        # claims whose status must be written again, and when
+        self._may_report = True
+        # claims whose status could not be written, and the time of the next attempt
         self._unreported: dict[str, Claim] = {}
         self._unreported_lock = threading.Lock()
         self._retry_at = 0.0
@@ -87,24 +87,25 @@ class DraFront:
 
     @property
     def registered(self) -> bool:
+        """Whether the kubelet has registered the driver."""
         return self._server.registrations > 0
 
     def keep(self) -> None:
-        """Be served to kubelet. Raises :class:`RailyardError` if this, or a write of slices, must be tried again."""
+        """Start or continue to serve the kubelet. Raises :class:`RailyardError` for a problem that is tried again."""
         self._server.keep()
         self._retry_reports()
         if self.slices.error:
             raise self.slices.error
 
     def update(self, states: t.Mapping[str, DeviceState]) -> None:
-        """Publish the devices. ``states``: by device. Kubelet gets their health each time."""
+        """Publish the devices, and send their health to the kubelet. ``states``: by device."""
         self._server.health.publish(messages.health_response(self.spec.node, states.values(), int(time.time())))
         self.slices.update(slice_devices(self._system, self.spec, states))
 
     def attached(self, device: str) -> None:
         """Report the interfaces of a claim's device in the claim's status, in the background."""
         claim = self.state.of_device(device)
-        if claim and self._reports:
+        if claim and self._may_report:
             self._reporter.submit(self._report, claim)
 
     def _retry_reports(self) -> None:
@@ -118,6 +119,7 @@ class DraFront:
                 self._reporter.submit(self._report, claim)
 
     def stop(self) -> None:
+        """Stop serving and publishing. Prepared claims and slices stay."""
         self._server.stop()
         self.slices.close()
         self._reporter.shutdown(wait=False)
@@ -143,40 +145,41 @@ class DraFront:
         return holder.pod if holder else None
 
     def _release(self, claim: Claim) -> None:
-        """After all containers of the pod have ended: what is left of its interfaces is removed."""
+        """Remove the remaining interfaces of a pod whose containers have ended."""
         for device in claim.device_names:
             holder = self._slots.holders().get(device)
             if holder is not None and _of_pod(holder, claim):
                 self._pods.detach(device)
 
     def _report(self, claim: Claim) -> None:
-        # an apply removes devices that it does not have: each has all that are attached
+        # a server-side apply removes devices that the body does not have, so it has all attached devices of the claim
         holders = self._slots.holders()
-        own = [holders[device] for device in claim.device_names if device in holders]
-        attached = [holder for holder in own if holder.phase == ATTACHED and _of_pod(holder, claim)]
+        claimed = [holders[device] for device in claim.device_names if device in holders]
+        attached = [holder for holder in claimed if holder.phase == ATTACHED and _of_pod(holder, claim)]
         body = status_report(claim, attached, *self.names)
-        place = "%s/status?fieldManager=%s&force=true" % (claim_path(claim.namespace, claim.name), MANAGER)
+        path = "%s/status?fieldManager=%s&force=true" % (claim_path(claim.namespace, claim.name), MANAGER)
         try:
-            self._api().request("PATCH", place, body, APPLY)
+            self._api().request("PATCH", path, body, APPLY)
         except RailyardError as error:
             status = error.status if isinstance(error, ApiError) else None
-            # kubelet's own credentials do not have this right
-            self._reports = status != 403
-            # credentials may be renewed, and the API server may come back; a claim that has changed does not
+            # the kubelet's credentials do not have this right
+            self._may_report = status != 403
+            # tried again: credentials may be renewed, and the API server may return; other errors are permanent
             if status is None or status == 401 or status >= 500:
                 with self._unreported_lock:
                     self._unreported[claim.uid] = claim
             claim_name = "%s/%s" % (claim.namespace, claim.name)
-            later = "" if self._reports else ". The status of other claims is not written either"
-            self._log("the status of claim %s is not written: %s%s" % (claim_name, error, later))
+            others = "" if self._may_report else ". The status of other claims is not written either"
+            self._log("the status of claim %s is not written: %s%s" % (claim_name, error, others))
 
 
 def _of_pod(holder: Holder, claim: Claim) -> bool:
+    """Return whether the holder is the claim's pod. Holders without a uid are compared by name."""
     return holder.pod_uid == claim.pod_uid if holder.pod_uid else holder.pod == claim.pod
 
 
 def status_report(claim: Claim, holders: t.Sequence[Holder], driver: str, pool: str) -> dict[str, t.Any]:
-    """The claim with the interfaces of its devices, for a server-side apply."""
+    """Return the claim with the interfaces of its devices, for a server-side apply."""
     return {
         "apiVersion": API,
         "kind": "ResourceClaim",
@@ -186,7 +189,7 @@ def status_report(claim: Claim, holders: t.Sequence[Holder], driver: str, pool: 
 
 
 def _device_status(holder: Holder, driver: str, pool: str) -> dict[str, t.Any]:
-    """``networkData`` has room for one interface."""
+    """Return a row of ``status.devices``. ``networkData`` has one interface; several are in ``data``."""
     interfaces = [
         {
             "interfaceName": row["interface"],
@@ -200,12 +203,12 @@ def _device_status(holder: Holder, driver: str, pool: str) -> dict[str, t.Any]:
         device["networkData"] = interfaces[0]
     else:
         rails = [row["rail"] for row in holder.interfaces]
-        device["data"] = {"interfaces": [dict(each, rail=rail) for rail, each in zip(rails, interfaces)]}
+        device["data"] = {"interfaces": [dict(interface, rail=rail) for rail, interface in zip(rails, interfaces)]}
     return device
 
 
 def slice_devices(system: System, spec: AgentSpec, states: t.Mapping[str, DeviceState]) -> list[SliceDevice]:
-    """The devices of a node file, with their attributes."""
+    """Return the devices of a node file with their attributes. ``states``: by device; others are omitted."""
     return [
         SliceDevice(device.id, resource, _attributes(system, spec, device), states[device.id].healthy)
         for resource, devices in spec.resources().items()
@@ -215,11 +218,11 @@ def slice_devices(system: System, spec: AgentSpec, states: t.Mapping[str, Device
 
 
 def _attributes(system: System, spec: AgentSpec, device: Device) -> dict[str, Attribute]:
-    found: dict[str, t.Any] = {"resource": device.resource, "slot": device.number, "rails": len(device.slots)}
+    attributes: dict[str, t.Any] = {"resource": device.resource, "slot": device.number, "rails": len(device.slots)}
     if len(device.slots) == 1:
         ((name, slot),) = device.slots.items()
         rail = spec.rail(name)
-        found.update(
+        attributes.update(
             rail=rail.rail,
             plane=rail.plane,
             leaf=rail.leaf,
@@ -230,15 +233,15 @@ def _attributes(system: System, spec: AgentSpec, device: Device) -> dict[str, At
             address6=slot.address6 and str(slot.address6),
             rdmaDevice=rail.rdma if spec.attachment != "sriov" else None,
         )
-        found.update(_pci_attributes(system, spec, rail, slot))
-    return {key: value for key, value in found.items() if value is not None}
+        attributes.update(_pci_attributes(system, spec, rail, slot))
+    return {key: value for key, value in attributes.items() if value is not None}
 
 
 def _pci_attributes(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec) -> dict[str, t.Any]:
-    """Of the slot's VF, or of the port that its interface is made on."""
+    """Return the PCI attributes of the slot's VF, or of its port."""
     pci = rail.pci
     if not pci and spec.attachment != "host-device":
-        # a port that moves to a pod has no such file meanwhile, and slices must not change for that
+        # not for host-device: the link does not exist while the port is in a pod, and slices must not change then
         pci = system.link_name("/sys/class/net/%s/device" % rail.netdev)
     if spec.attachment == "sriov":
         pci = vf_pci(system, rail, slot) or pci

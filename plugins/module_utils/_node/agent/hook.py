@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The OCI hook ``agent-hook DEVICE``: it asks the rail agent to attach the container's pod, and waits for the answer.
+"""The OCI hook ``agent-hook DEVICE``: asks the rail agent to attach the container's pod, and waits for the answer.
 
 The container runtime runs it as a ``createRuntime`` hook with the container's state on standard input. If it fails, the
-container does not start, and what it writes to standard error is in the pod's events. One failure is final for a pod
-that is not restarted, so the hook waits for an agent that is just being restarted, and asks again.
+container does not start, and its standard error is in the pod's events. A failure is final for a pod that is not
+restarted, so the hook waits while the agent restarts, and repeats the request.
 
-It is packed alone and started for each container, so it imports little.
+It is packed without the other modules and started for each container, so it imports little.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ import sys
 import time
 
 SOCKET = "/run/railyard/agent.sock"
-# Seconds: less than the 110 after which the runtime ends the hook.
+# Seconds for an answer: less than cdi_files.TIMEOUT, after which the runtime ends the hook.
 PATIENCE = 105.0
-_LOOK = 0.2
-# A state is a few kilobytes.
+# Seconds between two attempts to connect.
+_PAUSE = 0.2
+# Longest OCI state and request in bytes; usual are a few kilobytes.
 LENGTH = 2**20
 
 
 def ask(request: object, path: str = SOCKET, seconds: float = PATIENCE) -> object:
-    """The agent's answer to a request. Asked again while the agent does not run, or ends before it answers.
+    """Send a request, and return the agent's answer. Repeated while the agent does not run, or ends before it answers.
 
     :raises OSError: if there is no answer within ``seconds``.
     """
@@ -36,9 +37,9 @@ def ask(request: object, path: str = SOCKET, seconds: float = PATIENCE) -> objec
         try:
             return _ask_once(request, path, deadline)
         except (ConnectionError, FileNotFoundError):
-            if time.monotonic() + _LOOK > deadline:
+            if time.monotonic() + _PAUSE > deadline:
                 raise
-        time.sleep(_LOOK)
+        time.sleep(_PAUSE)
 
 
 def _ask_once(request: object, path: str, deadline: float) -> object:
@@ -56,6 +57,7 @@ def _ask_once(request: object, path: str, deadline: float) -> object:
 
 
 def main() -> int:
+    """Attach the pod of the container on standard input, and return the exit status: 1 if it is not attached."""
     try:
         if len(sys.argv) != 2:
             raise ValueError("it takes one argument, the device; the container runtime starts it")

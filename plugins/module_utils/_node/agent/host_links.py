@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The node's side of a slot: the port, VF or RDMA device that its interface comes from, and their way back."""
+"""The node's side of a slot: the port, VF or RDMA device of its interface, and their return from the pod."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ PCI = "/sys/bus/pci/devices/%s"
 
 
 class Source(t.NamedTuple):
-    """Where a slot's interface comes from. ``ifindex``: of the interface on the node; None while it is in the pod.
-    ``host``: what an interface of the node was like there; None for one that is made on top of a port.
+    """The origin of a slot's interface. ``port``: its name in errors. ``ifindex``: of the interface on the node; None
+    while it is in the pod. ``host``: state on the node of an interface that is moved; None if one is made on a port.
     """
 
     port: str
@@ -41,10 +41,10 @@ class Source(t.NamedTuple):
 def source(
     system: System, kernel: Rtnetlink, spec: AgentSpec, rail: RailSpec, slot: SlotSpec, before: Row | None
 ) -> Source:
-    """Find it on the node.
+    """Return the origin of a slot's interface, read from the node.
 
-    :param before: the slot's row in the record of the same sandbox, from an attach that was done before.
-    :raises AttachError: reason ``port``.
+    :param before: the slot's row in the record of the same sandbox, from an earlier attach.
+    :raises AttachError: reason ``port`` or ``rdma``, if the node does not have it.
     """
     pci = _pci(system, rail, slot) if spec.attachment == "sriov" else rail.pci
     port = rail.netdev if spec.attachment != "sriov" else "VF %s of %s" % (slot.vf, rail.netdev)
@@ -57,7 +57,7 @@ def source(
         host = {"name": link.name, "mtu": link.mtu, "up": link.up, "pci": pci}
     rdma = rail.rdma
     if rail.rdma is not None and spec.attachment == "sriov" and not rail.soft:
-        # the VF's own device, which may have any name; its directory shows it also while it is in a pod
+        # the VF's device may have any name; the VF's directory shows it even while it is in a pod
         rdma = next(iter(system.listdir(PCI % pci + "/infiniband")), (before or {}).get("rdma"))
         if rdma is None:
             raise AttachError("rdma", place(rail, slot), rdma="of " + port)
@@ -65,14 +65,14 @@ def source(
 
 
 def port_name(system: System, rail: RailSpec) -> str:
-    """The name of the port's interface."""
+    """Return the name of the port's netdev."""
     if rail.netdev != rail.pci:
         return rail.netdev
     return next(iter(system.listdir(PCI % rail.pci + "/net")), rail.netdev)
 
 
 def vf_pci(system: System, rail: RailSpec, slot: SlotSpec) -> str | None:
-    """The PCI address of a slot's VF; None if the port does not have this VF."""
+    """Return the PCI address of a slot's VF; None if the port does not have this VF."""
     port = PCI % rail.pci if rail.pci else "/sys/class/net/%s/device" % rail.netdev
     return system.link_name("%s/virtfn%s" % (port, slot.vf))
 
@@ -85,11 +85,11 @@ def _pci(system: System, rail: RailSpec, slot: SlotSpec) -> str:
 
 
 def restore(system: System, kernel: Rtnetlink, holder: Holder) -> bool:
-    """Give interfaces that came back from a holder's namespace their name, MTU and state.
+    """Restore name, MTU and state of interfaces that returned from a holder's namespace.
 
-    :return: whether all of them are back. One whose device has left the node, or lost its driver, is not waited for.
+    :return: whether all of them have returned. An interface without a device or driver does not count.
     """
-    rows = [each for each in holder.interfaces if each.get("host")]
+    rows = [row for row in holder.interfaces if row.get("host")]
     if not rows:
         return True
     links = kernel.links()
@@ -98,7 +98,7 @@ def restore(system: System, kernel: Rtnetlink, holder: Holder) -> bool:
         host = row["host"]
         names = system.listdir(PCI % host["pci"] + "/net") if host["pci"] else []
         alias = holder.alias(row["rail"])
-        link = next((each for each in links if each.alias == alias or each.name in names), None)
+        link = next((candidate for candidate in links if candidate.alias == alias or candidate.name in names), None)
         if link is None:
             waiting = bool(host["pci"]) and system.exists(PCI % host["pci"] + "/driver")
             returned = returned and not waiting
@@ -114,24 +114,24 @@ def restore(system: System, kernel: Rtnetlink, holder: Holder) -> bool:
 
 
 def unrecorded(system: System, holders: t.Iterable[Holder]) -> list[str]:
-    """The agent's interfaces in pods that no holder has, as after the record was deleted, with a remedy each."""
+    """Return a message per interface of the agent in a pod that is not recorded, as after the record was deleted."""
     known = {alias for holder in holders for alias in holder.aliases}
 
     def links() -> list[Link]:
         with Rtnetlink() as kernel:
             return kernel.links()
 
-    found = []
+    messages = []
     for namespace in network_namespaces.others(system):
-        # namespaces and processes end meanwhile
+        # namespaces and processes may end during the loop
         with contextlib.suppress(OSError, RailyardError):
             with open("/proc/%d/ns/net" % min(namespace.processes, default=0), "rb") as stream:
                 inside = in_namespace(stream.fileno(), links)
             for link in inside:
                 words = (link.alias or "").split(" ")
                 if len(words) == 4 and words[0] == "railyard" and link.alias not in known:
-                    found.append(
+                    messages.append(
                         "device %s: its interface %s is in a pod that is not in the record of slots. Remedy: restart"
                         " the pod that crictl inspectp %s shows." % (words[1], link.name, words[2])
                     )
-    return sorted(found)
+    return sorted(messages)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What happens on the node while the agent waits: changes of links, and of files in directories.
+"""Events of the node that end a wait of the agent: changes of links, and of files in directories.
 
 Sources: rtnetlink(7), group RTMGRP_LINK; inotify(7).
 """
@@ -21,15 +21,15 @@ import typing as t
 RTMGRP_LINK = 1
 # IN_MOVED_TO, IN_CREATE, IN_DELETE, IN_DELETE_SELF and IN_ONLYDIR
 DIRECTORY_CHANGES = 0x80 | 0x100 | 0x200 | 0x400 | 0x01000000
-# A node whose links change all the time is reported once in this many seconds.
+# Seconds between two reports, so that frequent changes do not keep the agent busy.
 PAUSE = 1.0
 _READ_MAX = 1 << 16
 
 
 class NodeEvents:
-    """Reports changes from a thread of its own, until the process ends.
+    """Reports changes from a separate thread, until the process ends.
 
-    What the kernel does not report, as without inotify, is found by the next regular look.
+    Without netlink or inotify, changes are not reported, and the agent's periodic check finds them.
 
     :param changed: called after a change of links, or of a name in one of the directories.
     """
@@ -48,7 +48,7 @@ class NodeEvents:
         threading.Thread(target=self._run, name="events", daemon=True).start()
 
     def watch(self, directory: str) -> bool:
-        """Follow a directory; again is harmless. False if it cannot be followed, as while it does not exist."""
+        """Follow a directory; repeated calls are harmless. Return False if it cannot be followed or does not exist."""
         added = self._libc.inotify_add_watch(self._inotify, os.fsencode(directory), DIRECTORY_CHANGES)
         return bool(added >= 0)
 
@@ -58,7 +58,7 @@ class NodeEvents:
             poll.register(fd, select.POLLIN)
         while self._fds:
             for fd, _event in poll.poll():
-                # what was lost in an overrun (ENOBUFS) is a change too
+                # an overrun (ENOBUFS) also means that something changed
                 with contextlib.suppress(OSError):
                     os.read(fd, _READ_MAX)
             self._changed()

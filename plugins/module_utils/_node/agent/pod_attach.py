@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Pods get devices and lose them: one attach for each OCI hook, and a sweep, as no program reports the end of a pod.
+"""Attaches devices to pods, one attach per OCI hook, and frees them by a sweep, as no event reports the end of a pod.
 
-A device is free when the network namespace of its holder has ended. The kernel answers that: it knows the namespace by
-a number which ends with it, and each interface by an alias which names the device and the sandbox.
+A device is free when the network namespace of its holder has ended. The kernel reports this: the ID of a namespace is
+valid while it exists, and the alias of each interface names the device and the sandbox.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_s
     ATTACHED,
     ATTACHING,
     Holder,
-    Row,
     SlotState,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
@@ -40,16 +39,19 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_n
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 
-# Seconds to wait for the end of the pod that held a device before.
+# Seconds to wait for the end of the last pod of a device.
 PATIENCE = 20.0
-_LOOK = 0.5
+# Seconds between two checks.
+_PAUSE = 0.5
 
 
 class PodAttach:
-    """The devices of one node. Safe for several threads; :meth:`recover` comes before all else.
+    """The devices of one node. Safe for several threads. Call :meth:`recover` first.
 
-    ``spec`` may be replaced after the node file has changed. ``problems``: device -> why the last sweep left it.
-    ``unrecorded``: pods found at the start that have interfaces of the agent, and are not in the record.
+    ``spec`` may be replaced after the node file has changed. ``problems``: device -> why the last sweep could not free
+    it. ``unrecorded``: messages of :meth:`recover` about interfaces that are not in the record.
+
+    :param patience: seconds to wait for the end of the last pod of a device.
     """
 
     def __init__(self, system: System, spec: AgentSpec, state: SlotState, patience: float = PATIENCE) -> None:
@@ -59,32 +61,34 @@ class PodAttach:
         self.unrecorded: list[str] = []
         self._state = state
         self._patience = patience
-        self._turns: dict[str, threading.Lock] = {}
-        self._turn_lock = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
+        self._locks_guard = threading.Lock()
 
     def attach(self, identity: str, oci_state: t.Any) -> Holder:
-        """Give a device to the pod of a container. The same sandbox again: what is missing is completed.
+        """Attach a device to the pod of a container, and return the holder.
 
-        :raises AttachError: the pod does not get it, and nothing of it is left.
-        :raises RailyardError: it cannot be recorded, and nothing of it is left.
+        If the pod's sandbox has the device already, missing parts are completed.
+
+        :raises AttachError: if the pod does not get the device. The attach is undone.
+        :raises RailyardError: if it cannot be recorded. The attach is undone.
         """
-        # the service may replace it meanwhile
+        # the service may replace self.spec during the attach
         spec = self.spec
         device = spec.device(identity)
         if device is None:
             raise AttachError("device", "device %s" % plain(identity))
         pod = read_pod(oci_state, "device %s" % device.id)
-        # an attach that its runtime gave up waiting for comes to its end first
-        with self._turn(device.id, 3 * self._patience), Rtnetlink() as host, contextlib.ExitStack() as stack:
+        # wait for an earlier attach that the runtime does not wait for any more
+        with self._device_lock(device.id, 3 * self._patience), Rtnetlink() as host, contextlib.ExitStack() as stack:
             fd, home = self._open(stack, "/proc/%d/ns/net" % pod.pid, pod), self._open(stack, "/proc/self/ns/net", pod)
-            # the agent is a service of the node, and so in its namespace
+            # the agent is in the node's network namespace
             if os.path.samestat(os.fstat(fd), os.fstat(home)):
                 raise AttachError("host-network", "device %s" % device.id, pod=pod)
             nsid = host.number_namespace(fd)
             before = self._await_free(host, device, pod, nsid)
-            # an agent that is killed while it completes what a pod has leaves the pod what it has
+            # an attached pod stays attached in the record: if the agent is killed, the next one must not undo it
             phase, since = (before.phase, before.since) if before else (ATTACHING, time.time())
-            holder = Holder(device.id, *_names(pod), pod.pid, nsid, phase, since)
+            holder = Holder(device.id, *_pod_fields(pod), pod.pid, nsid, phase, since)
             jobs = self._jobs(host, spec, device, before)
             rows = tuple(pod_desired.row(job.rail, job.slot, None, job.source.rdma, job.source.host) for job in jobs)
             holder = holder._replace(interfaces=rows)
@@ -102,14 +106,18 @@ class PodAttach:
             return holder
 
     def detach(self, identity: str) -> bool:
-        """Take a device from a pod that still runs, and free it. False if its namespace cannot be entered."""
-        with self._turn(identity, self._patience), Rtnetlink() as host:
+        """Remove a device from a running pod, and free it. Return whether it is free.
+
+        :raises RailyardError: if the kernel refuses it.
+        """
+        with self._device_lock(identity, self._patience), Rtnetlink() as host:
             holder = self._state.holders().get(identity)
             return holder is None or self._undo(host, holder)
 
     def recover(self) -> None:
-        """Undo, when the agent starts, what an agent that was killed has left half made. What the kernel does not undo
-        stays held, and does not keep the agent from its other pods.
+        """Undo incomplete attaches of an agent that was killed, and free the devices of pods that have ended.
+
+        Devices for which this fails stay held. Other pods are not affected.
         """
         with Rtnetlink() as host:
             for holder in self._state.holders().values():
@@ -120,12 +128,12 @@ class PodAttach:
         self.unrecorded = host_links.unrecorded(self._system, self._state.holders().values())
 
     def sweep(self) -> list[str]:
-        """Free the devices whose pods have ended; their ids. What cannot be freed now is left for the next sweep."""
+        """Free the devices whose pods have ended, and return their ids. Errors are stored in ``problems``."""
         freed, problems = [], {}
         with Rtnetlink() as host:
             for holder in self._state.holders().values():
                 try:
-                    with self._turn(holder.device, 0):
+                    with self._device_lock(holder.device, 0):
                         if self._state.holders().get(holder.device) == holder and self._free(host, holder):
                             freed.append(holder.device)
                 except RailyardError as error:
@@ -134,22 +142,20 @@ class PodAttach:
         self.problems = problems
         return freed
 
-    def observe(self) -> list[Row]:
-        """The holders, after a sweep, in the order of their devices."""
-        self.sweep()
-        return [holder.as_dict() for _device, holder in sorted(self._state.holders().items())]
-
-    # -- who holds it -------------------------------------------------------------------------------------------------
+    # -- holders ------------------------------------------------------------------------------------------------------
 
     def _await_free(self, host: Rtnetlink, device: Device, pod: Pod, nsid: int) -> Holder | None:
-        """The record of the same sandbox, if it has the device already."""
-        addresses = {str(each.ip) for slot in device.slots.values() for each in slot.addresses}
+        """Wait until the device is free. Return the holder instead, if it is the pod's sandbox.
+
+        :raises AttachError: reason ``held``.
+        """
+        addresses = {str(address.ip) for slot in device.slots.values() for address in slot.addresses}
         deadline = time.monotonic() + self._patience
         while True:
-            found = self._state.holders()
-            # after the plan has changed, a pod may hold an address by a device of another id
-            others = [each for each in found.values() if each.device != device.id and each.addresses & addresses]
-            holder = found.get(device.id) or next(iter(others), None)
+            holders = self._state.holders()
+            # after a change of the plan, a pod may hold one of the addresses with another device
+            others = [each for each in holders.values() if each.device != device.id and each.addresses & addresses]
+            holder = holders.get(device.id) or next(iter(others), None)
             if holder is None:
                 return None
             if holder.device == device.id and (holder.sandbox_id, holder.nsid) == (pod.sandbox_id, nsid):
@@ -158,24 +164,24 @@ class PodAttach:
                 continue
             if time.monotonic() > deadline:
                 raise AttachError("held", "device %s" % device.id, pod=holder.pod)
-            time.sleep(_LOOK)
+            time.sleep(_PAUSE)
 
     def _free(self, host: Rtnetlink, holder: Holder) -> bool:
-        """Free a device if its holder's interfaces exist no more, or are back on the node."""
-        lives = any(link.alias in holder.aliases for link in _links(host, holder.nsid))
-        if lives and holder.phase == ATTACHED:
+        """Free a device if its holder's interfaces were removed or returned to the node. Return whether it is free."""
+        in_pod = any(link.alias in holder.aliases for link in _links(host, holder.nsid))
+        if in_pod and holder.phase == ATTACHED:
             return False
-        # of an attach that was interrupted, some ports may be in the pod and others on the node
+        # after an interrupted attach, some ports may be in the pod and others on the node
         returned = host_links.restore(self._system, host, holder)
-        if lives or not returned:
+        if in_pod or not returned:
             return False
         self._state.release(holder.device)
         return True
 
     @contextlib.contextmanager
-    def _turn(self, identity: str, patience: float) -> t.Iterator[None]:
-        with self._turn_lock:
-            lock = self._turns.setdefault(identity, threading.Lock())
+    def _device_lock(self, identity: str, patience: float) -> t.Iterator[None]:
+        with self._locks_guard:
+            lock = self._locks.setdefault(identity, threading.Lock())
         if not lock.acquire(timeout=patience):
             raise AttachError("busy", "device %s" % identity)
         try:
@@ -203,7 +209,7 @@ class PodAttach:
         return jobs
 
     def _record(self, holder: Holder, before: Holder | None, fd: int, home: int) -> None:
-        """Record that it is complete; undone if that is not possible, unless the pod had it before."""
+        """Record a complete attach. If this fails, remove the interfaces, unless the pod had them before."""
         try:
             self._state.take(holder)
         except RailyardError:
@@ -212,7 +218,7 @@ class PodAttach:
             raise
 
     def _give_up(self, host: Rtnetlink, holder: Holder, before: Holder | None) -> None:
-        """After a failure whose links are removed. What fails here is left to the next sweep."""
+        """Restore the record after a failed attach, whose interfaces are removed already. Errors are left to sweeps."""
         with contextlib.suppress(RailyardError):
             if before is not None:
                 self._state.take(before)
@@ -220,11 +226,13 @@ class PodAttach:
                 self._free(host, holder)
 
     def _undo(self, host: Rtnetlink, holder: Holder) -> bool:
-        """Remove a holder's interfaces and free its device. A namespace without a process of the container cannot be
-        entered: virtual interfaces are removed from here, those of the node come back when it ends.
+        """Remove a holder's interfaces and free its device. Return whether it is free.
+
+        The namespace can be entered only while a process of the container runs. Otherwise virtual interfaces are
+        removed from the node's namespace, and interfaces of the node return when the pod's namespace ends.
         """
         with contextlib.ExitStack() as stack:
-            fd, home = self._way_in(stack, host, holder)
+            fd, home = self._namespaces(stack, host, holder)
             if fd is not None:
                 in_namespace(fd, lambda: _remove(self._system, holder, home))
             else:
@@ -235,25 +243,27 @@ class PodAttach:
                         host.delete_link(link.ifindex, holder.nsid)
         return self._free(host, holder)
 
-    def _way_in(self, stack: contextlib.ExitStack, host: Rtnetlink, holder: Holder) -> tuple[int | None, int]:
-        """Descriptors of the holder's namespace, by its container's process, and of the node's."""
+    def _namespaces(self, stack: contextlib.ExitStack, host: Rtnetlink, holder: Holder) -> tuple[int | None, int]:
+        """Open the holder's namespace, by its container's process, and the node's. Return the file descriptors; the
+        first is None if the process has ended.
+        """
         home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         stack.callback(os.close, home)
         with contextlib.suppress(OSError):
             fd = os.open("/proc/%d/ns/net" % holder.pid, os.O_RDONLY | os.O_CLOEXEC)
             stack.callback(os.close, fd)
-            # the process may be another's by now
+            # the process ID may have been reused
             if not os.path.samestat(os.fstat(fd), os.fstat(home)) and host.namespace_number(fd) == holder.nsid:
                 return fd, home
         return None, home
 
 
-def _names(pod: Pod) -> tuple[str, str, str, str, str]:
+def _pod_fields(pod: Pod) -> tuple[str, str, str, str, str]:
     return pod.uid, pod.name, pod.namespace, pod.container, pod.sandbox_id
 
 
 def _links(host: Rtnetlink, nsid: int) -> list[Link]:
-    """The interfaces of another namespace; none if it has ended."""
+    """Return the interfaces of another namespace; empty if it has ended."""
     try:
         return host.links(namespace=nsid)
     except NetlinkError as error:

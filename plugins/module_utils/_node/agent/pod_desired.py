@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What a pod's network namespace must hold for a slot: pure functions of the node file."""
+"""The desired state of a slot in a pod's network namespace: pure functions of the node file."""
 
 from __future__ import annotations
 
@@ -22,33 +22,37 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
     Rule,
 )
 
-# How the names of interfaces begin that are not whole yet.
+# Prefix of the names of interfaces that are not complete yet.
 TEMPORARY = "ry-"
 IPV4, IPV6 = "/proc/sys/net/ipv4/conf/%s/%s", "/proc/sys/net/ipv6/conf/%s/%s"
 DEFAULT: dict[int, Network] = {4: ipaddress.ip_network("0.0.0.0/0"), 6: ipaddress.ip_network("::/0")}
 
 
 def temporary(interface: str) -> str:
-    """The name of a pod's interface until it is marked as ours: at most 15 characters."""
+    """Return the name of a pod's interface until it has its alias: at most 15 characters."""
     return TEMPORARY + interface[:12]
 
 
 def soft_device(rail: RailSpec, sandbox_id: str) -> str:
-    """The name of the pod's soft RDMA device: in rdma mode shared, all namespaces see it."""
+    """Return the name of the pod's soft RDMA device. It is unique, as all namespaces see it in RDMA mode shared."""
     return "%s_%s-%s" % (rail.rdma_type, sandbox_id[:8], rail.interface)
 
 
 def place(rail: RailSpec, slot: SlotSpec) -> str:
-    """How errors name a slot."""
+    """Return the place of errors of a slot."""
     return "slot %d of rail %s" % (slot.number, rail.rail)
 
 
 def mac(slot: SlotSpec) -> bytes | None:
+    """Return the slot's MAC as 6 bytes; None if the interface keeps the MAC that it has."""
     return None if slot.mac is None else bytes.fromhex(slot.mac.replace(":", ""))
 
 
 def sysctls(rail: RailSpec, slot: SlotSpec) -> list[tuple[str, str, bool]]:
-    """Rows of file, value, and whether it must exist. Router advertisements do not give a rail addresses or routes."""
+    """Return rows of file, value, and whether the file must exist.
+
+    Router advertisements are off, so that they do not add addresses or routes to a rail.
+    """
     rows = [(IPV4 % (rail.interface, key), value, True) for key, value in sorted(rail.sysctl.items())]
     if slot.address6:
         rows.append((IPV6 % (rail.interface, "disable_ipv6"), "0", True))
@@ -57,25 +61,27 @@ def sysctls(rail: RailSpec, slot: SlotSpec) -> list[tuple[str, str, bool]]:
 
 
 def routes(rail: RailSpec, slot: SlotSpec, index: int) -> list[Route]:
-    """The routes of the families that the slot has addresses of: in the rail's table its networks and the default
-    route, and what the plan adds. The kernel makes the networks' routes in the main table.
+    """Return the desired routes of the slot's address families: the rail's networks and default route in the rail's
+    table, and the routes of the plan. The kernel makes the networks' routes in the main table.
+
+    :param index: index of the interface.
     """
-    found = []
-    versions = {each.version for each in slot.addresses}
+    desired = []
+    versions = {address.version for address in slot.addresses}
     if rail.table is not None:
-        for each in slot.addresses:
+        for address in slot.addresses:
             # IPv6 routes do not have a scope: the kernel reports universe
-            scope = SCOPE_LINK if each.version == 4 else SCOPE_UNIVERSE
-            found.append(Route(rail.table, each.network, index, None, None, 0, PROTOCOL_STATIC, scope))
+            scope = SCOPE_LINK if address.version == 4 else SCOPE_UNIVERSE
+            desired.append(Route(rail.table, address.network, index, None, None, 0, PROTOCOL_STATIC, scope))
         for gateway in rail.gateways:
             if gateway.version in versions:
-                found.append(_via(rail.table, DEFAULT[gateway.version], index, gateway))
+                desired.append(_via(rail.table, DEFAULT[gateway.version], index, gateway))
     for route in rail.routes:
         if route.to.version in versions:
-            added = _via(TABLE_MAIN if route.table is None else route.table, route.to, index, route.via)
-            if added not in found:
-                found.append(added)
-    return found
+            planned = _via(TABLE_MAIN if route.table is None else route.table, route.to, index, route.via)
+            if planned not in desired:
+                desired.append(planned)
+    return desired
 
 
 def _via(table: int, to: Network, index: int, gateway: t.Any) -> Route:
@@ -84,12 +90,12 @@ def _via(table: int, to: Network, index: int, gateway: t.Any) -> Route:
 
 
 def rules(rail: RailSpec, slot: SlotSpec) -> list[Rule]:
-    """A rule for each address of the slot that leads to the rail's table."""
+    """Return a rule per address of the slot that selects the rail's table."""
     if rail.table is None or rail.rule_priority is None:
         return []
     return [
-        Rule(each.version, rail.rule_priority, ipaddress.ip_network(each.ip), "", rail.table, True)
-        for each in slot.addresses
+        Rule(address.version, rail.rule_priority, ipaddress.ip_network(address.ip), "", rail.table, True)
+        for address in slot.addresses
     ]
 
 
@@ -101,31 +107,35 @@ def missing(
     observed_routes: t.Sequence[Route],
     observed_rules: t.Sequence[Rule],
 ) -> list[str]:
-    """What the namespace does not have, each as a user would write it."""
-    found = []
+    """Return the desired settings that the namespace does not have, as texts for an error.
+
+    :param link: the slot's interface.
+    :param addresses: observed addresses of the namespace.
+    """
+    absent = []
     if rail.mtu is not None and link.mtu != rail.mtu:
-        found.append("MTU %d" % rail.mtu)
+        absent.append("MTU %d" % rail.mtu)
     if slot.mac is not None and link.address != mac(slot):
-        found.append("MAC %s" % slot.mac)
+        absent.append("MAC %s" % slot.mac)
     if not link.up:
-        found.append("up")
+        absent.append("up")
     if link.name != rail.interface:
-        found.append("name %s" % rail.interface)
-    held = {each.interface for each in addresses if each.ifindex == link.ifindex}
-    found += ["address %s" % each for each in slot.addresses if each not in held]
-    known = {(each.table, each.destination, each.gateway) for each in observed_routes if each.oif == link.ifindex}
+        absent.append("name %s" % rail.interface)
+    observed_addresses = {each.interface for each in addresses if each.ifindex == link.ifindex}
+    absent += ["address %s" % address for address in slot.addresses if address not in observed_addresses]
+    route_keys = {(each.table, each.destination, each.gateway) for each in observed_routes if each.oif == link.ifindex}
     for route in routes(rail, slot, link.ifindex):
-        if (route.table, route.destination, route.gateway) not in known:
-            found.append("route %s %s table %d" % (route.destination, route, route.table))
-    present = {(each.priority, each.source, each.table) for each in observed_rules if each.plain}
+        if (route.table, route.destination, route.gateway) not in route_keys:
+            absent.append("route %s %s table %d" % (route.destination, route, route.table))
+    rule_keys = {(each.priority, each.source, each.table) for each in observed_rules if each.plain}
     for rule in rules(rail, slot):
-        if (rule.priority, rule.source, rule.table) not in present:
-            found.append("rule %s %s" % (rule.selector, rule.action))
-    return found
+        if (rule.priority, rule.source, rule.table) not in rule_keys:
+            absent.append("rule %s %s" % (rule.selector, rule.action))
+    return absent
 
 
 def row(rail: RailSpec, slot: SlotSpec, link: Link | None, rdma: str | None, host: t.Any) -> dict[str, t.Any]:
-    """An interface of a holder, as :class:`.slot_state.Holder` describes it."""
+    """Return a row of :attr:`.slot_state.Holder.interfaces`. ``link``: the interface, if it exists already."""
     return {
         "rail": rail.rail,
         "slot": slot.number,

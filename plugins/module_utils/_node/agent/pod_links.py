@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The interfaces of one device in one pod: made, checked, read back and removed, all rails of the device together.
+"""The interfaces of one device in one pod: made, checked, read back and removed, for all rails of the device together.
 
-All of it runs in the pod's network namespace (:mod:`in_namespace`); only ``/sys`` is the node's. The steps that wait
-(carrier, answers of other hosts, GIDs) wait for all rails at once.
+The code runs in the pod's network namespace (:mod:`in_namespace`), with the node's ``/sys``. Steps that wait (carrier,
+answers of other hosts, GIDs) wait for all rails at the same time.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import IFA_F_NODAD, Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import gids
 
-# Seconds: for carrier and for GIDs; for each of two rounds of questions; for a gateway.
+# Seconds to wait for carrier and for GIDs.
 PATIENCE = 10.0
+# Seconds for each of two rounds of ARP or neighbour requests, and for an answer of a gateway.
 ANSWER = 0.2
 GATEWAY = 3.0
-_LOOK = 0.05
-# How long only the heads of GID tables are read, each up to so many empty entries in a row.
-_QUICKLY = 1.0
+# Seconds between two checks.
+_PAUSE = 0.05
+# GIDs are first searched for this many seconds at the head of each table, up to this many consecutive empty entries.
+_HEAD_SECONDS = 1.0
 _GAP = 16
 
 
@@ -52,11 +54,18 @@ class Job(t.NamedTuple):
 
     @property
     def place(self) -> str:
+        """The place of errors."""
         return place(self.rail, self.slot)
 
 
 class PodLinks:
-    """One attach. ``host`` and ``host_rdma`` are sockets of the node's namespace, ``fd`` is the pod's."""
+    """One attach.
+
+    :param pod_fd: file descriptor of the pod's network namespace.
+    :param node_fd: file descriptor of the node's network namespace.
+    :param host: socket of the node's namespace.
+    :param host_rdma: RDMA netlink socket of the node's namespace; None if the kernel does not have RDMA.
+    """
 
     def __init__(
         self,
@@ -64,8 +73,8 @@ class PodLinks:
         spec: AgentSpec,
         holder: Holder,
         jobs: t.Sequence[Job],
-        fd: int,
-        home: int,
+        pod_fd: int,
+        node_fd: int,
         host: Rtnetlink,
         host_rdma: NetlinkSocket | None,
     ) -> None:
@@ -73,14 +82,14 @@ class PodLinks:
         self._spec = spec
         self._holder = holder
         self._jobs = jobs
-        self._fd, self._home = fd, home
+        self._pod_fd, self._node_fd = pod_fd, node_fd
         self._host, self._host_rdma = host, host_rdma
-        self._fresh: list[Job] = []
+        self._new_jobs: list[Job] = []
 
     def attach(self) -> list[Row]:
-        """Make, or complete, all interfaces; the rows of the record. What this run made is undone if it fails.
+        """Make or complete all interfaces, and return their rows of the record.
 
-        :raises AttachError: if one of them cannot be as planned.
+        :raises AttachError: if an interface cannot be as planned. Interfaces that this call made are removed.
         """
         with Rtnetlink() as pod:
             try:
@@ -91,34 +100,35 @@ class PodLinks:
                 devices = self._rdma()
                 self._read_back(pod)
             except BaseException:
-                rows = [_row(job, None, None) for job in self._fresh]
-                remove(self._system, pod, self._holder._replace(interfaces=tuple(rows)), self._home)
+                rows = [_row(job, None, None) for job in self._new_jobs]
+                remove(self._system, pod, self._holder._replace(interfaces=tuple(rows)), self._node_fd)
                 raise
             return [_row(job, links[job.rail.rail], devices[job.rail.rail]) for job in self._jobs]
 
     # -- interfaces ---------------------------------------------------------------------------------------------------
 
     def _make(self, pod: Rtnetlink) -> dict[str, Link]:
-        held = {link.name: link for link in pod.links()}
+        """Make the missing interfaces, and configure all. Return rail -> interface."""
+        existing = {link.name: link for link in pod.links()}
         for job in self._jobs:
-            link = held.get(job.rail.interface)
+            link = existing.get(job.rail.interface)
             if link is None:
-                self._fresh.append(job)
+                self._new_jobs.append(job)
             elif link.alias != self._alias(job):
                 raise AttachError("interface", job.place, interface=job.rail.interface)
-        for job in self._fresh:
-            with _of(job):
-                half_made = held.get(pod_desired.temporary(job.rail.interface))
-                if half_made is not None and not self._spec.moved:
-                    pod.delete_link(half_made.ifindex)
+        for job in self._new_jobs:
+            with _kernel_errors(job):
+                incomplete = existing.get(pod_desired.temporary(job.rail.interface))
+                if incomplete is not None and not self._spec.moved:
+                    pod.delete_link(incomplete.ifindex)
                 self._move(pod, job) if self._spec.moved else self._create(job)
                 link = _existing(pod, job, pod_desired.temporary(job.rail.interface))
                 pod.set_link(link.ifindex, name=job.rail.interface, alias=self._alias(job))
         links = {}
         for job in self._jobs:
-            with _of(job):
+            with _kernel_errors(job):
                 link = _existing(pod, job, job.rail.interface)
-                self._set_up(pod, job, link)
+                self._configure(pod, job, link)
                 links[job.rail.rail] = _existing(pod, job, job.rail.interface)
         return links
 
@@ -130,15 +140,15 @@ class PodLinks:
         index = job.source.ifindex
         if index is None:
             raise AttachError("port", job.place, port=job.source.port)
-        self._host.new_link(self._spec.attachment, name, index, self._fd, job.rail.mtu, address)
+        self._host.new_link(self._spec.attachment, name, index, self._pod_fd, job.rail.mtu, address)
 
     def _move(self, pod: Rtnetlink, job: Job) -> None:
-        """Bring an interface of the node. It is marked first, so that it is known wherever it is."""
+        """Move an interface of the node to the pod. Its alias is set first, so that it is found in both namespaces."""
         name = pod_desired.temporary(job.rail.interface)
         index = job.source.ifindex
         if index is None:
-            # an attach that was interrupted has moved it already
-            link = next((each for each in pod.links() if each.alias == self._alias(job)), None)
+            # an interrupted attach has moved it already
+            link = next((candidate for candidate in pod.links() if candidate.alias == self._alias(job)), None)
             if link is None:
                 raise AttachError("port", job.place, port=job.source.port)
             pod.set_link(link.ifindex, name=name)
@@ -146,60 +156,60 @@ class PodLinks:
         unique = pod_desired.TEMPORARY + str(index)
         self._host.set_link(index, up=False, alias=self._alias(job))
         self._host.set_link(index, name=unique)
-        self._host.set_link(index, namespace=self._fd)
+        self._host.set_link(index, namespace=self._pod_fd)
         pod.set_link(_existing(pod, job, unique).ifindex, name=name)
 
-    def _set_up(self, pod: Rtnetlink, job: Job, link: Link) -> None:
+    def _configure(self, pod: Rtnetlink, job: Job, link: Link) -> None:
         address = pod_desired.mac(job.slot)
         if address is not None and link.address != address:
             pod.set_link(link.ifindex, address=address)
         if job.rail.mtu is not None and link.mtu != job.rail.mtu:
             pod.set_link(link.ifindex, mtu=job.rail.mtu)
-        for path, value, needed in pod_desired.sysctls(job.rail, job.slot):
-            if needed or self._system.exists(path):
+        for path, value, must_exist in pod_desired.sysctls(job.rail, job.slot):
+            if must_exist or self._system.exists(path):
                 try:
                     self._system.write_attribute(path, value)
                 except OSError as error:
                     raise AttachError("kernel", job.place, detail="%s: %s" % (path, error.strerror)) from None
         if not link.up:
-            _patiently(lambda: pod.set_link(link.ifindex, up=True))
+            _retry_in_use(lambda: pod.set_link(link.ifindex, up=True))
 
     def _await_carrier(self, pod: Rtnetlink, links: dict[str, Link]) -> None:
-        def without() -> list[Job]:
+        def without_carrier() -> list[Job]:
             return [job for job in self._jobs if not _existing(pod, job, links[job.rail.rail].ifindex).carrier]
 
-        left = _wait(without)
-        if left:
-            raise AttachError("carrier", left[0].place, port=left[0].source.port)
+        pending = _wait(without_carrier)
+        if pending:
+            raise AttachError("carrier", pending[0].place, port=pending[0].source.port)
 
     # -- other hosts --------------------------------------------------------------------------------------------------
 
     def _probe(self, links: dict[str, Link]) -> None:
-        """Refuse addresses that another host has, and gateways that do not answer."""
-        ours = {hardware_address(link.address) for link in links.values()}
-        asked: dict[str, list[str]] = {}
+        """Refuse addresses that another host has, and gateways that do not answer. Only new interfaces are checked."""
+        own_macs = {hardware_address(link.address) for link in links.values()}
+        queries: dict[str, list[str]] = {}
         if self._spec.conflict_check:
-            asked = {job.rail.interface: [str(each.ip) for each in job.slot.addresses] for job in self._fresh}
-        answers = arp.ask(asked, ANSWER, ours) if asked else {}
-        for job in self._fresh:
-            for each in job.slot.addresses:
-                macs = answers.get((job.rail.interface, str(each.ip)))
+            queries = {
+                job.rail.interface: [str(address.ip) for address in job.slot.addresses] for job in self._new_jobs
+            }
+        answers = arp.ask(queries, ANSWER, own_macs) if queries else {}
+        for job in self._new_jobs:
+            for address in job.slot.addresses:
+                macs = answers.get((job.rail.interface, str(address.ip)))
                 if macs:
-                    raise AttachError("conflict", job.place, address=each.ip, macs=", ".join(macs))
+                    raise AttachError("conflict", job.place, address=address.ip, macs=", ".join(macs))
         if self._spec.gateway_check:
             self._probe_gateways()
 
     def _probe_gateways(self) -> None:
-        asked = {
-            job.rail.interface: [
-                str(each) for each in job.rail.gateways if each.version in {own.version for own in job.slot.addresses}
-            ]
-            for job in self._fresh
-        }
-        # two rounds
-        answers = arp.ask(asked, GATEWAY / arp.TRIES)
-        for job in self._fresh:
-            for gateway in asked[job.rail.interface]:
+        queries: dict[str, list[str]] = {}
+        for job in self._new_jobs:
+            versions = {address.version for address in job.slot.addresses}
+            queries[job.rail.interface] = [str(each) for each in job.rail.gateways if each.version in versions]
+        # GATEWAY is the time of all rounds
+        answers = arp.ask(queries, GATEWAY / arp.TRIES)
+        for job in self._new_jobs:
+            for gateway in queries[job.rail.interface]:
                 if (job.rail.interface, gateway) not in answers:
                     raise AttachError("gateway", job.place, gateway=gateway)
 
@@ -208,13 +218,13 @@ class PodLinks:
     def _address(self, pod: Rtnetlink, links: dict[str, Link]) -> None:
         for job in self._jobs:
             index = links[job.rail.rail].ifindex
-            with _of(job):
-                for each in job.slot.addresses:
-                    flags = IFA_F_NODAD if each.version == 6 else 0
-                    _patiently(functools.partial(pod.add_address, index, each, flags))
+            with _kernel_errors(job):
+                for address in job.slot.addresses:
+                    flags = IFA_F_NODAD if address.version == 6 else 0
+                    _retry_in_use(functools.partial(pod.add_address, index, address, flags))
                 for route in pod_desired.routes(job.rail, job.slot, index):
                     pod.add_route(route)
-                # last: addresses use the table only when it is complete
+                # last, so that addresses use the table only when it is complete
                 for rule in pod_desired.rules(job.rail, job.slot):
                     pod.add_rule(rule)
 
@@ -226,46 +236,55 @@ class PodLinks:
             link = _existing(pod, job, job.rail.interface)
             missing = pod_desired.missing(job.rail, job.slot, link, addresses, routes, rules)
             if missing:
-                raise AttachError("not-taken", job.place, wanted=", ".join(missing))
+                raise AttachError("not-taken", job.place, missing=", ".join(missing))
 
     # -- RDMA ---------------------------------------------------------------------------------------------------------
 
     def _rdma(self) -> dict[str, str | None]:
-        """The RDMA device of each rail: made if it is a soft one, in rdma mode exclusive moved, with its GIDs."""
+        """Make soft RDMA devices, and in RDMA mode exclusive move devices to the pod. Wait for GIDs in mode shared.
+
+        :return: rail -> RDMA device; None for a rail without RDMA.
+        """
         devices: dict[str, str | None] = {job.rail.rail: None for job in self._jobs}
-        wanted = [job for job in self._jobs if job.rail.soft or job.source.rdma]
-        if not wanted:
+        rdma_jobs = [job for job in self._jobs if job.rail.soft or job.source.rdma]
+        if not rdma_jobs:
             return devices
         if self._host_rdma is None:
-            raise AttachError("rdma", wanted[0].place, rdma=wanted[0].source.rdma or wanted[0].rail.rdma_type)
+            raise AttachError("rdma", rdma_jobs[0].place, rdma=rdma_jobs[0].source.rdma or rdma_jobs[0].rail.rdma_type)
         inside = NetlinkSocket(rdma_netlink.NETLINK_RDMA, "RDMA subsystem")
         try:
-            devices.update(self._devices(inside, self._host_rdma, wanted))
+            devices.update(self._devices(inside, self._host_rdma, rdma_jobs))
         finally:
             inside.close()
         if self._spec.rdma_mode == "shared":
-            # in mode exclusive, the node's /sys does not show the device any more
-            self._await_gids(wanted, devices)
+            # in mode exclusive, the node's /sys does not show a moved device
+            self._await_gids(rdma_jobs, devices)
         return devices
 
     def _devices(self, inside: NetlinkSocket, outside: NetlinkSocket, jobs: t.Sequence[Job]) -> dict[str, str]:
-        """Rail -> its device in the pod. Lists of all devices are expensive, so there are few for all rails."""
+        """Return rail -> its device in the pod, after making or moving it.
+
+        Listing all devices is expensive, so all rails share the lists.
+
+        :param inside: socket of the pod's namespace.
+        :param outside: socket of the node's namespace.
+        """
         devices = {job.rail.rail: self._device_name(job) for job in jobs}
-        seen, on_node = _indexes(inside), _indexes(outside)
-        new = [job for job in jobs if job.rail.soft and devices[job.rail.rail] not in {**seen, **on_node}]
+        in_pod, on_node = _indexes(inside), _indexes(outside)
+        new = [job for job in jobs if job.rail.soft and devices[job.rail.rail] not in {**in_pod, **on_node}]
         for job in new:
-            with _of(job):
+            with _kernel_errors(job):
                 rdma_netlink.new_link(inside, devices[job.rail.rail], job.rail.rdma_type, job.rail.interface)
         if self._spec.rdma_mode == "exclusive":
-            # the kernel makes soft devices in the first namespace
+            # the kernel makes soft devices in the initial namespace
             on_node = _indexes(outside) if new else on_node
             for job in jobs:
                 if devices[job.rail.rail] in on_node:
-                    with _of(job):
-                        rdma_netlink.move(outside, on_node[devices[job.rail.rail]], self._fd)
-        seen = _indexes(inside)
+                    with _kernel_errors(job):
+                        rdma_netlink.move(outside, on_node[devices[job.rail.rail]], self._pod_fd)
+        in_pod = _indexes(inside)
         for job in jobs:
-            if devices[job.rail.rail] not in seen:
+            if devices[job.rail.rail] not in in_pod:
                 raise AttachError("rdma", job.place, rdma=devices[job.rail.rail])
         return devices
 
@@ -273,30 +292,32 @@ class PodLinks:
         return pod_desired.soft_device(job.rail, self._holder.sandbox_id) if job.rail.soft else job.source.rdma or ""
 
     def _await_gids(self, jobs: t.Sequence[Job], devices: dict[str, str | None]) -> None:
-        def without(gap: int | None) -> list[Job]:
-            return [
-                job
-                for job in jobs
-                if not gids.holds(
-                    self._system, str(devices[job.rail.rail]), [str(each.ip) for each in job.slot.addresses], gap
-                )
-            ]
+        def without_gids(gap: int | None) -> list[Job]:
+            pending = []
+            for job in jobs:
+                addresses = [str(address.ip) for address in job.slot.addresses]
+                if not gids.holds(self._system, str(devices[job.rail.rail]), addresses, gap):
+                    pending.append(job)
+            return pending
 
-        # new GIDs are at the head of a table; whole tables are read only where they are not
-        left = _wait(lambda: without(_GAP), _QUICKLY) and _wait(lambda: without(None))
-        if left:
-            addresses = ", ".join(str(each.ip) for each in left[0].slot.addresses)
-            raise AttachError("gid", left[0].place, rdma=devices[left[0].rail.rail], addresses=addresses)
+        # new GIDs are at the head of a table; a whole table may have 1,024 files
+        pending = _wait(lambda: without_gids(_GAP), _HEAD_SECONDS) and _wait(lambda: without_gids(None))
+        if pending:
+            addresses = ", ".join(str(address.ip) for address in pending[0].slot.addresses)
+            raise AttachError("gid", pending[0].place, rdma=devices[pending[0].rail.rail], addresses=addresses)
 
 
-def remove(system: System, pod: Rtnetlink, holder: Holder, home: int) -> None:
-    """Remove a holder's interfaces from the pod's namespace, which is the caller's, with their rules. What belongs to
-    the node goes back to it, under a temporary name: :func:`.host_links.restore` gives it its own.
+def remove(system: System, pod: Rtnetlink, holder: Holder, node_fd: int) -> None:
+    """Remove a holder's interfaces and rules from the pod's namespace, in which the caller runs.
+
+    Interfaces and RDMA devices of the node are moved back. :func:`.host_links.restore` restores their names.
+
+    :param node_fd: file descriptor of the node's network namespace.
     """
     for rule in [*pod.rules(4), *pod.rules(6)]:
         if rule.plain and rule.source is not None and str(rule.source.network_address) in holder.addresses:
             pod.delete_rule(rule)
-    _send_home(system, {row["rdma"] for row in holder.interfaces if row.get("rdma")}, home)
+    _return_rdma(system, {row["rdma"] for row in holder.interfaces if row.get("rdma")}, node_fd)
     links = pod.links()
     for row in holder.interfaces:
         for link in links:
@@ -307,11 +328,11 @@ def remove(system: System, pod: Rtnetlink, holder: Holder, home: int) -> None:
                 continue
             pod.set_link(link.ifindex, up=False)
             pod.set_link(link.ifindex, name=pod_desired.TEMPORARY + str(link.ifindex))
-            pod.set_link(link.ifindex, namespace=home)
+            pod.set_link(link.ifindex, namespace=node_fd)
 
 
-def _send_home(system: System, devices: set[str], home: int) -> None:
-    """Move RDMA devices back to the node; nothing if the namespace does not have them to itself."""
+def _return_rdma(system: System, devices: set[str], node_fd: int) -> None:
+    """Move RDMA devices back to the node. Nothing in RDMA mode shared, in which they were not moved."""
     inside = rdma_netlink.connect(system) if devices else None
     if inside is None:
         return
@@ -319,7 +340,7 @@ def _send_home(system: System, devices: set[str], home: int) -> None:
         if rdma_netlink.netns_mode(inside) == "exclusive":
             for name, index in _indexes(inside).items():
                 if name in devices:
-                    rdma_netlink.move(inside, index, home)
+                    rdma_netlink.move(inside, index, node_fd)
     finally:
         inside.close()
 
@@ -331,28 +352,29 @@ def _row(job: Job, link: Link | None, rdma: str | None) -> Row:
 def _existing(pod: Rtnetlink, job: Job, which: int | str) -> Link:
     link = pod.link(which)
     if link is None:
-        raise AttachError("not-taken", job.place, wanted="the interface %s" % job.rail.interface)
+        raise AttachError("not-taken", job.place, missing="the interface %s" % job.rail.interface)
     return link
 
 
 def _indexes(sock: NetlinkSocket) -> dict[str, int]:
-    """The RDMA devices of a socket's namespace: name -> index."""
+    """Return the RDMA devices of a socket's namespace: name -> index."""
     return {row["name"]: row["index"] for row in rdma_netlink.devices(sock)}
 
 
-def _wait(without: t.Callable[[], list[Job]], seconds: float = PATIENCE) -> list[Job]:
-    """Wait until nothing is without; what is left after ``seconds``."""
+def _wait(pending_jobs: t.Callable[[], list[Job]], seconds: float = PATIENCE) -> list[Job]:
+    """Wait until ``pending_jobs`` returns an empty list. Return the pending jobs after ``seconds``."""
     deadline = time.monotonic() + seconds
     while True:
-        left = without()
-        if not left or time.monotonic() > deadline:
-            return left
-        time.sleep(_LOOK)
+        pending = pending_jobs()
+        if not pending or time.monotonic() > deadline:
+            return pending
+        time.sleep(_PAUSE)
 
 
-def _patiently(act: t.Callable[[], None]) -> None:
-    """Do what the kernel refuses while an interface of the slot's last pod, whose namespace is just ending, still has
-    the MAC (macvlan) or the address (ipvlan).
+def _retry_in_use(act: t.Callable[[], None]) -> None:
+    """Call ``act`` again while the kernel answers EADDRINUSE, at most :data:`PATIENCE` seconds.
+
+    The interface of the slot's last pod has the MAC (macvlan) or the address (ipvlan) until its namespace has ended.
     """
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -361,12 +383,12 @@ def _patiently(act: t.Callable[[], None]) -> None:
         except NetlinkError as error:
             if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
                 raise
-        time.sleep(_LOOK)
+        time.sleep(_PAUSE)
 
 
 @contextlib.contextmanager
-def _of(job: Job) -> t.Iterator[None]:
-    """Errors of the kernel as errors of the slot."""
+def _kernel_errors(job: Job) -> t.Iterator[None]:
+    """Raise errors of the kernel as errors of the slot."""
     try:
         yield
     except NetlinkError as error:

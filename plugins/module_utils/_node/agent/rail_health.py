@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Whether the rail ports of a node can serve pods: kubelet gives no devices of a rail whose port is down."""
+"""Health of rail ports. The kubelet does not allocate devices of an unhealthy rail."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
 
 
 class Health(t.NamedTuple):
-    """``reason``: why a rail is not healthy; empty if it is."""
+    """Whether a rail can serve pods. ``reason``: why it cannot; empty if it can."""
 
     healthy: bool
     reason: str = ""
 
 
 def look(spec: AgentSpec, holders: t.Iterable[Holder], system: System | None = None) -> dict[str, Health]:
-    """Rail -> its health now. Raises :class:`.codec.NetlinkError`."""
+    """Return rail -> health. Raises :class:`.codec.NetlinkError`."""
     system = system or System()
     with Rtnetlink() as kernel:
         links = {link.name: link for link in kernel.links()}
-    # a port that is in a pod is judged when it is back
+    # a port that is in a pod is healthy until it returns
     away = {row["rail"] for holder in holders for row in holder.interfaces if row.get("host")}
     ports_away = away if spec.attachment == "host-device" else set()
     return {rail.rail: health(rail, links.get(port_name(system, rail)), rail.rail in ports_away) for rail in spec.rails}
 
 
 def health(rail: RailSpec, link: Link | None, away: bool) -> Health:
-    """The health of a rail whose port is ``link``."""
+    """Return the health of a rail. ``link``: its port; None if the node does not have it. ``away``: it is in a pod."""
     if link is None:
         return Health(True) if away else Health(False, "%s is not on the node" % rail.netdev)
     if not link.up:

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Which pod holds which device, in ``/var/lib/railyard/agent/slots.json``.
+"""The record of the pods that hold devices, in ``/var/lib/railyard/agent/slots.json``.
 
-A holder is recorded before anything is made for it (phase ``attaching``), so that an agent that was killed at any
-moment finds what it must undo. A damaged file is an error: an empty record would give slots to two pods.
+A holder is recorded (phase ``attaching``) before its interfaces are made, so that the next agent can undo the attach of
+an agent that was killed. A damaged file is an error: an empty record would give slots to two pods.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ ATTACHING, ATTACHED = "attaching", "attached"
 class Holder(t.NamedTuple):
     """The pod that holds a device.
 
-    ``nsid``: the number by which the node's network namespace knows the pod's. ``pid``: a process of the container, for
-    people. ``since``: seconds since 1970. ``interfaces``: rows of ``rail``, ``slot``, ``interface``, ``address``,
-    ``address6``, ``mac``, ``rdma``, and, for an interface that was moved from the node, ``host``: the ``name``, ``mtu``
-    and ``up`` that it had there, and its ``pci``.
+    ``nsid``: the ID of the pod's network namespace in the node's. ``pid``: a process of the container. ``since``:
+    seconds since 1970. ``interfaces``: rows of ``rail``, ``slot``, ``interface``, ``address``, ``address6``, ``mac``,
+    ``rdma``, and, for an interface that was moved from the node, ``host``: the ``name``, ``mtu`` and ``up`` that it had
+    there, and its ``pci``.
     """
 
     device: str
@@ -42,30 +42,33 @@ class Holder(t.NamedTuple):
 
     @property
     def pod(self) -> str:
+        """The pod as NAMESPACE/NAME."""
         return "%s/%s" % (self.pod_namespace, self.pod_name)
 
     def alias(self, rail: str) -> str:
-        """The alias of the holder's interface on a rail in the kernel, which marks it as made for this sandbox."""
+        """Return the alias that marks the holder's interface on a rail in the kernel."""
         return "railyard %s %s %s" % (self.device, self.sandbox_id, rail)
 
     @property
     def aliases(self) -> list[str]:
-        return [self.alias(each["rail"]) for each in self.interfaces]
+        """The aliases of all interfaces."""
+        return [self.alias(row["rail"]) for row in self.interfaces]
 
     @property
     def addresses(self) -> set[str]:
         """The addresses of all interfaces, without prefix lengths."""
         keys = ("address", "address6")
-        return {each[key].partition("/")[0] for each in self.interfaces for key in keys if each.get(key)}
+        return {row[key].partition("/")[0] for row in self.interfaces for key in keys if row.get(key)}
 
     def as_dict(self) -> Row:
+        """Return the holder's row in the record."""
         return dict(self._asdict(), interfaces=list(self.interfaces))
 
 
 class SlotState:
-    """The holders by device id. Each change is on the disk when a method returns; safe for several threads.
+    """The record of holders. Each change is on the disk when a method returns. Safe for several threads.
 
-    :raises .RailyardError: if the file is damaged.
+    Its methods raise :class:`.RailyardError` if the file is damaged.
     """
 
     def __init__(self, system: System) -> None:
@@ -83,12 +86,13 @@ class SlotState:
         )
 
     def holders(self) -> dict[str, Holder]:
+        """Return the holders by device id."""
         return self._file.all()
 
     def take(self, holder: Holder) -> None:
-        """Record a holder, or what changed about it. Raises :class:`.RailyardError` if it cannot be written."""
+        """Record a holder, or replace its row. Raises :class:`.RailyardError` if the file cannot be written."""
         self._file.put(holder)
 
     def release(self, device: str) -> None:
-        """Forget the holder of a device, if it has one. Raises :class:`.RailyardError` if it cannot be written."""
+        """Remove the holder of a device, if any. Raises :class:`.RailyardError` if the file cannot be written."""
         self._file.remove(device)

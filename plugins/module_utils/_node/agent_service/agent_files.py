@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The files of the rail agent: its programs, packed from this collection's own sources, and its unit."""
+"""The files of the rail agent: its programs, packed from the collection's sources, and its unit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMAND = "/usr/local/bin/railyard-agent"
 SERVICE = "railyard-agent.service"
 UNIT = "/etc/systemd/system/railyard-agent.service"
 UNIT_WANTED = "/etc/systemd/system/multi-user.target.wants/railyard-agent.service"
-# What the programs import; a unit test compares these lists with the imports.
+# The modules that the programs import; a unit test compares these lists with the imports.
 AGENT_PACKED = (
     "_common.errors",
     "_common.urls",
@@ -79,15 +79,15 @@ AGENT_PACKED = (
     "_node.readers.pci_functions",
 )
 HOOK_PACKED = ("_node.agent.hook",)
-# Names what the service runs, so that a run that was interrupted before the restart is recognized.
+# Environment variable with a hash of program, spec and unit: a service with another value must be restarted.
 STAMP = "RAILYARD_AGENT_STAMP"
 
 COMMAND_TEXT = """\
 #!/bin/sh
 exec {python} {program} "$@"
 """
-# The agent enters the network namespaces of pods, so it needs CAP_SYS_ADMIN and CAP_SYS_PTRACE, and sets sysctls there.
-# The directories of plugins are the kubelet's, which may be started for the first time after the agent.
+# The agent enters the network namespaces of pods and sets sysctls there, so it needs CAP_SYS_ADMIN and CAP_SYS_PTRACE.
+# The unit creates the kubelet's directories of plugins, because the kubelet may start later for the first time.
 UNIT_TEXT = """\
 # Written by railyard.fabric. Gives pods their interfaces on the rails.
 [Unit]
@@ -133,34 +133,35 @@ WantedBy=multi-user.target
 """
 
 
-class Wanted(t.NamedTuple):
-    """A file as it must be; ``held`` is its present content if it is another."""
+class DesiredFile(t.NamedTuple):
+    """A file that must be written. ``attribute``: of its change. ``observed``: its content now; None if absent."""
 
     path: str
     attribute: str
     data: bytes
     mode: int
-    held: bytes | None
+    observed: bytes | None
 
 
 def python(system: System) -> str:
-    """The Python of both programs: the one that they were installed with, while that exists."""
-    kept = re.search(r"^exec (/\S+) ", system.read_file(COMMAND) or "", re.MULTILINE)
-    return packed_program.interpreter(system, kept.group(1) if kept else None)
+    """Return the Python of both programs: the interpreter that they were installed with, while it exists."""
+    installed = re.search(r"^exec (/\S+) ", system.read_file(COMMAND) or "", re.MULTILINE)
+    return packed_program.interpreter(system, installed.group(1) if installed else None)
 
 
-def wanted(system: System, spec: t.Mapping[str, t.Any]) -> tuple[list[Wanted], str]:
-    """The files that differ from what they must be, in the order in which they are written, and the service's stamp."""
+def changed_files(system: System, spec: t.Mapping[str, t.Any]) -> tuple[list[DesiredFile], str]:
+    """Return the files that must be written, in the order of writing, and the stamp of the service."""
     interpreter = python(system)
-    ours = os.path.realpath(system.path(interpreter)) == os.path.realpath(sys.executable)
-    agent = packed_program.pack(AGENT_PACKED, _entry(agent_main.__name__), compiled=ours)
-    # isolated and without site: it runs at each start of a container
-    start = packed_program.pack(HOOK_PACKED, _entry(hook.__name__), compiled=ours)
+    # bytecode is valid for the running interpreter only
+    same_python = os.path.realpath(system.path(interpreter)) == os.path.realpath(sys.executable)
+    agent = packed_program.pack(AGENT_PACKED, _entry(agent_main.__name__), compiled=same_python)
+    # isolated and without site, because it runs at each start of a container
+    start = packed_program.pack(HOOK_PACKED, _entry(hook.__name__), compiled=same_python)
     hook_program = b"#!%s -IS\n" % interpreter.encode() + start
     text = json.dumps(spec, indent=2, sort_keys=True) + "\n"
     command = COMMAND_TEXT.format(python=interpreter, program=PROGRAM)
-    held = system.read_bytes(PROGRAM)
-    agent = held if held is not None and packed_program.same(held, agent) else agent
+    installed = system.read_bytes(PROGRAM)
+    agent = installed if installed is not None and packed_program.same(installed, agent) else agent
     unit = UNIT_TEXT.format(spec=SPEC, stamp_name=STAMP, stamp="{stamp}", python=interpreter, program=PROGRAM)
     stamp = hashlib.sha256(b"\0".join((agent, text.encode(), unit.encode()))).hexdigest()[:16]
     files = (
@@ -170,13 +171,13 @@ def wanted(system: System, spec: t.Mapping[str, t.Any]) -> tuple[list[Wanted], s
         (SPEC, "spec", text.encode(), 0o644),
         (UNIT, "unit", unit.format(stamp=stamp).encode(), 0o644),
     )
-    found = []
+    changed = []
     for path, attribute, data, mode in files:
-        present = system.read_bytes(path)
-        right = present == data or (present is not None and path == HOOK and packed_program.same(present, data))
-        if not right or system.mode(path) != mode:
-            found.append(Wanted(path, attribute, data, mode, present))
-    return found, stamp
+        observed = system.read_bytes(path)
+        same = observed == data or (observed is not None and path == HOOK and packed_program.same(observed, data))
+        if not same or system.mode(path) != mode:
+            changed.append(DesiredFile(path, attribute, data, mode, observed))
+    return changed, stamp
 
 
 def _entry(name: str) -> str:

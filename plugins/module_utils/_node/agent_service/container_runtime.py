@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The node's containerd, and whether it gives containers the devices of CDI files, as the agent needs it."""
+"""The node's containerd, and whether it supports CDI files, which the agent requires."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 OLDEST = (1, 7)
 CDI_DIRS = ("/var/run/cdi", "/run/cdi")
 CONFIG = "/etc/containerd/config.toml"
-# K3s and RKE2 bring their own containerd: program, and the configuration that they write for it.
+# The containerd of K3s and RKE2: program and configuration file.
 RANCHER = (
     ("/var/lib/rancher/k3s/data/current/bin/containerd", "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"),
     ("/var/lib/rancher/rke2/bin/containerd", "/var/lib/rancher/rke2/agent/etc/containerd/config.toml"),
@@ -27,18 +27,18 @@ Runtime = t.Dict[str, t.Any]
 
 
 def observe(system: System) -> Runtime | None:
-    """containerd's ``program``, ``version``, ``config`` file, and whether it has ``cdi`` with its ``cdi_dirs``.
+    """Return ``program``, ``version``, ``config`` (file), ``cdi`` (whether it is on) and ``cdi_dirs`` of containerd.
 
-    ``cdi`` is None if its configuration cannot be read. None without containerd.
+    None without containerd. ``cdi`` is None if the configuration cannot be read or the version is not supported.
     """
     program, config = next(((each, file) for each, file in RANCHER if system.exists(each)), (None, CONFIG))
     program = program or system.which("containerd")
     if not program:
         return None
-    found = _VERSION.search(system.run([program, "--version"]).out)
+    version = _VERSION.search(system.run([program, "--version"]).out)
     row: Runtime = {
         "program": program,
-        "version": ".".join(found.groups()) if found else None,
+        "version": ".".join(version.groups()) if version else None,
         "config": config,
         "cdi": None,
         "cdi_dirs": [],
@@ -46,9 +46,9 @@ def observe(system: System) -> Runtime | None:
     release = _release(row)
     if release is None or release < OLDEST:
         return row
-    # with all defaults; without the file, these alone
-    chosen = ["--config", config] if system.exists(config) else []
-    dump = system.run([program, *chosen, "config", "dump"])
+    # the dump has the defaults and the values of the file, if there is a file
+    options = ["--config", config] if system.exists(config) else []
+    dump = system.run([program, *options, "config", "dump"])
     if dump.rc == 0:
         enabled, dirs = _ENABLED.search(dump.out), _DIRS.search(dump.out)
         row["cdi"] = enabled.group(1) == "true" if enabled else release >= (2, 0)
@@ -57,10 +57,10 @@ def observe(system: System) -> Runtime | None:
 
 
 def check(runtime: Runtime | None) -> None:
-    """Raise :class:`Unsupported` if containers on this node cannot get the devices of CDI files."""
+    """Raise :class:`Unsupported` if containers on this node cannot get devices of CDI files."""
     remedy = None
     if runtime is None:
-        message, place = "there is no containerd, which gives pods their rails", "containerd"
+        message, place = "containerd is not installed", "containerd"
         remedy = (
             "install containerd %d.%d or later, or set `runtime_check: false` for another runtime with CDI" % OLDEST
         )
@@ -68,13 +68,13 @@ def check(runtime: Runtime | None) -> None:
     place = str(runtime["program"])
     release = _release(runtime)
     if release is None:
-        raise Unsupported("does not report its version", place, "see '%s --version'" % place)
+        raise Unsupported("does not report its version", place, "run '%s --version'" % place)
     if release < OLDEST:
-        message = "containerd %s has no CDI devices" % runtime["version"]
+        message = "containerd %s does not support CDI" % runtime["version"]
         raise Unsupported(message, place, "install containerd %d.%d or later" % OLDEST)
     if runtime["cdi"] is None:
         message = "containerd's configuration cannot be read"
-        raise Unsupported(message, str(runtime["config"]), "see '%s config dump'" % place)
+        raise Unsupported(message, str(runtime["config"]), "run '%s config dump'" % place)
     section = "io.containerd.cri.v1.runtime" if release >= (2, 0) else "io.containerd.grpc.v1.cri"
     remedy = "under [plugins.'%s'] set enable_cdi = true and cdi_spec_dirs = ['/etc/cdi', '%s'], and restart containerd"
     remedy = remedy % (section, CDI_DIRS[0])

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The rail agent of a node: installed, configured, running, or removed.
+"""The subsystem of module rail_agent: installs, configures, starts and removes the rail agent of a node.
 
-The service is restarted only if it runs another program, spec or unit than the installed ones: its environment holds a
-stamp of them. A restart does not change the interfaces of running pods.
+The service is restarted only if it does not run the installed program, spec and unit. Its environment has a stamp of
+them. A restart does not change the interfaces of running pods.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 
 SYSTEMD = "/run/systemd/system"
 SHOWN = "--property=ActiveState,MainPID,NeedDaemonReload"
-LOG = "see 'journalctl -u %s'" % agent_files.SERVICE
+LOG = "run 'journalctl -u %s'" % agent_files.SERVICE
 
 
 class RailAgent(Subsystem):
-    """See the module's documentation for the options."""
+    """The installed agent. The options are those of module rail_agent."""
 
     def __init__(self, options: t.Mapping[str, t.Any], system: System) -> None:
         super().__init__()
@@ -57,9 +57,9 @@ class RailAgent(Subsystem):
     # -- observed state -----------------------------------------------------------------------------------------------
 
     def observe(self) -> State:
-        self._service = self._shown()
+        self._service = self._read_service()
         return {
-            "spec": self._held_spec(),
+            "spec": self._installed_spec(),
             "service": {
                 "enabled": self._system.exists(agent_files.UNIT_WANTED),
                 "active": self._service.get("ActiveState") == "active",
@@ -68,24 +68,24 @@ class RailAgent(Subsystem):
             "slots": self._slots(),
         }
 
-    def _shown(self) -> dict[str, str]:
+    def _read_service(self) -> dict[str, str]:
         if not self._system.exists(SYSTEMD) or not self._system.exists(agent_files.UNIT):
             return {}
         argv = ["systemctl", "show", SHOWN, agent_files.SERVICE]
-        shown = self._system.check(argv, "see that systemd answers", timeout=60)
-        return dict(line.partition("=")[::2] for line in shown.splitlines())
+        properties = self._system.check(argv, "make sure that systemd answers", timeout=60)
+        return dict(line.partition("=")[::2] for line in properties.splitlines())
 
-    def _held_spec(self) -> dict[str, t.Any] | None:
+    def _installed_spec(self) -> dict[str, t.Any] | None:
         try:
-            held = json.loads(self._system.read(agent_files.SPEC) or "null")
+            spec = json.loads(self._system.read(agent_files.SPEC) or "null")
         except ValueError:
             return None
-        return held if isinstance(held, dict) else None
+        return spec if isinstance(spec, dict) else None
 
     def _slots(self) -> list[dict[str, t.Any]]:
-        """The held slots and their pods."""
+        """Return the held slots and their pods."""
         if self._service.get("ActiveState") == "active" and self._system.exists(hook.SOCKET):
-            # before it answers, it frees the slots of pods that have ended
+            # before the agent answers, it frees the slots of pods that have ended
             with contextlib.suppress(OSError, ValueError):
                 hook.ask({"do": "status"}, self._system.path(hook.SOCKET), seconds=20)
         try:
@@ -95,15 +95,20 @@ class RailAgent(Subsystem):
                 raise
             return []
         return [
-            {"device": device, "namespace": each.pod_namespace, "pod": each.pod_name, "container": each.container}
-            for device, each in sorted(holders.items())
+            {
+                "device": device,
+                "namespace": holder.pod_namespace,
+                "pod": holder.pod_name,
+                "container": holder.container,
+            }
+            for device, holder in sorted(holders.items())
         ]
 
     def _stamp(self) -> str | None:
-        """The stamp of the running service."""
+        """Return the stamp of the running service, or None."""
         pid = self._service.get("MainPID", "0")
         environment = self._system.read_file("/proc/%s/environ" % pid) if pid != "0" else None
-        values = dict(each.partition("=")[::2] for each in (environment or "").split("\0"))
+        values = dict(entry.partition("=")[::2] for entry in (environment or "").split("\0"))
         return values.get(agent_files.STAMP)
 
     # -- changes ------------------------------------------------------------------------------------------------------
@@ -114,26 +119,26 @@ class RailAgent(Subsystem):
     def _installation(self, state: State) -> list[Change]:
         self._check(state)
         system = self._system
-        files, stamp = agent_files.wanted(system, self._spec)
+        files, stamp = agent_files.changed_files(system, self._spec)
         changes = []
-        for each in files:
-            write = partial(system.write_file, each.path, each.data, each.mode)
-            if each.path == agent_files.SPEC:
+        for file in files:
+            write = partial(system.write_file, file.path, file.data, file.mode)
+            if file.path == agent_files.SPEC:
                 changes += batch(_spec_rows(state["spec"], self._spec), write)
             else:
-                before = None if each.held is None else "other"
-                changes.append(Change(each.path, each.attribute, before, "as packed", write))
+                before = None if file.observed is None else "other"
+                changes.append(Change(file.path, file.attribute, before, "as packed", write))
         if not state["service"]["enabled"]:
             enable = partial(system.symlink, agent_files.UNIT, agent_files.UNIT_WANTED)
             changes.append(Change(agent_files.UNIT_WANTED, "enabled", False, True, enable))
-        if any(each.path == agent_files.UNIT for each in files) or self._service.get("NeedDaemonReload") == "yes":
+        if any(file.path == agent_files.UNIT for file in files) or self._service.get("NeedDaemonReload") == "yes":
             changes.append(Change("systemd", "units", "older", "reloaded", self._reload, kind=STEP))
         running = self._stamp() if state["service"]["active"] else None
         if running != stamp:
             if state["service"]["active"]:
                 change = Change(agent_files.SERVICE, "service", "older", "started", self._restart, kind=STEP)
             else:
-                # not a step: what does not run differs from the plan, even if all files are as planned
+                # not a step: a stopped service differs from the plan, even if all files are as planned
                 before = self._service.get("ActiveState", "inactive")
                 change = Change(agent_files.SERVICE, "service", before, "started", self._restart)
             changes.append(change)
@@ -142,7 +147,7 @@ class RailAgent(Subsystem):
     def _removal(self, state: State) -> list[Change]:
         system = self._system
         if state["slots"] and not self._force:
-            raise_all([self._held(each) for each in state["slots"]])
+            raise_all([self._held_error(slot) for slot in state["slots"]])
         changes = []
         if self._service.get("ActiveState", "inactive") not in ("inactive", "failed"):
             changes.append(Change(agent_files.SERVICE, "service", "started", "stopped", self._stop, kind=STEP))
@@ -168,13 +173,13 @@ class RailAgent(Subsystem):
                 changes.append(Change("systemd", "units", "older", "reloaded", self._reload, kind=STEP))
         return changes
 
-    def _held(self, slot: t.Mapping[str, t.Any]) -> RailyardError:
+    def _held_error(self, slot: t.Mapping[str, t.Any]) -> RailyardError:
         message = "is held by pod %s/%s" % (slot["namespace"], slot["pod"])
         remedy = "drain the node first, or set `force: true`, which leaves the pod its interfaces until it ends"
         return Refused(message, "slot %s" % slot["device"], remedy)
 
     def _reload(self) -> None:
-        self._system.check(["systemctl", "daemon-reload"], "see the units that it names", timeout=120)
+        self._system.check(["systemctl", "daemon-reload"], "check the units that it names", timeout=120)
 
     def _restart(self) -> None:
         self._system.check(["systemctl", "restart", agent_files.SERVICE], LOG, timeout=400)
@@ -191,9 +196,9 @@ class RailAgent(Subsystem):
         except RailyardError as error:
             errors.append(RailyardError(error.message, "spec", "use railyard_node.agent of the inventory"))
         if not self._system.exists(SYSTEMD):
-            remedy = "use a node that is started by systemd"
+            remedy = "use a node that runs systemd"
             errors.append(Unsupported("the agent is a systemd service, and systemd does not run", SYSTEMD, remedy))
-        errors += self._without_grpc()
+        errors += self._grpc_errors()
         if self._runtime_check:
             try:
                 container_runtime.check(state["runtime"])
@@ -201,19 +206,19 @@ class RailAgent(Subsystem):
                 errors.append(error)
         raise_all(errors)
 
-    def _without_grpc(self) -> list[RailyardError]:
+    def _grpc_errors(self) -> list[RailyardError]:
         python = agent_files.python(self._system)
         if self._has_grpc(python):
             return []
-        message = "it has no module grpc, with which the agent talks to the kubelet"
+        message = "its module grpc, with which the agent talks to the kubelet, is not installed"
         remedy = "install python3-grpcio, or set ansible_python_interpreter to a Python with grpcio"
         return [Unsupported(message, python, remedy)]
 
     def _has_grpc(self, python: str) -> bool:
         if os.path.realpath(self._system.path(python)) == os.path.realpath(sys.executable):
             return importlib.util.find_spec("grpc") is not None
-        look = "import importlib.util as u, sys; sys.exit(u.find_spec('grpc') is None)"
-        return self._system.run([python, "-c", look], timeout=60).rc == 0
+        check = "import importlib.util as u, sys; sys.exit(u.find_spec('grpc') is None)"
+        return self._system.run([python, "-c", check], timeout=60).rc == 0
 
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
         if self._absent:
@@ -221,31 +226,35 @@ class RailAgent(Subsystem):
         return {"missing": [] if self._has_grpc(agent_files.python(self._system)) else ["grpc"]}
 
 
-def _spec_rows(held: t.Any, wanted: t.Any) -> list[tuple[str, str, t.Any, t.Any]]:
-    """The rows of the node file's change: one per value that differs. Of a whole rail or slot no value is shown."""
-    found = list(_differences("spec", held, wanted)) if held else []
-    rows = found or [("spec", "other" if held else None, wanted)]
+def _spec_rows(observed: t.Any, desired: t.Any) -> list[tuple[str, str, t.Any, t.Any]]:
+    """Return the rows of the node file's change, one per different value. Values of a whole rail or slot are not shown.
+
+    A row has path of the file, path of the value, value before and value after.
+    """
+    differences = list(_differences("spec", observed, desired)) if observed else []
+    rows = differences or [("spec", "other" if observed else None, desired)]
     return [
         (agent_files.SPEC, path, _brief(before, "present"), _brief(after, "as planned")) for path, before, after in rows
     ]
 
 
-def _differences(path: str, held: t.Any, wanted: t.Any) -> t.Iterator[tuple[str, t.Any, t.Any]]:
-    held_parts, wanted_parts = _parts(held), _parts(wanted)
-    if held_parts is None or wanted_parts is None:
-        if held != wanted:
-            yield path, held, wanted
+def _differences(path: str, observed: t.Any, desired: t.Any) -> t.Iterator[tuple[str, t.Any, t.Any]]:
+    """Yield path, observed and desired value of each difference."""
+    observed_parts, desired_parts = _parts(observed), _parts(desired)
+    if observed_parts is None or desired_parts is None:
+        if observed != desired:
+            yield path, observed, desired
         return
-    for key in [*wanted_parts, *(key for key in held_parts if key not in wanted_parts)]:
-        yield from _differences("%s.%s" % (path, key), held_parts.get(key), wanted_parts.get(key))
+    for key in [*desired_parts, *(key for key in observed_parts if key not in desired_parts)]:
+        yield from _differences("%s.%s" % (path, key), observed_parts.get(key), desired_parts.get(key))
 
 
 def _parts(value: t.Any) -> dict[str, t.Any] | None:
-    """The parts of a mapping, or of a list of rails or slots by their names; None for a plain value."""
-    if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+    """Return a mapping as it is, and a list of rails or slots by their names; None for other values."""
+    if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
         name = "rail" if "rail" in value[0] else "number"
-        if all(name in each for each in value):
-            return {str(each[name]): each for each in value}
+        if all(name in row for row in value):
+            return {str(row[name]): row for row in value}
     return value if isinstance(value, dict) else None
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Boot loaders, with respect to the kernel arguments that they hand over: one interface for those in use.
+"""The kernel arguments in the configuration of boot loaders, with one interface for all supported loaders.
 
 Sources: Debian's ``update-grub`` and ``/etc/default/grub.d``, grubby(8), the UAPI group's Boot Loader Specification.
 """
@@ -18,9 +18,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.changes im
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
-# The arguments that an earlier run added, for boot loaders without a file of our own.
-MEMORY = "/var/lib/railyard/kernel_arguments.json"
-# What the loader that booted this machine calls itself, by the Boot Loader Interface.
+# The arguments that earlier runs added, for boot loaders without a separate file for them.
+RECORD = "/var/lib/railyard/kernel_arguments.json"
+# Name of the loader that booted this machine; see the Boot Loader Interface.
 LOADER_INFO = "/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 ENTRIES = ("/boot/loader/entries", "/efi/loader/entries", "/boot/efi/loader/entries")
 UNIFIED = ("/boot/EFI/Linux", "/efi/EFI/Linux", "/boot/efi/EFI/Linux")
@@ -31,45 +31,48 @@ REMEDY = "fix what it reports and run again"
 
 
 def words(text: str) -> list[str]:
-    """A command line's arguments; double quotes keep white space together and are dropped."""
+    """Return the arguments of a command line, without double quotes, in which white space does not separate."""
     return [word.replace('"', "") for word in WORD.findall(text)]
 
 
 class Loader:
-    """One boot loader. ``name``: as people call it."""
+    """One boot loader. ``name`` and ``place`` are for messages."""
 
     name = ""
-    #: where a person would look for the arguments
+    #: file, directory or command with the arguments
     place = ""
 
     def __init__(self, system: System) -> None:
         self._system = system
 
     def entries(self) -> list[list[str]]:
-        """The arguments of each kernel that may be booted."""
+        """Return the arguments of each kernel that can be booted."""
         raise NotImplementedError
 
     def own(self) -> list[str]:
-        """The arguments that an earlier run put there."""
+        """Return the arguments that earlier runs added."""
         raise NotImplementedError
 
-    def changes(self, wanted: t.Sequence[str], next_boot: t.Sequence[str]) -> list[Change]:
-        """What must be done so that all kernels get ``wanted``, and no more of what an earlier run put there."""
+    def changes(self, desired: t.Sequence[str], next_boot: t.Sequence[str]) -> list[Change]:
+        """Return the changes that add the desired arguments to all kernels and remove others of earlier runs.
+
+        :param next_boot: see :meth:`next_boot`.
+        """
         raise NotImplementedError
 
     def next_boot(self) -> list[str]:
-        """The arguments that every kernel gets, in the order of the first one's."""
+        """Return the arguments that all kernels get, in the order of the first kernel."""
         entries = self.entries()
-        return [word for word in entries[0] if all(word in each for each in entries)] if entries else []
+        return [word for word in entries[0] if all(word in entry for entry in entries)] if entries else []
 
-    def _ours(self, wanted: t.Sequence[str], next_boot: t.Sequence[str]) -> list[str]:
-        """The desired ones that no other program set."""
+    def _own_desired(self, desired: t.Sequence[str], next_boot: t.Sequence[str]) -> list[str]:
+        """Return the desired arguments that no other program set."""
         own = self.own()
-        return [word for word in wanted if word in own or word not in next_boot]
+        return [word for word in desired if word in own or word not in next_boot]
 
 
 class Grub(Loader):
-    """GRUB as Debian and Ubuntu have it: drop-ins, and a configuration that ``update-grub`` writes."""
+    """GRUB of Debian and Ubuntu, with drop-ins, and a configuration that ``update-grub`` writes."""
 
     name = "grub"
     place = "/etc/default/grub"
@@ -77,33 +80,33 @@ class Grub(Loader):
     CONFIG = "/boot/grub/grub.cfg"
     HEAD = "# Written by railyard.fabric.kernel_arguments.\n"
     LINE = re.compile(r'^GRUB_CMDLINE_LINUX="\$GRUB_CMDLINE_LINUX (.*)"$', re.MULTILINE)
-    # The part for this system's own kernels; others on the disk, and what a user added, are left alone.
+    # The section with the kernels of this system. Other systems on the disk and users' entries are not read.
     OWN_KERNELS = re.compile(r"^### BEGIN \S+/10_linux\w* ###$(.*?)^### END ", re.MULTILINE | re.DOTALL)
-    # GRUB's own script ends a command at these
+    # Characters that end a command in GRUB's script, so that an argument with them is quoted.
     QUOTED = re.compile(r"[;|&{}<>]")
     # Exists from the change of the drop-in until the configuration has its arguments.
     MARK = "/var/lib/railyard/update-grub"
 
     def entries(self) -> list[list[str]]:
-        found = []
+        entries = []
         text = self._system.read_file(self.CONFIG) or ""
         for line in ("".join(self.OWN_KERNELS.findall(text)) or text).splitlines():
             parts = words(line)
             if len(parts) > 1 and parts[0] in ("linux", "linuxefi") and os.path.basename(parts[1]).startswith("vmlinu"):
-                found.append(parts[2:])
-        return found
+                entries.append(parts[2:])
+        return entries
 
     def own(self) -> list[str]:
         line = self.LINE.search(self._system.read_file(self.DROP_IN) or "")
         return words(line.group(1).replace('\\"', '"')) if line else []
 
-    def changes(self, wanted: t.Sequence[str], next_boot: t.Sequence[str]) -> list[Change]:
+    def changes(self, desired: t.Sequence[str], next_boot: t.Sequence[str]) -> list[Change]:
         changes = []
-        own, ours = self.own(), self._ours(wanted, next_boot)
-        if own != ours:
-            changes.append(Change(self.DROP_IN, "arguments", own, ours, lambda: self._write(ours)))
-        if changes or self._system.exists(self.MARK) or any(word not in next_boot for word in wanted):
-            after = [word for word in next_boot if word not in own] + ours
+        own, own_desired = self.own(), self._own_desired(desired, next_boot)
+        if own != own_desired:
+            changes.append(Change(self.DROP_IN, "arguments", own, own_desired, lambda: self._write(own_desired)))
+        if changes or self._system.exists(self.MARK) or any(word not in next_boot for word in desired):
+            after = [word for word in next_boot if word not in own] + own_desired
             changes.append(Change(self.CONFIG, "arguments", list(next_boot), after, self._update))
         return changes
 
@@ -121,53 +124,53 @@ class Grub(Loader):
         self._system.forget_file(self.MARK)
 
 
-class Remembering(Loader):
-    """A loader whose entries have no place for a file of ours: which arguments are ours is remembered beside them."""
+class RecordingLoader(Loader):
+    """A loader without a separate file for our arguments, which are recorded in :data:`RECORD`."""
 
     def own(self) -> list[str]:
         try:
-            held = json.loads(self._system.read(MEMORY) or "[]")
+            recorded = json.loads(self._system.read(RECORD) or "[]")
         except ValueError:
             return []
-        return [str(each) for each in held] if isinstance(held, list) else []
+        return [str(word) for word in recorded] if isinstance(recorded, list) else []
 
-    def changes(self, wanted: t.Sequence[str], next_boot: t.Sequence[str]) -> list[Change]:
-        own, ours = self.own(), self._ours(wanted, next_boot)
-        present = {word for entry in self.entries() for word in entry} | set(self._kept())
-        stale = [word for word in own if word not in ours and word in present]
-        missing = [word for word in ours if word not in next_boot or not self._is_kept(word)]
+    def changes(self, desired: t.Sequence[str], next_boot: t.Sequence[str]) -> list[Change]:
+        own, own_desired = self.own(), self._own_desired(desired, next_boot)
+        present = {word for entry in self.entries() for word in entry} | set(self._later_kernels())
+        stale = [word for word in own if word not in own_desired and word in present]
+        missing = [word for word in own_desired if word not in next_boot or not self._is_kept(word)]
         changes: list[Change] = []
         if missing or stale:
-            # first, so that what a run that is cut off put there is known for ours
-            union = own + [word for word in ours if word not in own]
+            # recorded first, so that the arguments of an interrupted run are recognized
+            union = own + [word for word in own_desired if word not in own]
             if union != own:
-                changes.append(self._remember(own, union))
+                changes.append(self._record_change(own, union))
                 own = union
             changes += self._entry_changes(missing, stale)
-        if own != ours or (not ours and self._system.exists(MEMORY)):
-            changes.append(self._remember(own, ours))
+        if own != own_desired or (not own_desired and self._system.exists(RECORD)):
+            changes.append(self._record_change(own, own_desired))
         return changes
 
-    def _remember(self, before: list[str], after: list[str]) -> Change:
+    def _record_change(self, before: list[str], after: list[str]) -> Change:
         if not after:
-            return Change(MEMORY, "arguments", before, None, lambda: self._system.forget_file(MEMORY))
+            return Change(RECORD, "arguments", before, None, lambda: self._system.forget_file(RECORD))
         text = json.dumps(after) + "\n"
-        return Change(MEMORY, "arguments", before, after, lambda: self._system.write_file(MEMORY, text))
+        return Change(RECORD, "arguments", before, after, lambda: self._system.write_file(RECORD, text))
 
     def _entry_changes(self, missing: list[str], stale: list[str]) -> list[Change]:
         raise NotImplementedError
 
-    # -- what kernels that are installed later will get
+    # -- kernels that are installed later
 
-    def _kept(self) -> list[str]:
+    def _later_kernels(self) -> list[str]:
         return words(self._system.read(KERNEL_CMDLINE) or "")
 
     def _is_kept(self, word: str) -> bool:
-        return not self._system.exists(KERNEL_CMDLINE) or word in self._kept()
+        return not self._system.exists(KERNEL_CMDLINE) or word in self._later_kernels()
 
-    def _kept_changes(self, missing: list[str], stale: list[str]) -> list[Change]:
+    def _later_kernel_changes(self, missing: list[str], stale: list[str]) -> list[Change]:
         if not self._system.exists(KERNEL_CMDLINE):
-            return []  # they then get what the running kernel has
+            return []  # without the file, they get the arguments of the running kernel
         before = self._system.read(KERNEL_CMDLINE) or ""
         after = edited(before, missing, stale)
         if after == before:
@@ -178,16 +181,17 @@ class Remembering(Loader):
         return Change(path, "arguments", before, after, lambda: self._system.edit_file(path, text))
 
 
-class Grubby(Remembering):
-    """GRUB as RHEL and its kin have it: entries by the Boot Loader Specification, which grubby reads and writes."""
+class Grubby(RecordingLoader):
+    """GRUB of RHEL and its derivatives, with entries of the Boot Loader Specification that grubby reads and writes."""
 
     name = "grub with grubby"
     place = "grubby --info=ALL"
 
     def _info(self) -> list[tuple[str, list[str]]]:
+        """Return kernel and arguments of each entry."""
         program = self._system.which("grubby") or "grubby"
         output = self._system.check([program, "--info=ALL"], REMEDY, timeout=TIMEOUT)
-        found = []
+        entries = []
         kernel = ""
         for line in output.splitlines():
             key, _equals, value = line.partition("=")
@@ -195,8 +199,8 @@ class Grubby(Remembering):
             if key == "kernel":
                 kernel = value.strip('"')
             elif key == "args" and kernel:
-                found.append((kernel, words(value[1:-1] if value[:1] == value[-1:] == '"' else value)))
-        return found
+                entries.append((kernel, words(value[1:-1] if value[:1] == value[-1:] == '"' else value)))
+        return entries
 
     def entries(self) -> list[list[str]]:
         return [arguments for _kernel, arguments in self._info()]
@@ -213,14 +217,14 @@ class Grubby(Remembering):
 
         before = self.next_boot()
         after = [word for word in before if word not in stale] + [word for word in missing if word not in before]
-        changes = self._kept_changes(missing, stale)
+        changes = self._later_kernel_changes(missing, stale)
         if stale or after != before:
             changes.append(Change("all kernels", "arguments", before, after, act))
         return changes
 
 
-class Entries(Remembering):
-    """systemd-boot, or another loader that reads entries by the Boot Loader Specification."""
+class Entries(RecordingLoader):
+    """systemd-boot, or another loader that reads entries of the Boot Loader Specification."""
 
     name = "systemd-boot"
 
@@ -229,12 +233,13 @@ class Entries(Remembering):
         self.place = directory
 
     def _files(self) -> dict[str, str]:
-        found = {}
+        """Return path -> text of the entries."""
+        files = {}
         for name in self._system.listdir(self.place):
             text = self._system.read_exact("%s/%s" % (self.place, name)) if name.endswith(".conf") else None
             if text and re.search(r"^linux\s", text, re.MULTILINE):
-                found["%s/%s" % (self.place, name)] = text
-        return found
+                files["%s/%s" % (self.place, name)] = text
+        return files
 
     def entries(self) -> list[list[str]]:
         return [self._options(text) for text in self._files().values()]
@@ -244,12 +249,12 @@ class Entries(Remembering):
         return [word for line in re.findall(r"^options\s+(.*)$", text, re.MULTILINE) for word in words(line)]
 
     def _entry_changes(self, missing: list[str], stale: list[str]) -> list[Change]:
-        changes = self._kept_changes(missing, stale)
+        changes = self._later_kernel_changes(missing, stale)
         for path, text in self._files().items():
             before = self._options(text)
             if any(word.startswith("$") for word in before):
-                text = "its options are a variable of GRUB's, %s" % next(word for word in before if word[0] == "$")
-                raise Unsupported(text, path, "install grubby, which knows where that is kept")
+                text = "its options are a variable of GRUB, %s" % next(word for word in before if word[0] == "$")
+                raise Unsupported(text, path, "install grubby, which edits the variable")
             add = [word for word in missing if word not in before]
             after = self._edited(text, add, stale)
             if after != text:
@@ -270,17 +275,17 @@ class Entries(Remembering):
 
 
 def edited(line: str, missing: t.Sequence[str], stale: t.Sequence[str]) -> str:
-    """A command line with some arguments more and some less; what is between the others stays as it is."""
+    """Return a command line with the missing and without the stale arguments. Other text is not changed."""
     for word in WORD.findall(line):
         if word.replace('"', "") in stale:
             line = re.sub(r"(^|\s+)%s(?=\s|$)" % re.escape(word), "", line)
-    have = words(line)
-    return " ".join([line.strip(), *(word for word in missing if word not in have)]).strip()
+    remaining = words(line)
+    return " ".join([line.strip(), *(word for word in missing if word not in remaining)]).strip()
 
 
-def find(system: System) -> Loader | None:
-    """The boot loader of this node; None where it is unknown. Raises :class:`RailyardError`."""
-    directories = [each for each in ENTRIES if any(name.endswith(".conf") for name in system.listdir(each))]
+def find_loader(system: System) -> Loader | None:
+    """Return the boot loader of this node; None if it is not supported."""
+    directories = [path for path in ENTRIES if any(name.endswith(".conf") for name in system.listdir(path))]
     info = (system.read_bytes(LOADER_INFO) or b"").decode("utf-16-le", "replace")
     if "systemd-boot" in info and directories:
         return Entries(system, directories[0])
@@ -291,17 +296,17 @@ def find(system: System) -> Loader | None:
     return Entries(system, directories[0]) if directories else None
 
 
-def unknown(system: System) -> RailyardError:
-    """Why nothing can be changed where :func:`find` found nothing."""
+def unknown_loader_error(system: System) -> RailyardError:
+    """Return the error of a node for which :func:`find_loader` returns None."""
     for directory in UNIFIED:
         if any(name.endswith(".efi") for name in system.listdir(directory)):
             return Unsupported(
-                "the kernels are unified images, which have their arguments inside",
+                "the kernels are unified kernel images, which contain their arguments",
                 directory,
                 "write %s and build the images again with 'kernel-install add-all'" % KERNEL_CMDLINE,
             )
     return Unsupported(
-        "no boot loader is here that is known: GRUB with update-grub or grubby, or systemd-boot",
+        "the boot loader is not supported: it is not GRUB with update-grub or grubby, or systemd-boot",
         "/boot",
-        "give the kernel its arguments where this machine gets them",
+        "set the kernel arguments in the configuration of this machine's boot loader",
     )

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""State that only a program can lay down at boot: kept as options, applied by the same code that a module runs.
+"""Persistent state that no file of the distribution can describe: options that the module's code applies at boot.
 
-``/etc/railyard/boot.d/NN-MODULE.json`` holds a module's options; ``railyard-boot.service`` runs ``boot.pyz``, which is
-this collection's node code packed from its own sources (:mod:`boot_program` is its entry).
+``/etc/railyard/boot.d/NN-MODULE.json`` has the options of a module. ``railyard-boot.service`` runs ``boot.pyz``, which
+is the collection's code for nodes, packed from its sources (entry point: :mod:`boot_program`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import os
 import re
 import typing as t
+from functools import partial
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_paths, packed_program
@@ -26,12 +27,12 @@ BOOT_DIR = boot_paths.BOOT_DIR
 PROGRAM = "/usr/local/lib/railyard/boot.pyz"
 UNIT = "/etc/systemd/system/railyard-boot.service"
 UNIT_WANTED = "/etc/systemd/system/multi-user.target.wants/railyard-boot.service"
-# What a device lost by going away is laid down when it comes again: udev starts an instance for the module's file.
+# When a device returns, udev starts an instance of this unit, which applies the options of one module again.
 AGAIN = "/etc/systemd/system/railyard-again@.service"
 RULES = "/etc/udev/rules.d/90-railyard-%s.rules"
 SYSTEMCTL = "/usr/bin/systemctl"
 PACKAGE = packed_program.PACKAGE
-# What boot_program reaches by import; a unit test holds this list against the imports themselves.
+# The modules that boot_program imports; a unit test compares this list with the imports.
 PACKED = (
     "_common.changes",
     "_common.errors",
@@ -78,7 +79,7 @@ PACKED = (
 )
 
 UNIT_TEXT = """\
-# Written by railyard.fabric. Lays down what the kernel forgets at reboot: {0}
+# Written by railyard.fabric. Applies settings that the kernel loses at a reboot: {0}
 [Unit]
 Description=Railyard: VFs, RDMA links and PCI settings of the rail ports, as planned
 After=systemd-udev-trigger.service systemd-modules-load.service local-fs.target
@@ -96,13 +97,13 @@ TimeoutStartSec=600
 WantedBy=multi-user.target
 """
 
-# After the boot's own run where both are due. What comes in one go is waited for, so that it is done once, and no
-# device comes unseen while it runs. It sets what makes no event; where a driver makes one of it, the limit ends the
-# circle.
+# It runs after the boot's run if both are due. It waits until udev has settled, so that it runs once for all devices
+# that returned together. The options that it applies do not cause events. If a driver causes one nevertheless, the
+# start limit ends the loop.
 AGAIN_TEXT = """\
-# Written by railyard.fabric. Lays down again what a device lost by going away and coming back.
+# Written by railyard.fabric. Applies the settings of a device again after it disappeared and returned.
 [Unit]
-Description=Railyard: %i, as planned, after a device came back
+Description=Railyard: %i, as planned, after a device returned
 After=railyard-boot.service
 ConditionPathExists={0}/%i.json
 StartLimitIntervalSec=300
@@ -114,11 +115,17 @@ ExecStartPre=-/usr/bin/udevadm settle --timeout=30
 ExecStart={1} {2} --only %i
 TimeoutStartSec=600
 """
-RULES_HEAD = "# Written by railyard.fabric: what these lose by going away is laid down again when they come back.\n"
+RULES_HEAD = (
+    "# Written by railyard.fabric. Apply the settings of these devices again after they disappeared and returned.\n"
+)
 
 
 class BootState:
-    """The options that are applied at boot for one module (``name``), in the order of ``rank`` (two digits)."""
+    """The options that are applied at boot for one module.
+
+    :param rank: number of two digits; modules are applied in the order of their ranks.
+    :param name: the module.
+    """
 
     def __init__(self, system: System, rank: int, name: str) -> None:
         self._system = system
@@ -129,7 +136,7 @@ class BootState:
         self._until_boot = UntilBoot(system, name)
 
     def read(self) -> dict[str, t.Any] | None:
-        """The options in force at the next boot; None where there are none, or the file is not to be understood."""
+        """Return the options for the next boot; None without the file, or if it is damaged."""
         try:
             options = json.loads(self._system.read(self.file) or "null")["options"]
         except (ValueError, KeyError, TypeError):
@@ -137,12 +144,12 @@ class BootState:
         return options if isinstance(options, dict) else None
 
     def ports(self) -> list[dict[str, t.Any]]:
-        """The ports among the options in force at the next boot."""
-        held = (self.read() or {}).get("ports")
-        return [each for each in held if isinstance(each, dict)] if isinstance(held, list) else []
+        """Return the ports in the options for the next boot."""
+        rows = (self.read() or {}).get("ports")
+        return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
     def staying(self, more: t.Sequence[Staying]) -> list[Staying]:
-        """What stays live until the next boot though it is taken back: what earlier runs reported, and ``more``."""
+        """Return the reverted settings that stay live until the next boot: those of earlier runs, and ``more``."""
         if self._system.exists(self.file) and self.read() is None:
             more = [Staying("options", (self.file,)), *more]
         return self._until_boot.read(more)
@@ -155,20 +162,21 @@ class BootState:
         left: t.Sequence[Staying] = (),
         new: t.Sequence[Staying] = (),
     ) -> list[Change]:
-        """What must be written so that the next boot gives ``options``; None takes this module's part away.
+        """Return the changes of files so that the next boot applies ``options``.
 
-        What all modules share goes with the last one's part.
+        Files that all modules share are removed with the options of the last module.
 
-        :param again: udev(7) matches of the devices at whose coming the same is laid down once more, such as
+        :param options: None removes the module's options.
+        :param again: udev(7) matches of devices at whose return the options are applied again, such as
             ``ACTION=="add|bind", SUBSYSTEM=="pci", KERNEL=="0000:0b:00.0"``.
-        :param staying: where something is taken back, what is reported until the boot (:meth:`staying`). None:
-            the options are set up again, and of what earlier runs reported, only ``left`` waits for a boot.
-        :param new: what no earlier run reported of ``left``.
+        :param staying: reverted settings to report until the next boot (:meth:`staying`). None: nothing is reverted,
+            and of the settings that earlier runs reported, only ``left`` is reported from now on.
+        :param new: the settings in ``left`` that no earlier run reported.
         """
-        # noted first, because the options are removed later
+        # stored first, because the options are removed later
         if staying is None:
-            noted = self._until_boot.read(new)
-            changes, last = self._until_boot.keep(noted) if new else [], self._until_boot.keep(left, noted)
+            reported = self._until_boot.read(new)
+            changes, last = self._until_boot.keep(reported) if new else [], self._until_boot.keep(left, reported)
         else:
             changes, last = self._until_boot.keep(staying), []
         if options is None:
@@ -177,7 +185,7 @@ class BootState:
 
     def _written(self, options: t.Mapping[str, t.Any], again: t.Sequence[str]) -> list[Change]:
         system = self._system
-        held = self.read()
+        before = self.read()
         changes = []
         packed = pack()
         if system.read_bytes(PROGRAM) != packed:
@@ -187,11 +195,10 @@ class BootState:
             changes.append(_file_change(system, UNIT, "unit", unit, 0o644))
         if not system.exists(UNIT_WANTED):
             changes.append(Change(UNIT_WANTED, "enabled", False, True, lambda: system.symlink(UNIT, UNIT_WANTED)))
-        wanted = json.dumps({"module": self._name, "options": options}, indent=2, sort_keys=True) + "\n"
-        if system.read_file(self.file) != wanted:
-            changes.append(
-                Change(self.file, "options", held, dict(options), lambda: system.write_file(self.file, wanted, 0o644))
-            )
+        document = json.dumps({"module": self._name, "options": options}, indent=2, sort_keys=True) + "\n"
+        if system.read_file(self.file) != document:
+            write = partial(system.write_file, self.file, document, 0o644)
+            changes.append(Change(self.file, "options", before, dict(options), write))
         if again:
             text = AGAIN_TEXT.format(BOOT_DIR, _interpreter(system), PROGRAM)
             if system.read_file(AGAIN) != text:
@@ -199,32 +206,33 @@ class BootState:
         return changes + self._rules_changes(again)
 
     def _removal(self) -> list[Change]:
-        """This module's options, and with the last one's all that modules share, in an order that can be cut off: what
-        is left starts nothing at boot, and the next run takes it away.
+        """Remove the module's options, and with the last module's all shared files.
+
+        The order is safe to interrupt: remaining files do not run at boot, and the next run removes them.
         """
         system = self._system
         changes = []
         if system.exists(self.file):
             changes.append(Change(self.file, "options", self.read(), None, lambda: system.remove_file(self.file)))
-        gone = {self.file, UNIT_WANTED, UNIT, AGAIN, PROGRAM}
-        if any(name.endswith(".json") and path not in gone for name, path in _entries(system, BOOT_DIR)):
+        removed = {self.file, UNIT_WANTED, UNIT, AGAIN, PROGRAM}
+        if any(name.endswith(".json") and path not in removed for name, path in _entries(system, BOOT_DIR)):
             return changes
         if system.exists(UNIT_WANTED):
             changes.append(Change(UNIT_WANTED, "enabled", True, False, lambda: system.remove_file(UNIT_WANTED)))
         for path, attribute in ((UNIT, "unit"), (AGAIN, "unit"), (PROGRAM, "program")):
             if system.exists(path):
-                changes.append(_gone(path, attribute, lambda path=path: system.remove_file(path)))  # type: ignore[misc]
+                changes.append(_removal_change(path, attribute, partial(system.remove_file, path)))
         for directory in (BOOT_DIR, os.path.dirname(BOOT_DIR), os.path.dirname(PROGRAM)):
-            # a part of a file that a run was cut off in is ours; what else is there is another's, and stays
+            # a directory with files of other programs stays; temporary files are of interrupted runs
             if system.exists(directory) and all(
-                path in gone or name.startswith(TEMPORARY) for name, path in _entries(system, directory)
+                path in removed or name.startswith(TEMPORARY) for name, path in _entries(system, directory)
             ):
-                gone.add(directory)
-                changes.append(_gone(directory, "directory", lambda path=directory: _clear(system, path)))  # type: ignore[misc]
+                removed.add(directory)
+                changes.append(_removal_change(directory, "directory", partial(_clear, system, directory)))
         return changes
 
     def _rules_changes(self, again: t.Sequence[str]) -> list[Change]:
-        """udev reads its rules again by itself, for the next event."""
+        """Return the change of the udev rules. udev reads changed rules at the next event, so it is not reloaded."""
         system = self._system
         if not again:
             if not system.exists(self.rules):
@@ -232,16 +240,17 @@ class BootState:
             return [Change(self.rules, "rules", "as kept", None, lambda: system.remove_file(self.rules))]
         start = ', RUN+="%s --no-block start railyard-again@%s.service"' % (SYSTEMCTL, self._part)
         text = RULES_HEAD + "".join(match + start + "\n" for match in again)
-        held = system.read_file(self.rules)
-        return [] if held == text else [_file_change(system, self.rules, "rules", text, 0o644)]
+        if system.read_file(self.rules) == text:
+            return []
+        return [_file_change(system, self.rules, "rules", text, 0o644)]
 
 
 def _entries(system: System, directory: str) -> list[tuple[str, str]]:
-    """What is in a directory: name and path."""
+    """Return name and path of each entry of a directory."""
     return [(name, "%s/%s" % (directory, name)) for name in system.listdir(directory)]
 
 
-def _gone(path: str, attribute: str, act: t.Callable[[], None]) -> Change:
+def _removal_change(path: str, attribute: str, act: t.Callable[[], None]) -> Change:
     return Change(path, attribute, "there", None, act)
 
 
@@ -254,17 +263,17 @@ def _clear(system: System, directory: str) -> None:
 
 
 def _interpreter(system: System) -> str:
-    """The Python that runs the program at boot."""
-    kept = re.search(r"^ExecStart=(/\S+) ", system.read_file(UNIT) or "", re.MULTILINE)
-    return packed_program.interpreter(system, kept.group(1) if kept else None)
+    """Return the Python that runs the program at boot: the installed unit's interpreter, while it exists."""
+    installed = re.search(r"^ExecStart=(/\S+) ", system.read_file(UNIT) or "", re.MULTILINE)
+    return packed_program.interpreter(system, installed.group(1) if installed else None)
 
 
 def _file_change(system: System, path: str, attribute: str, data: str | bytes, mode: int) -> Change:
-    # systemd reads its unit at the next boot, when it counts: no daemon-reload is needed, and none can be missed
+    # without daemon-reload: systemd reads the unit at the next boot, when it is used
     before = "other" if system.exists(path) else None
     return Change(path, attribute, before, "as packed", lambda: system.write_file(path, data, mode))
 
 
 def pack() -> bytes:
-    """The boot program; see :func:`.program.pack`."""
+    """Return the boot program; see :func:`.packed_program.pack`."""
     return packed_program.pack(PACKED, "_node.boot_service.boot_program")

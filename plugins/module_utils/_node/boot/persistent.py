@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What subsystems have in common whose options are kept for boot, and can be taken back."""
+"""The base class of subsystems whose options are persistent and can be reverted."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if t.TYPE_CHECKING:
     from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.boot_state import BootState
 
 
-class Kept(Subsystem):
-    """A subsystem with a file of options for boot (``rank`` and ``module`` name it).
+class PersistentSubsystem(Subsystem):
+    """A subsystem with a file of options for boot, which ``rank`` and ``module`` name.
 
-    :param absent: whether it is to be taken back.
-    :param persist: whether what is kept for boot is touched at all.
+    :param absent: revert the settings.
+    :param persist: write or remove the file. If not, it is not changed.
     """
 
     at_boot = True
@@ -34,26 +34,26 @@ class Kept(Subsystem):
         self._module = module
         self._absent = absent
         self._persist = persist
-        #: what stays live until the next boot, as the last look at the changes found it
+        #: reverted settings that stay live until the next boot, from the last call of changes()
         self._staying: list[Staying] = []
 
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
-        return {"reboot_required": bool(self._staying), "reboot_reasons": [each.text for each in self._staying]}
+        return {"reboot_required": bool(self._staying), "reboot_reasons": [setting.text for setting in self._staying]}
 
     def _boot(self) -> BootState:
-        # not needed at boot, where a module is packed without it
+        # imported here because the boot program does not contain it
         from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.boot_state import BootState
 
         return BootState(self._system, self._rank, self._module)
 
     def _refuse_ports(self, options: t.Mapping[str, t.Any]) -> None:
-        """For a module that keeps what it sets as one whole, and takes it back as one."""
+        """Refuse option ``ports`` with ``state: absent``, for a module that reverts all its settings."""
         if self._absent and options.get("ports"):
-            message = "%s takes back all that it keeps, and not that of some ports" % self._module
-            raise RailyardError(message, "ports", "leave ports out, or give those that stay, with state: present")
+            message = "%s reverts the settings of all ports, not of some" % self._module
+            raise RailyardError(message, "ports", "omit ports, or list the ports that stay with state: present")
 
-    def _all_taken_back(self, staying: t.Sequence[Staying]) -> list[Change]:
-        """Remove all persistent options. ``staying``: what they set and what stays until the next boot."""
+    def _revert_all(self, staying: t.Sequence[Staying]) -> list[Change]:
+        """Return the changes that remove the persistent options. ``staying``: settings that stay until a reboot."""
         boot = self._boot()
         self._staying = boot.staying(staying if self._persist else [])
         return boot.changes(None, staying=self._staying) if self._persist else []

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The program that runs at boot: every kept set of options, through the code of its module.
+"""The program that runs at boot: applies the persistent options of each module with the module's code.
 
-Also of use by hand: ``python3 /usr/local/lib/railyard/boot.pyz --check`` reports what it would change.
+Administrators can run ``python3 /usr/local/lib/railyard/boot.pyz --check``, which reports what it would change.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.boot_pa
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Subsystem, converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
-# A NIC's driver may come up well after udev has settled.
+# Seconds to wait for devices: a NIC's driver may be ready long after udev has settled.
 PATIENCE = 120.0
 
 
 def build(module: str, options: t.Mapping[str, t.Any], system: System) -> Subsystem:
-    """The subsystem of a module. Imports only what is asked for: an import is most of a short program's time."""
+    """Return the subsystem of a module. Only its code is imported, because imports take most of a short program's time.
+
+    :raises RailyardError: if the module cannot be applied at boot.
+    """
     if module == "rdma_link":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_links import RdmaLink
 
@@ -53,23 +56,26 @@ def build(module: str, options: t.Mapping[str, t.Any], system: System) -> Subsys
 
 
 def builder(module: str) -> t.Callable[[t.Mapping[str, t.Any], System], Subsystem]:
-    """The subsystem of a module, for the module itself: what it sends to a node has all that the boot program needs."""
+    """Return a function that builds the subsystem of a module, for the module itself. So Ansible sends the code of the
+    boot program to the node too.
+    """
     return lambda options, system: build(module, options, system)
 
 
 def read(path: str, system: System) -> tuple[str, dict[str, t.Any]]:
-    """The module and its options. Raises :class:`RailyardError`."""
+    """Return the module and its options in a file of boot options. Raises :class:`RailyardError` if it is damaged."""
     try:
-        held = json.loads(system.read(path) or "")
-        return str(held["module"]), dict(held["options"])
+        document = json.loads(system.read(path) or "")
+        return str(document["module"]), dict(document["options"])
     except (ValueError, KeyError, TypeError):
         raise RailyardError("is not a file of boot options", path, "run the playbook again to replace it") from None
 
 
 def apply(path: str, system: System, check: bool, until: float = 0) -> list[str]:
-    """Apply one file of options. Returns a line for each change. Raises :class:`RailyardError`.
+    """Apply one file of options. Return a line per change. Raises :class:`RailyardError`.
 
-    :param until: when to wait no more for another one who is at work, on the monotonic clock; 0 waits for no one.
+    :param check: only return the changes.
+    :param until: time of the monotonic clock until which it waits for the lock; 0: do not wait.
     """
     return _apply(*read(path, system), system=system, check=check, until=until)
 
@@ -82,13 +88,13 @@ def _apply(module: str, options: t.Mapping[str, t.Any], system: System, check: b
         changes = subsystem.changes(state)
         if not check:
             converge(subsystem, state, changes, [])
-    return ["%s %s: %r -> %r\n" % (c.subject, c.attribute, c.before, c.after) for c in changes]
+    return ["%s %s: %r -> %r\n" % (change.subject, change.attribute, change.before, change.after) for change in changes]
 
 
-def one_by_one(path: str, system: System, check: bool, until: float) -> list[tuple[str, Exception]]:
-    """Apply each port of a file alone: a card that has gone must not take the others along.
+def apply_ports(path: str, system: System, check: bool, until: float) -> list[tuple[str, Exception]]:
+    """Apply the ports of a file separately, so that a failed card does not affect the others.
 
-    :return: which port could not be, and why; empty where there are no ports to part.
+    :return: name and error of each failed port; empty if the file has fewer than two ports.
     """
     failed: list[tuple[str, Exception]] = []
     try:
@@ -100,25 +106,24 @@ def one_by_one(path: str, system: System, check: bool, until: float) -> list[tup
         try:
             sys.stdout.writelines(_apply(module, dict(options, ports=[port]), system, check, until))
         except Exception as error:
-            named = port if isinstance(port, dict) else {}
-            failed.append((str(named.get("pci") or named.get("netdev") or named.get("name")), error))
+            row = port if isinstance(port, dict) else {}
+            failed.append((str(row.get("pci") or row.get("netdev") or row.get("name")), error))
     return failed
 
 
 def main(argv: t.Sequence[str] | None = None, system: System | None = None, patience: float = PATIENCE) -> int:
-    """Apply all files in order; those that fail are tried again until ``patience`` seconds have passed, and then port
-    by port.
+    """Apply all files in order. A file that fails is tried again for ``patience`` seconds, and then port by port.
 
-    ``--check`` only reports what would change; ``--only 10-sriov_vfs`` applies that file alone.
+    ``--check`` only reports what would change. ``--only 10-sriov_vfs`` applies only that file.
 
-    :return: exit status: 0 all is as kept, 1 something is not, which standard error reports.
+    :return: exit status: 0 if all options are applied, 1 if not; standard error has the errors.
     """
     system = system or System()
-    given = list(sys.argv[1:] if argv is None else argv)
-    check = "--check" in given
-    only = given[given.index("--only") + 1 :][:1] if "--only" in given else []
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    check = "--check" in arguments
+    only = arguments[arguments.index("--only") + 1 :][:1] if "--only" in arguments else []
     deadline = time.monotonic() + (0 if check else patience)
-    # for all files together: systemd waits no longer than twice as long
+    # for all files together: the unit's timeout is twice as long
     until = time.monotonic() + boot_lock.SECONDS
     status = 0
     for name in system.listdir(BOOT_DIR):
@@ -129,17 +134,17 @@ def main(argv: t.Sequence[str] | None = None, system: System | None = None, pati
             try:
                 sys.stdout.writelines(apply(path, system, check, until))
                 break
-            # whatever one file runs into, those after it are laid down
+            # any error of a file must not prevent the next files
             except Exception as error:
                 if time.monotonic() < deadline:
                     time.sleep(1)
                     continue
                 status = 1
-                # who waits for another one in vain does so once, and not for each port
-                alone = [] if isinstance(error, boot_lock.Busy) else one_by_one(path, system, check, until)
-                failed = [("%s, %s" % (path, port), why) for port, why in alone]
-                for place, why in failed or [(path, error)]:
-                    unforeseen = "" if isinstance(why, RailyardError) else type(why).__name__ + ": "
-                    sys.stderr.write("%s: %s%s\n" % (place, unforeseen, why))
+                # if the lock is not free, the ports would only wait again
+                failed = [] if isinstance(error, boot_lock.Busy) else apply_ports(path, system, check, until)
+                failures = [("%s, %s" % (path, port), failure) for port, failure in failed]
+                for place, failure in failures or [(path, error)]:
+                    prefix = "" if isinstance(failure, RailyardError) else type(failure).__name__ + ": "
+                    sys.stderr.write("%s: %s%s\n" % (place, prefix, failure))
                 break
     return status

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The CNI plugins of a node: the installed ones, their versions, and the installation of missing ones.
+"""The CNI plugins of a node: observed plugins, their versions, and the installation of missing plugins.
 
-An installed plugin is never replaced, unless this module installed it and it was not changed since. Files are copied,
-not linked: Multus may look for plugins inside its container, where the target of a link is missing.
+A plugin is replaced only if this module installed it, and it has not changed since. Files are copied, not linked:
+Multus may look for plugins inside its container, where the target of a link is missing.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ PACKED = (
     "_node.netlink.rtnetlink",
     "_node.netlink.vf_setter",
 )
-# The projects of plugins that are not the CNI project's own.
-MAKERS = {"rdma": "rdma-cni", "sriov": "sriov-cni"}
+# Projects of plugins that are not part of the CNI project's release.
+PROJECTS = {"rdma": "rdma-cni", "sriov": "sriov-cni"}
 # Larger files are not plugins, and would only use memory.
 MEMBER_MAX = 256 * 2**20
 # Errors of a truncated archive.
@@ -47,7 +47,11 @@ Row = t.Dict[str, t.Any]
 
 
 class Plugins:
-    """``directory``: the runtime's; ``sources``: directories or tar archives; the first existing one is used."""
+    """The plugins in the container runtime's directory.
+
+    :param sources: directories or tar archives with plugins. The first that exists is used.
+    :param checksum: SHA-256 of the archive.
+    """
 
     def __init__(self, system: System, directory: str, sources: t.Sequence[str], checksum: str | None) -> None:
         self.directory = directory
@@ -56,81 +60,83 @@ class Plugins:
         self._sources = ", ".join(sources)
         self._checksum = checksum
         self._supported: dict[str, list[str] | None] = {}
-        self._held: dict[str, str] | None = None
+        self._members: dict[str, str] | None = None
 
     def observe(self, names: t.Sequence[str]) -> list[Row]:
-        """Each plugin: ``name``, ``path`` (None: missing), ``source`` (of a missing one, if available), ``ours``, and
-        ``versions`` of the specification.
+        """Return a row per plugin: ``name``, ``path`` (None: missing), ``source`` (of a missing plugin, if it has it),
+        ``ours`` (whether this module installed it), and ``versions`` of the CNI specification.
         """
         record = self._record()
         rows = []
         for name in names:
             path = self._path(name)
-            there = self._system.exists(path)
-            offered = not there and name != rail_plugin.NAME and self._offered(name)
+            exists = self._system.exists(path)
+            available = not exists and name != rail_plugin.NAME and self._in_source(name)
+            ours = name == rail_plugin.NAME or self._installed_from(path, record.get(name)) is not None
             rows.append(
                 {
                     "name": name,
-                    "path": path if there else None,
-                    "source": self._source if offered else None,
-                    "ours": there and (name == rail_plugin.NAME or self._ours(path, record.get(name)) is not None),
-                    "versions": self._versions(path) if there else None,
+                    "path": path if exists else None,
+                    "source": self._source if available else None,
+                    "ours": exists and ours,
+                    "versions": self._versions(path) if exists else None,
                 }
             )
         return rows
 
     def errors(self, names: t.Sequence[str], versions: t.AbstractSet[str]) -> list[RailyardError]:
-        """All that keeps the networks from working."""
-        found = []
+        """Return an error per plugin that is missing, does not work, or does not support one of the CNI versions."""
+        errors = []
         for name in names:
             if name == rail_plugin.NAME:
                 continue
             path = self._path(name)
-            there = self._system.exists(path)
-            if not there and not self._offered(name):
-                found.append(self._missing(name))
+            exists = self._system.exists(path)
+            if not exists and not self._in_source(name):
+                errors.append(self._missing(name))
                 continue
             # the versions of a plugin in an archive are known only after it is installed
-            asked = path if there else self._in_directory(name) or ""
-            known = self._versions(asked) if asked else list(versions)
-            if known is None:
-                found.append(
+            program = path if exists else self._in_directory(name) or ""
+            supported = self._versions(program) if program else list(versions)
+            if supported is None:
+                errors.append(
                     RailyardError(
                         "is not a working CNI plugin",
-                        asked,
+                        program,
                         "check that it is a program for this machine, %s" % os.uname().machine,
                     )
                 )
-            for version in sorted(versions - set(known or versions)):
-                found.append(
+            for version in sorted(versions - set(supported or versions)):
+                errors.append(
                     RailyardError(
-                        "supports the CNI specification %s, not %s" % (", ".join(known or []), version),
-                        asked,
+                        "supports the CNI specification %s, not %s" % (", ".join(supported or []), version),
+                        program,
                         "install a newer plugin, or set an older `cni_version` in kubernetes_options",
                     )
                 )
-        return found
+        return errors
 
     def changes(self, names: t.Sequence[str]) -> list[Change]:
-        """The missing and outdated plugins."""
+        """Return the changes that install missing plugins and update outdated ones."""
         record = self._record()
         changes = []
         for name in names:
             path = self._path(name)
             if name == rail_plugin.NAME:
-                changes += self._own(path)
+                changes += self._rail_plugin_changes(path)
                 continue
-            held = self._system.exists(path)
-            before = self._ours(path, record.get(name))
+            before = self._installed_from(path, record.get(name))
             stamp = self._source_stamp(name)
-            if (held and before in (None, stamp)) or not self._offered(name):
+            if (self._system.exists(path) and before in (None, stamp)) or not self._in_source(name):
                 continue
             changes.append(Change(path, "plugin", before, stamp, self._installer(name, stamp)))
         return changes
 
-    def leftovers(self, names: t.Sequence[str], absent: bool) -> list[Change]:
-        """Plugins that this module installed. They are removed only with all networks: an unused plugin does no harm,
-        and a pod that still has a network needs it to be deleted.
+    def removals(self, names: t.Sequence[str], absent: bool) -> list[Change]:
+        """Return the changes that remove plugins that this module installed, except ``names``.
+
+        They are removed only with all networks (``absent``): an unused plugin does no damage, and the deletion of a pod
+        that still has a network needs the plugin.
         """
         if not absent:
             return []
@@ -139,36 +145,39 @@ class Plugins:
         for directory, record in {self.directory: {}, **records}.items():
             for name in sorted({*record, rail_plugin.NAME} - set(names)):
                 path = "%s/%s" % (directory, name)
-                before = self._ours(path, record.get(name))
+                before = self._installed_from(path, record.get(name))
                 if before is None and name == rail_plugin.NAME and self._system.exists(path):
                     before = "as packed"
                 if before is not None:
                     changes.append(Change(path, "plugin", before, None, partial(self._system.remove_file, path)))
         if self._system.exists(RECORD):
-            known = sorted({name for record in records.values() for name in record})
-            changes.append(Change(RECORD, "plugins", known, None, partial(self._system.forget_file, RECORD)))
+            recorded = sorted({name for record in records.values() for name in record})
+            changes.append(Change(RECORD, "plugins", recorded, None, partial(self._system.forget_file, RECORD)))
         return changes
 
-    # -- our own plugin -----------------------------------------------------------------------------------------------
+    # -- railyard-rail ------------------------------------------------------------------------------------------------
 
-    def _own(self, path: str) -> list[Change]:
-        held = self._system.read_bytes(path)
-        wanted = self.program(held)
-        if held is not None and packed_program.same(held, wanted):
+    def _rail_plugin_changes(self, path: str) -> list[Change]:
+        installed = self._system.read_bytes(path)
+        desired = self.program(installed)
+        if installed is not None and packed_program.same(installed, desired):
             return []
-        before = None if held is None else "other"
-        return [Change(path, "plugin", before, "as packed", partial(self._system.write_file, path, wanted, 0o755))]
+        before = None if installed is None else "other"
+        return [Change(path, "plugin", before, "as packed", partial(self._system.write_file, path, desired, 0o755))]
 
-    def program(self, held: bytes | None = None) -> bytes:
-        """``railyard-rail`` as a program. It keeps the interpreter that it was installed with while that exists: a
-        later run may use another.
+    def program(self, installed: bytes | None = None) -> bytes:
+        """Return ``railyard-rail`` as a program.
+
+        :param installed: the installed program. Its interpreter is used while it exists, as runs may differ in it.
         """
-        kept = (held or b"").partition(b"\n")[0]
-        path = kept[2:].split(b" ")[0].decode("utf-8", "replace") if kept.startswith(b"#!") else None
-        # isolated and without site: three times as fast
+        first_line = (installed or b"").partition(b"\n")[0]
+        path = first_line[2:].split(b" ")[0].decode("utf-8", "replace") if first_line.startswith(b"#!") else None
+        # isolated and without site, which is three times as fast
         python = packed_program.interpreter(self._system, path)
-        ours = os.path.realpath(self._system.path(python)) == os.path.realpath(sys.executable)
-        return b"#!%s -IS\n" % python.encode() + packed_program.pack(PACKED, "_node.cni.rail_plugin", compiled=ours)
+        # bytecode is valid for the running interpreter only
+        same_python = os.path.realpath(self._system.path(python)) == os.path.realpath(sys.executable)
+        archive = packed_program.pack(PACKED, "_node.cni.rail_plugin", compiled=same_python)
+        return b"#!%s -IS\n" % python.encode() + archive
 
     # -- files and their record ---------------------------------------------------------------------------------------
 
@@ -176,25 +185,26 @@ class Plugins:
         return "%s/%s" % (self.directory, name)
 
     def _stamp(self, path: str) -> str:
+        """Return time and size of a file; empty if it does not exist."""
         try:
-            found = os.stat(self._system.path(path))
+            status = os.stat(self._system.path(path))
         except OSError:
             return ""
-        return "%d:%d" % (found.st_mtime_ns, found.st_size)
+        return "%d:%d" % (status.st_mtime_ns, status.st_size)
 
     def _source_stamp(self, name: str) -> str:
         path = self._in_directory(name) or str(self._source)
         return "%s %s" % (path, self._stamp(path))
 
-    def _ours(self, path: str, row: Row | None) -> str | None:
-        """The source that this module installed the plugin from; None for others and for missing ones."""
+    def _installed_from(self, path: str, row: Row | None) -> str | None:
+        """Return the stamp of the source that this module installed a plugin from; None if it did not install it."""
         stamp = self._stamp(path)
         if not row or not stamp:
             return None
         if row["installed"] == stamp:
             return str(row["source"])
         coming = row.get("coming")
-        # installed by a run that was interrupted before it recorded that
+        # installed by a run that was interrupted before it wrote the record
         if isinstance(coming, dict) and coming.get("sha256") == _digest(self._system.read_bytes(path)):
             return str(coming.get("source"))
         return None
@@ -203,10 +213,10 @@ class Plugins:
         return self._records().get(self.directory, {})
 
     def _records(self) -> dict[str, dict[str, Row]]:
-        """The installed plugins: directory -> plugin -> row. The runtime's directory may have changed."""
+        """Return the installed plugins: directory -> plugin -> row. The runtime's directory may have changed."""
         try:
-            held = json.loads(self._system.read(RECORD) or "{}")
-            records = {str(held["directory"]): held["plugins"], **(held.get("others") or {})}
+            document = json.loads(self._system.read(RECORD) or "{}")
+            records = {str(document["directory"]): document["plugins"], **(document.get("others") or {})}
             return {
                 directory: {name: dict(row) for name, row in plugins.items() if {"installed", "source"} <= set(row)}
                 for directory, plugins in records.items()
@@ -214,22 +224,22 @@ class Plugins:
         except (ValueError, KeyError, TypeError, AttributeError):
             return {}
 
-    def _keep(self, name: str, row: Row) -> None:
+    def _write_record(self, name: str, row: Row) -> None:
         others = self._records()
         record = others.pop(self.directory, {})
         record[name] = row
-        kept: Row = {"directory": self.directory, "plugins": record}
-        kept.update({"others": others} if others else {})
-        self._system.write_file(RECORD, json.dumps(kept, indent=2, sort_keys=True) + "\n", 0o644)
+        document: Row = {"directory": self.directory, "plugins": record}
+        document.update({"others": others} if others else {})
+        self._system.write_file(RECORD, json.dumps(document, indent=2, sort_keys=True) + "\n", 0o644)
 
     def _in_directory(self, name: str) -> str | None:
-        """The path of a plugin in the source, if that is a directory."""
+        """Return the path of a plugin in the source; None if the source is not a directory."""
         if self._source and os.path.isdir(self._system.path(self._source)):
             return "%s/%s" % (self._source, name)
         return None
 
-    def _offered(self, name: str) -> bool:
-        """Whether the source has a plugin. Opening an archive takes time."""
+    def _in_source(self, name: str) -> bool:
+        """Return whether the source has a plugin. Opening an archive takes time."""
         path = self._in_directory(name)
         if path:
             return os.access(self._system.path(path), os.X_OK)
@@ -238,23 +248,23 @@ class Plugins:
     # -- an archive ---------------------------------------------------------------------------------------------------
 
     def _archive(self) -> dict[str, str]:
-        """The programs in the archive: name -> member."""
-        if self._held is None:
+        """Return the programs in the archive: name -> member."""
+        if self._members is None:
             try:
-                with self._opened() as archive:
-                    self._held = {
+                with self._open_archive() as archive:
+                    self._members = {
                         os.path.basename(member.name): member.name
                         for member in archive.getmembers()
                         if member.isfile() and member.mode & 0o100 and member.size < MEMBER_MAX
                     }
             except BROKEN:
-                raise self._cut() from None
-        return self._held
+                raise self._incomplete_archive() from None
+        return self._members
 
-    def _cut(self) -> RailyardError:
+    def _incomplete_archive(self) -> RailyardError:
         return RailyardError("is not a complete tar archive", str(self._source), "download the archive again")
 
-    def _opened(self) -> tarfile.TarFile:
+    def _open_archive(self) -> tarfile.TarFile:
         source = str(self._source)
         path = self._system.path(source)
         if self._checksum:
@@ -269,10 +279,10 @@ class Plugins:
         with open(path, "rb") as stream:
             for part in iter(lambda: stream.read(1 << 20), b""):
                 digest.update(part)
-        wanted = str(self._checksum).rpartition(":")[2].lower()
-        if digest.hexdigest() != wanted:
+        expected = str(self._checksum).rpartition(":")[2].lower()
+        if digest.hexdigest() != expected:
             raise RailyardError(
-                "its SHA-256 is %s, not %s" % (digest.hexdigest(), wanted),
+                "its SHA-256 is %s, not %s" % (digest.hexdigest(), expected),
                 source,
                 "download the archive again from the origin of the checksum",
             )
@@ -282,13 +292,13 @@ class Plugins:
     def _installer(self, name: str, stamp: str) -> t.Callable[[], None]:
         def act() -> None:
             path, data = self._path(name), self._data(name)
-            held = self._ours(path, self._record().get(name))
-            # recorded first: otherwise the plugin of an interrupted run would never be recognized and removed
-            row: Row = {"installed": "" if held is None else self._stamp(path), "source": held or ""}
-            self._keep(name, dict(row, coming={"sha256": _digest(data), "source": stamp}))
+            before = self._installed_from(path, self._record().get(name))
+            # recorded before the installation, so that the plugin of an interrupted run is recognized
+            row: Row = {"installed": "" if before is None else self._stamp(path), "source": before or ""}
+            self._write_record(name, dict(row, coming={"sha256": _digest(data), "source": stamp}))
             self._system.write_file(path, data, 0o755)
             self._supported.pop(path, None)
-            self._keep(name, {"installed": self._stamp(path), "source": stamp})
+            self._write_record(name, {"installed": self._stamp(path), "source": stamp})
 
         return act
 
@@ -297,11 +307,11 @@ class Plugins:
         data = self._system.read_bytes(path) if path else None
         if not path:
             try:
-                with self._opened() as archive:
+                with self._open_archive() as archive:
                     stream = archive.extractfile(self._archive()[name])
                     data = stream.read() if stream else None
             except BROKEN:
-                raise self._cut() from None
+                raise self._incomplete_archive() from None
         if data is None:
             raise RailyardError("plugin %s cannot be read" % name, str(self._source), "check that it is complete")
         return data
@@ -309,22 +319,21 @@ class Plugins:
     # -- versions -----------------------------------------------------------------------------------------------------
 
     def _versions(self, path: str) -> list[str] | None:
-        """The versions of the CNI specification that a plugin supports; None if it does not answer."""
+        """Return the versions of the CNI specification that a plugin supports; None if it does not answer."""
         if path not in self._supported:
             result = self._system.run(["env", "CNI_COMMAND=VERSION", self._system.path(path)], timeout=60)
             try:
-                known = json.loads(result.out)["supportedVersions"]
-                self._supported[path] = [str(each) for each in known]
+                self._supported[path] = [str(version) for version in json.loads(result.out)["supportedVersions"]]
             except (ValueError, KeyError, TypeError):
                 self._supported[path] = None
         return self._supported[path]
 
     def _missing(self, name: str) -> RailyardError:
-        where = ", and not available in %s" % self._sources if self._sources else ""
-        maker = MAKERS.get(name)
-        remedy = "install %s, which contains it" % maker if maker else "install the CNI plugins"
+        not_in_source = ", and not available in %s" % self._sources if self._sources else ""
+        project = PROJECTS.get(name)
+        remedy = "install %s, which contains it" % project if project else "install the CNI plugins"
         return RailyardError(
-            "is not in %s%s" % (self.directory, where),
+            "is not in %s%s" % (self.directory, not_in_source),
             "plugin %s" % name,
             "%s, or set `source` to a directory or archive with it" % remedy,
         )

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""A node's CNI networks: the files that Multus reads, and their plugins.
+"""The subsystem of module cni_networks: the files that Multus reads, and the plugins that they name.
 
-This module owns ``railyard-*.conflist`` in Multus's ``confDir``, the plugin ``railyard-rail``, and the missing plugins
-that it installed, which are recorded in ``/var/lib/railyard/cni.json``.
+It owns ``railyard-*.conflist`` in Multus's ``confDir``, the plugin ``railyard-rail``, and plugins that it installed,
+which are recorded in ``/var/lib/railyard/cni.json``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import partial
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._node.cni import rail_plugin
-from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.cni_plugins import MAKERS, Plugins
+from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.cni_plugins import PROJECTS, Plugins
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
@@ -26,10 +26,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.manag
 CONF_DIR = "/etc/cni/multus/net.d"
 PLUGIN_DIR = "/opt/cni/bin"
 PREFIX, SUFFIX = "railyard-", ".conflist"
-# Configuration directories of runtimes. Multus's own file in them has its directories, if they are not the defaults.
+# Configuration directories of runtimes. Multus's file in them names Multus's directories, unless they are the defaults.
 RUNTIME_DIRS = ("/etc/cni/net.d", "/var/lib/rancher/k3s/agent/etc/cni/net.d")
 MULTUS = ("00-multus.conf", "00-multus.conflist")
-# K3s has its own directories for plugins (since October 2024, and before); RKE2 has the default.
+# Directories of plugins of K3s (since October 2024, and before). RKE2 uses the default.
 K3S_PLUGIN_DIRS = ("/var/lib/rancher/k3s/data/cni", "/var/lib/rancher/k3s/data/current/bin")
 # Where the role cni copies an archive of plugins to.
 ARCHIVES = "/var/cache/railyard"
@@ -38,7 +38,7 @@ Document = t.Dict[str, t.Any]
 
 
 class CniNetworks(Subsystem):
-    """See the module's documentation for the options."""
+    """The CNI networks of a node. The options are those of module cni_networks."""
 
     def __init__(self, options: t.Mapping[str, t.Any], system: System) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class CniNetworks(Subsystem):
         return cls(options, system)
 
     def _multus(self) -> Document:
-        """The directories in Multus's own file; empty without them, or if the file does not exist yet."""
+        """Return the part of Multus's file that names its directories; empty if it does not, or without the file."""
         for directory in RUNTIME_DIRS:
             for name in MULTUS:
                 conf = self._read("%s/%s" % (directory, name))
@@ -81,12 +81,12 @@ class CniNetworks(Subsystem):
             "directory": self.directory,
             "plugin_directory": self._plugins.directory,
             "networks": [self._read("%s/%s" % (self.directory, name)) for name in self._own_files()],
-            "plugins": self._plugins.observe(needed(self._networks)),
+            "plugins": self._plugins.observe(required_plugins(self._networks)),
         }
 
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
-        # distributions do not package those of other projects
-        others = {*MAKERS, rail_plugin.NAME}
+        # packages of distributions do not contain the plugins of other projects
+        others = {*PROJECTS, rail_plugin.NAME}
         rows = [row for row in state["plugins"] if not row["path"] and not row["source"]]
         return {"missing": [row["name"] for row in rows if row["name"] not in others]}
 
@@ -98,11 +98,11 @@ class CniNetworks(Subsystem):
 
     def changes(self, state: State) -> list[Change]:
         self._check()
-        wanted = needed(self._networks)
-        changes = self._plugins.changes(wanted)
-        files = {file_name(each): each for each in self._networks}
+        plugins = required_plugins(self._networks)
+        changes = self._plugins.changes(plugins)
+        files = {file_name(network): network for network in self._networks}
         for name, conf in files.items():
-            # after the plugins: a pod that starts meanwhile finds the plugins of its network
+            # after the plugins, so that a pod that starts now finds the plugins of its network
             path, text = "%s/%s" % (self.directory, name), json.dumps(conf, indent=2) + "\n"
             if self._system.read_file(path) != text:
                 before = self._read(path) or None
@@ -116,7 +116,7 @@ class CniNetworks(Subsystem):
         for name in self._system.listdir(ARCHIVES) if self._absent else ():
             path = "%s/%s" % (ARCHIVES, name)
             changes.append(Change(path, "archive", "present", None, partial(self._system.forget_file, path)))
-        return changes + self._plugins.leftovers(wanted, self._absent)
+        return changes + self._plugins.removals(plugins, self._absent)
 
     # -- refusals -----------------------------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class CniNetworks(Subsystem):
         errors: list[RailyardError] = []
         others = self._others()
         management = ManagementPath.observe(self._system)
-        seen: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         for number, conf in enumerate(self._networks):
             place = "networks[%d]" % number
             name, chain = conf.get("name"), conf.get("plugins")
@@ -132,24 +132,26 @@ class CniNetworks(Subsystem):
                 text = "is not a CNI configuration: it requires name, and plugins with a type each"
                 errors.append(RailyardError(text, place, "use the networks of the plan"))
                 continue
-            if name in seen:
-                text = "has the name of networks[%d], %s" % (seen[name], name)
+            if name in numbers:
+                text = "has the name of networks[%d], %s" % (numbers[name], name)
                 errors.append(RailyardError(text, place, "give each network another name"))
-            seen[name] = number
+            numbers[name] = number
             if name in others:
                 text = "network %s is in %s too, and Multus uses the first that it finds" % (name, others[name])
                 errors.append(RailyardError(text, place, "remove that file, or rename the plan's networks"))
             errors += self._check_first(chain[0], place, management)
-        errors += self._plugins.errors(needed(self._networks), {str(x.get("cniVersion")) for x in self._networks})
+        errors += self._plugins.errors(
+            required_plugins(self._networks), {str(x.get("cniVersion")) for x in self._networks}
+        )
         raise_all(errors)
 
     def _check_first(self, plugin: Document, place: str, management: ManagementPath) -> t.Iterator[RailyardError]:
-        """Check what the chain's first plugin creates the pod's interface from."""
+        """Yield the errors of the netdev or PCI function from which the chain's first plugin makes an interface."""
         master, function = plugin.get("master"), plugin.get("pciBusID")
         if master:
             mtu = self._system.read_int("/sys/class/net/%s/mtu" % master)
             if mtu is None:
-                yield RailyardError("there is no netdev %s" % master, place, "see 'ip link', and run rail_ports first")
+                yield RailyardError("there is no netdev %s" % master, place, "run 'ip link', and rail_ports first")
             elif plugin.get("mtu") and int(plugin["mtu"]) > mtu:
                 yield RailyardError(
                     "its MTU %d is larger than that of %s, %d" % (plugin["mtu"], master, mtu),
@@ -168,29 +170,29 @@ class CniNetworks(Subsystem):
             )
 
     def _others(self) -> dict[str, str]:
-        """Network -> its file, of files that this module does not own."""
-        found: dict[str, str] = {}
+        """Return network -> file of files that this module does not own."""
+        files: dict[str, str] = {}
         own = self._own_files()
         for name in self._system.listdir(self.directory):
             if name not in own and name.endswith(READ_BY_MULTUS):
                 path = "%s/%s" % (self.directory, name)
                 network = self._read(path).get("name")
                 if network:
-                    found.setdefault(str(network), path)
-        return found
+                    files.setdefault(str(network), path)
+        return files
 
 
 def file_name(conf: t.Mapping[str, t.Any]) -> str:
-    """The name of a network's file."""
+    """Return the name of a network's file."""
     return "%s%s%s" % (PREFIX, conf["name"], SUFFIX)
 
 
-def needed(networks: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:
-    """The plugins of networks, with their address managers, each once."""
-    found: dict[str, None] = {}
+def required_plugins(networks: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:
+    """Return the names of the networks' plugins and IPAM plugins, sorted; ``railyard-rail`` is last."""
+    names: set[str] = set()
     for conf in networks:
         for plugin in conf.get("plugins") or []:
-            for each in (plugin, plugin.get("ipam") or {}) if isinstance(plugin, dict) else ():
-                if each.get("type"):
-                    found[str(each["type"])] = None
-    return sorted(found, key=lambda name: (name == rail_plugin.NAME, name))
+            for part in (plugin, plugin.get("ipam") or {}) if isinstance(plugin, dict) else ():
+                if part.get("type"):
+                    names.add(str(part["type"]))
+    return sorted(names, key=lambda name: (name == rail_plugin.NAME, name))

@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The CNI plugin ``railyard-rail``: it configures a pod's interface on a rail as the rail's port on the node.
+"""The CNI plugin ``railyard-rail``: gives a pod's interface on a rail the settings of the rail's port on the node.
 
-It is the last plugin of a chain, and a separate program on the node (:mod:`cni_plugins` packs it). The released plugins
-cannot be used: up to 1.5 ``sbr`` does not have an option for the table and takes the first free one, from 1.6 on it
-adds rules to a table that stays empty; and up to 1.2 ``tuning`` fails each CHECK of an interface's sysctls.
+It is the last plugin of a chain, and a separate program on the node, which :mod:`cni_plugins` packs. Released plugins
+cannot be used: ``sbr`` up to 1.5 does not have an option for the table and takes the first free one, and from 1.6 on it
+adds rules to a table that stays empty; ``tuning`` up to 1.2 fails each CHECK of an interface's sysctls.
 
-Its configuration, beside ``type``: ``sysctl`` of the interface in ``net.ipv4.conf``; ``mtu``; ``table``, the routing
-table of the pod's addresses, ``priority`` of its rules, and ``routes``, ``[{dst, gw}]``, of the table beside the route
-to the address's own network. A missing key is not changed. Source: the CNI specification 1.1.0,
+Keys of its configuration: ``sysctl`` of the interface in ``net.ipv4.conf``; ``mtu``; ``table``, the routing table of
+the pod's addresses; ``priority`` of its rules; and ``routes``, ``[{dst, gw}]``, of the table, in addition to the route
+to the address's network. Settings without a key are not changed. Source: the CNI specification 1.1.0,
 https://www.cni.dev/docs/spec/.
 """
 
@@ -40,15 +40,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
 NAME = "railyard-rail"
 SYSCTL = "/proc/sys/net/ipv4/conf/%s/%s"
 VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
-# A pod that is attached to one rail several times needs a table for each attachment.
+# Step between the tables of a pod that is attached to a rail several times: each attachment needs a table.
 NEXT_TABLE = 1000
-# Error codes of the specification, and of this plugin (from 100).
+# Error codes of the specification; those from 100 on are the plugin's.
 BAD_ENVIRONMENT, BAD_INPUT, BAD_CONFIGURATION, FAILED = 4, 6, 7, 100
 Document = t.Dict[str, t.Any]
 
 
 class Failure(Exception):
-    """An error for the runtime: a code of the specification, and a line for users."""
+    """An error for the runtime. ``code``: see above. ``text``: one line for users."""
 
     def __init__(self, code: int, text: str, remedy: str = "") -> None:
         super().__init__(text)
@@ -58,7 +58,7 @@ class Failure(Exception):
 
 
 class RailSpec:
-    """The configuration. ``table`` is None if the rail does not have a routing table in the pod."""
+    """The configuration. ``table``: None if the rail does not have a routing table in the pod."""
 
     def __init__(self, conf: Document) -> None:
         try:
@@ -67,8 +67,8 @@ class RailSpec:
             self.table = None if conf.get("table") is None else int(conf["table"])
             self.priority = 0 if self.table is None else int(conf["priority"])
             self.routes = [
-                (ipaddress.ip_network(each["dst"]), ipaddress.ip_address(each["gw"]))
-                for each in conf.get("routes") or []
+                (ipaddress.ip_network(route["dst"]), ipaddress.ip_address(route["gw"]))
+                for route in conf.get("routes") or []
             ]
             if any("/" in key for key in self.sysctl):
                 raise ValueError("sysctl")
@@ -80,16 +80,26 @@ class RailSpec:
             ) from None
 
     def rules(self, addresses: t.Iterable[Interface], table: int) -> list[Rule]:
-        return [Rule(each.version, self.priority, ipaddress.ip_network(each.ip), "", table, True) for each in addresses]
+        """Return a rule per address that selects the table."""
+        return [
+            Rule(address.version, self.priority, ipaddress.ip_network(address.ip), "", table, True)
+            for address in addresses
+        ]
 
     def table_routes(self, addresses: t.Sequence[Interface], table: int, index: int) -> list[Route]:
-        """The networks of the addresses, then the routes through gateways, of the families that have an address."""
-        found = [Route(table, each.network, index, None, None, 0, PROTOCOL_STATIC, _scope(each)) for each in addresses]
-        versions = {each.version for each in addresses}
+        """Return the routes of the table: to the networks of the addresses, then through gateways of their families.
+
+        :param index: index of the interface.
+        """
+        routes = [
+            Route(table, address.network, index, None, None, 0, PROTOCOL_STATIC, _scope(address))
+            for address in addresses
+        ]
+        versions = {address.version for address in addresses}
         for destination, gateway in self.routes:
             if destination.version in versions:
-                found.append(Route(table, destination, index, gateway, None, 0, PROTOCOL_STATIC, SCOPE_UNIVERSE))
-        return found
+                routes.append(Route(table, destination, index, gateway, None, 0, PROTOCOL_STATIC, SCOPE_UNIVERSE))
+        return routes
 
 
 def _scope(address: Interface) -> int:
@@ -111,13 +121,14 @@ def add(spec: RailSpec, name: str, addresses: t.Sequence[Interface]) -> None:
         table = _table(kernel, spec, spec.table, addresses)
         for route in spec.table_routes(addresses, table, link.ifindex):
             kernel.add_route(route)
-        # last: addresses use the table only when it is complete
+        # last, so that addresses use the table only when it is complete
         for rule in spec.rules(addresses, table):
             if not _present(kernel, rule):
                 kernel.add_rule(rule)
 
 
 def check(spec: RailSpec, name: str, addresses: t.Sequence[Interface]) -> None:
+    """Compare the interface with its configuration. Raises :class:`Failure` for the first difference."""
     with Rtnetlink() as kernel:
         link = _link(kernel, name)
         for key, value in spec.sysctl.items():
@@ -148,15 +159,18 @@ def _check_table(kernel: Rtnetlink, spec: RailSpec, planned: int, index: int, ad
 
 
 def delete(spec: RailSpec, name: str, addresses: t.Sequence[Interface]) -> None:
-    """Remove the rules; the routes are removed with the interface. Rules that ADD did not create are skipped."""
+    """Remove the rules of the addresses; the kernel removes the routes with the interface.
+
+    Only rules with the configured priority are removed.
+    """
     if spec.table is None:
         return
     with Rtnetlink() as kernel:
         link = kernel.link(name)
-        sources = {each.ip for each in addresses}
+        sources = {address.ip for address in addresses}
         if link is not None:
-            sources.update(each.interface.ip for each in kernel.addresses() if each.ifindex == link.ifindex)
-        for version in {each.version for each in sources}:
+            sources.update(address.interface.ip for address in kernel.addresses() if address.ifindex == link.ifindex)
+        for version in {source.version for source in sources}:
             for rule in kernel.rules(version):
                 source = rule.source
                 if rule.priority == spec.priority and source is not None and source.network_address in sources:
@@ -171,8 +185,8 @@ def _link(kernel: Rtnetlink, name: str) -> Link:
 
 
 def _table(kernel: Rtnetlink, spec: RailSpec, planned: int, addresses: t.Sequence[Interface]) -> int:
-    """The table that the addresses use already, or the planned one, or the next one that the pod does not use."""
-    own = {each.ip for each in addresses}
+    """Return the table that the addresses use already; otherwise the planned table, or the next that is not used."""
+    own = {address.ip for address in addresses}
     others = set()
     for version in (4, 6):
         for rule in kernel.rules(version):
@@ -188,10 +202,10 @@ def _table(kernel: Rtnetlink, spec: RailSpec, planned: int, addresses: t.Sequenc
     return table
 
 
-def _present(kernel: Rtnetlink, wanted: Rule) -> bool:
+def _present(kernel: Rtnetlink, desired: Rule) -> bool:
     return any(
-        (rule.priority, rule.source, rule.table) == (wanted.priority, wanted.source, wanted.table) and rule.plain
-        for rule in kernel.rules(wanted.version)
+        (rule.priority, rule.source, rule.table) == (desired.priority, desired.source, desired.table) and rule.plain
+        for rule in kernel.rules(desired.version)
     )
 
 
@@ -199,20 +213,20 @@ def _present(kernel: Rtnetlink, wanted: Rule) -> bool:
 
 
 def addresses_of(result: Document | None, name: str) -> list[Interface]:
-    """The addresses of an interface in a previous result, including those without an interface index."""
-    found = []
+    """Return the addresses of an interface in a previous result, including those without an interface index."""
+    addresses = []
     interfaces = (result or {}).get("interfaces") or []
-    for each in (result or {}).get("ips") or []:
-        number = each.get("interface")
+    for row in (result or {}).get("ips") or []:
+        number = row.get("interface")
         if number is not None and 0 <= number < len(interfaces) and interfaces[number].get("name") != name:
             continue
-        found.append(ipaddress.ip_interface(each["address"]))
-    return found
+        addresses.append(ipaddress.ip_interface(row["address"]))
+    return addresses
 
 
 @contextlib.contextmanager
 def within(path: str) -> t.Iterator[None]:
-    """Enter a network namespace, as the only one of these plugins.
+    """Enter a network namespace, under a lock that only one process of this plugin has at a time.
 
     :raises FileNotFoundError: if the namespace does not exist any more.
     """
@@ -226,7 +240,10 @@ def within(path: str) -> t.Iterator[None]:
 
 
 def act(command: str, environ: t.Mapping[str, str], conf: Document) -> Document | None:
-    """Execute a command of the runtime, and return its result."""
+    """Execute a command of the runtime, and return its result; None for commands without one.
+
+    :raises Failure: if the command fails.
+    """
     if command in ("GC", "STATUS"):
         # all state is in the pod's namespace, and only the kernel is required
         return None
@@ -247,7 +264,7 @@ def act(command: str, environ: t.Mapping[str, str], conf: Document) -> Document 
     if not addresses and spec.table is not None:
         raise Failure(
             BAD_INPUT,
-            "%s: the plugins before it did not give %s an address" % (NAME, name),
+            "%s: the preceding plugins did not give %s an address" % (NAME, name),
             "place it after the plugin that creates the interface",
         )
     with within(path):
@@ -256,7 +273,10 @@ def act(command: str, environ: t.Mapping[str, str], conf: Document) -> Document 
 
 
 def answer(environ: t.Mapping[str, str], text: str) -> tuple[int, Document | None]:
-    """Exit status, and what goes to standard output."""
+    """Execute the command of the environment. Return the exit status and the document for standard output.
+
+    :param text: the configuration from standard input.
+    """
     version = VERSIONS[-1]
     try:
         command = environ.get("CNI_COMMAND", "")
@@ -284,6 +304,7 @@ def _error(version: str, code: int, text: str, remedy: str = "") -> Document:
 
 
 def main() -> int:
+    """Run the plugin, and return the exit status."""
     status, document = answer(os.environ, "" if sys.stdin.isatty() else sys.stdin.read())
     if document is not None:
         sys.stdout.write(json.dumps(document) + "\n")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The DRA driver of the rail agent: the API server, ResourceClaims that are prepared, ResourceSlices.
+"""The DRA driver of the rail agent: client of the API server, prepared ResourceClaims, ResourceSlices.
 
 May import: _common, _node.core, _node.kubelet.
 """

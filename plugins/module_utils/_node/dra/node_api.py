@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The Kubernetes API from a node: one HTTPS request at a time, with the credentials of a kubeconfig file.
+"""Client of the Kubernetes API on a node: one HTTPS request at a time, with the credentials of a kubeconfig file.
 
-The kubeconfig may be the kubelet's own. It is read at each request, so that certificates and tokens that are renewed
-are used. There is no YAML library on a node: its keys are read line by line, as kubeadm, K3s and RKE2 write them.
+The kubeconfig may be the kubelet's own. It is read for each request, so that renewed certificates and tokens are used.
+Nodes have no YAML library, so keys are read line by line, in the layout that kubeadm, K3s and RKE2 write.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ import urllib.parse
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
-# Where kubelets of kubeadm, K3s and RKE2 have their kubeconfig.
+# Paths of the kubelet's kubeconfig in kubeadm, K3s and RKE2.
 KUBECONFIGS = (
     "/etc/kubernetes/kubelet.conf",
     "/var/lib/kubelet/kubeconfig",
     "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
     "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
 )
-# Seconds for one request.
+# Timeout of one request, in seconds.
 SECONDS = 10.0
-# Bytes of an answer.
+# Longest answer that is read, in bytes.
 ANSWER_MAX = 64 << 20
 JSON, APPLY = "application/json", "application/apply-patch+yaml"
-# Those that may also be in the file itself, with "-data" after their name.
+# Keys that name files. With the suffix "-data", they have the file's content in base64.
 _FILES = ("certificate-authority", "client-certificate", "client-key")
 _KEYS = ("server", *_FILES, *(name + "-data" for name in _FILES), "token", "tokenFile", "exec")
 _LINE = re.compile(r"^\s*(?:- )?[\"']?(%s)[\"']?:[ \t]*[\"']?([^\s\"',]*)[\"']?,?\s*$" % "|".join(_KEYS), re.MULTILINE)
@@ -43,7 +43,7 @@ Document = t.Dict[str, t.Any]
 
 
 class ApiError(RailyardError):
-    """A request failed. ``status``: the HTTP status; None if there was no answer."""
+    """A failed request. ``status``: the HTTP status; None if there was no answer."""
 
     def __init__(self, message: str, place: str, remedy: str, status: int | None = None) -> None:
         super().__init__(message, place, remedy)
@@ -51,7 +51,10 @@ class ApiError(RailyardError):
 
 
 class ApiServer:
-    """:param kubeconfig: the path of the file; None: the first of :data:`KUBECONFIGS` that exists."""
+    """Sends requests to the API server that a kubeconfig file names.
+
+    :param kubeconfig: the path of the file; None: the first of :data:`KUBECONFIGS` that exists.
+    """
 
     def __init__(self, system: System, kubeconfig: str | None = None) -> None:
         self._system = system
@@ -60,7 +63,13 @@ class ApiServer:
     def request(
         self, method: str, path: str, body: Document | None = None, kind: str = JSON, seconds: float = SECONDS
     ) -> Document:
-        """The answer as data. ``path``: with its query. Raises :class:`ApiError` or :class:`RailyardError`."""
+        """Send a request, and return the answer as data.
+
+        :param path: path of the URL with the query.
+        :param kind: content type of the body.
+        :raises ApiError: if the server does not answer, or answers with an error.
+        :raises RailyardError: if the kubeconfig or a file that it names cannot be used.
+        """
         file, values = self._credentials()
         url = urllib.parse.urlsplit(values["server"])
         headers = {"Accept": JSON, "Content-Type": kind, "User-Agent": "railyard-agent"}
@@ -77,7 +86,7 @@ class ApiServer:
             answer = connection.getresponse()
             text = answer.read(ANSWER_MAX)
         except (OSError, http.client.HTTPException) as error:
-            remedy = "see that the API server runs and that the node reaches it"
+            remedy = "make sure that the API server runs and that the node reaches it"
             raise ApiError("the API server does not answer: %s" % error, values["server"], remedy) from None
         finally:
             connection.close()
@@ -99,12 +108,12 @@ class ApiServer:
             raise RailyardError("server is %r, not an https URL" % values.get("server"), file, remedy)
         return file, values
 
-    def _of(self, file: str, values: t.Mapping[str, str], key: str) -> str | None:
-        """The path of a file that the kubeconfig names; relative to its directory."""
+    def _named_file(self, file: str, values: t.Mapping[str, str], key: str) -> str | None:
+        """Return the path of the file that the key names, relative to the kubeconfig's directory; None without it."""
         return self._system.path(os.path.join(os.path.dirname(file), values[key])) if values.get(key) else None
 
     def _token(self, file: str, values: t.Mapping[str, str]) -> str | None:
-        path = self._of(file, values, "tokenFile")
+        path = self._named_file(file, values, "tokenFile")
         if not path:
             return values.get("token")
         try:
@@ -118,36 +127,37 @@ class ApiServer:
         authority = data.get("certificate-authority")
         try:
             context = ssl.create_default_context(
-                cafile=None if authority else self._of(file, values, "certificate-authority"),
+                cafile=None if authority else self._named_file(file, values, "certificate-authority"),
                 cadata=authority.decode() if authority else None,
             )
-            certificate, key = (self._of(file, values, name) for name in ("client-certificate", "client-key"))
+            certificate, key = (self._named_file(file, values, name) for name in ("client-certificate", "client-key"))
             if "client-certificate" in data and "client-key" in data:
-                # the library loads it from files only
-                with tempfile.NamedTemporaryFile() as whole:
-                    whole.write(data["client-certificate"] + b"\n" + data["client-key"])
-                    whole.flush()
-                    context.load_cert_chain(whole.name)
+                # the ssl module loads certificates from files only
+                with tempfile.NamedTemporaryFile() as chain:
+                    chain.write(data["client-certificate"] + b"\n" + data["client-key"])
+                    chain.flush()
+                    context.load_cert_chain(chain.name)
             elif certificate:
                 context.load_cert_chain(certificate, key)
         except (OSError, ValueError) as error:
-            remedy = "see the certificates that it names, or set slots.kubeconfig of the fabric file to another file"
+            remedy = "check the certificates that it names, or set slots.kubeconfig of the fabric file to another file"
             raise RailyardError("its certificates cannot be used: %s" % error, file, remedy) from None
         return context
 
 
 def _document(status: int, text: bytes, place: str, file: str) -> Document:
+    """Return the document of a successful answer. Raises :class:`ApiError` for an error or an empty answer."""
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except ValueError:
-        found = None
-    document: Document = found if isinstance(found, dict) else {}
+        parsed = None
+    document: Document = parsed if isinstance(parsed, dict) else {}
     if 200 <= status < 300 and document:
         return document
     message = document.get("message") or text[:200].decode("utf-8", "replace") or "no text"
     remedy = "see docs/agent.md for the versions of Kubernetes that the agent supports"
     if status >= 500:
-        remedy = "see that the server answers"
+        remedy = "make sure that the API server is healthy"
     elif status == 401:
         remedy = "renew the token or the certificate of %s, which has expired or is wrong; no restart is needed" % file
     elif status == 403:

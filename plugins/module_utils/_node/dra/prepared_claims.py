@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""ResourceClaims of this node's pods: prepared when kubelet asks, and recorded until it unprepares them.
+"""ResourceClaims of this node's pods: prepared on request of the kubelet, and recorded until it unprepares them.
 
-A device is prepared for one claim at a time. The record answers kubelet again after a restart of the agent, without the
+A device is prepared for one claim at a time. After a restart of the agent, the record answers the kubelet without the
 API server. Sources: ``types.go`` of ``k8s.io/api/resource/v1``; KEP-3063 and KEP-4381.
 """
 
@@ -25,9 +25,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.dra_
 )
 
 FILE = "/var/lib/railyard/agent/claims.json"
-# Seconds for all claims of one call. Kubelet waits 45.
+# Seconds for all claims of one call. The kubelet waits 45.
 BUDGET = 30.0
+# The error of a claim, or its devices.
 Answer = t.Union[str, t.Sequence[PreparedDevice]]
+# Seconds between two requests for a claim.
 _PAUSE = 1.0
 RECREATE = "delete the pod, so that it gets another claim"
 
@@ -44,18 +46,21 @@ class Claim(t.NamedTuple):
 
     @property
     def pod(self) -> str:
+        """The pod as NAMESPACE/NAME."""
         return "%s/%s" % (self.namespace, self.pod_name)
 
     @property
     def device_names(self) -> list[str]:
+        """The ids of the claim's devices."""
         return [row["device"] for row in self.devices]
 
     def as_dict(self) -> Row:
+        """Return the claim's row in the record."""
         return dict(self._asdict(), devices=list(self.devices))
 
 
 class Offer(t.NamedTuple):
-    """What this node offers. ``devices``: device -> its name for the container runtime, and the rails that it is on."""
+    """The node's devices. ``devices``: device -> its qualified CDI name, and its rails."""
 
     driver: str
     pool: str
@@ -63,7 +68,7 @@ class Offer(t.NamedTuple):
 
 
 class ClaimState:
-    """The record of prepared claims, by uid. Raises :class:`RailyardError` if the file is damaged."""
+    """The record of prepared claims. Its methods raise :class:`RailyardError` if the file is damaged."""
 
     def __init__(self, system: System) -> None:
         self._file: RecordFile[Claim] = RecordFile(
@@ -80,23 +85,34 @@ class ClaimState:
         )
 
     def claims(self) -> dict[str, Claim]:
+        """Return the prepared claims by uid."""
         return self._file.all()
 
     def of_device(self, device: str) -> Claim | None:
+        """Return the claim that the device is prepared for, or None."""
         return next((claim for claim in self.claims().values() if device in claim.device_names), None)
 
     def put(self, claim: Claim) -> None:
+        """Record a claim. Raises :class:`RailyardError` if the record cannot be written."""
         self._file.put(claim)
 
     def remove(self, uid: str) -> None:
+        """Remove a claim, if it is recorded. Raises :class:`RailyardError` if the record cannot be written."""
         self._file.remove(uid)
 
 
 class PreparedClaims:
-    """Kubelet's two calls. Safe for several threads.
+    """The kubelet's calls NodePrepareResources and NodeUnprepareResources. Safe for several threads.
 
-    :param offer: what the node offers now. :param holder: the pod (NAMESPACE/NAME) whose interfaces a device still has,
-        other than this claim's pod; None if it is free. :param release: takes the interfaces of a claim's pod away.
+    ``errors``: uid of a claim -> why the last preparation failed.
+
+    :param api: returns the client of the API server.
+    :param offer: returns the node's devices.
+    :param holder: returns the pod (NAMESPACE/NAME) that holds a device, unless it is the claim's pod; None if the
+        device is free.
+    :param release: removes the interfaces of a claim's pod.
+    :param log: writes a message to the agent's log.
+    :param budget: seconds for all claims of one call.
     """
 
     def __init__(
@@ -120,7 +136,7 @@ class PreparedClaims:
         self.errors: dict[str, str] = {}
 
     def prepare(self, references: t.Sequence[ClaimReference]) -> dict[str, Answer]:
-        """NodePrepareResources: the devices of each claim by its uid, or the error."""
+        """Answer NodePrepareResources: uid of each claim -> its devices, or the error."""
         deadline = time.monotonic() + self._budget
         answers: dict[str, Answer] = {}
         for reference in references:
@@ -133,7 +149,7 @@ class PreparedClaims:
         return answers
 
     def unprepare(self, references: t.Sequence[ClaimReference]) -> dict[str, str]:
-        """NodeUnprepareResources: the error of each claim by its uid, empty for none."""
+        """Answer NodeUnprepareResources: uid of each claim -> the error; empty if it is released."""
         answers = {}
         for reference in references:
             answers[reference.uid] = ""
@@ -152,21 +168,19 @@ class PreparedClaims:
 
     def _prepare(self, reference: ClaimReference, deadline: float) -> list[PreparedDevice]:
         offer = self._offer()
-        known = self._state.claims().get(reference.uid)
-        if known is None:
+        claim = self._state.claims().get(reference.uid)
+        if claim is None:
             claim = read_claim(self._get(reference, deadline), reference, offer)
             with self._lock:
                 self._check_free(claim)
                 self._state.put(claim)
-        else:
-            claim = known
         return [_answer(row, claim, offer) for row in claim.devices]
 
     def _check_free(self, claim: Claim) -> None:
         for device in claim.device_names:
-            other = self._state.of_device(device)
-            if other is not None and other.uid != claim.uid:
-                message = "it is prepared for claim %s/%s of pod %s" % (other.namespace, other.name, other.pod)
+            current = self._state.of_device(device)
+            if current is not None and current.uid != claim.uid:
+                message = "it is prepared for claim %s/%s of pod %s" % (current.namespace, current.name, current.pod)
                 raise RailyardError(message, "device " + device, "wait for the end of that pod, or delete it")
             pod = self._holder(device, claim)
             if pod is not None:
@@ -180,13 +194,14 @@ class PreparedClaims:
             try:
                 return self._api().request("GET", path, seconds=min(10.0, left))
             except ApiError as error:
-                # an authorizer may learn of the claim later than kubelet
+                # the node authorizer may receive the claim later than the kubelet, so 403 is tried again
                 if error.status == 404 or time.monotonic() + _PAUSE > deadline:
                     raise
             time.sleep(_PAUSE)
 
 
 def claim_path(namespace: str, name: str) -> str:
+    """Return the path of a ResourceClaim on the API server."""
     return "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s" % (
         urllib.parse.quote(namespace, safe=""),
         urllib.parse.quote(name, safe=""),
@@ -194,9 +209,11 @@ def claim_path(namespace: str, name: str) -> str:
 
 
 def read_claim(document: Row, reference: ClaimReference, offer: Offer) -> Claim:
-    """The claim that kubelet named, from the API server's object, if this node can serve it.
+    """Return the claim of the kubelet's reference.
 
-    :raises RailyardError: if the object is another claim, is not allocated, or has devices that this node cannot give.
+    :param document: the ResourceClaim from the API server.
+    :raises RailyardError: if the document is another claim, is not allocated, or has devices that this node does not
+        have.
     """
     place = "claim %s" % str(reference)
     uid = (document.get("metadata") or {}).get("uid")
@@ -218,10 +235,10 @@ def read_claim(document: Row, reference: ClaimReference, offer: Offer) -> Claim:
     if not rows:
         raise RailyardError("it has no device of driver %s" % offer.driver, place, "see kubectl get resourceclaim")
     rails = [rail for row in rows for rail in offer.devices[row["device"]][1]]
-    twice = sorted({rail for rail in rails if rails.count(rail) > 1})
-    if twice:
-        message = "it has several slots of rail %s, and a pod has one interface on a rail" % ", ".join(twice)
-        raise RailyardError(message, place, "ask for one device of each rail")
+    repeated = sorted({rail for rail in rails if rails.count(rail) > 1})
+    if repeated:
+        message = "it has several slots of rail %s, and a pod has one interface per rail" % ", ".join(repeated)
+        raise RailyardError(message, place, "request one device of each rail")
     pod = users[0]
     return Claim(
         reference.uid, reference.namespace, reference.name, str(pod.get("uid")), str(pod.get("name")), tuple(rows)
@@ -230,7 +247,7 @@ def read_claim(document: Row, reference: ClaimReference, offer: Offer) -> Claim:
 
 def _check_result(result: Row, offer: Offer, place: str) -> None:
     if result.get("pool") != offer.pool:
-        message = "device %s is of pool %s, and this node's pool is %s" % (
+        message = "device %s is in pool %s, and this node's pool is %s" % (
             result.get("device"),
             result.get("pool"),
             offer.pool,
@@ -241,9 +258,9 @@ def _check_result(result: Row, offer: Offer, place: str) -> None:
 
 
 def _answer(row: Row, claim: Claim, offer: Offer) -> PreparedDevice:
-    known = offer.devices.get(row["device"])
-    if known is None:
+    if row["device"] not in offer.devices:
         place = "claim %s/%s" % (claim.namespace, claim.name)
         raise RailyardError("this node does not have device %s any more" % row["device"], place, RECREATE)
+    cdi_name, _rails = offer.devices[row["device"]]
     requests = (row["request"],) if row["request"] else ()
-    return PreparedDevice(requests, offer.pool, row["device"], (known[0],))
+    return PreparedDevice(requests, offer.pool, row["device"], (cdi_name,))

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""ResourceSlices of a node, as pure functions: what they must be, and which writes make them so.
+"""ResourceSlices of a node, as pure functions: the desired slices, and the writes that remove differences.
 
-The node is one pool. A resource (a rail, or all rails) has slices of its own, so that their devices stay together.
+The node is one pool. Each resource (a rail, or all rails) has its own slices, so that its devices stay together.
 Source: ``types.go`` of ``k8s.io/api/resource/v1``.
 """
 
@@ -16,14 +16,14 @@ API = "resource.k8s.io/v1"
 # A slice has at most 128 devices, and 64 if one of them has a taint.
 DEVICES_MAX = 64
 STRING_MAX = 64
-# The taint of a device whose rail cannot serve pods, after the driver's name.
+# The taint's key of a device whose rail cannot serve pods, after the driver's name.
 TAINT = "/rail-down"
 Row = t.Dict[str, t.Any]
 Attribute = t.Union[bool, int, str]
 
 
 class SliceDevice(t.NamedTuple):
-    """A device as the scheduler is to know it. ``healthy``: whether its rails can serve pods."""
+    """A device as the scheduler sees it. ``healthy``: whether its rails can serve pods."""
 
     name: str
     resource: str
@@ -32,7 +32,7 @@ class SliceDevice(t.NamedTuple):
 
 
 class Writes(t.NamedTuple):
-    """In this order. ``created`` and ``updated``: whole objects; ``deleted``: names."""
+    """Writes to the API server, in this order. ``created`` and ``updated``: whole objects; ``deleted``: names."""
 
     created: list[Row]
     updated: list[Row]
@@ -40,42 +40,43 @@ class Writes(t.NamedTuple):
 
     @property
     def total(self) -> int:
+        """The number of writes."""
         return len(self.created) + len(self.updated) + len(self.deleted)
 
 
 def specs(driver: str, node: str, devices: t.Sequence[SliceDevice], tainted: bool = True) -> dict[str, Row]:
-    """Name of a slice -> its spec, without the pool's generation.
+    """Return the desired slices: name -> spec, without the pool's generation.
 
-    :param tainted: whether the API server keeps taints; without them, devices that are not healthy are left out.
+    :param tainted: whether the API server keeps taints. If not, unhealthy devices are omitted.
     """
     by_resource: dict[str, list[SliceDevice]] = {}
     for device in devices:
         by_resource.setdefault(device.resource, [])
         if tainted or device.healthy:
             by_resource[device.resource].append(device)
-    found: dict[str, Row] = {}
-    for resource, own in by_resource.items():
-        for start in range(0, max(len(own), 1), DEVICES_MAX):
+    slices: dict[str, Row] = {}
+    for resource, members in by_resource.items():
+        for start in range(0, max(len(members), 1), DEVICES_MAX):
             name = "%s-%s-%s" % (node, driver, resource) + ("-%d" % (start // DEVICES_MAX) if start else "")
-            found[name] = {
+            slices[name] = {
                 "driver": driver,
                 "nodeName": node,
                 "pool": {"name": node},
-                "devices": [_device(driver, each) for each in own[start : start + DEVICES_MAX]],
+                "devices": [_device(driver, device) for device in members[start : start + DEVICES_MAX]],
             }
-    for spec in found.values():
-        spec["pool"]["resourceSliceCount"] = len(found)
-    return found
+    for spec in slices.values():
+        spec["pool"]["resourceSliceCount"] = len(slices)
+    return slices
 
 
 def _device(driver: str, device: SliceDevice) -> Row:
-    found: Row = {
+    row: Row = {
         "name": device.name,
         "attributes": {key: _typed(value) for key, value in sorted(device.attributes.items()) if _fits(value)},
     }
     if not device.healthy:
-        found["taints"] = [{"key": driver + TAINT, "effect": "NoSchedule"}]
-    return found
+        row["taints"] = [{"key": driver + TAINT, "effect": "NoSchedule"}]
+    return row
 
 
 def _fits(value: Attribute) -> bool:
@@ -90,15 +91,19 @@ def _typed(value: Attribute) -> Row:
 
 
 def writes(desired: t.Mapping[str, Row], observed: t.Iterable[Row], owner: Row | None) -> Writes:
-    """What makes the observed slices of a driver on a node the desired ones; nothing if they are.
+    """Return the writes that turn the observed slices of a driver on a node into the desired ones.
 
-    Each change gives all slices of the pool a new generation: the scheduler uses those of the highest one, once it has
-    as many as they say.
+    Each change gives all slices of the pool a new generation. The scheduler uses the slices of the highest generation
+    when it has received as many of them as ``resourceSliceCount``.
+
+    :param desired: name -> spec, from :func:`specs`.
+    :param observed: the slices on the API server.
+    :param owner: owner reference of created and updated slices.
     """
-    have = {each["metadata"]["name"]: each for each in observed}
-    generations = [int(each["spec"]["pool"].get("generation") or 0) for each in have.values()]
-    same = set(have) == set(desired) and len(set(generations)) <= 1
-    if same and all(plain(have[name]["spec"]) == plain(spec) for name, spec in desired.items()):
+    by_name = {each["metadata"]["name"]: each for each in observed}
+    generations = [int(each["spec"]["pool"].get("generation") or 0) for each in by_name.values()]
+    same = set(by_name) == set(desired) and len(set(generations)) <= 1
+    if same and all(comparable(by_name[name]["spec"]) == comparable(spec) for name, spec in desired.items()):
         return Writes([], [], [])
     generation = max(generations, default=0) + 1
     created: list[Row] = []
@@ -107,20 +112,20 @@ def writes(desired: t.Mapping[str, Row], observed: t.Iterable[Row], owner: Row |
         metadata: Row = {"name": name}
         if owner:
             metadata["ownerReferences"] = [owner]
-        if name in have:
-            metadata["resourceVersion"] = have[name]["metadata"].get("resourceVersion")
-        whole = {
+        if name in by_name:
+            metadata["resourceVersion"] = by_name[name]["metadata"].get("resourceVersion")
+        document = {
             "apiVersion": API,
             "kind": "ResourceSlice",
             "metadata": metadata,
             "spec": dict(spec, pool=dict(spec["pool"], generation=generation)),
         }
-        (updated if name in have else created).append(whole)
-    return Writes(created, updated, sorted(set(have) - set(desired)))
+        (updated if name in by_name else created).append(document)
+    return Writes(created, updated, sorted(set(by_name) - set(desired)))
 
 
-def plain(spec: Row) -> Row:
-    """A spec without the generation, and without what the API server adds."""
+def comparable(spec: Row) -> Row:
+    """Return a spec without the generation, and without values that the API server adds."""
     pool = {key: value for key, value in spec["pool"].items() if key != "generation"}
     devices = []
     for device in spec.get("devices") or []:
@@ -130,7 +135,7 @@ def plain(spec: Row) -> Row:
 
 
 def lost_taints(written: Row, answer: Row) -> bool:
-    """Whether the API server dropped taints that were written: Kubernetes does so while DRADeviceTaints is off."""
-    return plain(written["spec"])["devices"] != plain(answer["spec"])["devices"] and not any(
+    """Return whether the API server dropped written taints, as it does while DRADeviceTaints is off."""
+    return comparable(written["spec"])["devices"] != comparable(answer["spec"])["devices"] and not any(
         device.get("taints") for device in answer["spec"].get("devices") or []
     )

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Publishes the node's ResourceSlices in a thread of its own, so that an API server that is away holds nothing up.
+"""Publishes the node's ResourceSlices in a separate thread, so that an unreachable API server does not block the agent.
 
-Kubelet deletes a node's slices when it starts, and those of a driver half a minute after its connection is lost.
+The kubelet deletes a node's slices when it starts, and the slices of a driver 30 seconds after its connection is lost.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.resource
 )
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
-# Seconds between comparisons: soon after kubelet registered the driver, as it may still delete slices, after a failure,
-# and otherwise.
+# Seconds between comparisons: after the kubelet registered the driver, as it may still delete slices; after a failure;
+# otherwise.
 SOON, RETRY, LATER = 10.0, 5.0, 300.0
-# Seconds after a registration during which slices are compared often.
+# Seconds after a registration during which SOON applies.
 AFTER_REGISTRATION = 120.0
 
 
 class SlicePublisher:
-    """The slices of one driver on one node. Nothing is written if they are as desired."""
+    """Writes the slices of one driver on one node, if they differ from the desired ones."""
 
     def __init__(self, api: t.Callable[[], ApiServer], driver: str, node: str) -> None:
         self._api = api
@@ -43,7 +43,7 @@ class SlicePublisher:
         self._owner: Row | None = None
 
     def publish(self, devices: t.Sequence[SliceDevice]) -> int:
-        """How many slices were written or deleted. Raises :class:`RailyardError`."""
+        """Write the slices of the devices. Return the number of writes. Raises :class:`RailyardError`."""
         api = self._api()
         selector = urllib.parse.quote("spec.nodeName=%s,spec.driver=%s" % (self._node, self._driver), safe="")
         observed = api.request("GET", "%s?fieldSelector=%s" % (SLICES, selector)).get("items") or []
@@ -53,9 +53,11 @@ class SlicePublisher:
             return 0
         needed = writes(desired, observed, self._node_reference(api))
         lost = False
-        for method, whole in [("POST", each) for each in needed.created] + [("PUT", each) for each in needed.updated]:
-            path = SLICES if method == "POST" else "%s/%s" % (SLICES, whole["metadata"]["name"])
-            lost |= lost_taints(whole, api.request(method, path, whole))
+        for document in needed.created:
+            lost |= lost_taints(document, api.request("POST", SLICES, document))
+        for document in needed.updated:
+            path = "%s/%s" % (SLICES, document["metadata"]["name"])
+            lost |= lost_taints(document, api.request("PUT", path, document))
         for name in needed.deleted:
             try:
                 api.request("DELETE", "%s/%s" % (SLICES, name))
@@ -69,7 +71,7 @@ class SlicePublisher:
         return count
 
     def _node_reference(self, api: ApiServer) -> Row:
-        """The owner of the slices, with which they are deleted."""
+        """Return the owner reference to the Node, with which the slices are deleted."""
         if self._owner is None:
             node = api.request("GET", "/api/v1/nodes/%s" % urllib.parse.quote(self._node, safe=""))
             uid = node["metadata"]["uid"]
@@ -78,9 +80,9 @@ class SlicePublisher:
 
 
 class PublishThread:
-    """Publishes when the devices change, when kubelet registers the driver, and now and then; starts at once.
+    """Publishes when the devices change, when the kubelet registers the driver, and periodically. Starts at once.
 
-    ``error``: why the slices are not as desired; None if they are, or before kubelet registered the driver.
+    ``error``: why the slices are not as desired; None if they are, or before the kubelet registered the driver.
     """
 
     def __init__(self, publisher: SlicePublisher, log: t.Callable[[str], None]) -> None:
@@ -96,7 +98,7 @@ class PublishThread:
         self._thread.start()
 
     def update(self, devices: t.Iterable[SliceDevice]) -> None:
-        """What is to be published from now on."""
+        """Set the devices to publish from now on."""
         with self._changed:
             new = tuple(devices)
             self._due |= new != self._devices
@@ -104,14 +106,14 @@ class PublishThread:
             self._changed.notify()
 
     def registered(self) -> None:
-        """Kubelet has registered the driver."""
+        """Report that the kubelet has registered the driver."""
         with self._changed:
             self._registered = time.monotonic()
             self._due = True
             self._changed.notify()
 
     def close(self) -> None:
-        """The slices stay: kubelet deletes them if the driver does not return."""
+        """End the thread. The slices stay: the kubelet deletes them if the driver does not return."""
         with self._changed:
             self._ending = True
             self._changed.notify()
@@ -124,7 +126,7 @@ class PublishThread:
                 if self._ending:
                     return
                 if self._registered is None or self._devices is None:
-                    # a driver that kubelet does not have cannot serve the devices
+                    # a driver that is not registered cannot serve the devices
                     self._due = False
                     continue
                 devices, since, self._due = self._devices, time.monotonic() - self._registered, False
@@ -137,5 +139,5 @@ class PublishThread:
             except RailyardError as error:
                 self.error, pause = error, RETRY
             except (KeyError, TypeError, ValueError) as error:
-                remedy = "see that kubelet's kubeconfig names the cluster's API server"
+                remedy = "make sure that the kubelet's kubeconfig names the cluster's API server"
                 self.error, pause = RailyardError("the API server's answer is wrong: %r" % error, SLICES, remedy), RETRY

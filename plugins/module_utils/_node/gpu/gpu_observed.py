@@ -35,8 +35,8 @@ CONTAINER = "container"
 Row = t.Dict[str, t.Any]
 
 
-class Seen(t.NamedTuple):
-    """The observed state of the node."""
+class GpuFacts(t.NamedTuple):
+    """The observed state of the node. ``notices``: sentences for warnings."""
 
     inputs: choice.Inputs
     modules: KernelModules
@@ -48,8 +48,12 @@ class Seen(t.NamedTuple):
     notices: list[str]
 
 
-def look(system: System, cuda_dmabuf: bool | None = None, architecture: str | None = None) -> Seen:
-    """Read the facts that the choice depends on. No module is loaded, and no GPU is accessed."""
+def look(system: System, cuda_dmabuf: bool | None = None, architecture: str | None = None) -> GpuFacts:
+    """Read the facts that the choice depends on, without loading a module or accessing a GPU.
+
+    :param cuda_dmabuf: CUDA's attribute of DMA-BUF support, if known.
+    :param architecture: for tests; default: this machine's.
+    """
     architecture = architecture or os.uname().machine
     modules = KernelModules(system, architecture)
     gpus = _gpus(system)
@@ -75,21 +79,21 @@ def look(system: System, cuda_dmabuf: bool | None = None, architecture: str | No
         signed=peermem["signed"],
     )
     notices = _notices(system, modules, architecture, driver, rdma, peermem, gdrdrv) if gpus or driver else []
-    return Seen(inputs, modules, gpus, driver, rdma, peermem, gdrdrv, notices)
+    return GpuFacts(inputs, modules, gpus, driver, rdma, peermem, gdrdrv, notices)
 
 
 def _gpus(system: System) -> list[Row]:
-    found = []
+    rows = []
     for function in pci_functions.gpu_functions(system):
         if pci_functions.GPU_VENDORS.get(pci_functions.hexadecimal(system, function, "vendor") or "") != NVIDIA:
             continue
         device = pci_functions.hexadecimal(system, function, "device") or "0"
-        found.append({"pci": function, "device": device, "generation": choice.generation(int(device, 16))})
-    return found
+        rows.append({"pci": function, "device": device, "generation": choice.generation(int(device, 16))})
+    return rows
 
 
 def _driver(system: System, modules: KernelModules) -> Row | None:
-    """The running GPU driver, or the one on disk, or None."""
+    """Return the running GPU driver, else the driver on disk, else None."""
     loaded = modules.loaded(NVIDIA)
     on_disk = modules.path(NVIDIA)
     if not loaded and not on_disk:
@@ -113,18 +117,18 @@ def _driver(system: System, modules: KernelModules) -> Row | None:
 
 
 def _rdma(system: System, modules: KernelModules) -> Row | None:
-    """The RDMA core that is loaded, or would be, or None."""
+    """Return the loaded RDMA core, else the RDMA core on disk, else None."""
     path = modules.path("ib_core")
     loaded = modules.loaded("ib_core")
     built_in = not path and (modules.built_in("ib_core") or system.exists("/sys/module/ib_core"))
     if not path and not loaded and not built_in:
         return None
-    # only OFED has mlx_compat
+    # the module mlx_compat is part of OFED only
     ofed_runs = modules.loaded("mlx_compat")
     ofed_on_disk = bool(path) and "/kernel/drivers/" not in str(path)
     stack = choice.OFED if ofed_runs or (ofed_on_disk and not loaded) else choice.INBOX
     if loaded and ofed_runs != ofed_on_disk:
-        # the running one came from a container, or OFED was installed and not started yet
+        # the running RDMA core came from a container, or OFED was installed but not started yet
         exported = _exported(system)
     elif path:
         exported = {
@@ -147,7 +151,9 @@ def _rdma(system: System, modules: KernelModules) -> Row | None:
 
 
 def _exported(system: System) -> dict[str, bool]:
-    """What the running kernel exports. The list is long, and read only if the files on disk do not match what runs."""
+    """Return symbol -> whether the running kernel exports it; empty if unknown. The list is long, so it is read only if
+    the running modules are not those on disk.
+    """
     text = system.read_file("/proc/kallsyms") or ""
     if not text:
         return {}
@@ -193,7 +199,7 @@ def _peermem(
 
 
 def _signed(info: t.Mapping[str, str]) -> bool | None:
-    """Whether modinfo reports a signature, possibly without the name of its key."""
+    """Return whether modinfo reports a signature, possibly without the name of its key; None without modinfo."""
     return any(info.get(field) for field in ("signer", "sig_id", "signat")) if info else None
 
 
@@ -201,7 +207,7 @@ def _gdrdrv(system: System, modules: KernelModules, at_boot: t.Mapping[str, str]
     info = modules.info(GDRDRV)
     loaded = modules.loaded(GDRDRV)
     about = info.get("description", "")
-    # its description names the flavour from 2.5 on
+    # since 2.5, the description names the flavour
     flavour = choice.CLOSED if "proprietary" in about else choice.OPEN if "built for" in about else None
     barred = modules.barred(GDRDRV)
     return {
@@ -227,19 +233,20 @@ def _shared_buffer(system: System, release: str) -> bool | None:
 
 
 def in_use(system: System, modules: KernelModules, name: str) -> list[str]:
-    """The users of nvidia-peermem. Its use count does not include registered memory, so each process with an open verbs
-    file counts.
+    """Return the users of nvidia-peermem as texts for an error.
+
+    Its use count does not include registered memory, so each process with an open verbs file is reported.
     """
-    found = modules.users(name)
+    users = modules.users(name)
     for entry in system.listdir("/proc"):
         if not entry.isdigit():
             continue
-        place = "/proc/%s/fd" % entry
-        files = {system.link_target("%s/%s" % (place, each)) or "" for each in system.listdir(place)}
-        verbs = sorted(each for each in files if each.startswith("/dev/infiniband/uverbs"))
+        directory = "/proc/%s/fd" % entry
+        files = {system.link_target("%s/%s" % (directory, fd)) or "" for fd in system.listdir(directory)}
+        verbs = sorted(file for file in files if file.startswith("/dev/infiniband/uverbs"))
         if verbs:
-            found.append("%s pid %s has %s open" % (network_namespaces.command(system, int(entry)), entry, verbs[0]))
-    return found
+            users.append("%s pid %s has %s open" % (network_namespaces.command(system, int(entry)), entry, verbs[0]))
+    return users
 
 
 # -- notices -----------------------------------------------------------------------------------------------------------
@@ -254,39 +261,43 @@ def _notices(
     peermem: Row,
     gdrdrv: Row,
 ) -> list[str]:
-    found = []
+    notices = []
     if driver and driver["from"] == HOST and driver["on_disk"] not in (None, driver["version"]):
-        found.append(
+        notices.append(
             "The GPU driver %s is running, but %s is on disk. Remedy: reboot, or unload the old one, before other"
             " modules are loaded." % (driver["version"], driver["on_disk"])
         )
     live, disk = modules.attribute(PEERMEM, "srcversion"), modules.info(PEERMEM).get("srcversion")
     if peermem["loaded"] and live and disk and live != disk:
-        found.append(
+        notices.append(
             "The loaded nvidia_peermem (srcversion %s) differs from the one on disk (%s), which the next boot uses."
             % (live, disk)
         )
     if peermem["module"] == choice.BUILT and not peermem["symbol_versions"]:
-        found += _older(system, modules)
-    found += unbuilt(system, architecture, modules.release)
+        notices += _older(system, modules)
+    notices += unbuilt(system, architecture, modules.release)
     if rdma and rdma["loaded"] and rdma["stack"] == choice.INBOX and rdma["on_disk"] == choice.OFED:
-        found.append("The inbox RDMA core is running, but OFED's is on disk. It is used from the next boot.")
+        notices.append("The inbox RDMA core is running, but OFED's is on disk. It is used from the next boot.")
     if rdma and rdma["on_disk"] == choice.OFED:
-        found += _inbox_elsewhere(system, modules, architecture)
+        notices += _inbox_in_other_kernels(system, modules, architecture)
     if gdrdrv["loaded"] and not gdrdrv["device"]:
-        found.append("gdrdrv is loaded, but %s is missing. Remedy: enable gdrcopy.service, which creates it." % DEVICE)
-    return found
+        notices.append(
+            "gdrdrv is loaded, but %s is missing. Remedy: enable gdrcopy.service, which creates it." % DEVICE
+        )
+    return notices
 
 
 def _older(system: System, modules: KernelModules) -> list[str]:
-    """Whether nvidia-peermem is older than the module that it was built against, without symbol versions to compare."""
+    """Return a notice if nvidia-peermem is older than the module that it was built against, and symbol versions are not
+    available.
+    """
     exporter = modules.exporter(choice.EXPORT_PEERMEM)
     paths = [modules.path(PEERMEM), modules.path(exporter) if exporter else None]
     try:
-        made = [os.stat(system.path(path)).st_mtime for path in paths if path]
+        times = [os.stat(system.path(path)).st_mtime for path in paths if path]
     except OSError:
         return []
-    if len(made) == 2 and made[0] < made[1] and "modversions" not in modules.info(PEERMEM).get("vermagic", ""):
+    if len(times) == 2 and times[0] < times[1] and "modversions" not in modules.info(PEERMEM).get("vermagic", ""):
         return [
             "nvidia-peermem was built before the installed %s. If it does not load (Invalid argument), rebuild the GPU"
             " driver's modules." % exporter
@@ -295,8 +306,11 @@ def _older(system: System, modules: KernelModules) -> list[str]:
 
 
 def unbuilt(system: System, architecture: str, running: str) -> list[str]:
-    """DKMS modules of the GPU driver, the NIC driver and gdrcopy that are missing for an installed kernel."""
-    found = []
+    """Return a notice per DKMS module of the GPU driver, the NIC driver or gdrcopy that is missing for a kernel.
+
+    :param running: release of the running kernel.
+    """
+    notices = []
     for name in system.listdir(DKMS):
         if not re.match(r"(nvidia|gdrdrv|mlnx-ofed-kernel|mlnx-ofa_kernel|nvidia-fs)", name):
             continue
@@ -308,23 +322,23 @@ def unbuilt(system: System, architecture: str, running: str) -> list[str]:
         for release in kernel_modules.releases(system):
             link = "%s/%s/kernel-%s-%s" % (DKMS, name, release, architecture)
             if versions and not system.exists(link):
-                found.append(
+                notices.append(
                     "DKMS has not built %s for the kernel %s%s. Remedy: dkms install %s/%s -k %s."
                     % (name, release, ", which is running" if release == running else "", name, versions[-1], release)
                 )
-    return found
+    return notices
 
 
-def _inbox_elsewhere(system: System, modules: KernelModules, architecture: str) -> list[str]:
-    found = []
+def _inbox_in_other_kernels(system: System, modules: KernelModules, architecture: str) -> list[str]:
+    notices = []
     for release in kernel_modules.releases(system):
         if release == modules.release:
             continue
         other = KernelModules(system, architecture, release)
         path = other.path("ib_core")
         if path and "/kernel/drivers/" in path:
-            found.append(
-                "The kernel %s has the inbox RDMA core, this one OFED's. Remedy: build OFED for it before it is booted."
-                % release
+            notices.append(
+                "The kernel %s has the inbox RDMA core, and the running kernel OFED's. Remedy: build OFED for it before"
+                " it is booted." % release
             )
-    return found
+    return notices

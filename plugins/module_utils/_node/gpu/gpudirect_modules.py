@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""GPUDirect RDMA on a node: the path from GPU memory to the NIC, its modules, and their loading at boot."""
+"""The subsystem of module gpudirect: the path from GPU memory to the NIC, its modules, and their loading at boot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsyst
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.until_boot import UntilBoot
 from ansible_collections.railyard.fabric.plugins.module_utils._node.gpu import gpu_observed as observed
-from ansible_collections.railyard.fabric.plugins.module_utils._node.gpu.gpu_observed import Seen
+from ansible_collections.railyard.fabric.plugins.module_utils._node.gpu.gpu_observed import GpuFacts
 
 LOAD_FILE = "/etc/modules-load.d/railyard-gpudirect.conf"
 ORDER_FILE = "/etc/modprobe.d/railyard-gpudirect.conf"
@@ -29,23 +29,23 @@ DROP_IN = "/etc/systemd/system/openibd.service.d/railyard-gpudirect.conf"
 OPENIBD = ("/etc/systemd/system/", "/usr/lib/systemd/system/", "/lib/systemd/system/")
 FILES = ((LOAD_FILE, "modules"), (ORDER_FILE, "softdep"), (DROP_IN, "ExecStartPost"))
 HEAD = "# Written by railyard.fabric.gpudirect.\n"
-# The names for modprobe(8); the kernel's have an underscore.
+# The names in files of modprobe(8); the kernel's have an underscore.
 NAMES = {observed.PEERMEM: "nvidia-peermem", observed.GDRDRV: "gdrdrv"}
-# The peer memory interface is in ib_core or, in newer OFED, in ib_uverbs: dependencies name the right one, except for a
-# module that was built without it. The GPU driver must be loaded before nvidia-peermem registers itself.
+# The peer memory interface is in ib_core or, in newer OFED, in ib_uverbs. The dependencies of nvidia-peermem name it,
+# unless it was built without the interface. The GPU driver must be loaded before nvidia-peermem registers itself.
 ORDER = "softdep nvidia_peermem pre: ib_core ib_uverbs nvidia\n"
-# openibd unloads the users of the RDMA core, and does not load this one again.
+# openibd unloads the users of the RDMA core, and does not load nvidia-peermem again.
 DROP_IN_TEXT = HEAD + "[Service]\nExecStartPost=-%s nvidia-peermem\n"
 
 
-class Look(t.Dict[str, t.Any]):
-    """The state in the shape of the options, and the observed facts."""
+class GpuDirectState(t.Dict[str, t.Any]):
+    """The state in the shape of the options. ``facts``: the observed facts."""
 
-    seen: Seen
+    facts: GpuFacts
 
 
 class GpuDirect(Subsystem):
-    """GPUDirect RDMA of the node. See the module's documentation for the options.
+    """GPUDirect RDMA of the node. The options are those of module gpudirect.
 
     :param architecture: for tests; default: this machine's.
     """
@@ -70,106 +70,106 @@ class GpuDirect(Subsystem):
 
     # -- observed state -----------------------------------------------------------------------------------------------
 
-    def observe(self) -> Look:
-        """The current ``path`` and ``gdrcopy``, the ``choice`` with its reasons, and the facts behind it."""
-        found = observed.look(self._system, self._cuda_dmabuf, self._architecture)
-        made = choice.choose(found.inputs)
-        now = choice.NONE
-        if not made.obstacles[choice.DMABUF] and found.driver and found.driver["loaded"]:
-            now = choice.DMABUF
-        elif found.peermem["loaded"]:
-            now = choice.PEERMEM
-        look = Look(
-            path=now,
-            gdrcopy=found.gdrdrv["loaded"],
-            choice={"path": made.path, "reason": made.reason, "remedy": made.remedy},
+    def observe(self) -> GpuDirectState:
+        """Return ``path`` and ``gdrcopy`` in use, the best possible ``choice`` with its reason, and the facts."""
+        facts = observed.look(self._system, self._cuda_dmabuf, self._architecture)
+        best = choice.choose(facts.inputs)
+        live = choice.NONE
+        if not best.obstacles[choice.DMABUF] and facts.driver and facts.driver["loaded"]:
+            live = choice.DMABUF
+        elif facts.peermem["loaded"]:
+            live = choice.PEERMEM
+        state = GpuDirectState(
+            path=live,
+            gdrcopy=facts.gdrdrv["loaded"],
+            choice={"path": best.path, "reason": best.reason, "remedy": best.remedy},
             obstacles={
-                way: [{"message": each.message, "remedy": each.remedy} for each in obstacles]
-                for way, obstacles in made.obstacles.items()
+                path: [{"message": obstacle.message, "remedy": obstacle.remedy} for obstacle in obstacles]
+                for path, obstacles in best.obstacles.items()
             },
-            gpus=found.gpus,
-            driver=found.driver,
-            rdma=found.rdma,
-            peermem=found.peermem,
-            gdrdrv=found.gdrdrv,
+            gpus=facts.gpus,
+            driver=facts.driver,
+            rdma=facts.rdma,
+            peermem=facts.peermem,
+            gdrdrv=facts.gdrdrv,
             kernel={
-                "release": found.inputs.kernel,
-                "architecture": found.inputs.architecture,
-                "dma_shared_buffer": found.inputs.shared_buffer,
-                "lockdown": found.modules.lockdown(),
-                "signatures_enforced": found.inputs.enforced,
+                "release": facts.inputs.kernel,
+                "architecture": facts.inputs.architecture,
+                "dma_shared_buffer": facts.inputs.shared_buffer,
+                "lockdown": facts.modules.lockdown(),
+                "signatures_enforced": facts.inputs.enforced,
             },
-            notices=found.notices,
+            notices=facts.notices,
         )
-        look.seen = found
-        self.warnings = self._notices(found) if self._gather else []
-        return look
+        state.facts = facts
+        self.warnings = self._notices(facts) if self._gather else []
+        return state
 
-    def _notices(self, found: Seen) -> list[str]:
-        flavour = found.driver["flavour"] if found.driver else None
+    def _notices(self, facts: GpuFacts) -> list[str]:
+        flavour = facts.driver["flavour"] if facts.driver else None
         if not self._flavour or flavour in (None, self._flavour):
-            return list(found.notices)
+            return list(facts.notices)
         text = "The GPU driver has the %s kernel modules, not the %s ones. Remedy: install those and reboot."
-        return [*found.notices, text % (flavour, self._flavour)]
+        return [*facts.notices, text % (flavour, self._flavour)]
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
         if self._absent:
-            return self._reverted(t.cast(Look, state).seen)
-        found = t.cast(Look, state).seen
-        self.warnings = self._notices(found)
-        wanted = self._wanted(state)
+            return self._revert(t.cast(GpuDirectState, state).facts)
+        facts = t.cast(GpuDirectState, state).facts
+        self.warnings = self._notices(facts)
+        path = self._desired_path(state)
         errors: list[RailyardError] = []
         changes: list[Change] = []
-        for name, row, is_wanted in (
-            (observed.PEERMEM, found.peermem, wanted == choice.PEERMEM),
-            (observed.GDRDRV, found.gdrdrv, self._gdrcopy),
+        # gdrcopy may be None: then gdrdrv is not changed
+        for name, row, desired in (
+            (observed.PEERMEM, facts.peermem, path == choice.PEERMEM),
+            (observed.GDRDRV, facts.gdrdrv, self._gdrcopy),
         ):
             try:
-                if is_wanted:
-                    self._check(name, row, found)
+                if desired:
+                    self._check(name, row, facts)
                     if not row["loaded"]:
-                        changes.append(self._load(name, found))
-                elif is_wanted is False and row["loaded"]:
-                    changes += self._unwanted(name, row, found)
+                        changes.append(self._load(name, facts))
+                elif desired is False and row["loaded"]:
+                    changes += self._unload_changes(name, row, facts)
             except RailyardError as error:
                 errors.append(error)
         if self._path not in (choice.AUTO, choice.NONE):
-            errors = [
-                RailyardError(each["message"], "path", each["remedy"]) for each in state["obstacles"][self._path]
-            ] + errors
-        elif self._path == choice.AUTO and wanted == choice.NONE and found.gpus:
+            obstacles = state["obstacles"][self._path]
+            errors = [RailyardError(row["message"], "path", row["remedy"]) for row in obstacles] + errors
+        elif self._path == choice.AUTO and path == choice.NONE and facts.gpus:
             self.warnings.append(
                 "GPUDirect RDMA is not possible: %s. Remedy: %s."
                 % (state["choice"]["reason"], state["choice"]["remedy"])
             )
         raise_all(errors)
         if self._persist:
-            changes += self._boot_changes(wanted, found)
+            changes += self._boot_changes(path, facts)
         return changes + self._until_boot.keep([])
 
-    def _reverted(self, found: Seen) -> list[Change]:
+    def _revert(self, facts: GpuFacts) -> list[Change]:
         """Remove the files of this module and, if ``unload`` is set, unload the modules that they load."""
-        noted = self._until_boot.read()
-        contained = bool(found.driver and found.driver["from"] == observed.CONTAINER)
+        reported = self._until_boot.read()
+        contained = bool(facts.driver and facts.driver["from"] == observed.CONTAINER)
         listed = (self._system.read(LOAD_FILE) or "").splitlines()
         errors: list[RailyardError] = []
         changes: list[Change] = []
         staying: list[Staying] = []
         ended: list[Staying] = []
-        for name, row in ((observed.PEERMEM, found.peermem), (observed.GDRDRV, found.gdrdrv)):
+        for name, row in ((observed.PEERMEM, facts.peermem), (observed.GDRDRV, facts.gdrdrv)):
             stays = Staying("gpu-module", (str(row.get("name", name)),))
-            ours = (NAMES[name] in listed or stays in noted) and not contained
+            managed = (NAMES[name] in listed or stays in reported) and not contained
             if not row["loaded"]:
                 ended.append(stays)
-            elif ours and self._unload:
+            elif managed and self._unload:
                 ended.append(stays)
                 try:
-                    changes += self._unwanted(name, row, found)
+                    changes += self._unload_changes(name, row, facts)
                 except RailyardError as error:
                     errors.append(error)
-            elif ours:
+            elif managed:
                 staying.append(stays)
         raise_all(errors)
         changes += [change for path, attribute in FILES for change in self._file(path, attribute, None)]
@@ -186,13 +186,13 @@ class GpuDirect(Subsystem):
             "reboot_reasons": ["nvidia_peermem is loaded until the next boot, although path: none is set"],
         }
 
-    def _wanted(self, state: State) -> str:
+    def _desired_path(self, state: State) -> str:
         return str(state["choice"]["path"]) if self._path == choice.AUTO else self._path
 
-    def _check(self, name: str, row: observed.Row, found: Seen) -> None:
+    def _check(self, name: str, row: observed.Row, facts: GpuFacts) -> None:
         """Refusals before a module is loaded."""
-        if found.driver and found.driver["from"] == observed.CONTAINER:
-            # for nvidia-peermem the choice has decided
+        if facts.driver and facts.driver["from"] == observed.CONTAINER:
+            # nvidia-peermem of the container is considered by the choice of the path
             if name == observed.PEERMEM or row["loaded"]:
                 return
             raise Refused(
@@ -206,52 +206,52 @@ class GpuDirect(Subsystem):
             return
         if not row["installed"]:
             raise Unsupported(
-                "is missing for the kernel %s" % found.inputs.kernel,
+                "is missing for the kernel %s" % facts.inputs.kernel,
                 NAMES[name],
                 "install gdrcopy's package gdrdrv-dkms (gdrcopy-kmod on EL)",
             )
-        if found.driver and row["flavour"] and found.driver["flavour"] not in (None, row["flavour"]):
+        if facts.driver and row["flavour"] and facts.driver["flavour"] not in (None, row["flavour"]):
             raise Refused(
                 "is built for %s kernel modules of the GPU driver, but they are %s"
-                % (row["flavour"], found.driver["flavour"]),
+                % (row["flavour"], facts.driver["flavour"]),
                 NAMES[name],
                 "rebuild it: dkms remove and dkms install gdrdrv",
             )
 
-    def _load(self, name: str, found: Seen) -> Change:
-        return Change(name, "loaded", False, True, lambda: found.modules.load(NAMES[name]))
+    def _load(self, name: str, facts: GpuFacts) -> Change:
+        return Change(name, "loaded", False, True, lambda: facts.modules.load(NAMES[name]))
 
-    def _unwanted(self, name: str, row: observed.Row, found: Seen) -> list[Change]:
-        """The changes for a module that is loaded but not desired."""
+    def _unload_changes(self, name: str, row: observed.Row, facts: GpuFacts) -> list[Change]:
+        """Return the changes for a module that is loaded but not desired."""
         loaded = row.get("name", name)
-        if self._unload and not (found.driver and found.driver["from"] == observed.CONTAINER):
+        if self._unload and not (facts.driver and facts.driver["from"] == observed.CONTAINER):
             users = (
-                observed.in_use(self._system, found.modules, loaded)
+                observed.in_use(self._system, facts.modules, loaded)
                 if name == observed.PEERMEM
-                else found.modules.users(loaded)
+                else facts.modules.users(loaded)
             )
             if users:
                 raise Refused("is in use: %s" % ", ".join(users), loaded, "drain the node, or set unload: false")
-            return [Change(loaded, "loaded", True, False, lambda: found.modules.unload(loaded))]
+            return [Change(loaded, "loaded", True, False, lambda: facts.modules.unload(loaded))]
         if self._path == choice.NONE or name == observed.GDRDRV:
             self.warnings.append("%s stays loaded until the next boot, or set unload: true." % loaded)
         return []
 
     # -- the next boot ------------------------------------------------------------------------------------------------
 
-    def _boot_changes(self, wanted: str, found: Seen) -> list[Change]:
-        contained = bool(found.driver and found.driver["from"] == observed.CONTAINER)
-        peermem = wanted == choice.PEERMEM and not contained
+    def _boot_changes(self, path: str, facts: GpuFacts) -> list[Change]:
+        contained = bool(facts.driver and facts.driver["from"] == observed.CONTAINER)
+        peermem = path == choice.PEERMEM and not contained
         gdrdrv = bool(self._gdrcopy) and not contained
         if self._gdrcopy is None:
-            gdrdrv = found.gdrdrv["at_boot"] == LOAD_FILE
-        if self._path == choice.NONE and found.peermem["at_boot"] not in (None, LOAD_FILE):
-            self.warnings.append("path: none is set, but %s loads nvidia-peermem at boot." % found.peermem["at_boot"])
+            gdrdrv = facts.gdrdrv["at_boot"] == LOAD_FILE
+        if self._path == choice.NONE and facts.peermem["at_boot"] not in (None, LOAD_FILE):
+            self.warnings.append("path: none is set, but %s loads nvidia-peermem at boot." % facts.peermem["at_boot"])
         names = [
             NAMES[name]
             for name, row, needed in (
-                (observed.PEERMEM, found.peermem, peermem),
-                (observed.GDRDRV, found.gdrdrv, gdrdrv),
+                (observed.PEERMEM, facts.peermem, peermem),
+                (observed.GDRDRV, facts.gdrdrv, gdrdrv),
             )
             # unless another file loads it
             if needed and row["at_boot"] in (None, LOAD_FILE)
@@ -261,10 +261,10 @@ class GpuDirect(Subsystem):
             HEAD + ORDER if peermem else None,
             self._drop_in() if peermem else None,
         )
-        return [change for (path, what), text in zip(FILES, texts) for change in self._file(path, what, text)]
+        return [change for (file, attribute), text in zip(FILES, texts) for change in self._file(file, attribute, text)]
 
     def _drop_in(self) -> str | None:
-        if not any(self._system.exists(place + "openibd.service") for place in OPENIBD):
+        if not any(self._system.exists(directory + "openibd.service") for directory in OPENIBD):
             return None
         return DROP_IN_TEXT % (self._system.which("modprobe") or "/sbin/modprobe")
 
@@ -289,7 +289,7 @@ class GpuDirect(Subsystem):
 
 
 def _body(text: str | None) -> str | None:
-    """A file's lines without comments, joined."""
+    """Return the lines of a file without comments and sections, joined with commas."""
     if text is None:
         return None
     return ", ".join(line for line in text.splitlines() if line and line[0] not in "#[")

@@ -15,7 +15,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
-from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import Kept
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import PersistentSubsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
@@ -55,7 +55,7 @@ class Seen(t.Dict[str, t.Any]):
     bridges: list[Bridge]
 
 
-class PciTuning(Kept):
+class PciTuning(PersistentSubsystem):
     """See the module's documentation for the options."""
 
     def __init__(self, options: t.Mapping[str, t.Any], system: System) -> None:
@@ -176,7 +176,7 @@ class PciTuning(Kept):
 
     def changes(self, state: State) -> list[Change]:
         if self._absent:
-            return self._all_taken_back(self._left_live())
+            return self._revert_all(self._left_live())
         seen = t.cast(Seen, state)
         management = ManagementPath.observe(self._system)
         errors: list[RailyardError] = []

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What a node is given beside its rail ports, as the modules of each layer read it. Read only.
+"""Host settings of a node, read by the subsystems of their modules.
 
-Each part loads what its module loads, so it is read only where it is asked for by name.
+Each part imports the code of a module, so it is read only if it is requested by name.
 """
 
 from __future__ import annotations
@@ -27,32 +27,35 @@ def look(
     netdevs: t.Sequence[str] | None = None,
     functions: t.Sequence[str] | None = None,
 ) -> Row:
-    """The wanted ones of :data:`PARTS`, each as its module has it in ``gathered``.
+    """Return the requested :data:`PARTS`, each in the shape of its module's ``gathered``.
 
-    ``netdevs`` and ``functions`` (PCI addresses) narrow what is listed by port, as :meth:`.Info.look` does.
+    :param netdevs: return rows of ports only for these netdevs and ``functions``.
+    :param functions: PCI addresses.
     """
-    found: Row = {}
-    wanted = None if netdevs is None and functions is None else _functions(system, netdevs or (), functions or ())
+    host: Row = {}
+    selected = None if netdevs is None and functions is None else _functions(system, netdevs or (), functions or ())
     for part in PARTS:
         if part not in parts:
             continue
         options: Row = {"state": "gathered"}
         if part == "limits":
             options["ports"] = [
-                {"pci": each} for each in pci_functions.network_functions(system) if wanted is None or each in wanted
+                {"pci": function}
+                for function in pci_functions.network_functions(system)
+                if selected is None or function in selected
             ]
         state = dict(_builder(part)(options, system).observe())
-        if wanted is not None and part in ("pci", "qos", "infiniband"):
-            state["ports"] = [row for row in state["ports"] if row["pci"] in wanted]
-        if wanted is not None and part == "pci":
-            state["bridges"] = [row for row in state["bridges"] if wanted.intersection(row["ports"])]
-            state["findings"] = [row for row in state["findings"] if row["port"] in wanted]
-        found[part] = state
-    return found
+        if selected is not None and part in ("pci", "qos", "infiniband"):
+            state["ports"] = [row for row in state["ports"] if row["pci"] in selected]
+        if selected is not None and part == "pci":
+            state["bridges"] = [row for row in state["bridges"] if selected.intersection(row["ports"])]
+            state["findings"] = [row for row in state["findings"] if row["port"] in selected]
+        host[part] = state
+    return host
 
 
 def _functions(system: System, netdevs: t.Iterable[str], functions: t.Iterable[str]) -> set[str]:
-    return {each for each in [netdev_pci(system, name) for name in netdevs] if each}.union(functions)
+    return {function for function in [netdev_pci(system, name) for name in netdevs] if function}.union(functions)
 
 
 def _builder(part: str) -> Builder:

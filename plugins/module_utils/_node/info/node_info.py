@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The state of a node that later steps and users need, read from sysfs and two netlink dumps."""
+"""The state of a node for users and later steps, read from sysfs and by two netlink dumps."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if t.TYPE_CHECKING:
     from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.verbs import DeviceReport
 
 SUBSETS = ("system", "nics", "rdma", "gids", "gpus", "vfs", "ip")
-# Subsets that take time, send frames or are large: only when named.
+# Subsets that take time, send frames or are large: read only if they are named.
 BY_NAME = ("sysctls", "counters", "lldp", "duplicates")
-# Host settings, read by the modules of those layers: only when named.
+# Host settings, read by the code of their modules: read only if they are named.
 HOST_PARTS = ("pci", "kernel", "limits", "gpudirect", "qos", "driver", "infiniband")
-# Settings of netdevs that matter where a node has several NICs.
+# Settings of netdevs that matter on a node with several NICs.
 SYSCTLS = ("arp_announce", "arp_ignore", "rp_filter")
 # Seconds to wait for ARP replies: twice what a host on the same link needs.
 ARP_PATIENCE = 0.5
@@ -44,10 +44,9 @@ Row = t.Dict[str, t.Any]
 
 
 class Info:
-    """A node, each part of it read when it is first asked for.
+    """A node. Each part is read at its first use.
 
-    :param links: gives what :meth:`.rtnetlink.Rtnetlink.links` does; ``rdma_socket``, ``drivers``, ``permanent``,
-        ``verbs``, ``table``: what asks the kernel. All for tests.
+    The parameters replace the readers of the kernel in tests. ``links``: see :meth:`.rtnetlink.Rtnetlink.links`.
     """
 
     def __init__(
@@ -77,18 +76,22 @@ class Info:
         functions: t.Sequence[str] | None = None,
         listen: float = 0,
     ) -> Row:
-        """The wanted parts. ``netdevs`` and ``functions`` (PCI addresses) narrow all that is listed by port.
+        """Return the requested parts.
 
-        :param listen: seconds in which neighbours that no daemon knows are listened for.
+        :param netdevs: return rows of ports only for these netdevs and ``functions``.
+        :param functions: PCI addresses.
+        :param listen: seconds to listen for LLDP neighbours that no daemon knows.
         """
         for name in netdevs or ():
             port_reference.check_netdev(self._system, name, "netdevs")
         for address in functions or ():
             port_reference.check_function(self._system, address, "pci")
-        every = netdevs is None and functions is None
+        all_ports = netdevs is None and functions is None
 
         def selected(rows: t.Iterable[Row]) -> list[Row]:
-            return [row for row in rows if every or row["pci"] in (functions or ()) or row["netdev"] in (netdevs or ())]
+            return [
+                row for row in rows if all_ports or row["pci"] in (functions or ()) or row["netdev"] in (netdevs or ())
+            ]
 
         found: Row = {}
         if "system" in subset:
@@ -116,39 +119,41 @@ class Info:
         system = self._system
         found: Row = {}
         netdevs = [row["netdev"] for row in nics if row["netdev"] in self.links]
-        # over InfiniBand there is no LLDP, and ARP has other addresses
+        # InfiniBand does not have LLDP, and its ARP has addresses of another form
         ethernet = [row for row in nics if not row["management_path"] and row["link_layer"] == "ethernet"]
         if "sysctls" in subset:
             found["sysctls"] = {name: {key: sysctl.effective(system, name, key) for key in SYSCTLS} for name in netdevs}
         if "duplicates" in subset:
             found["duplicates"] = self._duplicates(ethernet)
         if "lldp" in subset:
-            # a management port is not a rail port, and may never receive a frame
+            # without management ports, which may never receive a frame
             names = [row["netdev"] for row in ethernet]
             up = {name: self.links[name].ifindex for name in names if self.links[name].carrier}
             found["lldp"] = lldp.look(system, up, listen)
         if "counters" in subset:
-            places = [row for row in self.rdma() if row["netdev"] in netdevs or row["pci"] in {n["pci"] for n in nics}]
-            found["counters"] = counters.look(system, netdevs, dict.fromkeys(row["device"] for row in places))
+            functions = {row["pci"] for row in nics}
+            ports = [row for row in self.rdma() if row["netdev"] in netdevs or row["pci"] in functions]
+            found["counters"] = counters.look(system, netdevs, dict.fromkeys(row["device"] for row in ports))
         return found
 
     def _duplicates(self, nics: t.Sequence[Row]) -> list[Row]:
-        """Who else answers for the NICs' own IPv4 addresses."""
+        """Return a row per IPv4 address of the NICs for which another host answers."""
         from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import arp
 
         own: dict[str, list[str]] = {}
         for row in self.ip([row for row in nics if row["carrier"]])["addresses"]:
             if ":" not in row["address"]:
                 own.setdefault(row["netdev"], []).append(row["address"].partition("/")[0])
-        mine = {row["mac"] for row in self.nics}
+        own_macs = {row["mac"] for row in self.nics}
         return [
             {"netdev": netdev, "address": address, "macs": macs}
-            for (netdev, address), macs in sorted(arp.ask(own, ARP_PATIENCE, mine).items())
+            for (netdev, address), macs in sorted(arp.ask(own, ARP_PATIENCE, own_macs).items())
         ]
 
     # -- the node -----------------------------------------------------------------------------------------------------
 
     def system(self) -> Row:
+        """Return ``system``, ``management_path`` and ``tools``."""
         system = self._system
         release = _os_release(system.read_file("/etc/os-release") or system.read_file("/usr/lib/os-release") or "")
         sock = self._rdma_socket
@@ -175,21 +180,22 @@ class Info:
         }
 
     def _boot_service(self) -> str | None:
-        """systemd's state, such as ``active`` or ``failed``; None where no options are kept for boot."""
+        """Return systemd's state, such as ``active`` or ``failed``; None without persistent options."""
         if not self._system.listdir(boot_paths.BOOT_DIR) or not self._system.exists("/run/systemd/system"):
             return None
-        # is-active prints the state; its exit status is 0 for active alone
+        # is-active prints the state; its exit status is 0 only for active
         return self._system.run(["systemctl", "is-active", "railyard-boot.service"]).out.strip() or None
 
     @functools.cached_property
     def management(self) -> ManagementPath:
+        """The node's management path."""
         return self._management_of(self._system)
 
     # -- ports --------------------------------------------------------------------------------------------------------
 
     @functools.cached_property
     def links(self) -> dict[str, Link]:
-        """By name."""
+        """The node's interfaces by name."""
         if self._links:
             return {link.name: link for link in self._links()}
         from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
@@ -199,7 +205,7 @@ class Info:
 
     @functools.cached_property
     def netdevs(self) -> dict[str, list[str]]:
-        """Netdevs by PCI function, also those with another bus (virtio) between."""
+        """Netdevs by PCI function, including those of another bus (virtio) on it."""
         found: dict[str, list[str]] = {}
         for name in self._system.listdir("/sys/class/net"):
             function = management_path.netdev_pci(self._system, name)
@@ -209,70 +215,75 @@ class Info:
 
     @functools.cached_property
     def nics(self) -> list[Row]:
-        """The network PFs: one row a netdev, and one for a function that shows none here."""
+        """The network PFs: a row per netdev, and a row for a function without netdev in this namespace."""
         from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
 
         system = self._system
         functions = pci_functions.network_functions(system)
         functions += [
-            each for each in self.netdevs if each not in functions and not pci_functions.physical_function(system, each)
+            function
+            for function in self.netdevs
+            if function not in functions and not pci_functions.physical_function(system, function)
         ]
-        names = [name for each in functions for name in self.netdevs.get(each, [])]
+        names = [name for function in functions for name in self.netdevs.get(function, [])]
         drivers, permanent = self._driver_infos(names), self._permanent_addresses(names)
         labels, cards = pci_functions.slots(system), self._cards(functions)
         gpus = [(row["index"], pci_functions.path(system, row["pci"]), row["numa_node"]) for row in self._gpus]
         found = []
         for function in sorted(functions):
-            place, node = pci_functions.path(system, function), pci_functions.numa_node(system, function)
-            near = {each: pci_functions.proximity(place, there, node, its) for each, there, its in gpus}
+            path, numa_node = pci_functions.path(system, function), pci_functions.numa_node(system, function)
+            near = {
+                index: pci_functions.proximity(path, gpu_path, numa_node, gpu_node)
+                for index, gpu_path, gpu_node in gpus
+            }
             best = min(near.values(), key=pci_functions.PROXIMITIES.index) if near else None
             shared = {
                 "pci": function,
-                "pci_path": place,
+                "pci_path": path,
                 "vendor": pci_functions.hexadecimal(system, function, "vendor"),
                 "device": pci_functions.hexadecimal(system, function, "device"),
                 "driver": system.link_name(pci_functions.attribute(function, "driver")),
-                "slot": pci_functions.slot(place, labels),
+                "slot": pci_functions.slot(path, labels),
                 "serial": cards[function].serial,
                 "part_number": cards[function].part_number,
-                "numa_node": node,
+                "numa_node": numa_node,
                 "pcie": pci_functions.link(system, function),
                 "rdma": pci_functions.rdma_devices(system, function),
-                "gpus": [index for index, how in near.items() if how == best],
+                "gpus": [index for index, proximity in near.items() if proximity == best],
                 "gpu_proximity": best,
                 "vfs": pci_functions.number(system, function, "sriov_numvfs"),
                 "max_vfs": pci_functions.number(system, function, "sriov_totalvfs"),
                 "management_path": self.management.why_card(function),
             }
-            here: list[str | None] = [*self.netdevs.get(function, [])]
-            # who has taken its netdev into another network namespace
-            moved = None if here else vf_holders.moved(system, [function]).get(function)
+            netdevs: list[str | None] = [*self.netdevs.get(function, [])]
+            # the holder of a netdev that was moved to another network namespace
+            moved = None if netdevs else vf_holders.moved(system, [function]).get(function)
             shared["holders"] = [moved.why] if moved else []
-            rows = [dict(shared, **self._netdev(name, drivers, permanent)) for name in here or [None]]
+            rows = [dict(shared, **self._netdev(name, drivers, permanent)) for name in netdevs or [None]]
             if moved:
-                # a plan may know the port by it
+                # a plan may identify the port by its MAC
                 rows[0]["mac"] = rows[0]["permanent_mac"] = moved.mac
             found += rows
         return found
 
     def _cards(self, functions: t.Sequence[str]) -> dict[str, vpd.Vpd]:
-        """The vital product data of each function; of a card with several functions it is read once."""
+        """Return the vital product data of each function. It is read once for all functions of a card."""
         cards: dict[str, vpd.Vpd | None] = {}
         for function in sorted(functions):
             device = function.rpartition(".")[0]
             if device not in cards:
                 cards[device] = vpd.read(self._system, pci_functions.attribute(function, "vpd"))
-        return {each: cards[each.rpartition(".")[0]] or vpd.Vpd(None, None, None) for each in functions}
+        return {function: cards[function.rpartition(".")[0]] or vpd.Vpd(None, None, None) for function in functions}
 
     def _netdev(self, name: str | None, drivers: t.Mapping[str, DriverInfo], permanent: t.Mapping[str, bytes]) -> Row:
         link = self.links.get(name or "")
-        info, made_with = drivers.get(name or ""), permanent.get(name or "")
+        info, permanent_mac = drivers.get(name or ""), permanent.get(name or "")
         speed = self._system.read_int("/sys/class/net/%s/speed" % name) if name else None
         return {
             "netdev": name,
             "altnames": list(link.altnames) if link else [],
             "mac": hardware_address(link.address) if link and link.address else None,
-            "permanent_mac": hardware_address(made_with) if made_with else None,
+            "permanent_mac": hardware_address(permanent_mac) if permanent_mac else None,
             "link_layer": None if not link else "infiniband" if link.type == ARPHRD_INFINIBAND else "ethernet",
             "up": link.up if link else None,
             "operstate": link.operstate.lower() if link else None,
@@ -291,16 +302,16 @@ class Info:
         return ethtool.driver_infos(names)
 
     def _permanent_addresses(self, names: t.Sequence[str]) -> dict[str, bytes]:
-        found = {name: self.links[name].permanent for name in names if name in self.links}
-        silent = [name for name, address in found.items() if not address]
-        if silent and self._permanent:
-            found.update(self._permanent(silent))
-        elif silent:
+        addresses = {name: self.links[name].permanent for name in names if name in self.links}
+        unknown = [name for name, address in addresses.items() if not address]
+        if unknown and self._permanent:
+            addresses.update(self._permanent(unknown))
+        elif unknown:
             # kernels before 5.6 do not report it over rtnetlink
             from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ethtool
 
-            found.update(ethtool.permanent_addresses(silent))
-        return found
+            addresses.update(ethtool.permanent_addresses(unknown))
+        return addresses
 
     # -- RDMA ---------------------------------------------------------------------------------------------------------
 
@@ -314,7 +325,7 @@ class Info:
 
     @functools.cached_property
     def _reports(self) -> dict[str, DeviceReport]:
-        """What libibverbs reports of the devices; the library is loaded only where a device exists."""
+        """The reports of libibverbs by device. The library is loaded only if a device exists."""
         ports = {row["name"]: row["ports"] or 1 for row in self._devices}
         if not ports:
             return {}
@@ -325,7 +336,7 @@ class Info:
         return verbs.ask(ports)
 
     def rdma(self) -> list[Row]:
-        """One row a port of an RDMA device."""
+        """Return a row per port of an RDMA device."""
         sock = self._rdma_socket
         if not sock:
             return []
@@ -335,11 +346,11 @@ class Info:
 
     def _port(self, link: Row, device: Row, kinds: t.Mapping[str, str]) -> Row:
         name, port = link["device"], link["port"]
-        place = "/sys/class/infiniband/%s" % name
+        directory = "/sys/class/infiniband/%s/ports/%d" % (name, port)
         report = self._reports.get(name)
-        most, active = report.mtus.get(port, (None, None)) if report else (None, None)
-        layer = self._system.read("%s/ports/%d/link_layer" % (place, port))
-        rate = (self._system.read("%s/ports/%d/rate" % (place, port)) or "").split()
+        max_mtu, active_mtu = report.mtus.get(port, (None, None)) if report else (None, None)
+        layer = self._system.read("%s/link_layer" % directory)
+        rate = (self._system.read("%s/rate" % directory) or "").split()
         return {
             "device": name,
             "port": port,
@@ -349,10 +360,10 @@ class Info:
             "state": link["state"],
             "physical_state": link["physical_state"],
             "rate": float(rate[0]) if rate else None,
-            "active_mtu": active,
-            "max_mtu": most,
+            "active_mtu": active_mtu,
+            "max_mtu": max_mtu,
             "netdev": link["netdev"],
-            # of a soft link, the function of its netdev
+            # for a soft link, the function of its netdev
             "pci": pci_functions.of_rdma_device(self._system, name)
             or (management_path.netdev_pci(self._system, link["netdev"]) if link["netdev"] else None),
             "lid": link["lid"],
@@ -362,7 +373,7 @@ class Info:
         }
 
     def gids(self) -> list[Row]:
-        """What the GID tables hold, in the order of device, port and index."""
+        """Return the used entries of the GID tables, in the order of device, port and index."""
         from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import gids
 
         names = {link.ifindex: name for name, link in self.links.items()}
@@ -394,32 +405,33 @@ class Info:
         ]
 
     def gpus(self) -> list[Row]:
-        """The GPUs in the order of their PCI addresses, which is their drivers' order, and how near each NIC is."""
+        """Return the GPUs with the proximity of each NIC, in the order of PCI addresses, which drivers use too."""
         system = self._system
         nics = {row["pci"]: (row["pci_path"], row["numa_node"]) for row in self.nics}
         found = []
         for row in self._gpus:
-            place = pci_functions.path(system, row["pci"])
+            gpu_path = pci_functions.path(system, row["pci"])
             near = {
-                nic: pci_functions.proximity(place, path, row["numa_node"], node) for nic, (path, node) in nics.items()
+                nic: pci_functions.proximity(gpu_path, path, row["numa_node"], node)
+                for nic, (path, node) in nics.items()
             }
             found.append(dict(row, pcie=pci_functions.link(system, row["pci"]), nics=near))
         return found
 
     def vfs(self, nics: t.Sequence[Row]) -> list[Row]:
-        """The VFs of these NICs, with who holds each."""
+        """Return the VFs of these NICs with their holders."""
         system = self._system
         pfs = {row["pci"]: row["netdev"] for row in reversed(nics)}
         functions = {pf: pci_functions.virtual_functions(system, pf) for pf in pfs}
-        everyone = [vf for each in functions.values() for vf in each]
-        if not everyone:
+        all_vfs = [vf for vfs in functions.values() for vf in vfs]
+        if not all_vfs:
             return []
         from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
         from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
 
         found: list[Row] = []
         with Rtnetlink() as table:
-            held = vf_holders.of(system, everyone, table)
+            holders = vf_holders.of(system, all_vfs, table)
             for pf in sorted(pfs):
                 attributes = _attributes(table, pfs[pf]) if functions[pf] else {}
                 for index, vf in enumerate(functions[pf]):
@@ -434,13 +446,13 @@ class Info:
                             "netdev": netdevs[0] if netdevs else None,
                             "rdma": pci_functions.rdma_devices(system, vf),
                             "attributes": attributes.get(index),
-                            "holders": held[vf],
+                            "holders": holders[vf],
                         }
                     )
         return found
 
     def ip(self, nics: t.Sequence[Row]) -> Row:
-        """Addresses, routes and rules of these NICs' netdevs."""
+        """Return addresses, routes and rules of these NICs' netdevs."""
         names = {self.links[row["netdev"]].ifindex: row["netdev"] for row in nics if row["netdev"] in self.links}
         if not names:
             return {"addresses": [], "routes": [], "rules": []}
@@ -452,7 +464,7 @@ class Info:
 
 
 def _attributes(table: Rtnetlink, netdev: str | None) -> dict[int, Row]:
-    """VF attributes by index; empty where the kernel cannot put all of a NIC's VFs into one message."""
+    """Return VF attributes by index; empty if a NIC has more VFs than the kernel can put into one message."""
     try:
         link = table.link(netdev, vfs=True) if netdev else None
     except NetlinkError as error:
@@ -464,13 +476,13 @@ def _attributes(table: Rtnetlink, netdev: str | None) -> dict[int, Row]:
 
 
 def _os_release(text: str) -> dict[str, str]:
-    """See os-release(5)."""
+    """Parse the format of os-release(5)."""
     lines = [line.partition("=") for line in text.splitlines() if not line.startswith("#")]
     return {key.strip(): value.strip().strip("\"'") for key, equals, value in lines if equals}
 
 
 def look(options: t.Mapping[str, t.Any], system: System) -> Row:
-    """From a module's options."""
+    """Return the requested parts. ``options``: of module rail_info."""
     subset = SUBSETS if "all" in options["subset"] else options["subset"]
     subset = [*subset, *(part for part in BY_NAME if part in options["subset"])]
     found = Info(system).look(subset, options["netdevs"], options["pci"], options["listen"])

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Device plugins for kubelet: one resource each, on a socket of its own."""
+"""Device plugins of the kubelet: a socket per resource."""
 
 from __future__ import annotations
 
@@ -28,26 +28,27 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.unix
 
 DIRECTORY = "/var/lib/kubelet/device-plugins"
 KUBELET_SOCKET = DIRECTORY + "/kubelet.sock"
-# How long a registered plugin is without a ListAndWatch before it registers again.
+# Seconds without a call of ListAndWatch after which a registered plugin registers again.
 UNWATCHED_SECONDS = 10.0
 
 
 def kubelet_identity(system: System) -> Identity:
-    """The kubelet that runs. Raises :class:`RailyardError` where there is none."""
-    found = socket_identity(system, KUBELET_SOCKET)
-    if found is None:
+    """Return the identity of the running kubelet. Raises :class:`RailyardError` if none runs."""
+    identity = socket_identity(system, KUBELET_SOCKET)
+    if identity is None:
         raise RailyardError("kubelet does not serve device plugins", KUBELET_SOCKET, "start kubelet on this node")
-    return found
+    return identity
 
 
 def slot_number(device: str) -> int:
+    """Return the slot's number in a device's id, such as 4 for ``gpu01-4``."""
     return int(device.rpartition("-")[2])
 
 
 class Resource:
-    """The devices of one resource, and the answers about them.
+    """The devices of one resource, and the answers to the kubelet's calls about them.
 
-    :param held: the ids of the devices that pods hold, of all resources.
+    :param held: returns the ids of the devices that pods hold, of all resources.
     """
 
     def __init__(self, prefix: str, name: str, held: t.Callable[[], t.Iterable[str]]) -> None:
@@ -55,32 +56,33 @@ class Resource:
         self.name = name
         self._held = held
         self._devices: tuple[messages.DeviceState, ...] = ()
-        # ListAndWatch: all devices, and all again when one of them changes
+        # of ListAndWatch: all devices, and all again after a change
         self.stream = Stream()
 
     @property
     def full_name(self) -> str:
-        """As pods write it, and as the kind of its CDI devices."""
+        """The name in pods' limits, which is also the kind of the CDI devices."""
         return "%s/%s" % (self.prefix, self.name)
 
     @property
     def devices(self) -> tuple[messages.DeviceState, ...]:
+        """The devices as of the last update."""
         return self._devices
 
     def update(self, devices: t.Iterable[messages.DeviceState]) -> None:
-        """Replace the devices; kubelet gets the new list if it differs."""
+        """Replace the devices. The kubelet gets the new list if it differs."""
         self._devices = tuple(devices)
         self.stream.publish(messages.device_list(self._devices))
 
     def allocate(self, request: bytes) -> bytes:
-        """Allocate: each container gets its device by CDI, as an annotation and as a field: runtimes read one of both,
-        and ignore a device that is named twice.
+        """Answer Allocate with the CDI name of each container's device.
+
+        The name is in an annotation and in a field. Runtimes read one of them, and ignore a repeated device.
         """
         return messages.allocate_response([self._allocated(devices) for devices in messages.allocate_request(request)])
 
     def _allocated(self, devices: list[str]) -> tuple[dict[str, str], list[str]]:
-        known = {each.id for each in self._devices}
-        unknown = sorted(set(devices) - known)
+        unknown = sorted(set(devices) - {device.id for device in self._devices})
         if unknown:
             raise RailyardError(
                 "kubelet asked for %s, which this node does not have" % ", ".join(unknown),
@@ -89,40 +91,43 @@ class Resource:
             )
         if len(devices) > 1:
             raise RailyardError(
-                "a container asks for %d, and a pod has one interface on a rail" % len(devices),
+                "a container asks for %d, and a pod has one interface per rail" % len(devices),
                 self.full_name,
                 "write '%s: 1' in the container's limits" % self.full_name,
             )
-        names = ["%s=%s" % (self.full_name, each) for each in devices]
+        names = ["%s=%s" % (self.full_name, device) for device in devices]
         key = "cdi.k8s.io/%s_%s" % (self.prefix, self.name)
         return ({key: ",".join(names)} if names else {}), names
 
     def prefer(self, request: bytes) -> bytes:
-        """GetPreferredAllocation: slots whose number is free on the other rails too, then the lowest. Last are slots
-        whose pod has ended for the kubelet and still has its interfaces, because a process keeps its network namespace.
+        """Answer GetPreferredAllocation.
 
-        Kubelet asks for each rail of a pod alone, so the pod gets one slot number on all its rails where there is one.
+        Preferred are slots whose number is free on the other rails too, then low numbers. The kubelet asks for each
+        rail of a pod separately, so the pod gets the same slot number on all its rails if possible. Last are slots
+        whose pod has ended for the kubelet but still has its interfaces, because a process keeps its network namespace.
         """
-        elsewhere: dict[int, int] = {}
+        uses_on_other_rails: dict[int, int] = {}
         held = set(self._held())
         for device in held:
             if device.rpartition("-")[0] != self.name:
-                elsewhere[slot_number(device)] = elsewhere.get(slot_number(device), 0) + 1
+                number = slot_number(device)
+                uses_on_other_rails[number] = uses_on_other_rails.get(number, 0) + 1
 
         def rank(device: str) -> tuple[bool, int, int]:
-            return device in held, elsewhere.get(slot_number(device), 0), slot_number(device)
+            number = slot_number(device)
+            return device in held, uses_on_other_rails.get(number, 0), number
 
-        known = {each.id for each in self._devices}
+        existing = {device.id for device in self._devices}
         answers = []
-        for wanted in messages.preferred_request(request):
-            chosen = [each for each in wanted.must_include if each in known]
-            free = sorted(known.intersection(wanted.available).difference(chosen), key=rank)
-            answers.append((chosen + free)[: max(wanted.size, len(chosen))])
+        for container in messages.preferred_request(request):
+            chosen = [device for device in container.must_include if device in existing]
+            candidates = sorted(existing.intersection(container.available).difference(chosen), key=rank)
+            answers.append((chosen + candidates)[: max(container.size, len(chosen))])
         return messages.preferred_response(answers)
 
 
 class PluginServer:
-    """One resource on its socket, as kubelet finds it there."""
+    """Serves one resource to the kubelet. ``registered``: the kubelet that has the resource; None before that."""
 
     def __init__(self, system: System, resource: Resource, log: Log) -> None:
         self._system = system
@@ -134,9 +139,9 @@ class PluginServer:
         self._watched = 0.0
 
     def keep(self, kubelet: Identity) -> None:
-        """Serve, and be registered with this kubelet. A kubelet that starts removes all sockets.
+        """Start or continue to serve, and register with this kubelet. A starting kubelet removes all sockets.
 
-        :raises RailyardError: if this must be tried again.
+        :raises RailyardError: if it fails and must be tried again.
         """
         if self._server is None or not self._server.serving:
             self.stop()
@@ -145,7 +150,7 @@ class PluginServer:
         if self.resource.stream.watched:
             self._watched = now
         elif self.registered and now - self._watched > UNWATCHED_SECONDS:
-            # kubelet takes devices for unhealthy then, until the plugin registers again
+            # without the call, the kubelet considers the devices unhealthy until the plugin registers again
             self._log("%s: kubelet does not listen any more" % self.resource.full_name)
             self.registered = None
         if self.registered != kubelet:
@@ -155,6 +160,7 @@ class PluginServer:
             self._log("%s is registered with kubelet" % self.resource.full_name)
 
     def stop(self) -> None:
+        """Stop serving, and remove the socket."""
         self.registered = None
         if self._server is not None:
             self._server.stop()
@@ -176,7 +182,7 @@ class PluginServer:
                 raise RailyardError(
                     "kubelet did not register %s: %s" % (self.resource.full_name, reason(error)),
                     KUBELET_SOCKET,
-                    "see the log of kubelet: journalctl -u kubelet",
+                    "read the log of kubelet: journalctl -u kubelet",
                 ) from None
 
     def _handlers(self) -> dict[str, t.Any]:

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""A DRA driver for kubelet: the socket of the driver, and the socket by which kubelet finds it.
+"""The sockets of a DRA driver: the driver's, and the registration socket by which the kubelet finds it.
 
-Kubelet watches the directory of registration sockets and calls each socket in it, also when kubelet itself restarts.
+The kubelet watches the directory of registration sockets. It calls each socket when it appears, and when the kubelet
+restarts.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ Unprepare = t.Callable[[Claims], t.Mapping[str, str]]
 
 
 class DraServer:
-    """A driver on its sockets. ``registrations``: how many times kubelet has registered it. ``health``: what kubelet
-    follows of the devices' health, a NodeWatchResourcesResponse.
+    """Serves a driver to the kubelet.
+
+    ``registrations``: how many times the kubelet has registered it. ``refusal``: the kubelet's last error. ``health``:
+    the stream of NodeWatchResourcesResponse.
 
     :param registered: called after each registration.
     """
@@ -77,7 +80,10 @@ class DraServer:
         self._registrar = UnixServer(system, path, {messages.REGISTRATION: registration})
 
     def keep(self) -> None:
-        """Serve on both sockets; the driver's comes first. Raises :class:`RailyardError` to be called again."""
+        """Start or continue to serve on both sockets, first on the driver's.
+
+        :raises RailyardError: if it fails and must be tried again.
+        """
         if not self._server.serving:
             self.stop()
             try:
@@ -85,17 +91,18 @@ class DraServer:
                     os.makedirs(self._system.path(directory), mode=0o750, exist_ok=True)
             except OSError as error:
                 remedy = "make its directory writable for root"
-                raise RailyardError("cannot be made: %s" % error.strerror, directory, remedy) from None
+                raise RailyardError("cannot be created: %s" % error.strerror, directory, remedy) from None
             self._server.start()
         if not self._registrar.serving:
             self._registrar.stop()
             self.registrations = 0
             self._registrar.start()
         if self.refusal:
-            remedy = "see the log of kubelet: journalctl -u kubelet"
+            remedy = "read the log of kubelet: journalctl -u kubelet"
             raise RailyardError("kubelet did not register it: %s" % self.refusal, "driver " + self._driver, remedy)
 
     def stop(self) -> None:
+        """Stop serving, and remove both sockets."""
         self.registrations = 0
         self._registrar.stop()
         self._server.stop()

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Kubelet's own list of the devices that it gave to containers (PodResources v1, Kubernetes 1.20 or later)."""
+"""The kubelet's list of devices that it allocated to containers (PodResources v1, Kubernetes 1.20 or later)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kube
 )
 
 SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
-REMEDY = "start kubelet, or see its log: journalctl -u kubelet"
+REMEDY = "start kubelet, or read its log: journalctl -u kubelet"
 
 
-def given(system: System, prefix: str) -> list[PodDevices]:
-    """Devices of resources with this prefix, by container. Raises :class:`RailyardError`."""
+def allocated_devices(system: System, prefix: str) -> list[PodDevices]:
+    """Return the allocated devices of resources with this prefix, a row per container and resource.
+
+    :raises RailyardError: if the kubelet does not answer.
+    """
     if not system.exists(SOCKET):
         raise RailyardError("kubelet does not serve its list of pod resources", SOCKET, REMEDY)
     grpc = unix_sockets.import_grpc()

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""gRPC over unix sockets, as kubelet and its plugins use it.
+"""gRPC over unix sockets, for the kubelet and its plugins.
 
 gRPC comes from the distribution (python3-grpcio, 1.30 or later) and is imported when the first server starts. Handlers
-are generic, so there is no generated code and no need of a protobuf library.
+are generic, so that generated code and a protobuf library are not required.
 
-All servers share one asyncio loop in one thread, which waits for events. The servers of gRPC's other interface have a
-thread each, which wakes five times a second.
+All servers share one asyncio loop in one thread, which waits for events. Servers of gRPC's threaded interface have a
+thread each, which wakes up five times a second.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import WrongMessage
 
-# Seconds for a call, and for the end of a server's last calls.
+# Seconds for a call to the kubelet.
 SECONDS = 5.0
 # Bytes. gRPC's own limit of 4 MiB is not enough for the list of pod resources of a large node.
 MESSAGE_MAX = 16 << 20
-# Calls of all servers that are served at a time; streams do not count.
+# Calls that all servers serve at the same time, without streams.
 CALLS_MAX = 32
+# Inode number and change time of a socket.
 Identity = t.Tuple[int, int]
 Log = t.Callable[[str], None]
-Found = t.TypeVar("Found")
+Result = t.TypeVar("Result")
 
 
 def import_grpc() -> t.Any:
-    """The module ``grpc``. Raises :class:`RailyardError` if it is not installed."""
-    # the agent forks for work in namespaces, and these children do not use gRPC
+    """Return the module ``grpc``. Raises :class:`RailyardError` if it is not installed."""
+    # the agent forks for work in namespaces; its child processes do not use gRPC
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     try:
         import grpc
@@ -50,40 +51,46 @@ def import_grpc() -> t.Any:
 
 
 def channel(system: System, path: str) -> t.Any:
-    """A gRPC channel to a unix socket of kubelet, which refuses an authority that is a path."""
+    """Return a gRPC channel to a unix socket of the kubelet, which refuses an authority that is a path."""
     options = [("grpc.default_authority", "localhost"), ("grpc.max_receive_message_length", MESSAGE_MAX)]
     return import_grpc().insecure_channel("unix:" + system.path(path), options=options)
 
 
 def reason(error: t.Any) -> str:
-    """What a call that failed reports: its status code and details."""
+    """Return status code and details of a failed call."""
     return "%s: %s" % (error.code().name, error.details())
 
 
 def socket_identity(system: System, path: str) -> Identity | None:
-    """Which socket a path is; None where there is none. An inode number alone may be used again."""
+    """Return the identity of the socket at a path; None if it does not exist.
+
+    It has the change time, because inode numbers are used again.
+    """
     try:
-        found = os.stat(system.path(path))
+        status = os.stat(system.path(path))
     except OSError:
         return None
-    return found.st_ino, found.st_ctime_ns
+    return status.st_ino, status.st_ctime_ns
 
 
 @functools.lru_cache(maxsize=None)
 def _loop() -> asyncio.AbstractEventLoop:
-    """The loop of all servers, in a thread of its own."""
+    """Return the loop of all servers, which runs in its own thread."""
     loop = asyncio.new_event_loop()
     loop.set_default_executor(futures.ThreadPoolExecutor(CALLS_MAX, "kubelet"))
     threading.Thread(target=loop.run_forever, name="grpc", daemon=True).start()
     return loop
 
 
-def _in_loop(work: t.Coroutine[t.Any, t.Any, Found]) -> Found:
+def _in_loop(work: t.Coroutine[t.Any, t.Any, Result]) -> Result:
     return asyncio.run_coroutine_threadsafe(work, _loop()).result()
 
 
 def answered(act: t.Callable[[bytes], bytes], endpoint: str, log: Log) -> t.Any:
-    """A handler of calls with one request and one answer. What ``act`` refuses is logged, and an error of the call."""
+    """Return a handler of calls with one request and one answer.
+
+    :param act: returns the answer to a request. Its errors are logged, and become errors of the call.
+    """
     grpc = import_grpc()
 
     async def handle(request: bytes, context: t.Any) -> bytes:
@@ -98,7 +105,7 @@ def answered(act: t.Callable[[bytes], bytes], endpoint: str, log: Log) -> t.Any:
 
 
 class Stream:
-    """A message that kubelet follows: each call gets the last one at once, and each later one that differs."""
+    """A message that the kubelet follows. Each call gets the current message at once, and then each different one."""
 
     def __init__(self) -> None:
         self._message: bytes | None = None
@@ -106,11 +113,11 @@ class Stream:
 
     @property
     def watched(self) -> bool:
-        """Whether kubelet listens."""
+        """Whether the kubelet follows the stream."""
         return bool(self._calls)
 
     def publish(self, message: bytes) -> None:
-        """Safe for several threads. ``message``: may be empty."""
+        """Set the message, which may be empty. Safe for several threads."""
         if message != self._message:
             self._message = message
             _loop().call_soon_threadsafe(self._wake)
@@ -120,7 +127,7 @@ class Stream:
             changed.set()
 
     def handler(self) -> t.Any:
-        """A handler of calls with one request and a stream of answers."""
+        """Return a handler of calls with one request and a stream of answers."""
         return import_grpc().unary_stream_rpc_method_handler(self._follow)
 
     async def _follow(self, _request: bytes, _context: t.Any) -> t.AsyncIterator[bytes]:
@@ -134,12 +141,12 @@ class Stream:
                     yield sent or b""
                 await changed.wait()
         finally:
-            # also when kubelet ends the call, or the server ends
+            # reached also when the kubelet ends the call, or the server stops
             self._calls.discard(changed)
 
 
 class UnixServer:
-    """A gRPC server on a unix socket that root alone may use.
+    """A gRPC server on a unix socket that only root may use.
 
     :param services: service -> method -> handler.
     """
@@ -153,14 +160,14 @@ class UnixServer:
 
     @property
     def serving(self) -> bool:
-        """Whether it serves, and its path is still its own socket."""
+        """Whether the server runs, and its path is still its socket."""
         return self._server is not None and socket_identity(self._system, self._path) == self._bound
 
     def start(self) -> None:
-        """Raises :class:`RailyardError` if the socket cannot be made. A socket that is there is replaced."""
+        """Create or replace the socket, and serve it. Raises :class:`RailyardError` if it cannot be created."""
         directory, name = os.path.split(self._path)
-        # A server removes the path that it bound when it is gone, which may be after the next server bound it: so it
-        # binds another name. Kubelet ignores names that begin with a dot.
+        # gRPC removes the bound path some time after a server stopped, which may be after the next server bound it. So
+        # the server binds another name and renames it. The kubelet ignores names that begin with a dot.
         temporary = "%s/.%s" % (directory, name)
         server = None
         try:
@@ -171,14 +178,14 @@ class UnixServer:
         except (OSError, RuntimeError) as error:
             if server is not None:
                 _in_loop(server.stop(0))
-            remedy = "see why with ls -ld %s" % directory
+            remedy = "check the directory with ls -ld %s" % directory
             raise RailyardError("cannot be served: %s" % error, self._path, remedy) from None
         self._server = server
         self._bound = socket_identity(self._system, self._path)
 
     async def _serve(self, address: str) -> t.Any:
         grpc = import_grpc()
-        # gRPC before 1.32 has it in another place
+        # gRPC before 1.32 has it in another module
         aio = grpc.aio if hasattr(grpc, "aio") else importlib.import_module("grpc.experimental.aio")
         server = aio.server(
             handlers=[
@@ -191,6 +198,7 @@ class UnixServer:
         return server
 
     def stop(self) -> None:
+        """Stop serving, and remove the socket if it is the server's."""
         if self._server is None:
             return
         _in_loop(self._server.stop(0))

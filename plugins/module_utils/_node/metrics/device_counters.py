@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Counters of RDMA devices and their netdevs, by the names that ``rdma statistic`` and ``ethtool -S`` show."""
+"""Counters of RDMA devices and their netdevs, with the names in ``rdma statistic`` and ``ethtool -S``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ethtool, rdma_netlink
 
-# Traffic of RDMA by NIC, and flow control and discards by priority: the names of mlx5's statistics.
+# Names of mlx5's statistics: RDMA traffic per NIC, and flow control and discards per priority.
 _TRAFFIC = re.compile(r"[rt]x_vport_rdma_(unicast|multicast)_(bytes|packets)")
 _BY_PRIORITY = re.compile(r"([rt]x)_prio([0-7])_(pause|discards)")
 
@@ -29,7 +29,7 @@ class DeviceCounters(t.NamedTuple):
 
 
 class Statistic(t.NamedTuple):
-    """A statistic of a netdev. ``priority``: the one that it counts; None if it counts all."""
+    """A statistic of a netdev. ``priority``: the counted priority; None: all."""
 
     name: str
     priority: str | None
@@ -37,16 +37,16 @@ class Statistic(t.NamedTuple):
 
 
 def rdma_ports(system: System, files: bool = False) -> list[DeviceCounters]:
-    """The ports of the RDMA devices that the calling thread's network namespace sees.
+    """Return the ports of the RDMA devices in the network namespace of the calling thread.
 
-    :param files: add the counters of the InfiniBand specification, which sysfs alone has. It shows the devices of the
+    :param files: add the counters of the InfiniBand specification, which only sysfs has. It shows the devices of the
         network namespace in which it was mounted.
-    :raises NetlinkError: as the kernel gives it.
+    :raises NetlinkError: for an error of the kernel.
     """
     sock = rdma_netlink.connect(system)
     if not sock:
         return []
-    found = []
+    ports = []
     with contextlib.closing(sock):
         devices = {row["index"]: row for row in rdma_netlink.devices(sock)}
         for link in rdma_netlink.links(sock, devices.values()):
@@ -55,20 +55,20 @@ def rdma_ports(system: System, files: bool = False) -> list[DeviceCounters]:
             if files:
                 counters.update(_files(system, device["name"], link["port"]))
             guids = (device["node_guid"] or "", device["sys_image_guid"] or "")
-            found.append(DeviceCounters(device["name"], link["netdev"], *guids, counters))
-    return found
+            ports.append(DeviceCounters(device["name"], link["netdev"], *guids, counters))
+    return ports
 
 
 def _files(system: System, device: str, port: int) -> dict[str, int]:
-    place = "/sys/class/infiniband/%s/ports/%d/counters" % (device, port)
-    values = {name: system.read_int("%s/%s" % (place, name)) for name in system.listdir(place)}
+    directory = "/sys/class/infiniband/%s/ports/%d/counters" % (device, port)
+    values = {name: system.read_int("%s/%s" % (directory, name)) for name in system.listdir(directory)}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def netdev_statistics(netdevs: t.Iterable[str]) -> dict[str, list[Statistic]]:
-    """The statistics of RDMA and of flow control, by netdev. Netdevs whose driver does not have them are left out."""
-    found = ethtool.statistics(netdevs, lambda name: bool(_TRAFFIC.fullmatch(name) or _BY_PRIORITY.fullmatch(name)))
-    return {netdev: [_statistic(*row) for row in rows.items()] for netdev, rows in found.items()}
+    """Return netdev -> statistics of RDMA and flow control, without netdevs whose driver does not have them."""
+    values = ethtool.statistics(netdevs, lambda name: bool(_TRAFFIC.fullmatch(name) or _BY_PRIORITY.fullmatch(name)))
+    return {netdev: [_statistic(*row) for row in rows.items()] for netdev, rows in values.items()}
 
 
 def _statistic(name: str, value: int) -> Statistic:

@@ -16,19 +16,20 @@ Labels = t.Mapping[str, str]
 
 
 class Exposition:
-    """Metrics by name, each with its help, type and samples."""
+    """Collects samples of metrics, and writes them as text."""
 
     def __init__(self) -> None:
         self._metrics: dict[str, tuple[str, str, list[str]]] = {}
 
     def add(self, name: str, kind: str, help_text: str, value: float, labels: Labels | None = None) -> None:
-        """One sample. The kind is ``gauge`` or ``counter``; the help of the first sample is used."""
-        inside = ",".join('%s="%s"' % (key, _escaped(text)) for key, text in (labels or {}).items())
-        shown = repr(value) if isinstance(value, float) else str(value)
-        sample = "%s%s %s\n" % (name, "{%s}" % inside if inside else "", shown)
+        """Add a sample. ``kind``: ``gauge`` or ``counter``. Kind and help are those of the metric's first sample."""
+        pairs = ",".join('%s="%s"' % (key, _escaped(text)) for key, text in (labels or {}).items())
+        number = repr(value) if isinstance(value, float) else str(value)
+        sample = "%s%s %s\n" % (name, "{%s}" % pairs if pairs else "", number)
         self._metrics.setdefault(name, (kind, help_text, []))[2].append(sample)
 
     def text(self) -> str:
+        """Return all metrics in the text format."""
         return "".join(
             "# HELP %s %s\n# TYPE %s %s\n%s" % (name, help_text, name, kind, "".join(samples))
             for name, (kind, help_text, samples) in self._metrics.items()

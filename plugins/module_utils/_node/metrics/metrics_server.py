@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Metrics, served by HTTP."""
+"""HTTP server of metrics."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.exposition import CONTENT_TYPE
 
+# Timeout of a connection, in seconds.
 CLIENT_SECONDS = 10
-# How often the server looks whether it is to end.
+# Seconds between two checks for the end of the server.
 POLL_SECONDS = 2.0
 
 
 class MetricsServer:
-    """Serves ``/metrics``. Raises :class:`RailyardError` if the address cannot be used.
+    """Serves ``/metrics`` from its construction on. Raises :class:`RailyardError` if the address cannot be used.
 
     :param address: ``HOST:PORT``; the host ``*`` means all addresses of the node.
-    :param place: where the address is written.
+    :param collect: returns the metrics in the text format.
+    :param place: place of the error: the file with the address.
     """
 
     def __init__(self, address: str, collect: t.Callable[[], str], place: str) -> None:
@@ -44,7 +46,7 @@ class MetricsServer:
                 self.wfile.write(body)
 
             def log_message(self, *_arguments: t.Any) -> None:
-                """A scrape is not an event for the journal."""
+                """Write nothing to the journal for a scrape."""
 
         # all addresses of both families, if the kernel has IPv6
         if host == "*":
@@ -70,9 +72,11 @@ class MetricsServer:
 
     @property
     def port(self) -> int:
+        """The port that the server listens on."""
         return int(self._server.server_address[1])
 
     def close(self) -> None:
+        """End the server."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

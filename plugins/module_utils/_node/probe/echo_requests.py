@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""ICMP echo requests with Don't Fragment, sent to many targets at once."""
+"""ICMP echo requests with Don't Fragment, sent to many targets in parallel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ICMP6_FILTER = 1
 
 
 class _Family(t.NamedTuple):
-    """One version of IP: socket constants, the types of echo messages, and the bytes of IP's and ICMP's headers."""
+    """A version of IP: socket constants, types of echo messages, and the bytes of the IP and ICMP headers together."""
 
     family: int
     protocol: int
@@ -45,19 +45,19 @@ IPV4 = _Family(socket.AF_INET, socket.IPPROTO_ICMP, socket.IPPROTO_IP, 10, 11, 8
 
 IPV6 = _Family(socket.AF_INET6, socket.IPPROTO_ICMPV6, socket.IPPROTO_IPV6, 23, 25, 128, 129, 48)
 
-# ICMPv6 types that a socket does not receive: all but echo replies, one bit per type (RFC 3542).
-_ECHOES_ALONE = struct.pack(
-    "=8I", *(0xFFFFFFFF & ~((1 << IPV6.reply % 32) * (each == IPV6.reply // 32)) for each in range(8))
+# Filter of ICMPv6 types, a bit per type that a socket does not receive (RFC 3542): all except echo replies.
+_ONLY_ECHO_REPLIES = struct.pack(
+    "=8I", *(0xFFFFFFFF & ~((1 << IPV6.reply % 32) * (word == IPV6.reply // 32)) for word in range(8))
 )
 
 
 def payload_size(mtu: int, headers: int = IPV4.headers) -> int:
-    """Bytes of echo payload that make a packet of exactly ``mtu`` bytes."""
+    """Return the bytes of echo payload in a packet of exactly ``mtu`` bytes."""
     return mtu - headers
 
 
 def checksum(data: bytes) -> int:
-    """The Internet checksum (RFC 1071)."""
+    """Return the Internet checksum (RFC 1071)."""
     if len(data) % 2:
         data += b"\0"
     total = sum(struct.unpack("!%dH" % (len(data) // 2), data))
@@ -67,14 +67,14 @@ def checksum(data: bytes) -> int:
 
 
 def echo_request(identifier: int, sequence: int, size: int, kind: int = IPV4.request) -> bytes:
-    """An ICMP echo request with ``size`` bytes of payload. The kernel itself sums up ICMPv6, over addresses too."""
+    """Return an ICMP echo request with ``size`` bytes of payload. For ICMPv6, the kernel computes the checksum."""
     payload = bytes(size)
     head = struct.pack("!BBHHH", kind, 0, 0, identifier, sequence)
     return struct.pack("!BBHHH", kind, 0, checksum(head + payload), identifier, sequence) + payload
 
 
 class _Ping:
-    """One target's socket and count."""
+    """The socket and counters of one target. ``due``: sequence number of a request without answer -> its time."""
 
     def __init__(self, target: Options, identifier: int) -> None:
         self.target = target
@@ -86,23 +86,24 @@ class _Ping:
         self.ip = IPV6 if ":" in str(target["address"]) else IPV4
         self.sock = socket.socket(self.ip.family, socket.SOCK_RAW, self.ip.protocol)
         try:
-            self._set(str(target["netdev"]), str(target["source"]))
+            self._configure(str(target["netdev"]), str(target["source"]))
         except OSError:
             self.sock.close()
             raise
 
-    def _set(self, netdev: str, source: str) -> None:
+    def _configure(self, netdev: str, source: str) -> None:
         self.sock.setblocking(False)
         self.sock.setsockopt(self.ip.level, self.ip.discover, PMTUDISC_PROBE)
         self.sock.setsockopt(self.ip.level, self.ip.receive_errors, 1)
         if self.ip is IPV6:
-            # without it the sender itself cuts what is larger than the link
+            # otherwise the sender fragments packets that are larger than the link's MTU
             self.sock.setsockopt(self.ip.level, IPV6_DONTFRAG, 1)
-            self.sock.setsockopt(self.ip.protocol, ICMP6_FILTER, _ECHOES_ALONE)
+            self.sock.setsockopt(self.ip.protocol, ICMP6_FILTER, _ONLY_ECHO_REPLIES)
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, netdev.encode() + b"\0")
         self.sock.bind((source, 0))
 
     def send(self) -> None:
+        """Send a request."""
         self.sent += 1
         self.due[self.sent] = time.monotonic()
         size = payload_size(int(self.target["mtu"]), self.ip.headers)
@@ -110,15 +111,16 @@ class _Ping:
             request = echo_request(self.identifier, self.sent, size, self.ip.request)
             self.sock.sendto(request, (str(self.target["address"]), 0))
         except OSError as error:
-            self._note(error)
+            self._keep_error(error)
 
     def receive(self) -> None:
+        """Read one packet, and count it if it answers a request."""
         try:
             packet = self.sock.recv(65535)
         except OSError as error:
-            self._note(error)
+            self._keep_error(error)
             return
-        # of IPv6 there is no header before it
+        # a socket of IPv4 receives the IP header too
         header = 0 if self.ip is IPV6 else (packet[0] & 0x0F) * 4
         if len(packet) < header + 8:
             return
@@ -126,25 +128,26 @@ class _Ping:
         if kind == self.ip.reply and identifier == self.identifier and sequence in self.due:
             self.rtts.append((time.monotonic() - self.due.pop(sequence)) * 1000)
 
-    def _note(self, error: OSError) -> None:
+    def _keep_error(self, error: OSError) -> None:
         if not isinstance(error, BlockingIOError):
             self.error = os.strerror(error.errno or 0)
-            # what the error queue holds would wake the poll for ever
+            # poll() returns at once while the error queue is not empty
             with contextlib.suppress(OSError):
                 self.sock.recvmsg(512, 512, socket.MSG_ERRQUEUE)
 
 
 def reach(targets: t.Sequence[Options], count: int, timeout: float) -> list[Result]:
-    """Send ``count`` full-size echo requests to every target, all targets side by side.
+    """Send ``count`` full-size echo requests to every target, in parallel.
 
     :param targets: each with ``netdev``, ``source`` and ``address`` (both IPv4, or both IPv6) and ``mtu`` in bytes.
-    :param timeout: seconds to wait for an answer to one request; doubles as the pace. A target that has answered a
-        request has the same time again for the others: a busy node is slow and loses nothing.
-    :return: for each target ``sent``, ``received``, ``rtt_ms`` (least) and ``error`` (the kernel's, or "").
+    :param timeout: seconds to wait for the answers to one round of requests before the next. Targets that answered a
+        request get the time of all rounds again at the end, because a busy node answers late.
+    :return: for each target ``sent``, ``received``, ``rtt_ms`` (the least) and ``error`` (the kernel's, or "").
+    :raises RailyardError: if the process may not open raw sockets.
     """
     pings: list[_Ping] = []
     results: list[Result] = []
-    mute: dict[int, str] = {}
+    failed_sockets: dict[int, str] = {}
     try:
         for number, target in enumerate(targets):
             try:
@@ -156,26 +159,30 @@ def reach(targets: t.Sequence[Options], count: int, timeout: float) -> list[Resu
                     "run the task with become",
                 ) from None
             except OSError as error:
-                # the port has no address or does not exist; the other rails are still probed
-                mute[number] = "no socket from %s on %s: %s" % (target["source"], target["netdev"], error.strerror)
+                # the port does not exist or does not have the address; the other rails are still probed
+                failed_sockets[number] = "no socket from %s on %s: %s" % (
+                    target["source"],
+                    target["netdev"],
+                    error.strerror,
+                )
         poller = select.poll()
         by_fd = {ping.sock.fileno(): ping for ping in pings}
         for fd in by_fd:
             poller.register(fd, select.POLLIN)
-        for _turn in range(count):
+        for _round in range(count):
             for ping in pings:
                 ping.send()
             for fd in ready(poller, timeout, lambda: any(ping.due for ping in pings)):
                 by_fd[fd].receive()
-        slow = [ping for ping in pings if ping.rtts]
-        for fd in ready(poller, count * timeout, lambda: any(ping.due for ping in slow)):
+        answering = [ping for ping in pings if ping.rtts]
+        for fd in ready(poller, count * timeout, lambda: any(ping.due for ping in answering)):
             by_fd[fd].receive()
-        spoken = iter(pings)
+        remaining = iter(pings)
         for number in range(len(targets)):
-            if number in mute:
-                results.append({"sent": count, "received": 0, "rtt_ms": None, "error": mute[number]})
+            if number in failed_sockets:
+                results.append({"sent": count, "received": 0, "rtt_ms": None, "error": failed_sockets[number]})
                 continue
-            ping = next(spoken)
+            ping = next(remaining)
             results.append(
                 {
                     "sent": ping.sent,

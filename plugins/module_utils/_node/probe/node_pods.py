@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What pods on this node have of rails, seen from the node: nothing runs in a container, and no image needs a tool.
+"""Interfaces, RDMA devices and settings of pods, read from the node without running a program in a container.
 
-A pod's processes are those whose cgroup names its uid, as the kubelet names cgroups for systemd and for cgroupfs
-(``kubepods-burstable-pod1234_5678.slice``, ``kubepods/burstable/pod1234-5678``), of version 1 and 2. Their network
-namespace is entered by a child process. Of a container's environment and of its ``/etc/nccl.conf`` only the settings
-of NCCL and UCX are kept: others may be secret.
+The cgroup of a pod's process has the pod's uid, in the kubelet's form for systemd or cgroupfs
+(``kubepods-burstable-pod1234_5678.slice``, ``kubepods/burstable/pod1234-5678``), of version 1 and 2. A child process
+enters the pod's network namespace. Of a container's environment and ``/etc/nccl.conf``, only settings of NCCL and UCX
+are returned, as others may be secret.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.safety impor
 LOOPBACK = "lo"
 NCCL_FILE = "/etc/nccl.conf"
 SETTINGS = ("NCCL_", "UCX_")
-# A file of settings is a page; whatever else a container has there is not read to its end.
-MOST_BYTES = 65536
+# Bytes that are read of a container's file of settings.
+FILE_BYTES_MAX = 65536
 _UID = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})(?=[./\s]|$)")
 _NO_PROCESS = "no process of it runs here"
 _HOST_NETWORK = "it has the node's own network (hostNetwork)"
@@ -41,7 +41,7 @@ Row = t.Dict[str, t.Any]
 
 
 class Process(t.NamedTuple):
-    """One process of a pod. ``started`` in clock ticks after boot; ``cgroup`` is its container's."""
+    """A process of a pod. ``started``: clock ticks after boot. ``cgroup``: of its container."""
 
     started: int
     pid: int
@@ -50,16 +50,16 @@ class Process(t.NamedTuple):
 
 
 def look(options: t.Mapping[str, t.Any], system: System) -> Row:
-    """From a module's options."""
+    """Return the result of module rail_pods. ``options``: of the module."""
     holders = list(SlotState(system).holders().values())
     rows = of(system, options["pods"]) if options["pods"] else []
     mode = _mode(system)
     recorded = any(holder.interfaces for holder in holders)
     devices = _devices(Info(system)) if rows and recorded and mode == "shared" else []
     for row in rows:
-        row["slots"] = [dict(each) for holder in holders if holder.pod_uid == row["uid"] for each in holder.interfaces]
-        own = {each["rdma"] for each in row["slots"]}
-        row["rdma"] += [each for each in devices if each["device"] in own]
+        row["slots"] = [dict(slot) for holder in holders if holder.pod_uid == row["uid"] for slot in holder.interfaces]
+        own = {slot["rdma"] for slot in row["slots"]}
+        row["rdma"] += [device for device in devices if device["device"] in own]
     return {
         "rdma_mode": mode,
         "pods": rows,
@@ -69,70 +69,73 @@ def look(options: t.Mapping[str, t.Any], system: System) -> Row:
 
 
 def of(system: System, uids: t.Sequence[str]) -> list[Row]:
-    """A row a pod, in the order given; see the module's documentation of ``pods``."""
-    held = processes(system, uids)
-    first = system.link_name("/proc/1/ns/net")
+    """Return a row per pod, in the order of ``uids``; see ``pods`` in the documentation of module rail_pods."""
+    by_pod = processes(system, uids)
+    node_namespace = system.link_name("/proc/1/ns/net")
     rows: list[Row] = []
     namespaces: dict[str, Namespace] = {}
     for uid in uids:
-        mine = held[uid]
-        space = _network(mine, first)
-        row: Row = {"uid": uid, "processes": len(mine), "namespace": None, "why": ""}
-        rows.append(dict(row, settings=_settings(system, mine)))
-        if space is None:
-            rows[-1]["why"] = _HOST_NETWORK if mine else _NO_PROCESS
+        pod_processes = by_pod[uid]
+        network = _network(pod_processes, node_namespace)
+        row: Row = {"uid": uid, "processes": len(pod_processes), "namespace": None, "why": ""}
+        rows.append(dict(row, settings=_settings(system, pod_processes)))
+        if network is None:
+            rows[-1]["why"] = _HOST_NETWORK if pod_processes else _NO_PROCESS
             continue
-        rows[-1]["namespace"] = space.identity
-        namespaces.setdefault(space.identity, space).processes.update(space.processes)
+        rows[-1]["namespace"] = network.identity
+        namespaces.setdefault(network.identity, network).processes.update(network.processes)
     shared = _mode(system) == "shared"
-    found = namespace_holders.visit(system, list(namespaces.values()), lambda _home: _inside(system, shared), True)
+    contents = namespace_holders.visit(
+        system, list(namespaces.values()), lambda _home: _read_namespace(system, shared), True
+    )
     gids = _gids(system) if shared and namespaces else []
-    return [_row(row, found.get(row["namespace"]) if row["namespace"] else {}, gids) for row in rows]
+    return [_row(row, contents.get(row["namespace"]) if row["namespace"] else {}, gids) for row in rows]
 
 
 def namespace(system: System, uid: str) -> Namespace:
-    """The pod's network namespace.
+    """Return the pod's network namespace.
 
-    :raises RailyardError: where it has none here.
+    :raises RailyardError: if the pod does not run on this node, or uses the node's network.
     """
-    mine = processes(system, [uid])[uid]
-    found = _network(mine, system.link_name("/proc/1/ns/net"))
-    if found is None:
-        raise RailyardError(_HOST_NETWORK if mine else _NO_PROCESS, "pod %s" % uid, "see that it runs on this node")
-    return found
+    pod_processes = processes(system, [uid])[uid]
+    network = _network(pod_processes, system.link_name("/proc/1/ns/net"))
+    if network is None:
+        message = _HOST_NETWORK if pod_processes else _NO_PROCESS
+        raise RailyardError(message, "pod %s" % uid, "check with kubectl get pod -o wide that it runs on this node")
+    return network
 
 
-def _network(mine: t.Sequence[Process], first: str | None) -> Namespace | None:
-    """The network namespace of a pod's processes; None where none of them has one but the node's own, ``first``."""
-    # some runtimes keep a watchman of their own in a pod's cgroup, who is in no pod's network
-    inside = [each for each in mine if each.namespace and each.namespace != first]
+def _network(pod_processes: t.Sequence[Process], node_namespace: str | None) -> Namespace | None:
+    """Return the network namespace of a pod's processes; None if they are all in the node's."""
+    # some runtimes have a monitor process in a pod's cgroup, which is in the node's network namespace
+    inside = [process for process in pod_processes if process.namespace and process.namespace != node_namespace]
     if not inside:
         return None
-    # the first of a pod's processes is the one that holds its namespace; a later one may have gone elsewhere
-    found = Namespace(str(min(inside).namespace))
-    found.processes.update((each.pid, "") for each in inside if each.namespace == found.identity)
-    return found
+    # the earliest process holds the pod's namespace; a later process may have entered another one
+    network = Namespace(str(min(inside).namespace))
+    network.processes.update((process.pid, "") for process in inside if process.namespace == network.identity)
+    return network
 
 
 def processes(system: System, uids: t.Iterable[str]) -> dict[str, list[Process]]:
-    """The processes of each pod, the earliest first. ``/proc`` is gone through once for all."""
-    found: dict[str, list[Process]] = {uid: [] for uid in uids}
+    """Return uid of each pod -> its processes, the earliest first. ``/proc`` is read once for all pods."""
+    by_pod: dict[str, list[Process]] = {uid: [] for uid in uids}
     for entry in system.listdir("/proc"):
         cgroup = system.read_file("/proc/%s/cgroup" % entry) if entry.isdigit() else None
         uid = uid_in(cgroup or "")
-        if uid not in found or cgroup is None:
+        if uid not in by_pod or cgroup is None:
             continue
-        began = network_namespaces.started(system, int(entry))
-        if began is not None:
-            space = system.link_name("/proc/%s/ns/net" % entry)
-            found[uid].append(Process(int(began), int(entry), cgroup, space))
-    return {uid: sorted(each) for uid, each in found.items()}
+        started = network_namespaces.started(system, int(entry))
+        if started is not None:
+            network = system.link_name("/proc/%s/ns/net" % entry)
+            by_pod[uid].append(Process(int(started), int(entry), cgroup, network))
+    return {uid: sorted(group) for uid, group in by_pod.items()}
 
 
 def uid_in(cgroup: str) -> str | None:
-    """Which pod a process is of, by its ``/proc/PID/cgroup``: the innermost one of nested clusters."""
-    named = _UID.findall(cgroup)
-    return named[-1].replace("_", "-") if named else None
+    """Return the pod's uid in the text of ``/proc/PID/cgroup``: in nested clusters the innermost; None without one."""
+    uids = _UID.findall(cgroup)
+    return uids[-1].replace("_", "-") if uids else None
 
 
 def _mode(system: System) -> str | None:
@@ -145,45 +148,52 @@ def _mode(system: System) -> str | None:
         sock.close()
 
 
-def _row(row: Row, found: Row | None, gids: t.Sequence[Row]) -> Row:
-    """What was found in its namespace; ``gids`` are those of devices that all namespaces share."""
+def _row(row: Row, content: Row | None, gids: t.Sequence[Row]) -> Row:
+    """Return the complete row of a pod.
+
+    :param content: of its network namespace; None if it could not be entered.
+    :param gids: of the devices that all namespaces share; those of the pod's addresses are added.
+    """
     parts: Row = {key: [] for key in ("links", "addresses", "routes", "rules", "rdma", "gids")}
-    if found is None:
-        found = {"why": "its network namespace cannot be entered"}
-    made = dict(parts, **dict(row, **found))
-    own = {str(each["address"]).partition("/")[0] for each in made["addresses"]}
-    made["gids"] = made["gids"] + [each for each in gids if each["address"] in own]
-    return made
+    if content is None:
+        content = {"why": "its network namespace cannot be entered"}
+    complete = dict(parts, **dict(row, **content))
+    own = {str(address["address"]).partition("/")[0] for address in complete["addresses"]}
+    complete["gids"] = complete["gids"] + [gid for gid in gids if gid["address"] in own]
+    return complete
 
 
-def _inside(system: System, shared: bool) -> Row:
-    """What the namespace that we are in holds."""
+def _read_namespace(system: System, shared: bool) -> Row:
+    """Return the content of the current network namespace; ``why`` if it cannot be read.
+
+    :param shared: RDMA mode shared, in which the namespace does not have RDMA devices of its own.
+    """
     try:
         with Rtnetlink() as table:
-            links = [each for each in table.links() if each.name != LOOPBACK]
-            found: Row = ip_state.look(table, {each.ifindex: each.name for each in links})
-        found["links"] = [
+            links = [link for link in table.links() if link.name != LOOPBACK]
+            content: Row = ip_state.look(table, {link.ifindex: link.name for link in links})
+        content["links"] = [
             {
-                "netdev": each.name,
-                "kind": each.kind,
-                "up": each.up,
-                "mtu": each.mtu,
-                "pci": each.parent or (None if each.kind else namespace_holders.bus_info(each.name)),
+                "netdev": link.name,
+                "kind": link.kind,
+                "up": link.up,
+                "mtu": link.mtu,
+                "pci": link.parent or (None if link.kind else namespace_holders.bus_info(link.name)),
             }
-            for each in links
+            for link in links
         ]
         if not shared:
             info = Info(system)
-            found["rdma"] = _devices(info)
-            found["gids"] = info.gids()
-        return found
+            content["rdma"] = _devices(info)
+            content["gids"] = info.gids()
+        return content
     except (NetlinkError, RailyardError, OSError) as error:
-        return {"why": "what is in its network namespace cannot be read: %s" % error}
+        return {"why": "its network namespace cannot be read: %s" % error}
 
 
 def _devices(info: Info) -> list[Row]:
     keys = ("device", "port", "link_layer", "state", "netdev", "pci")
-    return [{key: each[key] for key in keys} for each in info.rdma()]
+    return [{key: row[key] for key in keys} for row in info.rdma()]
 
 
 def _gids(system: System) -> list[Row]:
@@ -197,41 +207,44 @@ def _gids(system: System) -> list[Row]:
 
 
 def settings(text: str | None) -> dict[str, str] | None:
-    """The settings of NCCL and UCX in a file, a line each; None where there is no file.
+    """Return the settings of NCCL and UCX in lines ``KEY=VALUE``; None without a text.
 
-    Of two values NCCL takes the first, and of a line what is before and after its first ``=``.
+    As in NCCL, the first value of a key counts, and a line is split at its first ``=``.
     """
     if text is None:
         return None
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for line in text.splitlines():
         key, equals, value = line.partition("=")
         if equals and key.strip().startswith(SETTINGS):
-            found.setdefault(key.strip(), value.strip())
-    return found
+            values.setdefault(key.strip(), value.strip())
+    return values
 
 
-def _settings(system: System, mine: t.Sequence[Process]) -> Row:
-    """What the first process of each container was started with, and finds in its file."""
+def _settings(system: System, pod_processes: t.Sequence[Process]) -> Row:
+    """Return the settings in the environment and in the file of the first process of each container."""
     environment: dict[str, str] = {}
     file: dict[str, str] | None = None
-    seen: set[str] = set()
-    for each in mine:
-        if each.cgroup in seen:
+    cgroups: set[str] = set()
+    for process in pod_processes:
+        if process.cgroup in cgroups:
             continue
-        seen.add(each.cgroup)
+        cgroups.add(process.cgroup)
         with contextlib.suppress(RailyardError, OSError):
-            held = system.read_bytes("/proc/%d/environ" % each.pid) or b""
-            values = settings(held.decode("utf-8", "replace").replace("\n", " ").replace("\0", "\n"))
+            variables = system.read_bytes("/proc/%d/environ" % process.pid) or b""
+            values = settings(variables.decode("utf-8", "replace").replace("\n", " ").replace("\0", "\n"))
             for key, value in (values or {}).items():
                 environment.setdefault(key, value)
         if file is None:
-            file = settings(_in_container(system, each.pid))
+            file = settings(_read_nccl_file(system, process.pid))
     return {"environment": environment, "file": file}
 
 
-def _in_container(system: System, pid: int) -> str | None:
-    """The container's own ``/etc/nccl.conf``. It may be anything: no link is followed, and nothing waited for."""
+def _read_nccl_file(system: System, pid: int) -> str | None:
+    """Return the container's ``/etc/nccl.conf``; None if it is not a regular file.
+
+    The container controls this path, so links are not followed, and the open does not block.
+    """
     try:
         fd = os.open(
             system.path("/proc/%d/root%s" % (pid, NCCL_FILE)),
@@ -242,7 +255,7 @@ def _in_container(system: System, pid: int) -> str | None:
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return None
-        return os.read(fd, MOST_BYTES).decode("utf-8", "replace")
+        return os.read(fd, FILE_BYTES_MAX).decode("utf-8", "replace")
     except OSError:
         return None
     finally:

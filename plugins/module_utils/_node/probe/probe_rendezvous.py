@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Where the two ends of a transfer exchange what RDMA needs to begin, if the rail has no IP address.
+"""The address at which the two ends of an RDMA transfer meet, if the rail does not have IP addresses.
 
-perftest's ends exchange LID, queue pair, key and memory address over TCP, on whatever network the client's last
-argument is of; the data then goes by the device that ``-d`` names. Sources: perftest's ``src/perftest_communication.c``
-(``ethernet_server_connect``, ``ethernet_client_connect``) and ``src/perftest_parameters.c``: ``--bind_source_ip`` since
-23.07, ``--ipv6-addr`` since 23.10.
+The ends of perftest exchange LID, queue pair, key and memory address over TCP, in the network of the client's last
+argument. The data then goes through the device that ``-d`` names. Sources: perftest's
+``src/perftest_communication.c`` (``ethernet_server_connect``, ``ethernet_client_connect``) and
+``src/perftest_parameters.c``: ``--bind_source_ip`` since 23.07, ``--ipv6-addr`` since 23.10.
 """
 
 from __future__ import annotations
@@ -19,31 +19,32 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path
 
 _NOT_MET = "could not be met at"
-# The messages of perftest if the other end refuses the connection. Without any answer it prints nothing until its
-# timeout; a transfer that has begun ends by itself in seconds, well or not.
-_SIGNS = ("Couldn't connect to", "Problem in resolving basic address")
-_NO_TIME = 124
+# Messages of perftest if the other end refuses the connection. Without an answer it prints nothing until the timeout.
+# A transfer that has started ends within seconds.
+_REFUSED = ("Couldn't connect to", "Problem in resolving basic address")
+_TIMED_OUT = 124
 
 
 def management_address(
     system: System, netdevs: t.AbstractSet[str] = frozenset(), addresses: t.AbstractSet[str] = frozenset()
 ) -> str | None:
-    """The address that this connection came in on, else one of the interface with the default route; None without.
+    """Return the node's address of this connection, else an address of the interface with the default route, else None.
 
-    :param netdevs, addresses: the rails' own, which are never it.
+    :param netdevs: netdevs of the rails, whose addresses are never returned.
+    :param addresses: addresses of the rails, which are never returned.
     """
     own = management_path.connection_address(system)
     netdev = management_path.connection_netdev(system)
-    # an address that no interface here has is that of something before the node
+    # an address that no interface has belongs to a device in front of the node
     if own and netdev and netdev not in netdevs and own not in addresses and not own.startswith("fe80"):
         return own
-    ways = [name for name in management_path.default_route_netdevs(system) if name not in netdevs]
-    held = _held(ways) if ways else []
-    return next((address for address in held if address not in addresses), None)
+    default_netdevs = [name for name in management_path.default_route_netdevs(system) if name not in netdevs]
+    candidates = _global_addresses(default_netdevs) if default_netdevs else []
+    return next((address for address in candidates if address not in addresses), None)
 
 
-def _held(netdevs: t.Sequence[str]) -> list[str]:
-    """Addresses of these interfaces that reach further than their link, IPv4 first."""
+def _global_addresses(netdevs: t.Sequence[str]) -> list[str]:
+    """Return the addresses of these interfaces that are not link-local, IPv4 first."""
     from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ip_state, rtnetlink
 
     with rtnetlink.Rtnetlink() as table:
@@ -53,49 +54,51 @@ def _held(netdevs: t.Sequence[str]) -> list[str]:
     return [str(row["address"]).partition("/")[0] for row in rows]
 
 
-def nowhere(rail: str) -> RailyardError:
-    """The error of a node that has no rendezvous address."""
+def no_address_error(rail: str) -> RailyardError:
+    """Return the error of a port without IP address on a node without an address outside the rails."""
     return RailyardError(
-        "the port has no IP address, and the node no other than its rails' at which its partner could meet it",
+        "the port does not have an IP address, and the node does not have one outside its rails at which its partner"
+        " can meet it",
         rail,
-        "name one of the node's addresses with proof_meet",
+        "set proof_meet to an address of the node",
     )
 
 
 def arguments(system: System, program: str, address: str, serving: bool = False) -> list[str]:
-    """perftest's arguments for a meeting at an IP address; a server listens there alone where it knows how to.
+    """Return the arguments of perftest for a meeting at an IP address.
 
-    :raises RailyardError: where the program meets over IPv4 alone, and the address is another.
+    :param serving: of the server, which listens only at this address if the program has the option.
+    :raises RailyardError: if the address is IPv6, and the program supports only IPv4.
     """
-    six = ":" in address
-    if not six and not serving:
+    ipv6 = ":" in address
+    if not ipv6 and not serving:
         return []
-    known = system.run([program, "--help"]).out
-    if six and "--ipv6-addr" not in known:
+    help_text = system.run([program, "--help"]).out
+    if ipv6 and "--ipv6-addr" not in help_text:
         raise RailyardError(
-            "the ends of ib_write_bw meet over IPv4 alone, and %s is not an IPv4 address" % address,
+            "the installed ib_write_bw supports only IPv4, and %s is an IPv6 address" % address,
             "perftest",
-            "install perftest 23.10 or newer, or name an IPv4 address of the nodes with proof_meet",
+            "install perftest 23.10 or newer, or set proof_meet to an IPv4 address of the nodes",
         )
-    bound = ["--bind_source_ip", address] if serving and "--bind_source_ip" in known else []
-    return [*(["--ipv6-addr"] if six else []), *bound]
+    bind = ["--bind_source_ip", address] if serving and "--bind_source_ip" in help_text else []
+    return [*(["--ipv6-addr"] if ipv6 else []), *bind]
 
 
 def failed(done: CommandResult) -> bool:
-    """Whether the two ends never met, so that the result shows nothing about the rail."""
-    return done.rc == _NO_TIME or any(sign in done.err + done.out for sign in _SIGNS)
+    """Return whether the two ends never met, so that the result does not show anything about the rail."""
+    return done.rc == _TIMED_OUT or any(sign in done.err + done.out for sign in _REFUSED)
 
 
 def not_met(peer: str, address: str, port: int, done: CommandResult) -> dict[str, str]:
-    """``error`` and ``remedy`` of a transfer that never began."""
-    silent = " (%s)" % done.err if done.rc == _NO_TIME else ""
+    """Return ``error`` and ``remedy`` of a transfer that did not start."""
+    timeout = " (%s)" % done.err if done.rc == _TIMED_OUT else ""
     return {
-        "error": "%s %s %s, TCP port %d%s: nothing is known of the rail" % (peer, _NOT_MET, address, port, silent),
-        "remedy": "let the nodes' TCP connections to each other through the firewalls of both (docs/security.md), or "
-        "name other addresses of theirs with proof_meet",
+        "error": "%s %s %s, TCP port %d%s: the rail was not tested" % (peer, _NOT_MET, address, port, timeout),
+        "remedy": "allow TCP connections between the nodes in the firewalls of both (docs/security.md), or set"
+        " proof_meet to other addresses of the nodes",
     }
 
 
 def is_not_met(result: t.Mapping[str, t.Any]) -> bool:
-    """Whether a transfer's result is that of :func:`not_met`."""
+    """Return whether a transfer's result is from :func:`not_met`."""
     return " %s " % _NOT_MET in str(result["error"])

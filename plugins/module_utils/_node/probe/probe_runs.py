@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Several runs that prove rails on one node at the same time: who owns which server, and how the others are named.
+"""Several runs that prove rails on one node at the same time: their servers, and reports about each other.
 
-A run ends only servers of its own, by the mark in their notes. Those of a run that was cut off end by themselves, with
-``timeout``, and meanwhile are in no one's way: each server has a TCP port of its own. What two runs measure at the same
-time is less than a rail can do, so each learns of the other from what they note on the node.
+A run ends only its own servers, which their records name. Servers of an interrupted run end by ``timeout``, and do not
+disturb others until then, because each server has its own TCP port. Two runs at the same time measure less than a rail
+can carry, so each run records itself on the node and reports the others.
 
-perftest closes its listening socket once its client has come (``ethernet_server_connect`` in its
-``src/perftest_communication.c``): a server that lives and listens no more is at work.
+perftest closes its listening socket when its client has connected (``ethernet_server_connect`` in its
+``src/perftest_communication.c``). So a running server that does not listen is transferring.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.netw
 SERVER_DIR = "/run/railyard/probe"
 RUNS_DIR = "/run/railyard/probe_runs"
 _LOCK = RUNS_DIR + "/lock"
-# The owner of servers that have no mark.
-NAMELESS = "a run that gives no name"
-# Seconds for which one waits for another's servers to be started, and for which is known who was here.
+# How messages name a run without a name.
+NAMELESS = "a run without a name"
+# Seconds to wait for another run that starts servers, and for which records of runs are kept.
 PATIENCE = 60.0
-_KEPT = 86400.0
+_RECORD_SECONDS = 86400.0
 
 Row = t.Dict[str, t.Any]
 
 
 class Server(t.NamedTuple):
-    """A server that lives. ``port``: TCP; ``until``: when it ends by itself, in seconds since 1970."""
+    """A running server of a run. ``port``: TCP. ``until``: when it ends by timeout, in seconds since 1970."""
 
     pid: int
     port: int
@@ -48,106 +48,109 @@ class Server(t.NamedTuple):
 
 
 def in_turn(system: System, run: str) -> t.ContextManager[None]:
-    """Starts of servers, and looks at them, under a lock that a killed process does not keep.
+    """Return the lock under which servers are started and listed. The kernel releases it when its process ends.
 
-    :raises RailyardError: where another one does not come to an end.
+    :raises RailyardError: if another run holds it for longer than :data:`PATIENCE`.
     """
     return boot_lock.turn(system, "the start of servers by %s" % (run or NAMELESS), PATIENCE, _LOCK)
 
 
 def note(system: System, server: Server) -> None:
-    """Note a server that was just started; its pid and its start name one process for good."""
+    """Record a server that was just started. Process ID and start time together identify it."""
     row = dict(server._asdict(), started=started(system, server.pid))
     system.write_file("%s/%d" % (SERVER_DIR, server.pid), json.dumps(row))
 
 
 def servers(system: System) -> list[Server]:
-    """All servers that live, from any run. The notes of ended servers are removed."""
-    found = []
+    """Return the running servers of all runs. Records of other servers are removed."""
+    running = []
     for name in system.listdir(SERVER_DIR):
         path = "%s/%s" % (SERVER_DIR, name)
         row = _read(system, path)
-        if row and _lives(system, row["pid"], row["started"]):
-            found.append(Server(*(row[key] for key in Server._fields)))
+        if row and _is_running(system, row["pid"], row["started"]):
+            running.append(Server(*(row[key] for key in Server._fields)))
         else:
             system.remove_file(path)
-    return found
+    return running
 
 
 def stop(system: System, run: str | None = None) -> None:
-    """End servers that still wait: those of a run, or where none is named all of them."""
-    for each in servers(system):
-        if run is None or each.run == run:
+    """End the running servers of a run; None: of all runs."""
+    for server in servers(system):
+        if run is None or server.run == run:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(each.pid, signal.SIGTERM)
-            system.remove_file("%s/%d" % (SERVER_DIR, each.pid))
+                os.killpg(server.pid, signal.SIGTERM)
+            system.remove_file("%s/%d" % (SERVER_DIR, server.pid))
 
 
 def others(system: System, run: str, probing: bool = False) -> list[dict[str, str]]:
-    """Note that a run is here, and say which others have been since it came; to be called in :func:`in_turn`.
+    """Record a run on this node, and return the other runs since its first call. Call it in :func:`in_turn`.
 
-    Servers that only wait are none of them: their run may have been cut off.
+    Runs whose servers only wait are not returned, because they may have been interrupted.
 
-    :param probing: whether the run sends data from this process from now on.
-    :return: for each its ``run`` and since when it is here, ``since`` (UTC, ISO 8601); none for a run without a name.
+    :param probing: the run sends data from this process from now on.
+    :return: rows of ``run`` and ``since``, its first record (UTC, ISO 8601); empty for a run without a name.
     """
     if not run:
         return []
     now = time.time()
     records = {str(row["run"]): row for row in _records(system, now)}
     own = records.pop(run, None) or {"run": run, "since": now, "waiting": {}, "met": {}}
-    foreign = {str(each.pid): each for each in servers(system) if each.run != run}
-    met = {name for name, row in records.items() if row["last"] >= own["since"] or _sends(system, row)}
-    met |= {each.run for each in foreign.values() if _at_work(system, each)}
-    # what waited and is gone before its time has been made use of
-    met |= {name for pid, (name, until) in own["waiting"].items() if pid not in foreign and now < until}
-    for name in met:
+    foreign = {str(server.pid): server for server in servers(system) if server.run != run}
+    active = {name for name, row in records.items() if row["last"] >= own["since"] or _sends(system, row)}
+    active |= {server.run for server in foreign.values() if _is_transferring(system, server)}
+    # a server that waited, and ended before its timeout, has served a transfer
+    active |= {name for pid, (name, until) in own["waiting"].items() if pid not in foreign and now < until}
+    for name in active:
         own["met"].setdefault(name, records.get(name, {}).get("since", now))
-    own["waiting"] = {pid: (each.run, each.until) for pid, each in foreign.items() if not _at_work(system, each)}
+    own["waiting"] = {
+        pid: (server.run, server.until) for pid, server in foreign.items() if not _is_transferring(system, server)
+    }
     own.update(last=now, sends=[os.getpid(), started(system, os.getpid())] if probing else None)
     system.write_file(_record(run), json.dumps(own))
     return [{"run": name or NAMELESS, "since": moment(since)} for name, since in sorted(own["met"].items())]
 
 
 def waiting(system: System, run: str) -> str:
-    """Whose servers besides the run's are on the node, in words; empty where there are none."""
-    found: dict[str, list[Server]] = {}
-    for each in servers(system):
-        if each.run != run:
-            found.setdefault(each.run, []).append(each)
+    """Return a text about the servers of other runs on this node; empty without them."""
+    by_run: dict[str, list[Server]] = {}
+    for server in servers(system):
+        if server.run != run:
+            by_run.setdefault(server.run, []).append(server)
     return " and ".join(
-        "%d of %s, until %s" % (len(held), name or NAMELESS, moment(max(each.until for each in held)))
-        for name, held in sorted(found.items())
+        "%d of %s, until %s" % (len(group), name or NAMELESS, moment(max(server.until for server in group)))
+        for name, group in sorted(by_run.items())
     )
 
 
 def moment(seconds: float) -> str:
+    """Return a time, in seconds since 1970, in UTC as ISO 8601."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-def listening(system: System, place: str = "/proc/net") -> set[int]:
-    """TCP ports in state LISTEN in a network namespace, from its ``tcp`` and ``tcp6``."""
+def listening(system: System, directory: str = "/proc/net") -> set[int]:
+    """Return the TCP ports in state LISTEN of a network namespace, from ``tcp`` and ``tcp6`` in its directory."""
     ports: set[int] = set()
     for table in ("tcp", "tcp6"):
-        for line in (system.read("%s/%s" % (place, table)) or "").splitlines()[1:]:
+        for line in (system.read("%s/%s" % (directory, table)) or "").splitlines()[1:]:
             field = line.split()
             if field[3] == "0A":
                 ports.add(int(field[1].rpartition(":")[2], 16))
     return ports
 
 
-def _at_work(system: System, server: Server) -> bool:
-    # a pod's server listens in the pod's own namespace
+def _is_transferring(system: System, server: Server) -> bool:
+    # a pod's server listens in the pod's namespace
     return server.port not in listening(system, "/proc/%d/net" % server.pid)
 
 
 def _sends(system: System, record: Row) -> bool:
-    """Whether the process in which a run probes is still there."""
-    return bool(record.get("sends")) and _lives(system, *record["sends"])
+    """Return whether the process in which a run probes still runs."""
+    return bool(record.get("sends")) and _is_running(system, *record["sends"])
 
 
-def _lives(system: System, pid: int, ticks: str | None) -> bool:
-    """Whether it is the same process still, and has not ended; its parent may not have waited for it."""
+def _is_running(system: System, pid: int, ticks: str | None) -> bool:
+    """Return whether the process with this start time still runs. A zombie does not."""
     state = (system.read("/proc/%d/stat" % pid) or "").rpartition(")")[2].split()
     return bool(ticks) and started(system, pid) == ticks and state[:1] != ["Z"]
 
@@ -157,11 +160,11 @@ def _record(run: str) -> str:
 
 
 def _records(system: System, now: float) -> t.Iterator[Row]:
-    """Who has been here of late."""
+    """Yield the records of the last day. Older ones are removed."""
     for name in system.listdir(RUNS_DIR):
         path = "%s/%s" % (RUNS_DIR, name)
         row = _read(system, path) if name.endswith(".json") else {}
-        if row and row["last"] >= now - _KEPT:
+        if row and row["last"] >= now - _RECORD_SECONDS:
             yield row
         elif row:
             system.remove_file(path)

@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     Unsupported,
     raise_all,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import Kept
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import PersistentSubsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying, without
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
@@ -45,7 +45,7 @@ class Seen(t.Dict[str, t.Any]):
     live: list[LivePort]
 
 
-class RoceQos(Kept):
+class RoceQos(PersistentSubsystem):
     """The QoS of a node's rail ports. See the module's documentation for the options.
 
     :param tools: the interfaces to the kernel, for tests.
@@ -122,7 +122,7 @@ class RoceQos(Kept):
         if self._absent:
             # the earlier settings of the ports are not known: nothing is changed
             names = [str(port.get("netdev") or port.get("pci")) for port in self._boot().ports()]
-            return self._all_taken_back([Staying("qos", tuple(names))] if names else [])
+            return self._revert_all([Staying("qos", tuple(names))] if names else [])
         seen = t.cast(Seen, state)
         self.warnings = list(self._alone)
         management = ManagementPath.observe(self._system)

@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     Unsupported,
     raise_all,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import Kept
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import PersistentSubsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying, without
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
@@ -70,7 +70,7 @@ class Seen(t.NamedTuple):
     manager: dict[str, t.Any]
 
 
-class IbPorts(Kept):
+class IbPorts(PersistentSubsystem):
     """See the module's documentation for the options.
 
     :param management, bring_up: the management path, and a function that sets an interface up, for tests.
@@ -300,7 +300,7 @@ class IbPorts(Kept):
         if self._going is None:
             self._going = self._boot().ports()
         changes, modes, staying = self._without(self._going, management)
-        return changes + self._all_taken_back(modes + staying)
+        return changes + self._revert_all(modes + staying)
 
     def _without(
         self, former: t.Sequence[t.Mapping[str, t.Any]], management: ManagementPath

@@ -16,7 +16,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
-from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import Kept
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import PersistentSubsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying, without
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
@@ -49,7 +49,7 @@ Row = t.Dict[str, t.Any]
 Connect = t.Callable[[System], t.Optional[NetlinkSocket]]
 
 
-class RdmaLink(Kept):
+class RdmaLink(PersistentSubsystem):
     """The RDMA links of the given ports.
 
     :param wait_active: seconds to wait for the links to be ACTIVE; 0 does not wait.

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
-from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import Kept
+from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import PersistentSubsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying, without
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
@@ -38,7 +38,7 @@ class Seen(t.Dict[str, t.Any]):
     pfs: list[tuple[Port, Pf]]
 
 
-class SriovVfs(Kept):
+class SriovVfs(PersistentSubsystem):
     """The VFs of a node's PFs. See the module's documentation for the options.
 
     :param holders_of: a function that returns the holders of VFs, for tests.
