@@ -131,8 +131,9 @@ browser: $(VENV)/ready ## the report in headless Chromium, which is installed wh
 integration: $(VENV)/ready ## the tests on the lab's guests: those of one node beside those of the other, then those of both
 	$(call on_lab,$(pytest) -n 2 --no-loadscope-reorder -m "not lab and not cluster" $(in_test); one=$$?; $(pytest) -m lab $(in_test) && (exit $$one))
 
-soak: $(VENV)/ready ## properties on a thousand new examples each, 2,000 random fabric files, the host phase killed twenty times
+soak: $(VENV)/ready ## properties on a thousand new examples each, 2,000 random fabric files, twenty kills and faults each, 500 pods
 	HYPOTHESIS_PROFILE=soak RAILYARD_RANDOM_FIRST=$$RANDOM RAILYARD_RANDOM_FILES=2000 $(divided) tests/unit/fabric
+	RAILYARD_INTERRUPTIONS=20 RAILYARD_CHURN=500 $(divided) tests/functional/node/test_agent_*.py
 	$(call on_lab,RAILYARD_INTERRUPTIONS=20 $(pytest) tests/integration/test_interruption.py)
 
 bench: $(VENV)/ready ## ratios, measured side by side: planner, objects, pods on rails and a cluster on this machine, the hosts on the lab

@@ -13,11 +13,49 @@ from pathlib import Path
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_spec, slot_state
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 from tests.functional.node.own_namespace import LiveNode, ip, shown
 from tests.unit.node.agent_files import document, rail
 from tests.waiting import wait_for
 
 PATIENCE = 0.6
+# Directories of a node in which an agent may leave files.
+WRITTEN = ("/run", "/var/lib", "/var/run/cdi")
+EMPTY_RECORD = b'{\n "format": 1,\n "holders": []\n}\n'
+
+
+def node_state() -> dict[str, str]:
+    """Return all of this namespace and its files that pods may change; empty records of slots are left out."""
+    # link-local addresses of ports that were just set up
+    wait_for(lambda: not any("tentative" in row for link in shown("address") for row in link["addr_info"]))
+    found = {
+        " ".join(words): json.dumps(shown(*words), sort_keys=True)
+        for words in (
+            ("link",),
+            ("address",),
+            ("-4", "rule"),
+            ("-6", "rule"),
+            ("-4", "route", "show", "table", "all"),
+            ("-6", "route", "show", "table", "all"),
+        )
+    }
+    with Rtnetlink() as kernel, open("/proc/self/ns/net", "rb") as namespace:
+        # the kernel gives this namespace a number when links of another one are listed
+        own = kernel.namespace_number(namespace.fileno())
+    found["namespaces"] = str([row["nsid"] for row in shown("netns", "list-id") if row["nsid"] != own])
+    for directory in WRITTEN:
+        for place, _directories, names in os.walk(directory):
+            for name in names:
+                path = Path(place, name)
+                if path.is_file() and path.read_bytes() != EMPTY_RECORD:
+                    found[str(path)] = path.read_bytes().hex()
+    return found
+
+
+def difference(before: dict[str, str]) -> dict[str, tuple[str | None, str | None]]:
+    """Return what of the node is not as before: subject -> (before, now)."""
+    now = node_state()
+    return {key: (before.get(key), now.get(key)) for key in {**before, **now} if before.get(key) != now.get(key)}
 
 
 class Pod:
@@ -120,7 +158,6 @@ class AgentNode:
             node.rail(number)
             ip("link", "set", "rail%d" % number, "up")
         self.write(document(*(rail(number) for number in range(1, ports + 1)), **values))
-        self._pods: list[Pod] = []
 
     def write(self, content: dict[str, t.Any]) -> None:
         os.makedirs("/etc/railyard", exist_ok=True)
@@ -135,7 +172,7 @@ class AgentNode:
 
     def pod(self, name: str) -> Pod:
         found = Pod(name)
-        self._pods.append(found)
+        self.node.at_end(found.end)
         return found
 
     def held(self) -> dict[str, str]:

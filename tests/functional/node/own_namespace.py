@@ -71,9 +71,16 @@ class LiveNode:
         theirs = "/proc/%d/ns/net" % self._leaf.pid
         wait_for(lambda: os.readlink(theirs) != here, "the leaf's namespace does not come")
         self._started = [self._leaf]
+        self._ends: list[t.Callable[[], object]] = []
         ip("link", "set", "lo", "up")
 
+    def at_end(self, act: t.Callable[[], object]) -> None:
+        """Call a function at the end of the test."""
+        self._ends.append(act)
+
     def close(self) -> None:
+        for act in self._ends:
+            act()
         for process in reversed(self._started):
             process.kill()
             process.wait()

@@ -1,23 +1,26 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An agent that is killed at any request to the kernel, or before any write of its record: the next one clears up."""
+"""An agent that is killed at any request to the kernel or in any write of its record: the next one undoes its work."""
 
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import signal
 import typing as t
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import pod_attach
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import ATTACHING, SlotState
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import TEMPORARY, System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 from tests.functional.node.agent_pods import AgentNode, Pod
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace, shown
 from tests.unit.node.agent_files import document, rail, slot
+from tests.waiting import wait_for
 
 MOST = 200
 
@@ -49,6 +52,13 @@ def _deadly(number: int) -> None:
 
     codec.NetlinkSocket._send = before(codec.NetlinkSocket._send)  # type: ignore[method-assign]
     System.write_file = before(System.write_file)  # type: ignore[method-assign]
+    os.replace = before(os.replace)
+
+
+def left_over() -> list[str]:
+    """Return the names of incomplete files beside the record."""
+    directory = AgentNode.record().parent
+    return [name for name in os.listdir(directory) if name.startswith(TEMPORARY)] if directory.exists() else []
 
 
 def ports(node: LiveNode) -> list[tuple[str, int, bool, str]]:
@@ -61,8 +71,7 @@ def ports(node: LiveNode) -> list[tuple[str, int, bool, str]]:
 
 def every_moment(node: LiveNode, attachment: str, container_ends: bool) -> None:
     agents = AgentNode(node)
-    rails = [rail(n, slots=[slot(n, 0, "rails", mac=None)]) for n in (1, 2)] if attachment == "host-device" else None
-    agents.write(document(*(rails or [rail(1), rail(2)]), attachment=attachment, conflict_check=False))
+    agents.write(document(*rails_of(attachment), attachment=attachment, conflict_check=False))
     pod: Pod = agents.pod("a")
     agent = agents.agent()
     agent.attach("rails-0", pod.state())
@@ -74,6 +83,7 @@ def every_moment(node: LiveNode, attachment: str, container_ends: bool) -> None:
         if container_ends:
             pod.end_container()
         successor = agents.agent()
+        assert left_over() == []
         if agents.held():
             # the kill came after the last record, or a port waits in the namespace for its end
             assert attachment == "host-device" and container_ends
@@ -90,6 +100,66 @@ def every_moment(node: LiveNode, attachment: str, container_ends: bool) -> None:
         assert number < MOST
     # the last moment is after the last request of an attach
     assert number > 20 and agents.held() == {"rails-0": "default/a"}
+
+
+def rails_of(attachment: str) -> list[dict[str, t.Any]]:
+    """Return two rails, whose slots have no MAC addresses if the port itself moves to the pod."""
+    own_mac = attachment == "host-device"
+    return [rail(n, slots=[slot(n, 0, "rails", mac=None)]) if own_mac else rail(n) for n in (1, 2)]
+
+
+def every_moment_of_the_end(node: LiveNode, attachment: str, pod_ends: bool) -> None:
+    """Kill the agent in a detach, or in the sweep after the end of the pod."""
+    agents = AgentNode(node)
+    agents.write(document(*rails_of(attachment), attachment=attachment, conflict_check=False))
+    before = ports(node)
+    killed, number = True, 0
+    while killed:
+        number += 1
+        assert number < MOST
+        pod, agent = agents.pod("a%d" % number), agents.agent(20)
+        agent.attach("rails-0", pod.state())
+        if pod_ends:
+            pod.end()
+            wait_for(lambda: last_pod_is_gone(agents))
+        act = agent.sweep if pod_ends else functools.partial(agent.detach, "rails-0")
+        killed = killed_at(number, act)
+        successor = agents.agent()
+        assert left_over() == []
+        if not pod_ends:
+            # the kubelet asks again
+            assert successor.detach("rails-0")
+            assert (pod.links(), pod.whole()["rules"]) == (set(), [])
+            pod.end()
+        assert (agents.held(), ports(node)) == ({}, before), number
+    assert number > 3
+
+
+def last_pod_is_gone(agents: AgentNode) -> bool:
+    """Return whether the kernel has removed the interfaces of the only holder."""
+    (holder,) = SlotState(agents.node.system).holders().values()
+    with Rtnetlink() as kernel:
+        return not pod_attach._links(kernel, holder.nsid)
+
+
+def every_moment_of_a_recovery(node: LiveNode, attachment: str) -> None:
+    """Kill the agent that undoes the attach of an agent that was killed."""
+    agents = AgentNode(node)
+    agents.write(document(*rails_of(attachment), attachment=attachment, conflict_check=False))
+    pod, before = agents.pod("a"), ports(node)
+    killed, number = True, 0
+    while killed:
+        number += 1
+        assert number < MOST
+        agent = agents.agent()
+        # in mid-attach: one interface or both exist
+        attach = functools.partial(agent.attach, "rails-0", pod.state())
+        assert killed_at(30 if number % 2 else 45, attach)
+        killed = killed_at(number, agents.agent)
+        agents.agent()
+        assert (agents.held(), left_over(), pod.links(), pod.whole()["rules"]) == ({}, [], set(), []), number
+        assert ports(node) == before, number
+    assert number > 10
 
 
 @in_own_namespace
@@ -133,3 +203,17 @@ def test_an_agent_starts_although_something_cannot_be_undone(node: LiveNode) -> 
 @pytest.mark.parametrize("attachment", ["macvlan", "host-device"])
 def test_a_killed_agent_leaves_nothing_half_made(attachment: str, container_ends: bool) -> None:
     in_own_namespace(lambda node: every_moment(node, attachment, container_ends))()
+
+
+@pytest.mark.parametrize(
+    ("attachment", "pod_ends"),
+    # the kernel deletes a veth at the end of its namespace, and returns other ports
+    [("macvlan", False), ("macvlan", True), ("host-device", False)],
+)
+def test_an_agent_killed_at_the_end_of_a_pod_keeps_no_slot(attachment: str, pod_ends: bool) -> None:
+    in_own_namespace(lambda node: every_moment_of_the_end(node, attachment, pod_ends))()
+
+
+@pytest.mark.parametrize("attachment", ["macvlan", "host-device"])
+def test_an_agent_killed_while_it_recovers_is_followed_by_one_that_does(attachment: str) -> None:
+    in_own_namespace(lambda node: every_moment_of_a_recovery(node, attachment))()

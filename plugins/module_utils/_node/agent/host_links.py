@@ -108,8 +108,10 @@ def restore(system: System, kernel: Rtnetlink, holder: Holder) -> bool:
             continue
         if link.name != host["name"]:
             kernel.set_link(link.ifindex, up=False)
-        kernel.set_link(link.ifindex, name=host["name"], mtu=host["mtu"], alias="")
+        kernel.set_link(link.ifindex, name=host["name"], mtu=host["mtu"])
         kernel.set_link(link.ifindex, up=host["up"])
+        # Last: the alias marks an interface that is not restored yet, also for an agent that starts after a kill.
+        kernel.set_link(link.ifindex, alias="")
     return returned
 
 

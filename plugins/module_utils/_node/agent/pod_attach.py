@@ -18,7 +18,13 @@ import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import host_links, pod_desired, pod_links
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import (
+    cdi_files,
+    host_links,
+    pod_desired,
+    pod_links,
+    slot_state,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import AgentSpec, Device
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import (
     AttachError,
@@ -119,6 +125,9 @@ class PodAttach:
 
         Devices for which this fails stay held. Other pods are not affected.
         """
+        for directory in (os.path.dirname(slot_state.FILE), cdi_files.DIRECTORY):
+            with contextlib.suppress(RailyardError):
+                self._system.remove_incomplete_files(directory)
         with Rtnetlink() as host:
             for holder in self._state.holders().values():
                 if holder.phase == ATTACHING:

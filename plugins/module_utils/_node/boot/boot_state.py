@@ -255,9 +255,7 @@ def _removal_change(path: str, attribute: str, act: t.Callable[[], None]) -> Cha
 
 
 def _clear(system: System, directory: str) -> None:
-    for name, path in _entries(system, directory):
-        if name.startswith(TEMPORARY):
-            system.remove_file(path)
+    system.remove_incomplete_files(directory)
     with contextlib.suppress(OSError):
         os.rmdir(system.path(directory))
 

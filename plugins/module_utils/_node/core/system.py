@@ -194,6 +194,15 @@ class System:
             remedy = "make the place writable for root"
             raise RailyardError("cannot be removed: %s" % error.strerror, path, remedy) from None
 
+    def remove_incomplete_files(self, directory: str) -> None:
+        """Remove files of a directory that a killed program did not complete. No other program may write there now.
+
+        :raises RailyardError: if a file cannot be removed.
+        """
+        for name in self.listdir(directory):
+            if name.startswith(TEMPORARY):
+                self.remove_file("%s/%s" % (directory, name))
+
     def forget_file(self, path: str) -> None:
         """Remove a file, and its directory if that is empty then."""
         self.remove_file(path)
