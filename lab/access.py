@@ -138,6 +138,8 @@ def inventory(lab: Lab) -> dict[str, Any]:
     return {
         "lab": lab.name,
         "accelerator": lab.accel,
+        "system": lab.system,
+        "network": lab.network,
         "ssh_config": str(lab.ssh_config),
         "nodes": {
             node_name(node): {

@@ -14,7 +14,7 @@ import sys
 from typing import Any, Callable
 
 from lab import __doc__ as ABOUT
-from lab import access, cable, lifecycle, snapshot, state
+from lab import access, cable, guest_system, lifecycle, snapshot, state
 from lab.cluster import commands as cluster_commands
 from lab.cluster import kubelets
 from lab.cluster import lifecycle as clusters
@@ -46,7 +46,10 @@ def _up(arguments: Arguments) -> int:
         arguments.name,
         *(arguments.nodes, arguments.rails, arguments.memory, arguments.cpus, arguments.accel),
         cluster=arguments.cluster,
+        system=arguments.system,
+        network=arguments.network,
     )
+    lifecycle.system_of(spec)  # an impossible option is refused before anything is ended
     if arguments.fresh and arguments.cluster:
         clusters.down(arguments.name)
     lab, changed = lifecycle.up(spec, arguments.fresh)
@@ -92,6 +95,7 @@ def _status(arguments: Arguments) -> int:
 def _print_status(lab: Lab, summary: dict[str, Any]) -> None:
     accelerator = "KVM" if lab.accel == "kvm" else "emulated"
     print("lab %s: %d nodes, %d rails, %s, %d MiB a node" % (lab.name, lab.nodes, lab.rails, accelerator, lab.memory))
+    print("system %s, network managed by %s" % (lab.system, lab.network))
     print("image %s" % lab.image)
     print("state %s" % lab.directory)
     for node in summary["nodes"]:
@@ -232,6 +236,18 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="guests that are Kubernetes nodes, with a control plane on this machine; each has %d MiB by default"
         % lifecycle.CLUSTER_MEMORY,
+    )
+    up.add_argument(
+        "--system",
+        metavar="NAME",
+        help="release of the guests: %s, or the host's own (default: the host's own, and %s with --cluster)"
+        % (", ".join(guest_system.DEBIAN_RELEASES), guest_system.CLUSTER_SYSTEM),
+    )
+    up.add_argument(
+        "--network",
+        choices=list(guest_system.NETWORK_PACKAGES),
+        help="what manages the network of the guests, management and rails (default: %s)"
+        % guest_system.DEFAULT_NETWORK,
     )
     up.add_argument("--fresh", action="store_true", help="end this lab first and start over with new disks")
 

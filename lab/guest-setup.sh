@@ -5,9 +5,9 @@
 # Shapes the guests' root filesystem. mmdebstrap calls it twice as a hook: "early" before the packages are installed,
 # "late" after. It is part of the image's recipe: a change here makes a new image.
 #
-# usage: guest-setup.sh early|late ROOT PUBLIC_KEY_FILE
+# usage: guest-setup.sh early|late ROOT PUBLIC_KEY_FILE networkd|netplan|networkmanager
 set -eu
-phase=$1 root=$2 key=$3
+phase=$1 root=$2 key=$3 network=$4
 
 early() {
     # Only what the lab's virtual hardware needs: a small initrd unpacks quickly under emulation, both at boot and when
@@ -48,8 +48,12 @@ network() {
     rm -f "$root/etc/hostname" "$root/etc/resolv.conf"
     : >"$root/etc/resolv.conf"
     printf '127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n' >"$root/etc/hosts"
-    # Management alone is configured. The rails' interfaces (igb, igbvf) match nothing here and stay as the kernel made
-    # them. DHCP inside a closed user network offers no gateway, so the default route is written down.
+    # Management alone is configured, the rails' interfaces (igb, igbvf) are not. DHCP inside a closed user network offers
+    # no gateway, so the files set the default route.
+    "network_$network"
+}
+
+network_networkd() {
     cat >"$root/etc/systemd/network/10-management.network" <<EOF
 [Match]
 Driver=virtio_net
@@ -74,6 +78,52 @@ EOF
 ExecStart=
 ExecStart=/lib/systemd/systemd-networkd-wait-online --ipv4 --interface=enp0s30
 EOF
+}
+
+network_netplan() {
+    # netplan enables systemd-networkd at boot, and configures which interfaces the boot waits for.
+    mkdir -p "$root/etc/netplan"
+    cat >"$root/etc/netplan/50-management.yaml" <<EOF
+network:
+  version: 2
+  renderer: networkd
+  ethernets:
+    enp0s30:
+      dhcp4: true
+      dhcp-identifier: mac
+      dhcp4-overrides: {use-dns: false}
+      link-local: []
+      accept-ra: false
+      routes: [{to: 0.0.0.0/0, via: 10.0.2.2, on-link: true}]
+EOF
+    chmod 600 "$root/etc/netplan/50-management.yaml"
+}
+
+network_networkmanager() {
+    # As on a server, NetworkManager makes no profiles for interfaces without one. The kernel names the node.
+    mkdir -p "$root/etc/NetworkManager/conf.d" "$root/etc/NetworkManager/system-connections"
+    cat >"$root/etc/NetworkManager/conf.d/railyard-lab.conf" <<EOF
+[main]
+no-auto-default=*
+dns=none
+hostname-mode=none
+EOF
+    cat >"$root/etc/NetworkManager/system-connections/management.nmconnection" <<EOF
+[connection]
+id=management
+uuid=4c1a2b6e-5a0e-4b53-9d1c-0a1e0c2f3b10
+type=ethernet
+interface-name=enp0s30
+
+[ipv4]
+method=auto
+route1=0.0.0.0/0,10.0.2.2
+
+[ipv6]
+method=disabled
+EOF
+    chmod 600 "$root/etc/NetworkManager/system-connections/management.nmconnection"
+    chroot "$root" systemctl --quiet enable NetworkManager.service
 }
 
 bytecode() {

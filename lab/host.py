@@ -61,7 +61,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Host:
-    """The distribution that this machine runs, which is also what its guests are made of."""
+    """The distribution that this machine runs. By default, guests run it too."""
 
     id: str
     codename: str
@@ -128,17 +128,20 @@ class Host:
             and (not key or ("%s-archive" % self.id) in key)
         )
 
-    def release_sources(self) -> str:
-        """The release with its updates and security fixes, for building guests; one deb822 text."""
+    def release_sources(self, codename: str | None = None) -> str:
+        """A release with its updates and security fixes, for building guests; one deb822 text.
+
+        ``codename`` names another release of the host's distribution. Its suites come from the places of the host's.
+        """
         text = []
         for source in self.sources():
-            wanted = tuple(
-                suite
+            suffixes = [
+                suite[len(self.codename) :]
                 for suite in source.suites
                 if suite in (self.codename, self.codename + "-updates", self.codename + "-security")
-            )
-            if wanted:
-                text.append(source.deb822(wanted))
+            ]
+            if suffixes:
+                text.append(source.deb822(tuple((codename or self.codename) + suffix for suffix in suffixes)))
         return "\n".join(text)
 
     def backports_sources(self) -> str:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The guests' image: a kernel, an initrd and a root filesystem, made from the host's own distribution's packages.
+"""The guests' image: a kernel, an initrd and a root filesystem, made from a distribution's packages.
 
 An image is cached under the hash of its recipe. It is built aside and renamed into place, so it is there whole or not
 at all; what was damaged later is noticed by size and time, then by content, and built again.
@@ -22,6 +22,7 @@ from typing import Any
 from lab import host as hosts
 from lab import node_image
 from lab.errors import LabError
+from lab.guest_system import GuestSystem
 from lab.progress import run, say
 from lab.state import locked, write_file
 
@@ -79,16 +80,22 @@ def cache_directory() -> Path:
     return Path(shared).expanduser().resolve() / "railyard" / "lab"
 
 
-def recipe(host: hosts.Host, kubelet: Path | None = None) -> dict[str, Any]:
+def recipe(system: GuestSystem, kubelet: Path | None = None) -> dict[str, Any]:
     """Everything that shapes the image; with a kubelet, that of Kubernetes nodes."""
     values = {
-        "distribution": [host.id, host.codename],
-        "packages": [host.distribution.kernel, *PACKAGES],
+        "distribution": [system.distribution, system.codename],
+        "network": system.network,
+        "packages": _packages(system, kubelet),
         "leave_out": list(LEAVE_OUT),
         "disk_gib": DISK_GIB,
         "setup": [place.read_text(encoding="utf-8") for place in (SETUP, BYTECODE)],
     }
     return {**values, **node_image.recipe(kubelet, content_hash(kubelet))} if kubelet else values
+
+
+def _packages(system: GuestSystem, kubelet: Path | None) -> list[str]:
+    kernel = node_image.KERNEL if kubelet else system.kernel
+    return [kernel, *(node_image.PACKAGES if kubelet else ()), *system.network_packages, *PACKAGES]
 
 
 def recipe_hash(values: dict[str, Any]) -> str:
@@ -152,27 +159,26 @@ def find(directory: Path) -> Image | None:
     return Image(directory, json.loads((directory / "manifest.json").read_text(encoding="utf-8"))["id"])
 
 
-def ensure(host: hosts.Host, cache: Path, kubelet: Path | None = None) -> Image:
+def ensure(host: hosts.Host, system: GuestSystem, cache: Path, kubelet: Path | None = None) -> Image:
     """The image of the recipe in force, built if it is not there or damaged. Raises LabError when it cannot be."""
-    directory = cache / recipe_hash(recipe(host, kubelet))
+    directory = cache / recipe_hash(recipe(system, kubelet))
     with locked(cache / (directory.name + ".lock"), "another command is building the image; waiting for it"):
         image = find(directory)
         if image is None:
             if directory.exists():
                 say("the cached image is damaged: %s; building it again" % fault(directory))
-            _build(host, directory, kubelet)
+            _build(host, system, directory, kubelet)
             image = find(directory)
     if image is None:
         raise LabError("the image in %s changed while it was built" % directory, "run the command again")
     return image
 
 
-def _build(host: hosts.Host, directory: Path, kubelet: Path | None) -> None:
+def _build(host: hosts.Host, system: GuestSystem, directory: Path, kubelet: Path | None) -> None:
     """Build the image aside and rename it into place."""
     log = directory.with_name(directory.name + ".log")
     log.unlink(missing_ok=True)
-    suite = node_image.SUITE if kubelet else host.codename
-    say("building the guests' image from the packages of %s %s (once; log: %s)" % (host.id, suite, log))
+    say("building the guests' image: %s, network managed by %s (once; log: %s)" % (system.name, system.network, log))
     work = Path(tempfile.mkdtemp(prefix=directory.name + ".", suffix=".building", dir=directory.parent))
     try:
         work.chmod(0o755)
@@ -180,7 +186,7 @@ def _build(host: hosts.Host, directory: Path, kubelet: Path | None) -> None:
         result.mkdir(mode=0o755)
         _key(result)
         tree = work / "tree"
-        _debootstrap(host, work, tree, result / "id_ed25519.pub", kubelet, log)
+        _debootstrap(host, system, work, tree, kubelet, log)
         _extract(tree, result, log)
         write_file(result / "manifest.json", json.dumps(_manifest(result), indent=2))
         if directory.exists():
@@ -200,35 +206,37 @@ def _key(result: Path) -> None:
         raise LabError("cannot make the lab's SSH key: %s" % done.stderr.strip(), "see that ssh-keygen works here")
 
 
-def _debootstrap(host: hosts.Host, work: Path, tree: Path, key: Path, kubelet: Path | None, log: Path) -> None:
-    """Unpack and shape the guests' root filesystem."""
+def _debootstrap(
+    host: hosts.Host, system: GuestSystem, work: Path, tree: Path, kubelet: Path | None, log: Path
+) -> None:
+    """Unpack the guests' root filesystem into ``tree`` and configure it. The key is in ``work/image``."""
     remedy = (
         "see that this host's package sources answer (apt-get update) and that there are %d GiB free in %s,"
         " then run the command again" % (DISK_GIB, work.parent)
     )
     sources = work / "release.sources"
-    sources.write_text(node_image.sources(host) if kubelet else host.release_sources(), encoding="utf-8")
+    backports = [host.sources_of(node_image.BACKPORTS)] if kubelet else []
+    sources.write_text("\n".join([host.release_sources(system.codename), *backports]), encoding="utf-8")
     script = work / "guest-setup.sh"
     shutil.copy(SETUP, script)
     shutil.copy(BYTECODE, work)
-    packages = [*(node_image.PACKAGES if kubelet else [host.distribution.kernel]), *PACKAGES]
     command = [
         hosts.tool("mmdebstrap"),
         "--mode=root",
         "--variant=minbase",
         "--format=directory",
-        "--include=" + ",".join(packages),
+        "--include=" + ",".join(_packages(system, kubelet)),
     ]
     left_out = (*LEAVE_OUT, *(node_image.LEAVE_OUT if kubelet else ()))
     command += ["--dpkgopt=path-exclude=" + pattern for pattern in left_out]
     for hook, phase in (("essential", "early"), ("customize", "late")):
-        command.append('--%s-hook=sh "%s" %s "$1" "%s"' % (hook, script, phase, key))
+        words = (hook, script, phase, work / "image/id_ed25519.pub", system.network)
+        command.append('--%s-hook=sh "%s" %s "$1" "%s" %s' % words)
     if kubelet:
         pod = node_image.build_pod_image(work, sources, log, remedy)
-        words = (node_image.HOOK, node_image.FILES, kubelet, pod)
-        command.append('--customize-hook=sh "%s" "$1" "%s" "%s" "%s"' % words)
-    suite = node_image.SUITE if kubelet else host.codename
-    line = hosts.as_root([*command, suite, str(tree), str(sources)])
+        additions = (node_image.HOOK, node_image.FILES, kubelet, pod)
+        command.append('--customize-hook=sh "%s" "$1" "%s" "%s" "%s"' % additions)
+    line = hosts.as_root([*command, system.codename, str(tree), str(sources)])
     run(line, log, "building the root filesystem", remedy, show=_shown)
 
 

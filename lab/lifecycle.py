@@ -12,12 +12,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import accel, access, cable, guest, process, qmp, state
+from lab import accel, access, cable, guest, guest_system, process, qmp, state
 from lab import host as hosts
 from lab import image as images
 from lab import qemu as qemus
 from lab.cluster import binaries
 from lab.errors import LabError
+from lab.guest_system import GuestSystem
 from lab.progress import say
 from lab.state import Lab, node_name
 
@@ -39,11 +40,14 @@ class Spec:
     cpus: int | None = None
     accel: str | None = None
     cluster: bool = False
+    system: str | None = None
+    network: str | None = None
 
 
 def up(spec: Spec, fresh: bool = False) -> tuple[Lab, bool]:
     """Bring a lab up; it, and whether anything had to be started. A lab that is up is left alone."""
     directory = state.state_directory(spec.name)
+    system = system_of(spec)
     with state.changing(spec.name):
         if fresh:
             _end(directory)
@@ -56,12 +60,17 @@ def up(spec: Spec, fresh: bool = False) -> tuple[Lab, bool]:
             if all(part in alive for part in [LEAF, *lab.node_names]) and lab.ssh_config.exists():
                 access.wait(lab, list(range(1, lab.nodes + 1)))
                 return lab, False
-        return _start(spec, lab), True
+        return _start(spec, system, lab), True
+
+
+def system_of(spec: Spec) -> GuestSystem:
+    """Return the system of new guests. Raises LabError for options that this machine or another option excludes."""
+    return guest_system.choose(hosts.Host.read(), spec.system, spec.network, spec.cluster)
 
 
 def _agree(spec: Spec, lab: Lab) -> None:
     """Raise LabError when the lab that is there is not the one asked for."""
-    for name in ("nodes", "rails", "memory", "cpus", "accel"):
+    for name in ("nodes", "rails", "memory", "cpus", "accel", "system", "network"):
         wanted, present = getattr(spec, name), getattr(lab, name)
         if wanted is not None and wanted != present and (name, wanted) != ("accel", "auto"):
             raise LabError(
@@ -75,15 +84,15 @@ def _agree(spec: Spec, lab: Lab) -> None:
         )
 
 
-def _start(spec: Spec, lab: Lab | None) -> Lab:
+def _start(spec: Spec, system: GuestSystem, lab: Lab | None) -> Lab:
     cache = images.cache_directory()
     host = hosts.Host.read()
     hosts.ensure_tools(cache / "host.log")
     qemu = qemus.ensure(host, cache)
     if lab is None:
         kubelet = Path(str(binaries.ensure(cache, nodes=True).kubelet)) if spec.cluster else None
-        image = images.ensure(host, cache, kubelet)
-        lab = _new(spec, image, accel.decide(spec.accel or "auto", qemu, image, cache))
+        image = images.ensure(host, system, cache, kubelet)
+        lab = _new(spec, system, image, accel.decide(spec.accel or "auto", qemu, image, cache))
         lab.save()
     else:
         image = _image_of(lab)
@@ -106,7 +115,7 @@ def _start(spec: Spec, lab: Lab | None) -> Lab:
     return lab
 
 
-def _new(spec: Spec, image: images.Image, accelerator: str) -> Lab:
+def _new(spec: Spec, system: GuestSystem, image: images.Image, accelerator: str) -> Lab:
     taken: set[int] = set()
     for name in state.names():
         with contextlib.suppress(LabError):
@@ -121,6 +130,8 @@ def _new(spec: Spec, image: images.Image, accelerator: str) -> Lab:
         accel=accelerator,
         image=str(image.directory),
         image_id=image.id,
+        system=system.name,
+        network=system.network,
         ports=ports[: size["nodes"]],
         kubelet_ports=ports[size["nodes"] :],
         **size,

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the image of guests that are Kubernetes nodes has in addition: a newer system, containerd, kubelet, pods' image.
+"""What the image of guests that are Kubernetes nodes has in addition: a newer kernel, containerd, kubelet, pods' image.
 
-The guests are Debian 13, whatever Debian the host is, with the kernel of its backports: soft RDMA works in a pod's
-network namespace from Linux 7.2 on.
+The kernel is that of the backports of the guests' release: soft RDMA works in a pod's network namespace from Linux 7.2
+on.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from lab import host as hosts
-from lab.errors import LabError
+from lab.guest_system import CLUSTER_SYSTEM, DEBIAN_RELEASES
 from lab.progress import run, say
 
 HOOK = Path(__file__).resolve().parent / "guest-node.sh"
 FILES = HOOK.with_name("node")
-SUITE = "trixie"
+SUITE = DEBIAN_RELEASES[CLUSTER_SYSTEM]
 BACKPORTS = SUITE + "-backports"
-PACKAGES = ["linux-image-amd64/" + BACKPORTS, "containerd", "runc", "python3-grpcio"]
+KERNEL = "linux-image-amd64/" + BACKPORTS
+PACKAGES = ["containerd", "runc", "python3-grpcio"]
 UNUSED = ("sound", "drivers/gpu", "drivers/media", "drivers/staging", "drivers/net/wireless")
 LEAVE_OUT = tuple("/usr/lib/modules/*/kernel/%s/*" % part for part in UNUSED)
 # One image serves as every pod's sandbox and as a container for tests: without a command it waits.
@@ -33,23 +34,13 @@ POD_PACKAGES = ["catatonit", "iproute2", "iputils-ping", "ethtool", "ibverbs-uti
 POD_ENTRYPOINT = ["/usr/bin/catatonit", "-P"]
 
 
-def sources(host: hosts.Host) -> str:
-    """The guests' package sources; raises LabError on a host whose distribution does not have them."""
-    if host.id != "debian":
-        raise LabError(
-            "guests that are Kubernetes nodes are built from Debian %s, and this machine has no sources of it" % SUITE,
-            "run lab up --cluster on Debian 12 or 13, or lab up without it",
-        )
-    return host.sources_of(SUITE, BACKPORTS)
-
-
 def recipe(kubelet: Path, digest: str) -> dict[str, Any]:
     """Everything that shapes these additions; ``digest`` is that of the kubelet's content."""
     files = {str(place.relative_to(FILES)): place.read_text(encoding="utf-8") for place in _files()}
     return {
         "node": {
-            "suites": [SUITE, BACKPORTS],
-            "packages": PACKAGES,
+            "backports": BACKPORTS,
+            "packages": [KERNEL, *PACKAGES],
             "leave_out": list(LEAVE_OUT),
             "files": files,
             "hook": HOOK.read_text(encoding="utf-8"),

@@ -51,6 +51,7 @@ class Lab:
 
     ``memory`` is MiB a node; ``image`` the directory of the image and ``image_id`` what it held when the disks were
     made; ``ports`` the loopback SSH port of each node, and ``kubelet_ports`` that of its kubelet, if it has one.
+    ``system`` is the guests' distribution and version, and ``network`` what manages their network.
     """
 
     name: str
@@ -63,6 +64,8 @@ class Lab:
     image_id: str
     ports: list[int] = field(default_factory=list)
     kubelet_ports: list[int] = field(default_factory=list)
+    system: str = "unknown"  # a lab that was started before this field existed
+    network: str = "networkd"
 
     @property
     def cluster(self) -> bool:

@@ -65,6 +65,13 @@ def test_deb822_sources_are_taken_without_what_is_off_or_only_source(tmp_path: P
     assert text.count("Types: deb\n") == 2
 
 
+def test_another_release_comes_from_the_places_of_the_hosts_own(tmp_path: Path) -> None:
+    text = debian(tmp_path, debian_sources=DEB822).release_sources("trixie")
+    assert "URIs: http://mirror.invalid/debian\nSuites: trixie trixie-updates\nComponents: main contrib\n" in text
+    assert "URIs: http://mirror.invalid/debian-security\nSuites: trixie-security\n" in text
+    assert "bookworm" not in text
+
+
 def test_one_line_sources_are_taken_with_their_key(tmp_path: Path) -> None:
     text = debian(tmp_path, debian_list=ONE_LINE).release_sources()
     assert text.count("Types: deb\n") == 2

@@ -17,6 +17,7 @@ import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import netplan_output
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import network_files as files
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import read_ports
 
@@ -453,6 +454,60 @@ def test_netplan_is_generated_and_never_applied(tmp_path: Path) -> None:
     reported(system, 2, "/run/systemd/network/10-netplan-enp11s0.network")
     files.Netplan(system).load(kept(FOUR), [], 1)
     assert commands.ran == ["netplan generate", "networkctl reload"]
+
+
+def generating(tmp_path: Path, **texts: str) -> System:
+    """Return a node whose netplan writes these files, by netdev, and replaces all of them, as the real one does."""
+
+    def answer(argv: t.Sequence[str], timeout: float) -> CommandResult:
+        if argv[:2] == ["netplan", "generate"]:
+            for name in system.listdir("/run/systemd/network"):
+                system.remove_file("/run/systemd/network/" + name)
+            for netdev, text in texts.items():
+                system.write_file("/run/systemd/network/10-netplan-%s.network" % netdev, text, 0o640)
+        return CommandResult(0, "", "")
+
+    system = System(str(tmp_path), answer)
+    return system
+
+
+def test_unchanged_files_of_netplan_stay_the_same_files(tmp_path: Path) -> None:
+    """systemd-networkd would reconfigure the link of a replaced file, and the management path would lose its lease."""
+    place = "/run/systemd/network/10-netplan-%s.network"
+    system = generating(tmp_path, management="DHCP", gpu01="new", gpu02="added")
+    for netdev, text in (("management", "DHCP"), ("gpu01", "old"), ("gpu03", "former")):
+        system.write_file(place % netdev, text, 0o640)
+    system.write_file(place % "kept", "", 0o600)
+    before = os.stat(system.path(place % "management"))
+    assert netplan_output.generate(system) == [place % name for name in ("gpu01", "gpu02", "gpu03", "kept")]
+    after = os.stat(system.path(place % "management"))
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+    assert system.read_file(place % "gpu01") == "new"
+    assert system.listdir("/run/systemd/network") == [
+        "10-netplan-%s.network" % name for name in ("gpu01", "gpu02", "management")
+    ]
+    assert system.listdir("/run") == ["systemd"]
+    assert netplan_output.generate(system) == []
+
+
+def test_netplan_waits_for_the_links_whose_files_or_drop_ins_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = netplan_output.generated_path("enp11s0")
+    system = generating(tmp_path, enp11s0="[Network]")
+    waited: list[list[str]] = []
+    monkeypatch.setattr(files, "_reload_networkd", lambda _system, _wanted, changed, _timeout: waited.append(changed))
+    for changed in ([], [files.NETPLAN_FILE], [netplan_output.drop_in_path("enp11s0")]):
+        files.Netplan(system).load(kept(FOUR), changed, 1)
+    # the first run adds the file; the second has another rail's in the file of all rails
+    assert waited == [[path], [], [path]]
+
+
+def test_only_the_drop_ins_of_netplan_have_their_own_directory(tmp_path: Path) -> None:
+    system = node(tmp_path)
+    paths = files.Netplan(system).files(kept(FOUR))
+    assert [path for path in paths if netplan_output.is_drop_in(path)] == [netplan_output.drop_in_path("enp11s0")]
+    assert not any(netplan_output.is_drop_in(path) for path in files.Networkd(system).files(kept(FOUR)))
 
 
 @pytest.mark.parametrize(

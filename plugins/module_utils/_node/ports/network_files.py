@@ -21,7 +21,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import SCOPE_LINK, Route, bare
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import port_observed
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import netplan_output, port_observed
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import Port, Side
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import sysctl
 
@@ -31,7 +31,6 @@ SYSTEMD_PREFIX = "05-railyard-"
 SYSCTL_FILE = "/etc/sysctl.d/90-railyard.conf"
 NETPLAN_DIRS = ("/lib/netplan", "/etc/netplan", "/run/netplan")
 NETPLAN_FILE = "/etc/netplan/60-railyard.yaml"
-NETPLAN_DROP_IN = "railyard.conf"
 NM_DIR = "/etc/NetworkManager/system-connections"
 NM_PREFIX = "railyard-"
 NETWORKD = "systemd-networkd.service"
@@ -304,15 +303,11 @@ class Netplan(Backend):
             return {}
         files = {NETPLAN_FILE: File(_netplan_text(kept), 0o600)}
         for each in kept:
-            files["%s/%s" % (_drop_in_directory(each.netdev), NETPLAN_DROP_IN)] = File(_drop_in_text(each), 0o644)
+            files[netplan_output.drop_in_path(each.netdev)] = File(_drop_in_text(each), 0o644)
         return files
 
     def ours(self) -> list[str]:
-        paths = _present(self._system, NETPLAN_FILE)
-        for name in self._system.listdir(SYSTEMD_DIR):
-            if name.startswith("10-netplan-") and name.endswith(".network.d"):
-                paths += _present(self._system, "%s/%s/%s" % (SYSTEMD_DIR, name, NETPLAN_DROP_IN))
-        return paths
+        return _present(self._system, NETPLAN_FILE) + netplan_output.drop_ins(self._system)
 
     def is_running(self) -> bool:
         return running(self._system, NETWORKD)
@@ -338,14 +333,12 @@ class Netplan(Backend):
 
     def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
         # not 'netplan apply', which would reconfigure the management path too
-        self._system.check(["netplan", "generate"], "correct the file in /etc/netplan that netplan names")
-        generated = [(each, "/run/systemd/network/10-netplan-%s.network" % each.netdev) for each in kept]
-        # netplan rewrites all generated files if one changes
-        _reload_networkd(self._system, generated, [path for _each, path in generated] if changed else [], timeout)
-
-
-def _drop_in_directory(netdev: str) -> str:
-    return "%s/10-netplan-%s.network.d" % (SYSTEMD_DIR, netdev)
+        unread = {*netplan_output.generate(self._system), *changed}
+        generated = [(each, netplan_output.generated_path(each.netdev)) for each in kept]
+        to_configure = [
+            path for each, path in generated if not unread.isdisjoint((path, netplan_output.drop_in_path(each.netdev)))
+        ]
+        _reload_networkd(self._system, generated, to_configure, timeout)
 
 
 def _drop_in_text(each: Kept) -> str:

@@ -29,7 +29,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
     Rtnetlink,
     Rule,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import network_files, port_observed
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import (
+    netplan_output,
+    network_files,
+    port_observed,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_changes import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_observed import Seen, Target
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import (
@@ -428,4 +432,4 @@ def _writer(
 
 
 def _remover(system: System, path: str) -> t.Callable[[], None]:
-    return lambda: system.remove_file(path)
+    return lambda: system.forget_file(path) if netplan_output.is_drop_in(path) else system.remove_file(path)
