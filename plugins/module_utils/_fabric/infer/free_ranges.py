@@ -35,7 +35,7 @@ def single(address: int, bits: int) -> Range:
 
 def without(ranges: t.Iterable[Range], taken: t.Iterable[Range]) -> list[Range]:
     """Return sorted, disjoint ranges of the addresses that are not in ``taken``."""
-    free = Ranges(tuple(merged(ranges))).less(taken)
+    free = Ranges(tuple(merged(ranges))).without(taken)
     return list(free.parts) if free else []
 
 

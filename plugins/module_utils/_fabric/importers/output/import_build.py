@@ -35,7 +35,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, show
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import written
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import file_value
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
     BadRange,
     HostRange,
@@ -491,7 +491,7 @@ def _family(addresses: Addressed, suffix: str) -> dict[str, t.Any]:
         rail["gateway" + suffix] = show(addresses.gateway, net.bits)
     for key, ranges in (("pods", addresses.pods), ("hosts", addresses.hosts)):
         if ranges:
-            rail[key + suffix] = written(ranges)
+            rail[key + suffix] = file_value(ranges)
     if addresses.taken:
-        rail.setdefault("taken", {}).update((name, written(ranges)) for name, ranges in addresses.taken.items())
+        rail.setdefault("taken", {}).update((name, file_value(ranges)) for name, ranges in addresses.taken.items())
     return rail
