@@ -24,6 +24,7 @@ class ControllerAction(ActionBase):
     SPEC: t.Mapping[str, t.Any] = {}
 
     def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> dict[str, t.Any]:
+        """Run :meth:`work` with the options. Return its result, or that of a failed task."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         _validated, options = self.validate_argument_spec(argument_spec=dict(self.SPEC))
         try:

@@ -461,7 +461,7 @@ def test_another_fabrics_policy_of_the_operator_is_not_taken_over(bench: Bench) 
         with pytest.raises(RailyardError, match="nic-cluster-policy: it exists already and belongs to .*=ai"):
             kube_software.SoftwareRun(wanted, other.document, False).started()
         # and it is refused before the operator's release has the other's values
-        with pytest.raises(RailyardError, match="serves fabric ai already, and takes the NicClusterPolicy of one"):
+        with pytest.raises(RailyardError, match="serves fabric ai already, and supports the NicClusterPolicy of one"):
             kube_software.SoftwareRun(wanted, other.document, False).check_other_fabrics()
     assert bench.live(plan)["NicClusterPolicy nic-cluster-policy"]["metadata"]["resourceVersion"] == before
     mine = {**given, "name": "network-operator", "version": "", "force": False, "timeout": 5}

@@ -62,12 +62,16 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Approval:
+    """The approval before nodes reboot. ``timeout``: seconds; 0: none."""
+
     timeout: int = 0
     description: str = ""
 
 
 @dataclass(frozen=True)
 class Webhook:
+    """A webhook that launches a template. ``service``: such as github."""
+
     service: str
     template: str
 
@@ -118,6 +122,8 @@ class Fabric:
 
 @dataclass(frozen=True)
 class Notification:
+    """A notification. ``on``: the events for which it is sent."""
+
     type: str
     on: tuple[str, ...]
     settings: t.Mapping[str, t.Any]
@@ -125,6 +131,8 @@ class Notification:
 
 @dataclass(frozen=True)
 class Data:
+    """The contents of the data file."""
+
     organization: str
     create_organization: bool
     prefix: str

@@ -62,6 +62,7 @@ class FabricReader:
         self._variables = variables
 
     def fabrics(self) -> dict[str, Fabric]:
+        """Return the section ``fabrics``."""
         section = self._top.section("fabrics", "write fabrics: {NAME: {file: inventories/NAME/fabric.yml}}")
         if section and not section.mapping.entries:
             self._report.add(rules.EMPTY, section.path, "fabrics is empty", "describe at least one")
@@ -216,6 +217,7 @@ class FabricReader:
     # -- settings of templates
 
     def templates(self, at: Section) -> dict[str, Settings]:
+        """Return template -> its settings, from the section ``templates`` of ``at``."""
         section = at.section("templates")
         found = {}
         for name in TEMPLATES:
@@ -274,6 +276,7 @@ class FabricReader:
         return tuple(dict.fromkeys(part.texts(key))) if part.value(key) is not None else None
 
     def access(self, part: Section, rights: t.Sequence[str] = _RIGHTS) -> Access:
+        """Return team -> its rights; None if the key is missing, which leaves the roles in AWX unchanged."""
         if part.value("access") is None:
             return None
         section = part.section("access")

@@ -78,6 +78,8 @@ KUBECONFIG_TYPE: t.Mapping[str, t.Any] = {
 
 
 class NotificationType(t.NamedTuple):
+    """The fields of a type of notification."""
+
     fields: t.Mapping[str, Field]
     # secret -> its default; None: required
     secrets: t.Mapping[str, str | None]

@@ -73,6 +73,7 @@ class Object:
 
     @property
     def ref(self) -> Ref:
+        """The reference to this object."""
         return Ref(
             self.kind,
             self.name,
@@ -89,6 +90,7 @@ class Wanted:
     absent: tuple[Object, ...]
 
     def of(self, kind: str) -> list[Object]:
+        """Return the objects of a kind."""
         return [each for each in self.objects if each.kind == kind]
 
 

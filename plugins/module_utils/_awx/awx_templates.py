@@ -67,6 +67,7 @@ class Question(t.NamedTuple):
 
 
 def yes_or_no(variable: str, name: str, about: str = "", default: bool = False) -> Question:
+    """Return a question with the answers true and false."""
     return Question(variable, name, about, "true" if default else "false", ("false", "true"))
 
 

@@ -87,6 +87,7 @@ class Secrets:
         self._update = update
 
     def masked(self, text: str) -> str:
+        """Return the text without the secrets in it."""
         for fields in self._given.values():
             for secret in fields.values():
                 if len(secret) > 3:

@@ -133,7 +133,8 @@ def test_inside_awx_the_secrets_are_a_file_of_the_project(site: Site, tmp_path: 
         fresh.close()
     assert done.returncode == 2 and wrote == []
     assert (
-        "awx-secrets.yml: it cannot be read: " in done.one_line and "Remedy: give the vault's password" in done.one_line
+        "awx-secrets.yml: it cannot be read: " in done.one_line
+        and "Remedy: check that it is YAML, and give the vault password" in done.one_line
     )
 
 

@@ -173,7 +173,7 @@ def test_a_circle_by_hand_is_an_error_with_a_remedy(made: Site) -> None:
     own = awx.add(NODES, identifier="own", workflow_job_template=awx.one("workflow_job_templates", WORKFLOW)["id"])
     awx.links[NODES, awx.one(NODES, "reboots")["id"], "always_nodes"] = [own["id"]]
     awx.links[NODES, own["id"], "success_nodes"] = [awx.one(NODES, "hosts")["id"]]
-    with pytest.raises(RailyardError, match="Cycle detected.*Remedy: remove the edges"):
+    with pytest.raises(RailyardError, match="Cycle detected.*Remedy: remove the links"):
         made.sync()
 
 

@@ -31,7 +31,7 @@ def play(tmp_path: Path, name: str, **given: object) -> Played:
 
 def reports(text: str, collection: str) -> bool:
     """Whether the one line is there, and nothing of Ansible's own beside it."""
-    line = "control node: the collection %s is not there. Remedy: install it with ansible-galaxy" % collection
+    line = "control node: the collection %s is not installed. Remedy: install it with ansible-galaxy" % collection
     return line in text and "couldn't resolve module" not in text
 
 

@@ -118,7 +118,7 @@ def test_the_plan_its_files_and_what_differs(tmp_path: Path) -> None:
 
 def test_a_plan_that_is_to_fail_on_differences_from_nothing_reports_so() -> None:
     done = play("plan.yml", fabric_file=str(GOOD), plan_fail_on="renumbered")
-    assert done.returncode == 2 and "no earlier plan is given" in done.text
+    assert done.returncode == 2 and "the earlier plan is not set" in done.text
     assert "-e plan_diff=OLD/plan.json" in done.text
 
 

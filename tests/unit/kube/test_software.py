@@ -44,7 +44,7 @@ def test_only_the_pods_first_network_needs_consent() -> None:
 
 
 def test_an_operator_of_one_fabric_is_refused_for_a_second_and_others_warn() -> None:
-    with pytest.raises(Refused, match="it serves fabric bi and ci already, and takes the NicClusterPolicy of one"):
+    with pytest.raises(Refused, match="it serves fabric bi and ci already, and supports the NicClusterPolicy of one"):
         software_rules.other_fabrics("network-operator", {"ci", "bi"}, view(), URL)
     (warning,) = software_rules.other_fabrics("spiderpool", {"bi"}, view(), URL)
     assert "serves fabric bi too, and gets the values of ai" in warning

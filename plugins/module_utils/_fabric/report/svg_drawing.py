@@ -100,6 +100,7 @@ class Drawing:
         tip: str = "",
         dash: str = "",
     ) -> None:
+        """Draw a rectangle with a tooltip. ``kind``: its classes; ``round_by``: the radius of its corners."""
         keys = {"x": _number(x), "y": _number(y), "width": _number(width), "height": _number(height)}
         if dash:
             keys["stroke-dasharray"] = dash

@@ -37,6 +37,8 @@ class Gone(Refusal):
 
 
 class General(Refusal):
+    """A refusal that applies to every request."""
+
     general = True
 
 

@@ -144,6 +144,7 @@ class Server:
         return self._kinds[api]
 
     def get(self, path: str, resource: str = "", place: str = "") -> Object:
+        """Return the object or list at a path."""
         status, answer = self.ask("GET", path)
         if status >= 400:
             raise refusal(status, answer, "get", resource or path, place or self.url)

@@ -40,6 +40,7 @@ class Pace:
 
     @property
     def limit(self) -> int:
+        """The current maximum number of requests at the same time."""
         return self._levels[self._at]
 
     def done(self, now: float) -> None:

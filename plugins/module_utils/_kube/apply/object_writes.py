@@ -91,6 +91,7 @@ class Write:
 
     @property
     def releases(self) -> bool:
+        """Whether only our labels are removed, because another manager created the object."""
         return self.wanted is None and not self.ours
 
     def changes(self) -> list[Change]:

@@ -66,6 +66,7 @@ class SoftwareObjects:
 
     @property
     def warnings(self) -> list[str]:
+        """The warnings of all writes so far."""
         return self._warnings + [text for part in self._parts if not isinstance(part, Change) for text in part.warnings]
 
     def apply(
@@ -94,6 +95,7 @@ class SoftwareObjects:
         self.apply([each for each in objects if each not in unknown + predicted], order, not unknown)
 
     def apply_definitions(self, definitions: Objects) -> None:
+        """Apply CustomResourceDefinitions."""
         self._definitions().present(definitions)
 
     def create_namespace(self, name: str, labels: Labels) -> None:
@@ -126,6 +128,7 @@ class SoftwareObjects:
         return None
 
     def delete(self, kinds: t.Sequence[Kind]) -> None:
+        """Delete the software's objects of these kinds, and wait until they are gone."""
         self._apply([], kinds).absent(self.timeout)
 
     def delete_definitions(self, shared: t.Container[str], before: Labels) -> None:

@@ -198,12 +198,16 @@ def test_the_version_of_helm_is_checked_first(tmp_path: Path, monkeypatch: pytes
         _helm.program(str(tmp_path / "none"))
     monkeypatch.undo()
     monkeypatch.setenv("PATH", str(tmp_path))
-    missing = RailyardError("the collection kubernetes.core is not there")
+    missing = RailyardError("the collection kubernetes.core is not installed")
     monkeypatch.setattr(_foreign_packages, "missing", lambda collection: missing)
     with pytest.raises(RailyardError) as caught:
         _helm.program("")
     lines = str(caught.value).splitlines()
-    assert len(lines) == 2 and "there is no helm on the PATH" in lines[0] and "kubernetes.core is not there" in lines[1]
+    assert (
+        len(lines) == 2
+        and "there is no helm on the PATH" in lines[0]
+        and "kubernetes.core is not installed" in lines[1]
+    )
 
 
 def test_the_project_names_no_registry() -> None:

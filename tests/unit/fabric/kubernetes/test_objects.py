@@ -200,7 +200,7 @@ def test_unsupported_attachments_of_a_provider_are_refused() -> None:
 
 def test_a_range_for_all_nodes_needs_a_manager() -> None:
     plan = document("cni", "macvlan", "subnet")
-    with pytest.raises(RailyardError, match="plain plugins know of no address") as caught:
+    with pytest.raises(RailyardError, match="plain plugins do not know") as caught:
         list(object_components.node_files(plan))
     assert caught.value.place == "rails.gpu01"
 

@@ -30,7 +30,7 @@ from . import plans
         ({"dpdk": {"rails": ["gpu01"], "driver": "vfio"}}, "kubernetes.dpdk.driver: 'vfio' .*vfio-pci or netdevice"),
         ({"images": ["x"]}, "kubernetes.images: .*a mapping"),
         ({"monitoring_labels": {"team": 7}}, "kubernetes.monitoring_labels.team: 7 .*text, in quotes"),
-        ({"registry": "https://registry.example"}, "kubernetes.registry: .*is a URL.*write the host"),
+        ({"registry": "https://registry.example"}, "kubernetes.registry: .*is a URL.*write only host"),
         ({"workload_namespace": 7}, "kubernetes.workload_namespace: 7 .*text, in quotes"),
         ({"test_pods": True}, "kubernetes.test_pods: .*images.test"),
     ],

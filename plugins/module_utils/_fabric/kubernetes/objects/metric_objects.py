@@ -40,6 +40,7 @@ SEQUENCE_ERRORS = 10
 
 
 def objects(view: View, options: Options) -> t.Iterator[Object]:
+    """Yield the objects of monitoring; none with ``metrics: false``."""
     if not options.metrics:
         return
     namespace = options.monitoring_namespace or options.operator(view.provider)

@@ -56,7 +56,7 @@ def _hosts(fabric: Fabric, report: Report) -> None:
             message = "%s %s no hosts: %s ports get no address and cannot be verified"
             parts = (named(rails), "has" if one else "have", "its" if one else "their")
             small = any(net.size < 256 for rail in rails for net in rail.networks)
-            remedy = "set aside a range, such as hosts: %s" % ("+0-+1" if small else ".201-.253")
+            remedy = "add a range, such as hosts: %s" % ("+0-+1" if small else ".201-.253")
         report.add(NO_HOSTS, path, message % parts, remedy)
 
 
@@ -72,4 +72,4 @@ def _podless(fabric: Fabric, rail: Rail, report: Report) -> None:
                 rail.name,
                 scheme.network,
             )
-            report.add(NO_PODS, path, message, "set aside a range for pods, or remove pods_per_node")
+            report.add(NO_PODS, path, message, "add a range for pods, or remove pods_per_node")

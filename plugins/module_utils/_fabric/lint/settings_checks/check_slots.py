@@ -186,7 +186,7 @@ def _pools(fabric: Fabric, variants: Variants, report: Report) -> None:
             index, node_name = last_node.get(rail.name, (0, ""))
             if planner.scheme.pods is None:
                 message = "slots need addresses, and %s has no pods in %s" % (rail.name, planner.network)
-                report.add(NO_PODS, path, message, "set aside a range for pods")
+                report.add(NO_PODS, path, message, "add a range for pods")
             elif planner.pods and index * slots > planner.pods.size:
                 room = count(planner.pods.size // slots, "node")
                 message = "%s has index %d, and with %d slots per port %s (%s) has addresses for %s" % (
