@@ -51,7 +51,9 @@ class Package(t.NamedTuple):
 
 
 PACKAGES: dict[str, Package] = {
-    "_common": Package("What all packages share: errors, changes, URLs without passwords, firmware parameters."),
+    "_common": Package(
+        "What all packages share: errors, changes, URLs without passwords, firmware parameters, attributes of VFs."
+    ),
     "_node.core": Package(
         "The node as one object (files and commands), subsystems, the run of a module, the lock, packed programs.",
         "_common",
