@@ -195,8 +195,8 @@ PACKAGES: dict[str, Package] = {
     ),
     "_fabric.importers.kinds": Package(
         "Readers of upstream's kinds, one module per family.",
-        "_fabric.findings _fabric.importers.base _fabric.importers.infer _fabric.importers.sources _fabric.infer "
-        "_fabric.text",
+        "_common _fabric.findings _fabric.importers.base _fabric.importers.infer _fabric.importers.sources "
+        "_fabric.infer _fabric.text",
     ),
     "_fabric.importers.output": Package(
         "The import as a whole: a fabric file and findings.",
@@ -205,7 +205,7 @@ PACKAGES: dict[str, Package] = {
     ),
     "_fabric.discover": Package(
         "From observed nodes to a fabric file with open questions.",
-        "_fabric.allocate _fabric.file _fabric.findings _fabric.infer _fabric.lint _fabric.model _fabric.text",
+        "_common _fabric.allocate _fabric.file _fabric.findings _fabric.infer _fabric.lint _fabric.model _fabric.text",
     ),
     "_fabric.kubernetes.view": Package(
         "The plan as providers see it: networks, options, labels, kinds, versions of software.",
