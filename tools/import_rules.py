@@ -51,7 +51,9 @@ class Package(t.NamedTuple):
 
 
 PACKAGES: dict[str, Package] = {
-    "_common": Package("What all packages share: errors, changes, URLs without passwords, firmware parameters."),
+    "_common": Package(
+        "What all packages share: errors, changes, URLs without passwords, firmware parameters, attributes of VFs."
+    ),
     "_node.core": Package(
         "The node as one object (files and commands), subsystems, the run of a module, the lock, packed programs.",
         "_common",
@@ -193,8 +195,8 @@ PACKAGES: dict[str, Package] = {
     ),
     "_fabric.importers.kinds": Package(
         "Readers of upstream's kinds, one module per family.",
-        "_fabric.findings _fabric.importers.base _fabric.importers.infer _fabric.importers.sources _fabric.infer "
-        "_fabric.text",
+        "_common _fabric.findings _fabric.importers.base _fabric.importers.infer _fabric.importers.sources "
+        "_fabric.infer _fabric.text",
     ),
     "_fabric.importers.output": Package(
         "The import as a whole: a fabric file and findings.",
@@ -203,7 +205,7 @@ PACKAGES: dict[str, Package] = {
     ),
     "_fabric.discover": Package(
         "From observed nodes to a fabric file with open questions.",
-        "_fabric.allocate _fabric.file _fabric.findings _fabric.infer _fabric.lint _fabric.model _fabric.text",
+        "_common _fabric.allocate _fabric.file _fabric.findings _fabric.infer _fabric.lint _fabric.model _fabric.text",
     ),
     "_fabric.kubernetes.view": Package(
         "The plan as providers see it: networks, options, labels, kinds, versions of software.",

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What all packages share: errors, changes, URLs without passwords, firmware parameters.
+"""What all packages share: errors, changes, URLs without passwords, firmware parameters, attributes of VFs.
 
 Imports no other package.
 """

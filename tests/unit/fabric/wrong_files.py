@@ -545,6 +545,7 @@ WRONG = [
     sriov("rates the wrong way round", "min_tx_rate: 10", "min_tx_rate: 30", "RY603", "fabric.vfs.min_tx_rate"),
     sriov("a priority without a VLAN", "vlan: 100, ", "", "RY604", "fabric.vfs.qos"),
     infiniband("a VLAN on InfiniBand", "link_state: enable", "vlan: 5", "RY605", "fabric.vfs.vlan"),
+    infiniband("a rate on InfiniBand", "link_state: enable", "max_tx_rate: 5", "RY605", "fabric.vfs.max_tx_rate"),
     infiniband("32 VFs on InfiniBand", "count: 4", "count: 32", "RY606", "fabric.vfs.count"),
     sriov("fewer VFs in the firmware", "num_of_vfs: 8", "num_of_vfs: 4", "RY607", "profiles.hgx.firmware.num_of_vfs"),
     sriov("SR-IOV off in the firmware", "num_of_vfs: 8", "sriov_en: no", "RY608", "profiles.hgx.firmware.sriov_en"),

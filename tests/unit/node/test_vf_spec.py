@@ -34,7 +34,7 @@ def spec(**attributes: t.Any) -> dict[str, t.Any]:
         (spec(port_guid="0" * 16), "ports[0].attributes[0].port_guid: a VF with a zero GUID never gets a link"),
         (spec(vlan=4095), "ports[0].attributes[0].vlan: 4095 is not within 0..4094"),
         (spec(vlan=1, qos=8), "ports[0].attributes[0].qos: 8 is not within 0..7"),
-        (spec(qos=1), "ports[0].attributes[0].qos: a QoS priority needs a VLAN"),
+        (spec(qos=1), "ports[0].attributes[0].qos: qos 1 is part of a VLAN tag, and vlan is not set"),
         (spec(link_state="up"), "ports[0].attributes[0].link_state: 'up' is not a link state"),
         (spec(min_tx_rate=2, max_tx_rate=1), "ports[0].attributes[0].min_tx_rate: 2 Mb/s is more than max_tx_rate"),
         (spec(max_tx_rate=-1), "ports[0].attributes[0].max_tx_rate: -1 is not within"),

@@ -10,6 +10,7 @@ import typing as t
 from collections import Counter
 from dataclasses import replace
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
     BLOCK,
     NONE,
@@ -59,17 +60,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
     trailing_number,
 )
 
-# Default values of VF attributes, which are not written.
-_UNSET: dict[str, tuple[t.Any, ...]] = {
-    "trust": (None, False),
-    "spoofchk": (None, True),
-    "vlan": (None, 0),
-    "qos": (None, 0),
-    "link_state": (None, "auto"),
-    "min_tx_rate": (None, 0),
-    "max_tx_rate": (None, 0),
-}
-_ON_INFINIBAND = ("link_state",)
 # Slots that a port gets where the addresses are enough.
 _PODS = 8
 SAFE_MTU = {ETHERNET: 1500, INFINIBAND: 2044}
@@ -410,10 +400,13 @@ class Builder:
         common = {node: counted.most_common(1)[0][0] for node, counted in counts.items()}
         count = Counter(common.values()).most_common(1)[0][0]
         fabric.vfs = {"count": Setting(count, ("fabric", "vfs", "count"))}
-        keys = _ON_INFINIBAND if self._layer == INFINIBAND else tuple(_UNSET)
-        for key in keys:
+        # default values are not written
+        for attribute in vf_attributes.SETTINGS:
+            key = attribute.name
+            if not attribute.fits(self._layer):
+                continue
             stated = {vf.get(key) for model in self.models for node in model.nodes for vf in self._of(model, node)}
-            if len(stated) == 1 and not stated & set(_UNSET[key]):
+            if len(stated) == 1 and not stated & {None, attribute.default}:
                 fabric.vfs[key] = Setting(stated.pop(), ("fabric", "vfs", key))
             elif len(stated - {None}) > 1:
                 shown = ", ".join(sorted(str(value) for value in stated))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
+from ansible_collections.railyard.fabric.plugins.module_utils._common.vf_attributes import VfAttribute
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import address_rules, file_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, Rule, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET, INFINIBAND
@@ -43,7 +45,6 @@ MAX_PODS = 4096
 # The maximum number of VFs of a port, according to NVIDIA's documentation.
 MAX_VFS = 127
 _MTU = {ETHERNET: (576, 9978), INFINIBAND: (576, 65520)}
-_MAX_RATE = 1000 * 1000
 _LABEL_REMEDY = "use at most %d lower-case letters, digits and hyphens, with a letter or digit at both ends" % MAX_LABEL
 _FORMS = {
     IPV4: ("172.16.11.0/24", "172.16.11.254, .254 or +254", "172.16.11.1-172.16.11.200, .1-.200 or +1-+200"),
@@ -76,18 +77,19 @@ def read_vfs(section: Section) -> VfSettings:
     vfs = section.section("vfs")
     if not vfs:
         return {}
-    values = {
-        "count": vfs.number("count", 0, MAX_VFS, "VFs"),
-        "vlan": vfs.number("vlan", 0, 4094),
-        "qos": vfs.number("qos", 0, 7),
-        "trust": vfs.flag("trust"),
-        "spoofchk": vfs.flag("spoofchk"),
-        "link_state": vfs.choice("link_state", ("auto", "enable", "disable")),
-        "min_tx_rate": vfs.number("min_tx_rate", 0, _MAX_RATE, "Mb/s"),
-        "max_tx_rate": vfs.number("max_tx_rate", 0, _MAX_RATE, "Mb/s"),
-    }
+    values: dict[str, t.Any] = {"count": vfs.number("count", 0, MAX_VFS, "VFs")}
+    for attribute in vf_attributes.SETTINGS:
+        values[attribute.name] = _read_vf_attribute(vfs, attribute)
     vfs.done()
     return {key: Setting(value, vfs.path + (key,)) for key, value in values.items() if vfs.has(key)}
+
+
+def _read_vf_attribute(section: Section, attribute: VfAttribute) -> t.Any:
+    if attribute.kind == vf_attributes.NUMBER:
+        return section.number(attribute.name, *attribute.limits, attribute.unit)
+    if attribute.kind == vf_attributes.FLAG:
+        return section.flag(attribute.name)
+    return section.choice(attribute.name, attribute.choices)
 
 
 def read_slots(section: Section) -> SlotSettings:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
     NONE,
     NetworkPerNodePlanner,
@@ -22,7 +23,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model, qos_model
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
-    INFINIBAND,
     rdma_mode_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import host_variable as _driver
@@ -50,8 +50,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
 # A host with several NICs must use only the netdev's own address in ARP requests and replies. Loose reverse path
 # filtering accepts packets whose return route is in the rail's own table.
 SYSCTL = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2}
-# Attributes of a VF that the fabric file can set. Others are null: the driver's value stays.
-VF_ATTRIBUTES = ("vlan", "qos", "trust", "spoofchk", "link_state", "min_tx_rate", "max_tx_rate")
 # Version of the document's format. It changes when an older reader would misread the document.
 FORMAT = 1
 
@@ -345,18 +343,13 @@ class PlanOutput:
     def _vfs(self, variant: Variant, rail: Rail, identities: t.Sequence[str]) -> dict[str, t.Any]:
         """Return the VFs of a port. ``identities``: a MAC address or GUID for each."""
         settings = variant.vfs_on(self.fabric, rail)
-        given = {key: settings[key].value if key in settings else None for key in VF_ATTRIBUTES}
-        guids = self.fabric.link_layer == INFINIBAND
-        attributes = [
-            dict(
-                given,
-                index=index,
-                mac=None if guids else value,
-                node_guid=value if guids else None,
-                port_guid=value if guids else None,
-            )
-            for index, value in enumerate(identities)
-        ]
+        # null: the driver's value stays
+        given: dict[str, t.Any] = {
+            each.name: settings[each.name].value if each.name in settings else None for each in vf_attributes.SETTINGS
+        }
+        given.update(dict.fromkeys(("index", *(each.name for each in vf_attributes.IDENTITIES))))
+        names = [each.name for each in vf_attributes.IDENTITIES if each.fits(self.fabric.link_layer)]
+        attributes = [dict(given, index=index, **dict.fromkeys(names, value)) for index, value in enumerate(identities)]
         return {"count": len(attributes), "attributes": attributes}
 
     def _firmware(self, variant: Variant) -> dict[str, t.Any] | None:

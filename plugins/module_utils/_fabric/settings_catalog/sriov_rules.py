@@ -20,7 +20,7 @@ def _fabric(vfs: str, more: str = "", attachment: str = "sriov") -> str:
     )
 
 
-_GOOD = _fabric("count: 4, trust: true, spoofchk: false")
+_GOOD = _fabric("count: 4, trust: true")
 
 _PORTS = """
     ports:

@@ -30,6 +30,7 @@ RECORD = "/var/lib/railyard/cni.json"
 PACKED = (
     "_common.errors",
     "_common.urls",
+    "_common.vf_attributes",
     "_node.cni.rail_plugin",
     "_node.netlink.codec",
     "_node.netlink.in_namespace",

@@ -8,22 +8,14 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.vf_attributes import VF_ATTRIBUTES
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import Layer
 
-ATTRIBUTES = {
-    "index": {"type": "int", "required": True},
-    "mac": {"type": "str"},
-    "vlan": {"type": "int"},
-    "qos": {"type": "int"},
-    "trust": {"type": "bool"},
-    "spoofchk": {"type": "bool"},
-    "link_state": {"type": "str", "choices": ["auto", "enable", "disable"]},
-    "min_tx_rate": {"type": "int"},
-    "max_tx_rate": {"type": "int"},
-    "node_guid": {"type": "str"},
-    "port_guid": {"type": "str"},
-}
+ATTRIBUTES = dict(
+    {"index": {"type": "int", "required": True}},
+    **{attribute.name: attribute.option() for attribute in VF_ATTRIBUTES},
+)
 PORTS = {
     "pci": {"type": "str"},
     "netdev": {"type": "str"},

@@ -14,6 +14,8 @@ from __future__ import annotations
 import struct
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
+from ansible_collections.railyard.fabric.plugins.module_utils._common.vf_attributes import VfAttribute
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec
 
 LINK_HEADER = struct.Struct("=BxHiII")  # family, hardware type, index, flags, which flags change
@@ -37,9 +39,35 @@ IFLA_VF_MAC, IFLA_VF_VLAN, IFLA_VF_SPOOFCHK, IFLA_VF_LINK_STATE, IFLA_VF_RATE, I
 IFLA_VF_IB_NODE_GUID, IFLA_VF_IB_PORT_GUID = 10, 11
 
 OPERSTATES = ("UNKNOWN", "NOTPRESENT", "DOWN", "LOWERLAYERDOWN", "TESTING", "DORMANT", "UP")
-LINK_STATES = ("auto", "enable", "disable")
 
 Row = t.Dict[str, t.Any]
+
+
+class VfCode(t.NamedTuple):
+    """How netlink encodes one attribute of a VF.
+
+    ``type``: the kernel's attribute, whose value begins with the VF's index. ``key``: the key in the options of
+    pyroute2. ``offset``: of the number in the kernel's value, in bytes.
+    """
+
+    type: int
+    key: str
+    offset: int = 4
+
+
+# The attributes of ``_common.vf_attributes``. They are set in this order, those of the VF's identity first.
+VF_CODES = {
+    "mac": VfCode(IFLA_VF_MAC, "mac"),
+    "vlan": VfCode(IFLA_VF_VLAN, "vlan"),
+    "qos": VfCode(IFLA_VF_VLAN, "vlan", 8),
+    "spoofchk": VfCode(IFLA_VF_SPOOFCHK, "spoofchk"),
+    "trust": VfCode(IFLA_VF_TRUST, "trust"),
+    "link_state": VfCode(IFLA_VF_LINK_STATE, "link_state"),
+    "min_tx_rate": VfCode(IFLA_VF_RATE, "rate"),
+    "max_tx_rate": VfCode(IFLA_VF_RATE, "rate", 8),
+    "node_guid": VfCode(IFLA_VF_IB_NODE_GUID, "ib_node_guid"),
+    "port_guid": VfCode(IFLA_VF_IB_PORT_GUID, "ib_port_guid"),
+}
 
 
 class Link(t.NamedTuple):
@@ -122,38 +150,61 @@ def vf_rows(listing: bytes, address_length: int) -> list[Row]:
 
 
 def vf_row(info: bytes, address_length: int) -> Row:
-    """Decode one VF: ``index``, ``mac``, ``vlan``, ``qos``, ``spoofchk``, ``trust``, ``link_state`` (``auto``,
-    ``enable``, ``disable``), ``min_tx_rate``, ``max_tx_rate``, ``node_guid``, ``port_guid``.
+    """Decode one VF: ``index``, and the attributes of ``VF_CODES``. Choices are texts.
 
-    ``spoofchk`` and ``trust`` are None if the driver does not report them; ``mac`` on InfiniBand, the GUIDs on
-    Ethernet.
+    Flags are None if the driver does not report them; ``mac`` on InfiniBand, the GUIDs on Ethernet.
 
     :param address_length: length of the PF's hardware address in bytes: 6 on Ethernet, 20 on InfiniBand.
     """
     table = codec.table(info)
-    mac = table.get(IFLA_VF_MAC, b"")
-    link_state = _vf_value(table, IFLA_VF_LINK_STATE)
-    return {
-        "index": struct.unpack_from("=I", mac)[0] if mac else _vf_index(table),
-        "mac": hardware_address(mac[4:10]) if mac and address_length == 6 else None,
-        "vlan": _vf_value(table, IFLA_VF_VLAN),
-        "qos": _vf_value(table, IFLA_VF_VLAN, 8),
-        "spoofchk": _bool_or_none(_vf_value(table, IFLA_VF_SPOOFCHK)),
-        "trust": _bool_or_none(_vf_value(table, IFLA_VF_TRUST)),
-        "link_state": LINK_STATES[link_state] if link_state is not None and link_state < len(LINK_STATES) else None,
-        "min_tx_rate": _vf_value(table, IFLA_VF_RATE),
-        "max_tx_rate": _vf_value(table, IFLA_VF_RATE, 8),
-        "node_guid": _guid(table.get(IFLA_VF_IB_NODE_GUID)),
-        "port_guid": _guid(table.get(IFLA_VF_IB_PORT_GUID)),
-    }
+    row: Row = {"index": _vf_index(table)}
+    for name, code in VF_CODES.items():
+        attribute = vf_attributes.BY_NAME[name]
+        row[name] = _vf_value(attribute, table.get(code.type, b""), code.offset, address_length)
+    return row
+
+
+def encode_vf(vf: int, attributes: t.Mapping[str, t.Any]) -> Row:
+    """Return the option ``vf`` of pyroute2 that sets the attributes of the VF with this index.
+
+    An attribute that the kernel sets together with a given one, and that is not given, becomes its default.
+    """
+    spec: Row = {"vf": vf}
+    for name, code in VF_CODES.items():
+        attribute = vf_attributes.BY_NAME[name]
+        if name not in attributes and attribute.partner not in attributes:
+            continue
+        value = attributes.get(name, attribute.default)
+        if attribute.kind == vf_attributes.CHOICE:
+            value = attribute.choices.index(value)
+        elif attribute.kind == vf_attributes.FLAG:
+            value = int(value)
+        if attribute.partner:
+            spec.setdefault(code.key, {})[name] = value
+        else:
+            spec[code.key] = value
+    return spec
 
 
 def hardware_address(value: bytes) -> str:
     return ":".join("%02x" % each for each in bytearray(value))
 
 
-def _guid(value: bytes | None) -> str | None:
-    if value is None or len(value) < 16:
+def _vf_value(attribute: VfAttribute, value: bytes, offset: int, address_length: int) -> t.Any:
+    if attribute.kind == vf_attributes.MAC:
+        return hardware_address(value[4:10]) if value and address_length == 6 else None
+    if attribute.kind == vf_attributes.GUID:
+        return _guid(value)
+    number = int(struct.unpack_from("=I", value, offset)[0]) if len(value) >= offset + 4 else None
+    if attribute.kind == vf_attributes.FLAG:
+        return None if number in (None, UNSAID) else bool(number)
+    if attribute.kind == vf_attributes.CHOICE:
+        return attribute.choices[number] if number is not None and number < len(attribute.choices) else None
+    return number
+
+
+def _guid(value: bytes) -> str | None:
+    if len(value) < 16:
         return None
     # struct ifla_vf_guid: the VF's index, four bytes of padding, the GUID in the machine's byte order
     return hardware_address(struct.pack(">Q", struct.unpack_from("=Q", value, 8)[0]))
@@ -161,17 +212,8 @@ def _guid(value: bytes | None) -> str | None:
 
 def _vf_index(table: t.Mapping[int, bytes]) -> int:
     """Return the VF's index, with which each attribute except the nested ones begins; -1 if there is none."""
-    value = table.get(IFLA_VF_VLAN) or table.get(IFLA_VF_LINK_STATE) or b""
+    value = table.get(IFLA_VF_MAC) or table.get(IFLA_VF_VLAN) or table.get(IFLA_VF_LINK_STATE) or b""
     return int(struct.unpack_from("=I", value)[0]) if len(value) >= 4 else -1
-
-
-def _vf_value(table: t.Mapping[int, bytes], kind: int, offset: int = 4) -> int | None:
-    value = table.get(kind, b"")
-    return int(struct.unpack_from("=I", value, offset)[0]) if len(value) >= offset + 4 else None
-
-
-def _bool_or_none(value: int | None) -> bool | None:
-    return None if value in (None, UNSAID) else bool(value)
 
 
 def _number(table: t.Mapping[int, bytes], kind: int) -> int | None:

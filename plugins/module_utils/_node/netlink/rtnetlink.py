@@ -337,10 +337,10 @@ class Rtnetlink:
         self._request_idempotent(RTM_DELRULE, rule.raw or encode_rule(rule), errno.ENOENT)
 
     def set_vf(self, index: int, vf: int, **attributes: t.Any) -> None:
-        """Set attributes of a PF's VF, named as in :func:`.link_messages.vf_row`. Raises :class:`NetlinkError`.
+        """Set attributes of a PF's VF, named as in ``_common.vf_attributes``. Raises :class:`NetlinkError`.
 
-        The kernel sets ``vlan`` with ``qos``, and ``min_tx_rate`` with ``max_tx_rate``; a missing value of a pair is 0.
-        The kernel may have set some attributes when it refuses another.
+        See :func:`.link_messages.encode_vf` for attributes that the kernel sets together. The kernel may have set some
+        attributes when it refuses another.
         """
         self._vfs.set(index, vf, attributes)
 

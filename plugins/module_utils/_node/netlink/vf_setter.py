@@ -14,7 +14,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import LINK_STATES, Row
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import encode_vf
 
 
 class VfSetter:
@@ -33,31 +33,13 @@ class VfSetter:
         if self._ip is None:
             self._ip = _iproute()
         try:
-            self._ip.link("set", index=index, vf=_spec(vf, attributes))
+            self._ip.link("set", index=index, vf=encode_vf(vf, attributes))
         except Exception as error:
             # the NetlinkError of pyroute2, whose module differs between releases
             code = getattr(error, "code", None)
             if not isinstance(code, int):
                 raise
             raise NetlinkError(code, _kernel_text(error), "rtnetlink link set") from None
-
-
-def _spec(vf: int, attributes: t.Mapping[str, t.Any]) -> Row:
-    spec: Row = {"vf": vf}
-    for name in ("mac", "trust", "spoofchk"):
-        if name in attributes:
-            value = attributes[name]
-            spec[name] = int(value) if isinstance(value, bool) else value
-    if "link_state" in attributes:
-        spec["link_state"] = LINK_STATES.index(attributes["link_state"])
-    if "vlan" in attributes or "qos" in attributes:
-        spec["vlan"] = {"vlan": attributes.get("vlan", 0), "qos": attributes.get("qos", 0)}
-    if "min_tx_rate" in attributes or "max_tx_rate" in attributes:
-        spec["rate"] = {name: attributes.get(name, 0) for name in ("min_tx_rate", "max_tx_rate")}
-    for name in ("node_guid", "port_guid"):
-        if name in attributes:
-            spec["ib_" + name] = attributes[name]
-    return spec
 
 
 def _iproute() -> t.Any:

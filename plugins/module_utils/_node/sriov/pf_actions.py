@@ -14,6 +14,7 @@ import os
 import time
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
     RailyardError,
     Refused,
@@ -24,20 +25,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.code
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
-from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_state import (
-    MARK,
-    POLICIES,
-    PfState,
-    is_passed_on,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov import vendor_files
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_state import MARK, PfState, is_passed_on
 
 DRIVERS_PROBE = "/sys/bus/pci/drivers_probe"
 # No NIC has a VF with this number: the error of setting an attribute on it shows whether the driver supports the
 # attribute. Its low byte is also high, for a driver that uses only the low byte.
 NO_VF = 0x70F0
 PAUSE = 0.05
-# Attributes of VFs of InfiniBand PFs; all others are for Ethernet.
-INFINIBAND = ("node_guid", "port_guid", "link_state")
+LINK_LAYERS = {vf_attributes.ETHERNET: "Ethernet", vf_attributes.INFINIBAND: "InfiniBand"}
 RELEASE = "stop the holder, or drain the node, and run again"
 WRITE_REMEDIES = {
     errno.ERANGE: "request at most sriov_totalvfs VFs, or raise the firmware's limit (mlx_linktype, num_of_vfs)",
@@ -56,11 +52,11 @@ class Pf(PfState):
 
     def cannot(self, name: str, value: t.Any) -> str:
         """Return why an attribute cannot be set to the value on this PF's VFs; empty if no reason is known."""
-        if not is_neutral(name, value):
-            if self.infiniband and name not in INFINIBAND:
-                return "%s is for VFs of Ethernet NICs, and this is an InfiniBand one" % name
-            if not self.infiniband and name in ("node_guid", "port_guid"):
-                return "%s is for VFs of InfiniBand NICs, and this is an Ethernet one" % name
+        attribute = vf_attributes.BY_NAME[name]
+        if not attribute.is_neutral(value):
+            if not attribute.fits(self.link_layer):
+                of_attribute, of_port = LINK_LAYERS[attribute.link_layer or ""], LINK_LAYERS[self.link_layer]
+                return "%s is for VFs of %s NICs, and this is an %s one" % (name, of_attribute, of_port)
             if self.index is None and not (self.infiniband and self._vendor_directory()):
                 return "%s is set through the PF's netdev, which is missing in this network namespace" % name
             if not self.infiniband and not self._driver_knows(name, value):
@@ -72,9 +68,9 @@ class Pf(PfState):
         return self.system.exists(self.path("sriov")) or self.system.exists(self.path("mlx5_num_vfs"))
 
     def _driver_knows(self, name: str, value: t.Any) -> bool:
-        for row in self.attributes:
-            if name in ("spoofchk", "trust"):
-                return row[name] is not None
+        if self.attributes and vf_attributes.BY_NAME[name].kind == vf_attributes.FLAG:
+            # the kernel reports which flags the driver has
+            return self.attributes[0][name] is not None
         try:
             self.table.set_vf(self.index or 0, NO_VF, **{name: value})
         except NetlinkError as error:
@@ -83,13 +79,11 @@ class Pf(PfState):
 
     def set_attribute(self, index: int, values: Row, deadline: float) -> None:
         """Set one attribute of a VF, or two that the kernel sets together."""
-        for name, entry in (("node_guid", "node"), ("port_guid", "port"), ("link_state", "policy")):
+        for name, entry in vendor_files.FILES.items() if self.infiniband else ():
             path = self.path("sriov/%d/%s" % (index, entry))
-            if name in values and self.infiniband and self.system.exists(path):
-                value = values[name]
-                if name == "link_state":
-                    value = next(theirs for theirs, ours in POLICIES.items() if ours == value)
-                self._write(path, value, "%s %s" % (self.vf_name(index), name))
+            if name in values and self.system.exists(path):
+                text = vendor_files.encoded(vf_attributes.BY_NAME[name], values[name])
+                self._write(path, text, "%s %s" % (self.vf_name(index), name))
                 return
         if self.index is None:
             raise Unsupported(
@@ -116,7 +110,7 @@ class Pf(PfState):
                 "leave it out for this PF%s" % (", or leave switchdev mode" if self.representors else ""),
             )
         remedy = "see the kernel's messages (dmesg) for the driver's reason"
-        if "max_tx_rate" in values:
+        if any(vf_attributes.BY_NAME[name].rate for name in values):
             remedy = (
                 "drivers take rates only while the PF has a link, up to its speed, and some no min_tx_rate; "
                 "see the kernel's messages (dmesg)"
@@ -262,16 +256,3 @@ class Pf(PfState):
                 WRITE_REMEDIES.get(number, "see the kernel's messages (dmesg) for the driver's reason")
                 + ("; the NIC is in switchdev mode, which some drivers must leave first" if self.representors else ""),
             ) from None
-
-
-def is_neutral(name: str, value: t.Any) -> bool:
-    """Return whether the value equals the state of a VF whose driver does not support the attribute."""
-    return value in {
-        "vlan": (0,),
-        "qos": (0,),
-        "min_tx_rate": (0,),
-        "max_tx_rate": (0,),
-        "trust": (False,),
-        "spoofchk": (False,),
-        "link_state": ("auto",),
-    }.get(name, ())

@@ -5,8 +5,7 @@
 """The observed state of a PF and its VFs, from sysfs and rtnetlink.
 
 Sources: the kernel's ``Documentation/ABI/testing/sysfs-bus-pci`` (``sriov_numvfs``, ``sriov_totalvfs``,
-``sriov_drivers_autoprobe``, ``virtfnN``) and ``rtnl_fill_vfinfo()``; and the directory ``sriov/N`` of NVIDIA's driver
-packages (mlx5's ``sriov_sysfs.c``).
+``sriov_drivers_autoprobe``, ``virtfnN``) and ``rtnl_fill_vfinfo()``.
 """
 
 from __future__ import annotations
@@ -14,16 +13,17 @@ from __future__ import annotations
 import errno
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import ARPHRD_INFINIBAND, Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
-from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_spec import ATTRIBUTES, IDENTITY, guid
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov import vendor_files
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_spec import ATTRIBUTES
 
 # Exists while sriov_drivers_autoprobe is temporarily 0, and holds its former value. A boot removes both.
 MARK = "/run/railyard/sriov_drivers_autoprobe-%s"
-POLICIES = {"Follow": "auto", "Up": "enable", "Down": "disable"}
 
 
 class PfState:
@@ -63,6 +63,10 @@ class PfState:
     @property
     def name(self) -> str:
         return "%s (%s)" % (self.pci, self.netdev) if self.netdev else self.pci
+
+    @property
+    def link_layer(self) -> str:
+        return vf_attributes.INFINIBAND if self.infiniband else vf_attributes.ETHERNET
 
     def path(self, name: str) -> str:
         return pci_functions.attribute(self.pci, name)
@@ -105,7 +109,7 @@ class PfState:
         if len(rows) < self.count:
             rows = [self._attributes_by_config(number) for number in range(self.count)]
         for row in rows:
-            self._add_guids(row)
+            self._add_files(row)
         if any(len(row) == 1 for row in rows):
             self.unreadable = self.unreadable or "it has no netdev in this network namespace"
             return []
@@ -131,28 +135,15 @@ class PfState:
 
     def _attributes_by_config(self, number: int) -> Row:
         """Return the attributes in the vendor's ``sriov/N/config``; only ``index`` without that file."""
-        row: Row = {"index": number}
         text = self.system.read(self.path("sriov/%d/config" % number)) or ""
-        values = {key.strip(): value.strip() for key, _colon, value in (x.partition(":") for x in text.split("\n"))}
-        if "LinkState" in values:
-            row["link_state"] = POLICIES.get(values["LinkState"])
-        if self.infiniband or "MAC" not in values:
-            return row
-        row["mac"] = values["MAC"].lower()
-        for name, key in (("vlan", "VLAN"), ("qos", "QoS"), ("min_tx_rate", "MinTxRate"), ("max_tx_rate", "MaxTxRate")):
-            row[name] = int(values[key]) if values.get(key, "").isdigit() else None
-        for name, key in (("spoofchk", "SpoofCheck"), ("trust", "Trust")):
-            row[name] = values[key] == "ON" if key in values else None
-        return row
+        return dict({"index": number}, **vendor_files.attributes_in(text, self.link_layer))
 
-    def _add_guids(self, row: Row) -> None:
-        for name, entry in (("node_guid", "node"), ("port_guid", "port")):
+    def _add_files(self, row: Row) -> None:
+        """Add the attributes that have a file in the vendor's directory ``sriov/N``."""
+        for name, entry in vendor_files.FILES.items() if self.infiniband else ():
             text = self.system.read(self.path("sriov/%d/%s" % (row["index"], entry)))
-            if text and self.infiniband:
-                row[name] = guid(text)
-        policy = self.system.read(self.path("sriov/%d/policy" % row["index"]))
-        if policy and self.infiniband:
-            row["link_state"] = POLICIES.get(policy)
+            if text:
+                row[name] = vendor_files.decoded(vf_attributes.BY_NAME[name], text)
 
 
 def is_passed_on(driver: str) -> bool:
@@ -162,10 +153,10 @@ def is_passed_on(driver: str) -> bool:
 
 def _attribute_row(row: Row) -> Row:
     values = {name: row.get(name) for name in ATTRIBUTES}
-    for name in IDENTITY:
+    for attribute in vf_attributes.IDENTITIES:
         # all zero: not set
-        if not (values[name] or "").strip("0:"):
-            values[name] = None
+        if not (values[attribute.name] or "").strip("0:"):
+            values[attribute.name] = None
     return dict({"index": row["index"]}, **values)
 
 

@@ -10,16 +10,15 @@ import contextlib
 import time
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import STEP, Act, Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
-from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_actions import Pf, is_neutral
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_actions import Pf
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_state import MARK, is_passed_on
-from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_spec import IDENTITY, Port, Vf
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_spec import Port, Vf
 
-# Two attributes that the kernel sets together.
-PARTNERS = {"vlan": "qos", "qos": "vlan", "min_tx_rate": "max_tx_rate", "max_tx_rate": "min_tx_rate"}
 # Seconds to wait for a link before rates are set: some drivers accept rates only with a link.
 LINK_PATIENCE = 10.0
 
@@ -202,7 +201,11 @@ class PfChanges:
                 if _same(name, before, value):
                     before = row["netdev_address"]
                 self._add(pf.vf_name(vf.number), name, before, value, self._setter(vf, name))
-        identity = [change for change in self.changes[first:] if change.attribute in IDENTITY]
+        identity = [
+            change
+            for change in self.changes[first:]
+            if change.attribute in vf_attributes.BY_NAME and vf_attributes.BY_NAME[change.attribute].identity
+        ]
         if identity and row["driver"] and not is_passed_on(row["driver"]):
             # the driver reads the identity only when it binds. The VF is unbound first, so that the next run
             # observes an unbound VF if this one is interrupted
@@ -226,12 +229,13 @@ class PfChanges:
             pf = self.pf
             row: Row = next((each for each in pf.attributes if each["index"] == vf.number), {})
             values = {name: vf.attributes[name]}
-            partner = PARTNERS.get(name)
+            partner = vf_attributes.BY_NAME[name].partner
             if partner:
-                values[partner] = vf.attributes.get(partner, row.get(partner) or 0)
+                default = vf_attributes.BY_NAME[partner].default
+                values[partner] = vf.attributes.get(partner, row.get(partner) or default)
             if row and all(_same(key, row[key], value) for key, value in values.items()):
                 return
-            if "max_tx_rate" in values and pf.netdev:
+            if vf_attributes.BY_NAME[name].rate and pf.netdev:
                 with contextlib.suppress(RailyardError):
                     pf.wait_carrier(min(self._settings.deadline(), time.monotonic() + LINK_PATIENCE))
             pf.set_attribute(vf.number, values, self._settings.deadline())
@@ -247,7 +251,7 @@ class PfChanges:
         row = self.pf.vfs[vf.number]
         # the VF was bound before its MAC was set; a bond or bridge sets another MAC on its ports intentionally
         return (
-            name == "mac"
+            vf_attributes.BY_NAME[name].kind == vf_attributes.MAC
             and row["netdev_address"] not in (None, value)
             and not any(
                 entry == "master" or entry.startswith("upper_")
@@ -262,7 +266,7 @@ class PfChanges:
 
 def _same(name: str, live: t.Any, wanted: t.Any) -> bool:
     """Return whether the observed value is the desired one; an unsupported attribute has its neutral value."""
-    return live == wanted or (live is None and is_neutral(name, wanted))
+    return live == wanted or (live is None and vf_attributes.BY_NAME[name].is_neutral(wanted))
 
 
 def _call_before(change: Change, first: t.Callable[[], t.Any]) -> None:

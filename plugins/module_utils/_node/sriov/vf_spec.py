@@ -9,28 +9,16 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._common.vf_attributes import VfAttribute
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import VF_CODES
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
 
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
 GUID = re.compile(r"[0-9a-f]{16}\Z")
-LINK_STATES = ("auto", "enable", "disable")
-# In the order in which they are set.
-ATTRIBUTES = (
-    "mac",
-    "node_guid",
-    "port_guid",
-    "vlan",
-    "qos",
-    "spoofchk",
-    "trust",
-    "link_state",
-    "min_tx_rate",
-    "max_tx_rate",
-)
-# A VF's driver reads these only when it binds.
-IDENTITY = ("mac", "node_guid", "port_guid")
-RANGES = {"vlan": (0, 4094), "qos": (0, 7), "min_tx_rate": (0, 2**32 - 1), "max_tx_rate": (0, 2**32 - 1)}
+# In the order in which they are set: the identity first, because a VF's driver reads it only when it binds.
+ATTRIBUTES = tuple(sorted(VF_CODES, key=lambda name: not vf_attributes.BY_NAME[name].identity))
 
 
 class Vf(t.NamedTuple):
@@ -68,9 +56,9 @@ def ports_of(options: t.Mapping[str, t.Any]) -> tuple[list[Port], list[RailyardE
     errors: list[RailyardError] = []
     found = [_port("ports[%d]" % n, each, errors) for n, each in enumerate(options.get("ports") or [])]
     port_reference.refuse_duplicate_ports(found, errors)
-    for attribute in ("mac", "node_guid", "port_guid"):
-        given = [(vf.attributes.get(attribute), "%s.%s" % (vf.place, attribute)) for port in found for vf in port.vfs]
-        port_reference.refuse_duplicates(given, attribute, errors)
+    for name in (attribute.name for attribute in vf_attributes.IDENTITIES):
+        given = [(vf.attributes.get(name), "%s.%s" % (vf.place, name)) for port in found for vf in port.vfs]
+        port_reference.refuse_duplicates(given, name, errors)
     return found, errors
 
 
@@ -109,42 +97,45 @@ def _vf(place: str, options: t.Mapping[str, t.Any], count: int | None, errors: l
         value = options.get(name)
         if value is None:
             continue
-        value, problem, remedy = _checked(name, value)
+        value, problem, remedy = _checked(vf_attributes.BY_NAME[name], value)
         if problem:
             errors.append(RailyardError(problem, "%s.%s" % (place, name), remedy))
         wanted[name] = value
-    if wanted.get("qos") and not wanted.get("vlan"):
-        errors.append(RailyardError("a QoS priority needs a VLAN", place + ".qos", "give vlan too"))
-    least, most = wanted.get("min_tx_rate", 0), wanted.get("max_tx_rate", 0)
-    if isinstance(least, int) and isinstance(most, int) and 0 < most < least:
+    for attribute in vf_attributes.without_effect(wanted):
+        name, value, required = attribute.name, wanted[attribute.name], attribute.requires
+        message = "%s %s %s, and %s is not set" % (name, value, attribute.reason, required)
+        errors.append(RailyardError(message, "%s.%s" % (place, name), "set %s, or remove %s" % (required, name)))
+    for attribute in vf_attributes.above_limit(wanted):
+        name, limit, unit = attribute.name, attribute.at_most or "", attribute.unit
         errors.append(
             RailyardError(
-                "%d Mb/s is more than max_tx_rate, %d Mb/s" % (least, most),
-                place + ".min_tx_rate",
-                "give at most max_tx_rate, or no max_tx_rate",
+                "%d %s is more than %s, %d %s" % (wanted[name], unit, limit, wanted[limit], unit),
+                "%s.%s" % (place, name),
+                "give at most %s, or no %s" % (limit, limit),
             )
         )
     return Vf(place, index, wanted)
 
 
-def _checked(name: str, value: t.Any) -> tuple[t.Any, str, str]:
+def _checked(attribute: VfAttribute, value: t.Any) -> tuple[t.Any, str, str]:
     """Return the value in the kernel's form, the problem (empty if valid), and the remedy."""
-    if name == "mac":
+    if attribute.kind == vf_attributes.MAC:
         value = str(value).strip().lower().replace("-", ":")
         if not MAC.match(value):
             return value, "%r is not a MAC address" % value, "write it as 02:00:00:00:00:01"
         if int(value[:2], 16) & 1 or not value.strip("0:"):
             return value, "%s is not a unicast address" % value, "give a unicast address other than zero"
-    elif name in ("node_guid", "port_guid"):
+    elif attribute.kind == vf_attributes.GUID:
         value = guid(str(value))
         if not GUID.match(value.replace(":", "")):
             return value, "%r is not a GUID" % value, "write eight bytes as 00:11:22:33:44:55:66:77"
         if not value.strip("0:"):
             return value, "a VF with a zero GUID never gets a link", "give a GUID other than zero"
-    elif name == "link_state" and value not in LINK_STATES:
-        return value, "%r is not a link state" % value, "give one of " + ", ".join(LINK_STATES)
-    elif name in RANGES:
-        low, high = RANGES[name]
+    elif attribute.kind == vf_attributes.CHOICE and value not in attribute.choices:
+        message = "%r is not a %s" % (value, attribute.name.replace("_", " "))
+        return value, message, "give one of " + ", ".join(attribute.choices)
+    elif attribute.kind == vf_attributes.NUMBER:
+        low, high = attribute.limits
         if not low <= value <= high:
             return value, "%d is not within %d..%d" % (value, low, high), "give a number within %d..%d" % (low, high)
     return value, "", ""

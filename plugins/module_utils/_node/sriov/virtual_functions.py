@@ -241,7 +241,7 @@ def _pf_state(pf: Pf) -> Row:
         "netdev": pf.netdev,
         "driver": pf.driver,
         "rdma_device": pf.rdma_device,
-        "link_layer": "infiniband" if pf.infiniband else "ethernet",
+        "link_layer": pf.link_layer,
         "total": pf.total,
         "autoprobe": pf.autoprobe,
         "switchdev": bool(pf.representors),

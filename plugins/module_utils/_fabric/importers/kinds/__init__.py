@@ -4,6 +4,6 @@
 
 """Readers of upstream's kinds, one module per family.
 
-May import: _fabric.findings, _fabric.importers.base, _fabric.importers.infer, _fabric.importers.sources,
+May import: _common, _fabric.findings, _fabric.importers.base, _fabric.importers.infer, _fabric.importers.sources,
 _fabric.infer, _fabric.text.
 """

@@ -24,6 +24,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     object_shape,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.object_shape import NUMBER, TEXT
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.upstream_vf_fields import (
+    FLAGS,
+    NUMBERS,
+    SWITCH,
+    VF_FIELDS,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import manifest_texts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import pci
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import (
@@ -123,10 +129,10 @@ def _vf_attributes(plugin: Value | None, network: PodNetwork) -> None:
         take("link_state", "link_state", lambda text: text if text in states else None)
     if network.attachment != "sriov":
         return
-    for key, ours in (("vlan", "vlan"), ("vlanQoS", "qos"), ("min_tx_rate",) * 2, ("max_tx_rate",) * 2):
-        take(key, ours, lambda text: int(text) if text.isdecimal() and len(text) < 7 and int(text) else None)
-    for key in ("trust", "spoofchk"):
-        take(key, key, {"on": True, "off": False}.get)
+    for name in NUMBERS:
+        take(VF_FIELDS[name].plugin, name, _number_or_none)
+    for name in FLAGS:
+        take(VF_FIELDS[name].plugin, name, SWITCH.get)
 
 
 def operators(kind: str, manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
@@ -162,3 +168,8 @@ def operators(kind: str, manifest: manifest_texts.Manifest, facts: Facts, found:
         )
     ipam_kinds.of_text(manifest, object_shape.entry(spec, "ipam"), network, facts, found)
     facts.networks.append(network)
+
+
+def _number_or_none(text: str) -> int | None:
+    """Return the number; None for 0, which means no value, and for texts that are not numbers of a VF."""
+    return (int(text) or None) if text.isdecimal() and len(text) < 7 else None

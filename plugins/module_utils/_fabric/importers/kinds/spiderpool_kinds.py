@@ -33,6 +33,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Removed,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.subnet_pool import pool_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.upstream_vf_fields import (
+    NUMBERS,
+    VF_FIELDS,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources.manifest_texts import Manifest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
@@ -284,10 +288,11 @@ def _on_vfs(fields: Fields, network: PodNetwork, section: str, found: Found) -> 
         message = "rdmaIsolation is false: in exclusive mode the pod gets a port without its RDMA device"
         place = fields.place_of(section + ".rdmaIsolation")
         found.add(import_rules.ISOLATION, place, message, "write rdmaIsolation: true", "RDMA mode exclusive")
-    for key, attribute in (("vlanID", "vlan"), ("minTxRateMbps", "min_tx_rate"), ("maxTxRateMbps", "max_tx_rate")):
-        value = fields.number("%s.%s" % (section, key))
+    for name in NUMBERS:
+        key = VF_FIELDS[name].spiderpool
+        value = fields.number("%s.%s" % (section, key)) if key else None
         if value:
-            network.vfs[attribute] = value
+            network.vfs[name] = value
     state = fields.text(section + ".linkState")
     if state and state != "enable":
         network.vfs["link_state"] = state

@@ -26,6 +26,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     TEXTS,
     Fields,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.upstream_vf_fields import (
+    FLAGS,
+    NUMBERS,
+    SWITCH,
+    VF_FIELDS,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import lenient_json
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources.manifest_texts import Manifest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import pci
@@ -191,18 +197,14 @@ def _meta_plugins(fields: Fields, found: Found) -> set[str]:
 
 
 def _on_ethernet(fields: Fields, result: PodNetwork) -> None:
-    for key, attribute in (
-        ("vlan", "vlan"),
-        ("vlanQoS", "qos"),
-        ("minTxRate", "min_tx_rate"),
-        ("maxTxRate", "max_tx_rate"),
-    ):
-        value = fields.number(key)
+    for name in NUMBERS:
+        value = fields.number(VF_FIELDS[name].operator)
         if value:
-            result.vfs[attribute] = value
-    for key, attribute in (("trust", "trust"), ("spoofChk", "spoofchk")):
-        if (fields.peek(key) or "").lower() in ("on", "off"):
-            result.vfs[attribute] = (fields.text(key) or "").lower() == "on"
+            result.vfs[name] = value
+    for name in FLAGS:
+        key = VF_FIELDS[name].operator
+        if (fields.peek(key) or "").lower() in SWITCH:
+            result.vfs[name] = SWITCH[(fields.text(key) or "").lower()]
 
 
 def resource_list(manifest: Manifest, root: Value | None, facts: Facts, found: Found, default_prefix: str) -> None:

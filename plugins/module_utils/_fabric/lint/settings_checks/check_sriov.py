@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.file_rules import UNKNOWN
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     Path,
@@ -34,8 +35,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
     VFS_UNUSED,
 )
 
-# Attributes that InfiniBand does not have.
-_OF_ETHERNET = ("vlan", "qos", "trust", "spoofchk")
 _INFINIBAND_VFS = 16
 
 
@@ -84,7 +83,7 @@ def _used(
         if rail.name not in rails:
             continue
         vfs = variant.vfs_on(fabric, rail)
-        _settings(fabric, vfs, report)
+        _settings(fabric, vfs, report.has(variant.attachment_path), report)
         if "count" not in vfs:
             _uncounted(rail, variant, report)
             continue
@@ -117,26 +116,35 @@ def _uncounted(rail: Rail, variant: Variant, report: Report) -> None:
     report.add(VFS_MISSING, ("fabric", "vfs"), message, "set it for all rails, such as vfs: {count: 4}")
 
 
-def _settings(fabric: Fabric, vfs: t.Mapping[str, Setting], report: Report) -> None:
-    """Report attributes of VFs that contradict each other or the link layer."""
+def _settings(fabric: Fabric, vfs: t.Mapping[str, Setting], wrong_attachment: bool, report: Report) -> None:
+    """Report attributes of VFs that contradict each other or the link layer.
+
+    ``wrong_attachment``: the attachment is reported already, so it or the link layer is a mistake.
+    """
     values = {key: setting.value for key, setting in vfs.items()}
-    low, high, count = values.get("min_tx_rate"), values.get("max_tx_rate"), values.get("count")
-    if low and high and low > high:
-        message = "%d Mb/s is above max_tx_rate, %d Mb/s" % (low, high)
-        report.add(RATES, vfs["min_tx_rate"].path, message, "lower it, or raise max_tx_rate (0 means unlimited)")
+    count = values.get("count")
+    for attribute in vf_attributes.above_limit(values):
+        limit, unit = attribute.at_most or "", attribute.unit
+        message = "%d %s is above %s, %d %s" % (values[attribute.name], unit, limit, values[limit], unit)
+        remedy = "lower it, or raise %s (0 means unlimited)" % limit
+        report.add(RATES, vfs[attribute.name].path, message, remedy)
     if values.get("link_state") == "disable":
         message = "a VF with link_state: disable carries no traffic"
         report.add(LINK_DOWN, vfs["link_state"].path, message, "write auto, or enable")
     if fabric.link_layer == INFINIBAND:
-        for key in _OF_ETHERNET:
-            if key in vfs:
-                report.add(ETHERNET_ONLY, vfs[key].path, "%s has no effect on InfiniBand" % key, "remove it")
+        for attribute in vf_attributes.SETTINGS:
+            if attribute.name in vfs and not attribute.fits(INFINIBAND) and not wrong_attachment:
+                message = "%s has no effect on InfiniBand" % attribute.name
+                report.add(ETHERNET_ONLY, vfs[attribute.name].path, message, "remove it")
         if count and count > _INFINIBAND_VFS:
             message = "%d VFs per port; InfiniBand cards commonly support %d" % (count, _INFINIBAND_VFS)
             report.add(INFINIBAND_MANY, vfs["count"].path, message, "check the limit of the card")
-    elif values.get("qos") and values.get("vlan", 0) == 0 and not report.within(vfs["qos"].path[:-1]):
-        message = "qos %d is part of a VLAN tag, and vlan is not set" % values["qos"]
-        report.add(QOS, vfs["qos"].path, message, "set vlan, or remove qos")
+        return
+    for attribute in vf_attributes.without_effect(values):
+        name, required, path = attribute.name, attribute.requires, vfs[attribute.name].path
+        if not report.within(path[:-1]):
+            message = "%s %s %s, and %s is not set" % (name, values[name], attribute.reason, required)
+            report.add(QOS, path, message, "set %s, or remove %s" % (required, name))
 
 
 def check_plan(plan: Plan, report: Report) -> None:
