@@ -17,7 +17,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return release.build(tmp_path_factory.mktemp("build"))
 
 
-def test_it_holds_what_users_need_and_nothing_else(archive: Path) -> None:
+def test_the_archive_has_only_the_files_that_users_need(archive: Path) -> None:
     release.see_what_is_in(archive)
 
 
