@@ -83,7 +83,7 @@ def _env(arguments: Arguments) -> int:
 
 
 def _tool(arguments: Arguments) -> int:
-    """Run kubectl or helm on the cluster, in place of this process."""
+    """Replace this process with kubectl or helm, with the cluster's kubeconfig."""
     words: list[str] = arguments.words
     name = "default"
     if words and words[0].startswith("--name="):
