@@ -61,7 +61,7 @@ def _render(document: dict[str, t.Any]) -> t.Callable[[], t.Any]:
 def _objects(document: dict[str, t.Any]) -> t.Callable[[], t.Any]:
     from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
 
-    # None is kept: what it takes to make them, one by one.
+    # Objects are not kept, so the memory is that of one object.
     return lambda: sum(1 for _each in object_components.objects(document))
 
 
