@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Attach a pod to eight rails on this machine's kernel, by the rail agent and by CNI plugins, without guests.
 
-The agent is asked by its OCI hook, as it is packed, with and without the question whether another host has an address.
+The agent is called by its packed OCI hook, with and without the check whether another host has an address.
 The plugins are Debian's macvlan and host-local, and railyard-rail, for one rail after the other as Multus runs them.
 """
 

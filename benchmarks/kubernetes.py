@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`playbooks/kubernetes.yml` on the lab's API server: its requests, and its time compared with `kubernetes.core.k8s`.
 
-The cluster is one of its own, `bench-kube`, without guests. 64 nodes of 8 rails with a pool each (Spiderpool, `sriov`,
+The cluster is `bench-kube`, without guests. 64 nodes of 8 rails with a pool each (Spiderpool, `sriov`,
 mode prefix); ``RAILYARD_BENCH_NODES`` takes another number of nodes, and from 1,024 on kubernetes.core is left out.
 Requests are counted by a proxy before the server, in runs of their own; times are of runs that ask the server itself.
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Kubernetes objects at scale: 4,096 nodes of 8 rails with a pool each, as files of `playbooks/render.yml`.
 
-Each run is a process of its own. The seconds are the processor's; reading, linting and planning the file are not in
+Each run is a separate process. The seconds are processor time; reading, linting and planning the file are not in
 them. Against it: PyYAML's C writer with the same objects, which alone is slower.
 """
 

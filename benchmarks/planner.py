@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How the planner scales: 4,096 nodes of 8 rails, every port written out, with a prefix per node and rail.
 
-Each figure is of a process of its own, so that one's memory is not another's. The runs of a pair follow each other
+Each figure is of a separate process, so that runs do not share memory. The runs of a pair follow each other
 directly, and a figure is the median. Seconds are the processor's: all of it runs on one, and what else the machine is
 doing does not count. `docs/benchmarks.md` has the figures and what costs most.
 """
@@ -136,7 +136,7 @@ def _figures(files: t.Mapping[str, Path]) -> int:
     against("  / as many records read from YAML, written as JSON (goal: at most 3)", "one", "records")
     against("  %d nodes / %d nodes (goal: at most 2.1)" % (2 * NODES, NODES), "two", "one")
     memory("  memory of %d nodes at the most" % (2 * NODES), "two")
-    seconds("a line a node, and ports in the profile alone", "lines")
+    seconds("a line per node, and ports only in the profile", "lines")
     seconds("the same with 8 VFs per port", "sriov")
     memory("  memory at the most", "sriov")
     seconds("file to linted plan, and all host variables as JSON", "document")

@@ -150,7 +150,7 @@ def busy_seconds() -> tuple[float, float]:
 
 def summary(parts: t.Sequence[Part]) -> list[str]:
     """Return the lines of the summary: the slowest tests, skipped tests, and the totals."""
-    lines = ["", "What took longest (elapsed; processor time of its own, without guests and servers):"]
+    lines = ["", "Slowest parts (elapsed time; processor time without guests and servers):"]
     for part in sorted(parts, key=lambda each: -each.seconds):
         lines.append("  %9s  %5.0f s  %s" % (minutes(part.seconds), part.processor, part.name))
     files: collections.Counter[str] = collections.Counter()

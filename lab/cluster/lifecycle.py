@@ -103,8 +103,8 @@ def _ready(spec: Spec, cluster: Cluster | None) -> Cluster:
             ready.save()
     pki.ensure(ready.pki, directory / "host.log", list(kubelets))
     pki.write_kubeconfig(ready.kubeconfig, ready.pki, "admin", ready.url, ready.context)
-    for who in ("manager", *(["scheduler"] if kubelets else [])):
-        pki.write_kubeconfig(directory / (who + ".kubeconfig"), ready.pki, who, ready.url, ready.context)
+    for part in ("manager", *(["scheduler"] if kubelets else [])):
+        pki.write_kubeconfig(directory / (part + ".kubeconfig"), ready.pki, part, ready.url, ready.context)
     for node in kubelets:
         url = "https://%s:%d" % (guest.API_ADDRESS, guest.API_PORT)
         pki.write_kubeconfig(directory / (node + ".kubeconfig"), ready.pki, node, url, ready.context)
