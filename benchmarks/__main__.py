@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``python -m benchmarks [planner|objects|attach|kubernetes|webhooks|replay|hosts]``; without a word all.
+"""``python -m benchmarks [planner|objects|attach|kubernetes|webhooks|replay|hosts]``; without an argument all.
 
 Only the part of the hosts needs guests. ``record [--lab NAME]`` writes the recordings of the part ``replay``.
 """

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Eight rails of a pod on this machine's own kernel: the rail agent against CNI plugins, side by side; no guests.
+"""Attach a pod to eight rails on this machine's kernel, by the rail agent and by CNI plugins, without guests.
 
-The agent is asked by its OCI hook, as it is packed, with and without the question whether another host has an address.
+The agent is called by its packed OCI hook, with and without the check whether another host has an address.
 The plugins are Debian's macvlan and host-local, and railyard-rail, for one rail after the other as Multus runs them.
 """
 
@@ -90,7 +90,7 @@ def _by_agent(hook: str) -> float:
 
 
 def _document(asks: bool) -> dict[str, t.Any]:
-    """The node file of what the plugins make too: IPv4, a table and a rule per rail."""
+    """Return a node file with the same interfaces as the plugins: IPv4, a table and a rule per rail."""
     rails = [
         rail(
             number,

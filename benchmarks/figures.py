@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all benchmarks share: where things are, how often a pair is run, and how a figure is printed."""
+"""Paths, numbers of runs and the format of figures, shared by all benchmarks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ PAIRS = int(os.environ.get("RAILYARD_BENCH_PAIRS", "3"))
 
 
 def ratio(numerators: t.Sequence[float], denominators: t.Sequence[float]) -> str:
-    """The median of the pairs' ratios, and how far they spread."""
+    """Return the median and the range of the pairs' ratios as text."""
     each = [a / b for a, b in zip(numerators, denominators)]
     return "%.2f (%.2f to %.2f, %d pairs)" % (statistics.median(each), min(each), max(each), len(each))
 
 
 def spread(values: t.Sequence[float], unit: str) -> str:
-    """The median, and how far the values spread."""
+    """Return the median and the range of values as text."""
     return "%.2f %s (%.2f to %.2f, %d runs)" % (statistics.median(values), unit, min(values), max(values), len(values))
 
 

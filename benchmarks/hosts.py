@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ratios of the host phase, measured side by side in one run: A, B, A, B, …, and the median of the pairs' ratios.
+"""Ratios of the host phase, measured alternately in one run: A, B, A, B, …, and the median of the pairs' ratios.
 
 Two labs must be up: ``bench`` with eight rails and ``bench-one`` with one; `make bench` sees to it.
 """
@@ -60,7 +60,7 @@ def play(inventory: str, playbook: str) -> Run:
 
 
 def forget_bytecode() -> None:
-    """Let the guests' Python compile what Ansible sends each time, as a server's does; the lab spares them that."""
+    """Remove the lab's cache of bytecode on the guests, so that their Python compiles modules as on a server."""
     for lab in ("bench", "bench-one"):
         for node in ("node-1", "node-2"):
             command = [str(ROOT / "lab/lab"), "ssh", "--name", lab, node]

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`playbooks/kubernetes.yml` on the lab's API server: what it sends, and its time beside that of `kubernetes.core.k8s`.
+"""`playbooks/kubernetes.yml` on the lab's API server: its requests, and its time compared with `kubernetes.core.k8s`.
 
-The cluster is one of its own, `bench-kube`, without guests. 64 nodes of 8 rails with a pool each (Spiderpool, `sriov`,
+The cluster is `bench-kube`, without guests. 64 nodes of 8 rails with a pool each (Spiderpool, `sriov`,
 mode prefix); ``RAILYARD_BENCH_NODES`` takes another number of nodes, and from 1,024 on kubernetes.core is left out.
 Requests are counted by a proxy before the server, in runs of their own; times are of runs that ask the server itself.
 
@@ -43,7 +43,7 @@ OPTIONS = {"operator_namespace": "kube-system", "sriov_namespace": "kube-system"
 
 
 class Run(t.NamedTuple):
-    """A playbook's run: wall and processor seconds, MB (10^6) of memory of its largest process, and what it printed."""
+    """A playbook's run: wall and processor seconds, MB (10^6) of memory of its largest process, and its output."""
 
     wall: float
     processor: float
@@ -119,12 +119,12 @@ def _figures(place: Path, cluster: t.Any, proxy: t.Any) -> int:
 
 
 def plain_fabric(nodes: int) -> str:
-    """A fabric file of Spiderpool with one pool per node and rail."""
+    """Return a fabric file of Spiderpool with one pool per node and rail."""
     return fabric(nodes, "sriov", ports=False).replace("network-operator", "spiderpool")
 
 
 def _waited(cluster: t.Any, plan: t.Any, paths: tuple[Path, Path, Path], proxy: t.Any) -> None:
-    """Runs that wait until every node reports every rail, on a cluster that does, beside runs that do not wait."""
+    """Compare runs that wait until every node reports every rail, on a ready cluster, with runs that do not wait."""
     whole, kubeconfig, proxied = paths
     begun = time.monotonic()
     _speak_for(cluster, plan)
@@ -142,7 +142,7 @@ def _waited(cluster: t.Any, plan: t.Any, paths: tuple[Path, Path, Path], proxy: 
 
 
 def _speak_for(cluster: t.Any, plan: t.Any) -> None:
-    """Every kubelet is ready and has its rails' resources, every network and pool was taken up."""
+    """Write the status of a ready cluster: kubelets report all resources, controllers have accepted all objects."""
     from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
     from lab.cluster.api import Api
 
@@ -165,9 +165,9 @@ def _speak_for(cluster: t.Any, plan: t.Any) -> None:
 
 
 def _compared(place: Path, kubeconfig: Path, rival: str, pools: t.Sequence[t.Any], count: int, first: Run) -> None:
-    """kubernetes.core beside ours, run by run, on objects that are there as wanted; and what making them takes it."""
+    """Compare runs of kubernetes.core with ours, alternately, on unchanged objects, and measure its creations."""
     subset, nothing = place / "subset.json", place / "nothing.json"
-    # names of their own, since ours are there
+    # other names, because our objects exist
     renamed = [_alike(each) for each in pools]
     subset.write_text(json.dumps(renamed[:SUBSET]))
     nothing.write_text("[]")
@@ -195,7 +195,7 @@ def _compared(place: Path, kubeconfig: Path, rival: str, pools: t.Sequence[t.Any
 
 
 def _alike(pool: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The same pool under another name and without labels, so that our runs do not delete it."""
+    """Return the pool with another name and without labels, so that our runs do not delete it."""
     return dict(pool, metadata={"name": "k8s-" + pool["metadata"]["name"]})
 
 
@@ -238,7 +238,7 @@ def _theirs(rival: str, kubeconfig: Path, objects: Path, *words: str) -> Run:
 
 
 def play(playbook: str, given: str, *words: str, **environment: str) -> Run:
-    """A playbook to its end. Memory and processor are those of Ansible with the processes that it waited for."""
+    """Run a playbook. Memory and processor time are those of Ansible and the processes that it waited for."""
     env = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), **environment)
     argv = [str(BIN / "ansible-playbook"), "-i", "localhost,", playbook, "-e", given, *words]
     with tempfile.TemporaryFile() as out:
@@ -257,7 +257,7 @@ def play(playbook: str, given: str, *words: str, **environment: str) -> Run:
 
 
 def _collections() -> str | None:
-    """Where kubernetes.core is, as Ansible's path of collections; None where it is nowhere."""
+    """Return the path of collections with kubernetes.core; None if it is not installed."""
     places = [os.environ.get("RAILYARD_BENCH_COLLECTIONS", ""), str(ROOT / "collections")]
     places += ["~/.ansible/collections", "/usr/share/ansible/collections", *sys.path]
     for place in filter(None, places):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Kubernetes objects at scale: 4,096 nodes of 8 rails with a pool each, as files of `playbooks/render.yml`.
 
-Each run is a process of its own. The seconds are the processor's; reading, linting and planning the file are not in
+Each run is a separate process. The seconds are processor time; reading, linting and planning the file are not in
 them. Against it: PyYAML's C writer with the same objects, which alone is slower.
 """
 
@@ -61,7 +61,7 @@ def _render(document: dict[str, t.Any]) -> t.Callable[[], t.Any]:
 def _objects(document: dict[str, t.Any]) -> t.Callable[[], t.Any]:
     from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
 
-    # None is kept: what it takes to make them, one by one.
+    # Objects are not kept, so the memory is that of one object.
     return lambda: sum(1 for _each in object_components.objects(document))
 
 

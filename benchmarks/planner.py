@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How the planner scales: 4,096 nodes of 8 rails, every port written out, with a prefix per node and rail.
 
-Each figure is of a process of its own, so that one's memory is not another's. The runs of a pair follow each other
+Each figure is of a separate process, so that runs do not share memory. The runs of a pair follow each other
 directly, and a figure is the median. Seconds are the processor's: all of it runs on one, and what else the machine is
 doing does not count. `docs/benchmarks.md` has the figures and what costs most.
 """
@@ -35,14 +35,14 @@ RECORD = '- {node: ai-%04d, rail: gpu%02d, netdev: rail%d, pci: "0000:%02x:00.0"
 
 
 class Run(t.NamedTuple):
-    """Processor seconds, without the start of the interpreter where noted, and MB (10^6) of memory at the most."""
+    """Processor seconds, without the start of the interpreter if noted, and peak memory in MB (10^6)."""
 
     seconds: float
     megabytes: float
 
 
 def fabric(nodes: int, attachment: str = "macvlan", ports: bool = True) -> str:
-    """A fabric file in which each node has an entry of its own, and with ``ports`` each of its ports too."""
+    """Return a fabric file with an entry per node, and with ``ports`` an entry per port."""
     lines = [HEAD % (attachment, ", vfs: {count: 8}" if attachment == "sriov" else "", RAILS)]
     profile = [PORT % (rail + 1, rail, 16 * rail + 10, rail) for rail in range(RAILS)]
     own = ",\n    ports: {%s}" % ", ".join(port.strip() for port in profile) if ports else ""
@@ -52,7 +52,7 @@ def fabric(nodes: int, attachment: str = "macvlan", ports: bool = True) -> str:
 
 
 def records(nodes: int) -> str:
-    """As many records as there are ports, of the values that a person would write for each."""
+    """Return a YAML file with a record per port, with the values that a user would write for each."""
     lines = []
     for node in range(nodes):
         for rail in range(RAILS):
@@ -62,7 +62,7 @@ def records(nodes: int) -> str:
 
 
 def measured(arguments: t.Sequence[str], **environment: str) -> Run:
-    """Run a command to its end. The seconds are what it prints as ``seconds=...``, else of all of it."""
+    """Run a command. The seconds are those that it prints as ``seconds=...``, else of the whole process."""
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(
             arguments, cwd=ROOT, env=dict(os.environ, **environment), stdout=out, stdin=subprocess.DEVNULL
@@ -89,7 +89,7 @@ def listed(path: Path) -> Run:
 
 
 def started(path: Path) -> Run:
-    """A playbook up to the end of its first task, on one of the nodes."""
+    """Measure a playbook until the end of its first task, on one node."""
     playbook = ROOT / "benchmarks/first_task.yml"
     return measured(
         [str(BIN / "ansible-playbook"), "-i", str(path), str(playbook)], ANSIBLE_CONFIG=str(ROOT / "ansible.cfg")
@@ -136,7 +136,7 @@ def _figures(files: t.Mapping[str, Path]) -> int:
     against("  / as many records read from YAML, written as JSON (goal: at most 3)", "one", "records")
     against("  %d nodes / %d nodes (goal: at most 2.1)" % (2 * NODES, NODES), "two", "one")
     memory("  memory of %d nodes at the most" % (2 * NODES), "two")
-    seconds("a line a node, and ports in the profile alone", "lines")
+    seconds("a line per node, and ports only in the profile", "lines")
     seconds("the same with 8 VFs per port", "sriov")
     memory("  memory at the most", "sriov")
     seconds("file to linted plan, and all host variables as JSON", "document")

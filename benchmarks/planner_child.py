@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One measured piece of work in a process of its own: ``python -m benchmarks.planner_child WHAT FILE``."""
+"""One measured step in a separate process: ``python -m benchmarks.planner_child WHAT FILE``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _records() -> t.Callable[[Path], t.Any]:
     return work
 
 
-# What to do -> its function, made with all imports done.
+# Step -> function that imports everything and returns the measured function.
 WORK = {"plan": _plan, "document": _document, "records": _records}
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Recorded results of modules: a node's names and addresses are replaced by where its plan has them.
+"""Recorded results of modules: a node's names and addresses are replaced by their places in its plan.
 
 ``python -m benchmarks record --lab NAME`` records what the nodes of a lab return; without a lab, the results follow
 from the plan of `replay_fabric.py`.
@@ -30,7 +30,7 @@ _BEFORE, _AFTER = r"[0-9A-Za-z_.:-]", r"[0-9A-Za-z_:-]"
 
 
 def values(node: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """The names and addresses of a node's plan by their place in it, such as ``ports/0/netdev``.
+    """Return place in a node's plan, such as ``ports/0/netdev`` -> name or address.
 
     An address is without its prefix, because modules report both. The network of an address has the place of the
     address with ``^`` behind it.
@@ -57,7 +57,7 @@ def values(node: t.Mapping[str, t.Any]) -> dict[str, str]:
 
 
 def template(result: Row, node: t.Mapping[str, t.Any], peer: str = "") -> str:
-    """A result as JSON, with places for what differs from node to node."""
+    """Return a result as JSON, with places instead of the values that differ between nodes."""
     places: dict[str, str] = {}
     for place, value in values(node).items():
         if len(value) >= _LEAST:
@@ -78,7 +78,7 @@ def template(result: Row, node: t.Mapping[str, t.Any], peer: str = "") -> str:
 
 
 def places(directory: Path = DIRECTORY) -> set[str]:
-    """The places that recordings have."""
+    """Return the places in all recordings."""
     return {place for path in directory.glob("*.json") for place in _PLACE.findall(path.read_text())} - {"peer"}
 
 

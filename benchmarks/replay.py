@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the playbooks cost the control node: ``python -m benchmarks replay``, with many nodes that are recordings.
+"""Costs of the playbooks on the control node, with many recorded nodes: ``python -m benchmarks replay``.
 
 A connection plugin answers module executions from `benchmarks/recordings`, so that only the control node works. The
 cost of SSH processes is not included. `docs/benchmarks.md` has the figures.
@@ -30,7 +30,7 @@ _SAMPLE = 2.0
 
 
 class Replayed(t.NamedTuple):
-    """A run: wall and processor seconds, bytes of memory, what each task cost, and the executions of each module."""
+    """A run: wall and processor seconds, bytes of memory, seconds per task, and executions per module."""
 
     seconds: float
     processor: float
@@ -46,7 +46,7 @@ class Replayed(t.NamedTuple):
 
 
 def prepare(directory: Path, nodes: int) -> None:
-    """The fabric file, the values of each node, and the recordings, in a directory for the connection plugin."""
+    """Write the fabric file, the values of each node, and the recordings to a directory for the connection plugin."""
     from benchmarks import replay_fabric
 
     text = replay_fabric.fabric(nodes)
@@ -110,7 +110,7 @@ def play(directory: Path, playbook: str, *words: str, delay: float = 0.0, **envi
 
 
 class _Memory:
-    """The most memory of a process and its children together, in bytes; shared pages are counted once."""
+    """Peak memory of a process and its children together, in bytes. Shared pages count once."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -135,7 +135,7 @@ class _Memory:
 
 
 def _proportional(pid: int) -> int:
-    """The proportional set size of a process in bytes; 0 if it has ended."""
+    """Return the proportional set size of a process in bytes; 0 if it has ended."""
     try:
         lines = Path("/proc/%d/smaps_rollup" % pid).read_text().splitlines()
     except OSError:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The fabric of the replayed nodes, and their results as far as they follow from its plan."""
+"""The fabric of the replayed nodes, and their results that can be derived from its plan."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _SERVERS = 40001
 
 
 def fabric(nodes: int) -> str:
-    """A fabric file of servers with eight rails, in units of 32, one after the other."""
+    """Return a fabric file of servers with eight rails, in units of 32."""
     units = -(-nodes // UNIT)
     return _FABRIC % (units * UNIT, units, *servers(nodes, "172.20"))
 
@@ -65,7 +65,7 @@ def plan(text: str) -> Plan:
 
 
 def planned_results(world: World, name: str) -> dict[str, Row]:
-    """The results of each module on one node that is as planned, by the name of the recording."""
+    """Return name of the recording -> result of a module on a node that is as planned."""
     node = world.plans[name]
     rows = layer_modules.layer_modules(node, world.fabric, {}, layer_modules.LAYERS)
     result: Row = {"modules": {}, "needs": {}, "system": {"boot_id": world.infos[name]["system"]["boot_id"]}}

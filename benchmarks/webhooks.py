@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`playbooks/kubernetes.yml` beside ``kubectl apply --server-side`` where webhooks look at every object.
+"""Compare `playbooks/kubernetes.yml` with ``kubectl apply --server-side`` on a server with webhooks for every object.
 
 The lab's API server asks the tests' model of Spiderpool's webhooks. Its answers take as long as those of Spiderpool
 1.2.2 with 512 pools: 0.04 s where one request is under way, 0.51 s where eight are. ``RAILYARD_BENCH_NODES`` (64) nodes

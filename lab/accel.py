@@ -17,11 +17,12 @@ from lab.progress import say
 from lab.qemu import Qemu
 from lab.state import write_file
 
+# Seconds in which a guest's kernel must start its first program.
 SECONDS = 60.0
 
 
 def boots(qemu: Qemu, image: Image) -> bool:
-    """Whether a guest's kernel reaches its first program under KVM within a few seconds."""
+    """Return whether a guest's kernel starts its first program under KVM in :data:`SECONDS`."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     argv = [
@@ -55,13 +56,13 @@ def boots(qemu: Qemu, image: Image) -> bool:
         argv, env=qemu.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     assert process.stdout is not None
-    seen, end = b"", time.monotonic() + SECONDS
+    console, end = b"", time.monotonic() + SECONDS
     try:
         while time.monotonic() < end:
             if select.select([process.stdout], [], [], 0.5)[0]:
                 data = os.read(process.stdout.fileno(), 65536)
-                seen += data
-                if b"Run /init as init process" in seen:
+                console += data
+                if b"Run /init as init process" in console:
                     return True
                 if not data:
                     return False
@@ -73,28 +74,29 @@ def boots(qemu: Qemu, image: Image) -> bool:
 
 
 def decide(wanted: str, qemu: Qemu, image: Image, cache: Path) -> str:
-    """``kvm`` or ``tcg``; what was tried is remembered for this boot of the host and this QEMU.
+    """Return ``kvm`` or ``tcg``. The result of a test of KVM is cached for this boot of the host and this QEMU.
 
-    Raises LabError when KVM is asked for by name and does not work.
+    :param wanted: ``kvm``, ``tcg`` or ``auto``.
+    :raises LabError: for ``kvm``, if KVM does not work.
     """
     if wanted == "tcg":
         return "tcg"
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     key = "%s %s %d" % (boot, qemu.version, os.geteuid())
-    place = cache / "accelerator.json"
+    file = cache / "accelerator.json"
     try:
-        remembered = json.loads(place.read_text(encoding="utf-8"))
-        works = remembered["works"] if remembered["key"] == key else None
+        cached = json.loads(file.read_text(encoding="utf-8"))
+        works = cached["works"] if cached["key"] == key else None
     except (OSError, ValueError, KeyError, TypeError):
         works = None
     if works is None:
         say("trying KVM")
         works = boots(qemu, image)
-        write_file(place, json.dumps({"key": key, "works": works}))
+        write_file(file, json.dumps({"key": key, "works": works}))
         say("KVM boots a kernel here" if works else "KVM does not boot a kernel here: the guests are emulated")
     if wanted == "kvm" and not works:
         raise LabError(
             "KVM does not boot a guest's kernel on this machine",
-            "see that /dev/kvm is yours to use, or take --accel auto",
+            "make sure that you may read and write /dev/kvm, or use --accel auto",
         )
     return "kvm" if works else "tcg"

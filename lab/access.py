@@ -22,7 +22,7 @@ BOOT_SECONDS = {"kvm": 120.0, "tcg": 1200.0}
 
 
 def write_config(lab: Lab, image: Image) -> None:
-    """Write the lab's own key, known hosts and ssh_config."""
+    """Write the lab's key, known hosts and ssh_config."""
     key = lab.directory / "id_ed25519"
     shutil.copyfile(image.key, key)
     key.chmod(0o600)
@@ -41,7 +41,7 @@ def write_config(lab: Lab, image: Image) -> None:
             '    UserKnownHostsFile "%s"' % known,
             "    GlobalKnownHostsFile none",
             "    StrictHostKeyChecking yes",
-            # Cheap for an emulated processor; what it protects does not leave this machine.
+            # Fast on an emulated processor. The connection does not leave this machine.
             "    KexAlgorithms curve25519-sha256",
             # A guest that reboots does not close the connection to the host.
             "    ServerAliveInterval 10",
@@ -53,12 +53,12 @@ def write_config(lab: Lab, image: Image) -> None:
 
 
 def argv(lab: Lab, node: int, arguments: list[str], *options: str) -> list[str]:
-    """The ssh command line for a node."""
+    """Return the ssh command line for a node."""
     return [host.tool("ssh"), "-F", str(lab.ssh_config), *options, node_name(node), *arguments]
 
 
 def run(lab: Lab, node: int, line: str, seconds: float = 60.0, user: str = USER) -> str | None:
-    """What a command prints on a node; None when the node does not answer or the command fails."""
+    """Run a command on a node, and return its output; None if the node does not answer or the command fails."""
     options = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=%d" % max(1, int(seconds)), "-o", "User=%s" % user)
     try:
         done = subprocess.run(
@@ -70,7 +70,7 @@ def run(lab: Lab, node: int, line: str, seconds: float = 60.0, user: str = USER)
 
 
 def answers(port: int, seconds: float = 5.0) -> bool:
-    """Whether a node's SSH server sends its banner. User networking accepts connections even without a server."""
+    """Return whether a node's SSH server sends its banner. User networking accepts connections without a server too."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=seconds) as sock:
             return sock.recv(4) == b"SSH-"
@@ -79,25 +79,26 @@ def answers(port: int, seconds: float = 5.0) -> bool:
 
 
 def boot_id(lab: Lab, node: int, seconds: float = 30.0) -> str | None:
-    """The id of the node's present boot; None while it does not answer."""
+    """Return the ID of the node's current boot; None if the node does not answer."""
     text = run(lab, node, "cat /proc/sys/kernel/random/boot_id", seconds)
     return text.strip() if text else None
 
 
 def wait(lab: Lab, nodes: list[int], not_boot: dict[int, str] | None = None) -> None:
-    """Wait until these nodes can be logged into (with a boot id other than ``not_boot``'s), side by side.
+    """Wait in parallel until these nodes accept logins.
 
-    Raises LabError with the place of the console log for the first that does not come.
+    :param not_boot: node -> boot ID before a reboot; the node must have another one.
+    :raises LabError: for the first node that does not answer in time, with the path of its console log.
     """
     begin = time.monotonic()
     end = begin + BOOT_SECONDS[lab.accel]
     with ThreadPoolExecutor(max_workers=max(1, len(nodes))) as pool:
         tasks = [pool.submit(_wait, lab, node, end, (not_boot or {}).get(node)) for node in nodes]
-        spoken = begin
+        last_report = begin
         while not all(task.done() for task in tasks):
             time.sleep(0.1)
-            if time.monotonic() - spoken > 10:
-                spoken = time.monotonic()
+            if time.monotonic() - last_report > 10:
+                last_report = time.monotonic()
                 waiting = [node_name(node) for node, task in zip(nodes, tasks) if not task.done()]
                 say("  waiting for %s to boot" % ", ".join(waiting))
     for task in tasks:
@@ -125,16 +126,16 @@ def _wait(lab: Lab, node: int, end: float, not_boot: str | None) -> None:
     )
 
 
-def _tail(place: Path, lines: int = 2) -> str:
+def _tail(file: Path, lines: int = 2) -> str:
     try:
-        text = place.read_bytes()[-4000:].decode("utf-8", "replace")
+        text = file.read_bytes()[-4000:].decode("utf-8", "replace")
     except OSError:
         return ""
     return " | ".join([line.strip() for line in text.splitlines() if line.strip()][-lines:])
 
 
 def inventory(lab: Lab) -> dict[str, Any]:
-    """All that another program needs in order to reach the nodes and know their rails."""
+    """Return how to reach the nodes, and their rails, for other programs."""
     return {
         "lab": lab.name,
         "accelerator": lab.accel,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 
 def aside(work: Path, sources: str) -> list[str]:
-    """Prepare ``work`` for these package sources (deb822); the apt-get command line that uses them."""
-    # apt drops to a user of its own for downloads, which must be able to enter.
+    """Prepare the directory ``work`` for package sources (deb822). Return the apt-get command line that uses them."""
+    # apt downloads as another user, which must be able to enter the directory.
     work.chmod(0o755)
     for part in ("lists/partial", "archives/partial"):
         (work / part).mkdir(parents=True)
@@ -28,7 +28,7 @@ def aside(work: Path, sources: str) -> list[str]:
         "Debug::NoLocking": "true",
     }
     lines = ['%s "%s";' % item for item in settings.items()]
-    # What a host does after its own updates must not run for these lists.
+    # Hooks of the host for its own package lists must not run for these.
     lines += ["#clear APT::Update::Post-Invoke;", "#clear APT::Update::Post-Invoke-Success;"]
     (work / "apt.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return ["apt-get", "-q", "-c", str(work / "apt.conf")]

@@ -15,7 +15,7 @@ from lab.state import Lab, node_name
 
 
 def command(run: Path, message: dict[str, Any], patience: float = 60.0) -> list[dict[str, Any]]:
-    """Send one command to the leaf process; its description of all rail ports. Raises LabError when it refuses."""
+    """Send a command to the leaf process. Return its description of all rail ports. Raises LabError on failure."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.settimeout(patience)
@@ -32,14 +32,14 @@ def command(run: Path, message: dict[str, Any], patience: float = 60.0) -> list[
 
 
 def change(lab: Lab, message: dict[str, Any]) -> list[dict[str, Any]]:
-    """Change cables and let the guests' NICs see it."""
+    """Change cables, and set the carrier of the guests' NICs. Return the description of all rail ports."""
     ports = command(lab.run, message)
     sync_carrier(lab, ports)
     return ports
 
 
 def sync_carrier(lab: Lab, ports: list[dict[str, Any]] | None = None) -> None:
-    """Give each running guest's NICs the carrier that its cables have: a cut cable is a link that is down."""
+    """Set the carrier of each running guest's NICs: a NIC with a cut cable does not have a carrier."""
     ports = command(lab.run, {"do": "show"}) if ports is None else ports
     alive = process.members(lab.directory)
     for node in range(1, lab.nodes + 1):
@@ -51,16 +51,16 @@ def sync_carrier(lab: Lab, ports: list[dict[str, Any]] | None = None) -> None:
 
 
 def faults(port: dict[str, Any]) -> list[str]:
-    """What is out of the ordinary with one cable, in words."""
-    found = []
+    """Return the deviations of a cable from an intact one, as texts."""
+    texts = []
     if (port["leaf"], port["socket"]) != (port["rail"], port["node"]):
-        found.append("plugged into leaf-%d Ethernet%d" % (port["leaf"], port["socket"]))
+        texts.append("plugged into leaf-%d Ethernet%d" % (port["leaf"], port["socket"]))
     if port["cut"]:
-        found.append("cut")
+        texts.append("cut")
     if port["mtu"] is not None:
-        found.append("drops above %d bytes" % port["mtu"])
+        texts.append("drops above %d bytes" % port["mtu"])
     if port["loss"]:
-        found.append("loses %g %%" % port["loss"])
+        texts.append("loses %g %%" % port["loss"])
     if port["lldp"]:
-        found.append("hears LLDP")
-    return found
+        texts.append("hears LLDP")
+    return texts

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class LabError(Exception):
-    """What is wrong, and what to do about it; the command line prints both on one line."""
+    """An error with a remedy. The command line prints both on one line."""
 
     def __init__(self, message: str, remedy: str) -> None:
         super().__init__(message)

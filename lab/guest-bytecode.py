@@ -1,10 +1,10 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keeps on a guest the bytecode of what Python imports from zip archives, which is how Ansible sends modules.
+"""Stores, on a guest, the bytecode of modules that Python imports from zip archives, in which Ansible sends modules.
 
-Python never keeps it, and compiles each file twice, to find it and to run it (zipimport's ``find_spec`` asks for the
-file's name, which is known only after compiling). An emulated processor needs seconds for that, with every module.
-A server needs a tenth of one, so what is measured against it takes this away first (benchmarks/hosts.py).
+Python does not store it, and compiles each file twice, to find it and to run it (zipimport's ``find_spec`` needs the
+file's name, which is known only after compiling). An emulated processor needs seconds for that per module execution. A
+server needs a tenth of a second, so benchmarks that compare with servers remove this first (benchmarks/hosts.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _known: dict[str, CodeType] = {}
 
 
 def _kept(path: str, source: bytes) -> CodeType:
-    """The code of a source (bytes), compiled where neither this process nor an earlier one has met it."""
+    """Return the code of a source, which is compiled only if neither this nor an earlier process has compiled it."""
     name = _imp.source_hash(0, source).hex()
     if name not in _known:
         file = "%s/%s" % (PLACE, name)
@@ -32,7 +32,7 @@ def _kept(path: str, source: bytes) -> CodeType:
         except (OSError, EOFError, TypeError, ValueError):
             _known[name] = _compile(path, source)
             _keep(file, _known[name])
-    # the archive lies elsewhere each time
+    # the archive has another path each time
     _imp._fix_co_filename(_known[name], path)  # type: ignore[attr-defined]
     return _known[name]
 

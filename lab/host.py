@@ -18,7 +18,7 @@ from lab.state import locked
 
 @dataclass(frozen=True)
 class Distribution:
-    """What differs between distributions: the guests' kernel package and the suite that may hold a newer QEMU."""
+    """Package of the guests' kernel, and the suite that may have a newer QEMU."""
 
     kernel: str
     backports: str
@@ -29,7 +29,7 @@ DISTRIBUTIONS = {
     "ubuntu": Distribution(kernel="linux-image-generic", backports="{codename}-backports"),
 }
 
-# Command to look for, and the package that brings it.
+# Required commands and their packages.
 TOOLS = {
     "mmdebstrap": "mmdebstrap",
     "mke2fs": "e2fsprogs",
@@ -40,7 +40,7 @@ TOOLS = {
 
 @dataclass(frozen=True)
 class Source:
-    """One stanza of the host's package sources, for one place and its suites."""
+    """One stanza of the host's package sources."""
 
     uris: tuple[str, ...]
     suites: tuple[str, ...]
@@ -48,6 +48,7 @@ class Source:
     signed_by: str | None
 
     def deb822(self, suites: tuple[str, ...], types: str = "deb") -> str:
+        """Return the stanza in deb822 form, with other suites and types."""
         lines = [
             "Types: " + types,
             "URIs: " + " ".join(self.uris),
@@ -61,7 +62,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Host:
-    """The distribution that this machine runs. By default, guests run it too."""
+    """The distribution of this machine, which guests run by default too."""
 
     id: str
     codename: str
@@ -70,7 +71,7 @@ class Host:
 
     @classmethod
     def read(cls, root: Path = Path("/")) -> Host:
-        """Read /etc/os-release; raises LabError on a machine that the lab cannot be built on."""
+        """Read /etc/os-release. Raises LabError if the lab does not support the machine."""
         if platform.machine() != "x86_64":
             raise LabError(
                 "the lab's guests are x86_64 and this machine is %s" % platform.machine(), "use an x86_64 machine"
@@ -94,16 +95,18 @@ class Host:
 
     @property
     def distribution(self) -> Distribution:
+        """The properties of the distribution."""
         return DISTRIBUTIONS[self.id]
 
     @property
     def backports(self) -> str:
+        """The name of the backports suite."""
         return self.distribution.backports.format(codename=self.codename)
 
     def sources(self) -> list[Source]:
-        """The distribution's own package sources as this host has them; other vendors' are left out.
+        """Return the package sources of the distribution on this host, without those of other vendors.
 
-        Raises LabError when there are none.
+        :raises LabError: if there are none.
         """
         apt = self.root / "etc/apt"
         parts = sorted((apt / "sources.list.d").glob("*")) if (apt / "sources.list.d").is_dir() else []
@@ -116,7 +119,7 @@ class Host:
         if not any(self.codename in source.suites for source in own):
             raise LabError(
                 "no package source for %s %s among this host's (%s)" % (self.id, self.codename, apt),
-                "put the distribution's own sources there, as its installer does",
+                "add the sources of the distribution, which its installer writes",
             )
         return own
 
@@ -129,9 +132,9 @@ class Host:
         )
 
     def release_sources(self, codename: str | None = None) -> str:
-        """A release with its updates and security fixes, for building guests; one deb822 text.
+        """Return the sources of a release with updates and security fixes, for building guests, as deb822 text.
 
-        ``codename`` names another release of the host's distribution. Its suites come from the places of the host's.
+        :param codename: another release of the host's distribution. Its sources have the URIs of the host's sources.
         """
         text = []
         for source in self.sources():
@@ -145,11 +148,11 @@ class Host:
         return "\n".join(text)
 
     def backports_sources(self) -> str:
-        """The release and its backports suite, from the place where the host gets the release."""
+        """Return the sources of the release and its backports suite as deb822 text."""
         return self.sources_of(self.codename, self.backports)
 
     def sources_of(self, *suites: str, types: str = "deb") -> str:
-        """These suites, from the place where the host gets the release; one deb822 text."""
+        """Return the sources of these suites, with the URIs of the host's sources of the release, as deb822 text."""
         return "\n".join(source.deb822(suites, types) for source in self.sources() if self.codename in source.suites)
 
 
@@ -194,7 +197,7 @@ def _lines(text: str) -> list[Source]:
 
 
 def as_root(argv: list[str]) -> list[str]:
-    """The command, run as root: as it is, or through sudo."""
+    """Return the command line that runs a command as root: itself, or with sudo."""
     if os.geteuid() == 0:
         return argv
     if shutil.which("sudo") is None:
@@ -203,10 +206,10 @@ def as_root(argv: list[str]) -> list[str]:
 
 
 def install(packages: list[str], log: Path) -> None:
-    """Install packages of this host's distribution, after saying so."""
+    """Print the names of packages, and install them from this host's distribution."""
     say("installing on this machine: %s" % ", ".join(packages))
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    remedy = "see that apt-get works here, or install them by hand: %s" % " ".join(packages)
+    remedy = "make sure that apt-get works, or install them by hand: %s" % " ".join(packages)
     command = ["apt-get", "install", "-q", "-y", "--no-install-recommends", *packages]
     # a lab and a cluster may be started at the same time, and apt-get does not wait for another
     with locked(log.with_name("apt-get.lock"), "another command is installing packages; waiting for it"):
@@ -215,12 +218,12 @@ def install(packages: list[str], log: Path) -> None:
 
 
 def find(command: str) -> str | None:
-    """The path of a command, also where an ordinary user's PATH does not lead."""
+    """Return the path of a command, or None. Directories of administrators are searched too."""
     return shutil.which(command, path=os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin")
 
 
 def tool(command: str) -> str:
-    """The path of a tool that must be there."""
+    """Return the path of a tool. Raises LabError if it is not installed."""
     path = find(command)
     if path is None:
         raise LabError("%s is not on this machine" % command, "apt-get install %s" % TOOLS.get(command, command))
@@ -228,7 +231,7 @@ def tool(command: str) -> str:
 
 
 def ensure_tools(log: Path) -> None:
-    """Install what is missing of the lab's tools; does nothing when all are there."""
+    """Install missing tools of the lab."""
     missing = sorted({package for command, package in TOOLS.items() if find(command) is None})
     if missing:
         install(missing, log)

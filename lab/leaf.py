@@ -26,26 +26,26 @@ from typing import Any, Callable, Union
 FRAME_MAX = 65536
 HEADER = 14
 VLAN_TAG = 4
-BATCH = 64  # frames taken from one port before the others have their turn
-BACKLOG = 512  # frames kept for a guest that is slow to read; a unix datagram queue itself holds ten
+BATCH = 64  # frames that are read from one port before the next port
+BACKLOG = 512  # frames that are stored for a slow guest; a queue of a unix datagram socket has ten
 LLDP_SECONDS = 30.0
 LLDP_GROUP = bytes.fromhex("0180c200000e")
-BRIDGE_GROUP = bytes.fromhex("0180c20000")  # 01:80:c2:00:00:0x ends at the first bridge, as 802.1D has it
+BRIDGE_GROUP = bytes.fromhex("0180c20000")  # bridges do not forward 01:80:c2:00:00:0x (802.1D)
 
 Frame = Union[bytes, memoryview]
 
 
 class Fault(Exception):
-    """A command that cannot be carried out."""
+    """The error of a wrong command."""
 
 
 class Port:
-    """The far end of one rail port's cable, and what is wrong with that cable."""
+    """The leaf's end of a rail port's cable, and the faults of the cable."""
 
     def __init__(self, run: Path, node: int, rail: int) -> None:
         self.node = node
         self.rail = rail
-        # Where the cable is plugged: the leaf of a rail, and the socket there (a leaf's socket N is meant for node N).
+        # Where the cable is plugged: the leaf of a rail, and its socket (socket N is for node N).
         self.leaf = rail
         self.socket = node
         self.cut = False
@@ -67,13 +67,13 @@ class Port:
         return sock
 
     def admits(self, size: int) -> bool:
-        """Whether a frame of this size gets through the cable, this time."""
+        """Return whether the cable passes a frame of this size. With loss, the result is random."""
         if self.cut or (self.mtu is not None and size > self.mtu + HEADER + VLAN_TAG):
             return False
         return not (self.loss and random.random() * 100 < self.loss)
 
     def transmit(self, frame: Frame) -> bool:
-        """Hand one frame to the guest's NIC; False when its queue is full. A guest that is not there loses it."""
+        """Send a frame to the guest's NIC. Return False if its queue is full. Without a guest, the frame is dropped."""
         for last in (False, True):
             try:
                 self.outward.send(frame)
@@ -88,13 +88,14 @@ class Port:
         return True
 
     def _connect(self) -> bool:
-        """Find the guest's socket, which is a new one after each start of the guest."""
+        """Connect to the guest's socket, which changes with each start of the guest. Return whether this succeeded."""
         with contextlib.suppress(OSError):
             self.outward.connect(self.nic)
             return True
         return False
 
     def describe(self) -> dict[str, Any]:
+        """Return the state of the cable, and the counters of frames."""
         return {
             "node": self.node,
             "rail": self.rail,
@@ -113,7 +114,7 @@ class Port:
 
 
 def _bound(path: Path) -> socket.socket:
-    """A datagram socket at ``path``, in place of any that an earlier process left there."""
+    """Return a datagram socket at ``path``. A socket of an earlier process is replaced."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     sock.setblocking(False)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
@@ -125,7 +126,7 @@ def _bound(path: Path) -> socket.socket:
 def lldp_frame(
     leaf: int, place: int, chassis: str | None = None, port: str | None = None, seconds: int = int(4 * LLDP_SECONDS)
 ) -> bytes:
-    """The LLDP frame that a leaf sends out of its socket ``place``; valid for so many seconds, 0 to be forgotten."""
+    """Return the LLDP frame of a leaf's socket ``place``. ``seconds``: time to live; 0 withdraws the neighbour."""
     chassis = chassis or "leaf-%d" % leaf
     port = port or "Ethernet%d" % place
 
@@ -148,7 +149,10 @@ def lldp_frame(
 
 
 class Switch:
-    """All leaves of a lab: who is plugged where, and which address was last heard from which port."""
+    """All leaves of a lab.
+
+    ``plugged``: leaf -> ports. ``learned``: leaf -> source address -> port.
+    """
 
     def __init__(self, run: Path, nodes: int, rails: int) -> None:
         self.run = run
@@ -156,7 +160,7 @@ class Switch:
         self.ports = {
             (node, rail): Port(run, node, rail) for node in range(1, nodes + 1) for rail in range(1, rails + 1)
         }
-        self.heard: dict[int, dict[bytes, Port]] = {}
+        self.learned: dict[int, dict[bytes, Port]] = {}
         self.plugged: dict[int, list[Port]] = {}
         self.next_lldp = 0.0
         self.poll = select.epoll()
@@ -170,18 +174,18 @@ class Switch:
     # frames
 
     def forward(self, source: Port, frame: Frame) -> None:
-        """Take one frame from a port and put it where a learning bridge would."""
+        """Forward a frame from a port, as a learning bridge does."""
         source.received += 1
         if not source.admits(len(frame)):
             source.dropped += 1
             return
         target, sender = bytes(frame[:6]), bytes(frame[6:12])
-        heard = self.heard[source.leaf]
+        learned = self.learned[source.leaf]
         if not sender[0] & 1:
-            heard[sender] = source
+            learned[sender] = source
         if target[:5] == BRIDGE_GROUP and target[5] < 0x10:
             return
-        known = heard.get(target)
+        known = learned.get(target)
         if known is not None:
             if known is not source:
                 self.deliver(known, frame)
@@ -191,7 +195,7 @@ class Switch:
                 self.deliver(port, frame)
 
     def deliver(self, port: Port, frame: Frame) -> None:
-        """Send one frame down a cable, at once or when the guest has room for it."""
+        """Send a frame to a port, at once or when the guest's queue is not full."""
         if not port.admits(len(frame)):
             port.dropped += 1
         elif port.backlog:
@@ -206,7 +210,7 @@ class Switch:
     def _receive(self, port: Port) -> None:
         buffer = self._buffer
         view = memoryview(buffer)
-        for _turn in range(BATCH):
+        for _frame in range(BATCH):
             try:
                 size = port.inward.recv_into(buffer)
             except OSError:
@@ -223,22 +227,22 @@ class Switch:
             port.backlog.popleft()
         self._forget(port.outward)
 
-    def speak(self, now: float) -> None:
-        """Send LLDP to the ports that are to hear it."""
+    def send_lldp(self, now: float) -> None:
+        """Send LLDP to the ports that have it enabled."""
         self.next_lldp = now + LLDP_SECONDS
-        for port, names in self._speaking():
+        for port, names in self._announcements():
             self.deliver(port, lldp_frame(*names))
 
-    def _speaking(self) -> list[tuple[Port, tuple[int, int, str | None, str | None]]]:
-        """The ports that hear LLDP, each with what it hears."""
+    def _announcements(self) -> list[tuple[Port, tuple[int, int, str | None, str | None]]]:
+        """Return the ports with LLDP, each with the arguments of :func:`lldp_frame`."""
         return [(port, (port.leaf, port.socket, port.chassis, port.port)) for port in self.ports.values() if port.lldp]
 
     # commands
 
-    def obey(self, command: dict[str, Any]) -> dict[str, Any]:
-        """Carry out one command and describe the cables after it."""
+    def execute(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Execute a command, and return the description of all cables. Raises Fault for a wrong command."""
         action = command.get("do")
-        before = self._speaking()
+        before = self._announcements()
         if action == "show":
             pass
         elif action == "swap":
@@ -257,7 +261,7 @@ class Switch:
             port = self._port(command, "port")
             port.lldp = bool(command.get("on"))
             port.chassis, port.port = command.get("chassis"), command.get("port_name")
-            self.speak(time.monotonic())
+            self.send_lldp(time.monotonic())
         elif action == "repair":
             for port in [self._port(command, "port")] if command.get("port") else list(self.ports.values()):
                 self._repair(port)
@@ -268,15 +272,15 @@ class Switch:
             raise Fault("no such command: %r" % action)
         if action != "show":
             self._replug()
-            self._unsay(before)
+            self._withdraw(before)
         return {"ports": [port.describe() for port in self.ports.values()]}
 
-    def _unsay(self, before: list[tuple[Port, tuple[int, int, str | None, str | None]]]) -> None:
-        """Withdraw what is no longer announced, as a leaf does that shuts a port down: no link goes down here."""
-        now = self._speaking()
-        for each in before:
-            if each not in now:
-                self.deliver(each[0], lldp_frame(*each[1], seconds=0))
+    def _withdraw(self, before: list[tuple[Port, tuple[int, int, str | None, str | None]]]) -> None:
+        """Withdraw neighbours that are no longer announced, because links do not go down when cables are changed."""
+        now = self._announcements()
+        for port, names in before:
+            if (port, names) not in now:
+                self.deliver(port, lldp_frame(*names, seconds=0))
 
     def _port(self, command: dict[str, Any], key: str) -> Port:
         place = command.get(key)
@@ -286,7 +290,7 @@ class Switch:
         return port
 
     def _repair(self, port: Port) -> None:
-        """Repair a cable and plug it where it belongs; a cable that is plugged there gets the place of this one."""
+        """Repair a cable and plug it into its planned socket. A cable in that socket gets the socket of this one."""
         port.cut, port.mtu, port.loss = False, None, 0.0
         for other in self.ports.values():
             if (other.leaf, other.socket) == (port.rail, port.node):
@@ -301,8 +305,8 @@ class Switch:
             setattr(port, name, state[name])
 
     def _replug(self) -> None:
-        """Follow the cables; a leaf forgets what it heard when they change."""
-        self.heard = {rail: {} for rail in range(1, self.rails + 1)}
+        """Rebuild the table of plugged ports, and delete learned addresses."""
+        self.learned = {rail: {} for rail in range(1, self.rails + 1)}
         self.plugged = {rail: [] for rail in range(1, self.rails + 1)}
         for port in self.ports.values():
             self.plugged[port.leaf].append(port)
@@ -343,7 +347,7 @@ class Switch:
         while b"\n" in pending:
             line, _, rest = bytes(pending).partition(b"\n")
             pending[:] = rest
-            # An answer is a few kilobytes and its reader waits for it; one that does not read it, loses it.
+            # An answer is a few kilobytes. A client that does not read it within a second does not get it.
             with contextlib.suppress(OSError):
                 client.setblocking(True)
                 client.settimeout(1.0)
@@ -358,22 +362,23 @@ class Switch:
             command = json.loads(line)
             if not isinstance(command, dict):
                 raise Fault("a command is a JSON object")
-            answer = {"ok": True, **self.obey(command)}
+            answer = {"ok": True, **self.execute(command)}
         except (ValueError, KeyError, TypeError, Fault) as error:
             answer = {"ok": False, "error": str(error)}
         return json.dumps(answer).encode() + b"\n"
 
     def turn(self, patience: float) -> None:
-        """Serve what is ready, waiting at most ``patience`` seconds for it."""
+        """Serve all ready sockets, after waiting at most ``patience`` seconds."""
         now = time.monotonic()
         if now >= self.next_lldp:
-            self.speak(now)
+            self.send_lldp(now)
         for descriptor, event in self.poll.poll(max(0.0, min(patience, self.next_lldp - now))):
             handler = self.handlers.get(descriptor)
             if handler is not None:
                 handler(event)
 
     def close(self) -> None:
+        """Close all sockets."""
         for port in self.ports.values():
             port.inward.close()
             port.outward.close()
@@ -389,6 +394,7 @@ def _number(command: dict[str, Any], key: str, low: float, high: float, kind: Ca
 
 
 def main() -> None:
+    """Run the leaf process until it is ended."""
     parser = argparse.ArgumentParser(prog="leaf", description="The leaf switches of a lab (started by 'lab up').")
     parser.add_argument("run", type=Path)
     parser.add_argument("nodes", type=int)

@@ -25,13 +25,13 @@ from lab.state import Lab, node_name
 LEAF = "leaf"
 DEFAULTS = {"nodes": 2, "rails": 8, "memory": 1024}
 CLUSTER_MEMORY = 1536  # for kubelet, containerd and some pods
-# Emulated processors of one guest wait for each other whenever the host is busy; they make nothing faster.
+# Several emulated processors of a guest wait for each other on a busy host, and do not make it faster.
 CPUS = {"kvm": 2, "tcg": 1}
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What ``lab up`` was given; None where the default applies."""
+    """The options of ``lab up``. None: the default, or the value of the existing lab."""
 
     name: str
     nodes: int | None = None
@@ -45,7 +45,10 @@ class Spec:
 
 
 def up(spec: Spec, fresh: bool = False) -> tuple[Lab, bool]:
-    """Bring a lab up; it, and whether anything had to be started. A lab that is up is left alone."""
+    """Start a lab, or its missing parts. Return it, and whether anything was started.
+
+    :param fresh: end an existing lab first.
+    """
     directory = state.state_directory(spec.name)
     system = system_of(spec)
     with state.changing(spec.name):
@@ -55,7 +58,7 @@ def up(spec: Spec, fresh: bool = False) -> tuple[Lab, bool]:
         if lab is None:
             _end(directory)  # processes of a lab whose state was removed
         else:
-            _agree(spec, lab)
+            _check_options(spec, lab)
             alive = process.members(directory)
             if all(part in alive for part in [LEAF, *lab.node_names]) and lab.ssh_config.exists():
                 access.wait(lab, list(range(1, lab.nodes + 1)))
@@ -68,19 +71,19 @@ def system_of(spec: Spec) -> GuestSystem:
     return guest_system.choose(hosts.Host.read(), spec.system, spec.network, spec.cluster)
 
 
-def _agree(spec: Spec, lab: Lab) -> None:
-    """Raise LabError when the lab that is there is not the one asked for."""
+def _check_options(spec: Spec, lab: Lab) -> None:
+    """Raise LabError if the existing lab has other options."""
     for name in ("nodes", "rails", "memory", "cpus", "accel", "system", "network"):
         wanted, present = getattr(spec, name), getattr(lab, name)
         if wanted is not None and wanted != present and (name, wanted) != ("accel", "auto"):
             raise LabError(
-                "lab '%s' is there with --%s %s, not %s" % (lab.name, name, present, wanted),
-                "add --fresh to end it and start over, or take another --name",
+                "lab '%s' exists with --%s %s, not %s" % (lab.name, name, present, wanted),
+                "add --fresh to end it and start over, or use another --name",
             )
     if spec.cluster and not lab.cluster:
         raise LabError(
             "the guests of lab '%s' are not Kubernetes nodes" % lab.name,
-            "add --fresh to end it and start over, or take another --name",
+            "add --fresh to end it and start over, or use another --name",
         )
 
 
@@ -141,11 +144,11 @@ def _new(spec: Spec, system: GuestSystem, image: images.Image, accelerator: str)
 
 
 def _image_of(lab: Lab) -> images.Image:
-    """The image below the lab's disks; raises LabError when it is gone or no longer the same."""
+    """Return the base image of the lab's disks. Raises LabError if it is missing or has changed."""
     image = images.find(Path(lab.image))
     if image is None or image.id != lab.image_id:
         raise LabError(
-            "the image that lab '%s' was made from is gone or damaged (%s)" % (lab.name, lab.image),
+            "the image of lab '%s' is missing or damaged (%s)" % (lab.name, lab.image),
             "start over: lab up --fresh --name %s" % lab.name,
         )
     return image
@@ -167,7 +170,7 @@ def _start_leaf(lab: Lab) -> None:
 
 
 def _monitors(lab: Lab, nodes: list[int]) -> None:
-    """Wait until the monitors of machines just started can be reached, or a machine has ended."""
+    """Wait until the monitor of each started machine exists, or the machine has ended."""
     for node in nodes:
         for _attempt in range(600):
             if qmp.monitor_socket(lab.run, node).exists() or node_name(node) not in process.members(lab.directory):
@@ -176,16 +179,16 @@ def _monitors(lab: Lab, nodes: list[int]) -> None:
 
 
 def down(name: str) -> bool:
-    """End a lab and remove its state; False when there was nothing."""
+    """End a lab and remove its state. Return False if it did not exist."""
     directory = state.state_directory(name)
     with state.changing(name):
-        there = directory.exists() or bool(process.members(directory))
+        existed = directory.exists() or bool(process.members(directory))
         _end(directory)
-    return there
+    return existed
 
 
 def _end(directory: Path) -> None:
-    """End all processes of the lab in ``directory``, whether or not its state can be read, and remove that state."""
+    """End all processes of the lab in ``directory``, and remove its state, which may be damaged."""
     alive = process.members(directory)
     if alive:
         say("ending %s" % ", ".join(sorted(alive)))
@@ -200,7 +203,7 @@ def _end(directory: Path) -> None:
 
 
 def reboot(lab: Lab, node: int, hard: bool) -> float:
-    """Reboot a node and wait until it is back; seconds that it took."""
+    """Reboot a node and wait until it accepts logins. Return the seconds. ``hard``: reset the machine."""
     with state.changing(lab.name):
         name = node_name(node)
         if name not in process.members(lab.directory):
@@ -219,7 +222,7 @@ def reboot(lab: Lab, node: int, hard: bool) -> float:
 
 
 def summary(lab: Lab) -> dict[str, object]:
-    """The lab as it is now, for ``lab status``."""
+    """Return the current state of the lab, for ``lab status``."""
     alive = process.members(lab.directory)
     nodes = []
     for node in range(1, lab.nodes + 1):

@@ -22,13 +22,13 @@ MARK = "RAILYARD_LAB_MEMBER"
 
 @dataclass(frozen=True)
 class Member:
-    """A running process of a lab: its part (``node-1``, ``leaf``) and process id."""
+    """A running process of a lab: its part (``node-1``, ``leaf``) and process ID."""
 
     part: str
     pid: int
 
     def age(self) -> float:
-        """Seconds since the process started."""
+        """Return the seconds since the process started."""
         try:
             stat = Path("/proc/%d/stat" % self.pid).read_text(encoding="utf-8", errors="replace")
             uptime = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
@@ -39,7 +39,7 @@ class Member:
 
 
 def _mark(pid: int) -> str | None:
-    """The mark in a process's environment; None for a process without one, of another user, or dead."""
+    """Return the mark in a process's environment; None without one, for an ended process, or for another user's."""
     try:
         environment = Path("/proc/%d/environ" % pid).read_bytes()
     except OSError:
@@ -52,7 +52,7 @@ def _mark(pid: int) -> str | None:
 
 
 def spawn(argv: list[str], lab: Path, part: str, log: Path, env: dict[str, str]) -> Member:
-    """Start a process in a session of its own, marked as ``part`` of ``lab``; its output goes to ``log``."""
+    """Start a process in a new session, marked as ``part`` of ``lab``. Its output is written to ``log``."""
     with open(log, "ab") as out:
         process = subprocess.Popen(
             argv,
@@ -63,36 +63,36 @@ def spawn(argv: list[str], lab: Path, part: str, log: Path, env: dict[str, str])
             cwd="/",
             env={**env, MARK: "%s#%s" % (lab, part)},
         )
-    # Popen is back before the kernel has loaded the program, and until then nothing can be read of its environment.
+    # Popen may return before the kernel has loaded the program, and until then its environment cannot be read.
     while _mark(process.pid) is None and process.poll() is None:
         time.sleep(0.001)
-    # It outlives this command: not ours to wait for.
+    # The process outlives this command, so Popen must not wait for it.
     process.returncode = 0
     return Member(part, process.pid)
 
 
 def members(lab: Path) -> dict[str, Member]:
-    """The running processes of the lab whose state lies in ``lab``, by part.
+    """Return the running processes of the lab with the state directory ``lab``, by part.
 
-    A child of a guest's machine has its mark until the child's own program is loaded, and may have no parent by then.
-    So the oldest process with a mark is the part.
+    A child process of a guest's machine has the same mark until its program is loaded, and its parent may have ended by
+    then. So the oldest process with a mark is the part.
     """
-    found: dict[str, list[Member]] = {}
+    by_part: dict[str, list[Member]] = {}
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-        place, _, part = (_mark(pid) or "").rpartition("#")
-        if place == str(lab):
-            found.setdefault(part, []).append(Member(part, pid))
-    return {part: max(alike, key=Member.age) for part, alike in found.items()}
+        directory, _, part = (_mark(pid) or "").rpartition("#")
+        if directory == str(lab):
+            by_part.setdefault(part, []).append(Member(part, pid))
+    return {part: max(processes, key=Member.age) for part, processes in by_part.items()}
 
 
-# Seconds that a killed process may need: a guest's memory takes a busy machine a while to free.
+# Seconds in which a killed process must end: a busy machine needs time to free a guest's memory.
 _KILLED = 60.0
 
 
 def stop(lab: Path, parts: list[Member], patience: float = 5.0) -> None:
-    """End these processes: politely, then after ``patience`` seconds for good.
+    """End these processes with SIGTERM, and after ``patience`` seconds with SIGKILL.
 
-    A process file descriptor pins each id before its mark is read again, so nothing else can be hit.
+    The mark is read again after a process file descriptor was opened, so that other processes are never signalled.
     """
     pinned: dict[int, int] = {}
     try:
@@ -114,7 +114,7 @@ def stop(lab: Path, parts: list[Member], patience: float = 5.0) -> None:
 
 
 def _wait(descriptors: list[int], patience: float) -> None:
-    """Wait until every process behind these descriptors has ended, for ``patience`` seconds at most."""
+    """Wait until the processes of these descriptors have ended, for at most ``patience`` seconds."""
     end = time.monotonic() + patience
     poll = select.poll()
     waiting = set(descriptors)

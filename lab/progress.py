@@ -29,9 +29,11 @@ def run(
     show: Callable[[str], str | None] = lambda line: None,
     env: dict[str, str] | None = None,
 ) -> None:
-    """Run a long command; every line of it goes to ``log``, and the result of ``show`` for a line is printed.
+    """Run a long command, and write its output to ``log``.
 
-    Raises LabError with the command's last lines and the log's place when the command fails.
+    :param doing: names the step in the error.
+    :param show: returns the text to print for a line of output, or None.
+    :raises LabError: if the command fails, with its last lines and the path of the log.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     tail: deque[str] = deque(maxlen=4)

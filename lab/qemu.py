@@ -23,7 +23,7 @@ PACKAGES = ["qemu-system-x86", "qemu-utils"]
 
 @dataclass(frozen=True)
 class Qemu:
-    """A QEMU that was seen to run: its programs, and where it lies when it is not the host's own."""
+    """A working QEMU. ``system``, ``img``: its programs. ``tree``: where it is unpacked; None for the host's QEMU."""
 
     system: str
     img: str
@@ -39,7 +39,7 @@ class Qemu:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment in which this QEMU finds its libraries and modules."""
+        """Environment variables with which this QEMU finds its libraries and modules."""
         env = dict(os.environ)
         if self.tree is not None:
             places = [self.tree / part for part in ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu")]
@@ -48,15 +48,15 @@ class Qemu:
         return env
 
     def create_overlay(self, base: Path, overlay: Path) -> None:
-        """Make a disk that holds only what differs from ``base``."""
+        """Create a disk that stores only differences from ``base``."""
         command = [self.img, "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(base), str(overlay)]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True)
         if done.returncode != 0:
-            raise LabError("cannot make %s: %s" % (overlay, done.stderr.strip()), "free some space there and try again")
+            raise LabError("cannot create %s: %s" % (overlay, done.stderr.strip()), "free some space and try again")
 
 
 def _probe(system: str | None, img: str | None, tree: Path | None = None) -> Qemu | None:
-    """This QEMU, if it runs here and knows igb."""
+    """Return this QEMU if it runs on this machine and has the device igb, else None."""
     if system is None or img is None or not os.access(system, os.X_OK) or not os.access(img, os.X_OK):
         return None
     qemu = Qemu(system, img, "", tree)
@@ -73,7 +73,7 @@ def _probe(system: str | None, img: str | None, tree: Path | None = None) -> Qem
 
 
 def _candidate_is_new(package: str) -> bool:
-    """Whether this host's package sources offer a QEMU with igb (8.0 or later)."""
+    """Return whether this host's package sources have a QEMU with igb (8.0 or later)."""
     done = subprocess.run(
         ["apt-cache", "policy", package], capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}
     )
@@ -82,15 +82,15 @@ def _candidate_is_new(package: str) -> bool:
 
 
 def ensure(host: hosts.Host, cache: Path) -> Qemu:
-    """A working QEMU with igb: the host's, or one put into ``cache``. Raises LabError when none can be had."""
+    """Return a working QEMU with igb: the host's, or one that is unpacked into ``cache``. Raises LabError otherwise."""
     own = _probe(hosts.find("qemu-system-x86_64"), hosts.find("qemu-img"))
     if own:
         return own
     tree = cache / ("qemu-%s-%s" % (host.id, host.codename))
     with locked(cache / "qemu.lock", "another command is fetching QEMU; waiting for it"):
-        aside = _probe_tree(tree)
-        if aside:
-            return aside
+        unpacked = _probe_tree(tree)
+        if unpacked:
+            return unpacked
         log = cache / "qemu.log"
         if hosts.find("qemu-system-x86_64") is None and _candidate_is_new(PACKAGES[0]):
             hosts.install(PACKAGES, log)
@@ -98,13 +98,13 @@ def ensure(host: hosts.Host, cache: Path) -> Qemu:
             if own:
                 return own
         _unpack(host, tree, log)
-        aside = _probe_tree(tree)
-    if aside is None:
+        unpacked = _probe_tree(tree)
+    if unpacked is None:
         raise LabError(
             "the QEMU of %s does not run here or has no igb device (log: %s)" % (host.backports, log),
             "install a qemu-system-x86 of version 8.0 or later",
         )
-    return aside
+    return unpacked
 
 
 def _probe_tree(tree: Path) -> Qemu | None:
@@ -112,10 +112,10 @@ def _probe_tree(tree: Path) -> Qemu | None:
 
 
 def _unpack(host: hosts.Host, tree: Path, log: Path) -> None:
-    """Fetch QEMU from the backports of the host's distribution and unpack it into ``tree``."""
-    say("fetching QEMU from %s (this host's own has no igb device); it is unpacked into %s" % (host.backports, tree))
+    """Download QEMU from the backports of the host's distribution, and unpack it into ``tree``."""
+    say("fetching QEMU from %s (this host's QEMU does not have igb) and unpacking it to %s" % (host.backports, tree))
     remedy = (
-        "see that this host's package sources also serve %s, or install qemu-system-x86 8.0 or later" % host.backports
+        "make sure that this host's package sources have %s, or install qemu-system-x86 8.0 or later" % host.backports
     )
     work = Path(tempfile.mkdtemp(prefix="qemu-", suffix=".building", dir=tree.parent))
     try:

@@ -14,11 +14,12 @@ from lab.state import node_name
 
 
 def monitor_socket(run: Path, node: int) -> Path:
+    """Return the path of the monitor of a node's machine."""
     return run / ("n%d.qmp" % node)
 
 
 class Monitor:
-    """One conversation with the monitor of a guest. QEMU serves one at a time; keep it short."""
+    """A connection to the monitor of a guest. QEMU serves one connection at a time, so close it soon."""
 
     def __init__(self, run: Path, node: int, patience: float = 60.0) -> None:
         self.node = node
@@ -54,7 +55,7 @@ class Monitor:
         return answer
 
     def execute(self, command: str, **arguments: Any) -> Any:
-        """Run one command and return its result; raises LabError with QEMU's words when it fails."""
+        """Run a command and return its result. Raises LabError with QEMU's message if it fails."""
         try:
             self._file.write(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
             self._file.flush()
@@ -70,6 +71,6 @@ class Monitor:
         return answer["return"]
 
     def human(self, line: str) -> str:
-        """Run one command of the human monitor, which alone has some; its output, empty when it had nothing to say."""
+        """Run a command of the human monitor, for commands that QMP does not have. Return its output."""
         text: str = self.execute("human-monitor-command", **{"command-line": line})
         return text.strip()

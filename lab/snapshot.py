@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Snapshots of a running lab: memory, disks and cables of all guests at one moment, and the way back to it."""
+"""Snapshots of a running lab: memory, disks and cables of all guests at one moment."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from lab.state import Lab, node_name
 
 
 def _place(lab: Lab, tag: str) -> Path:
+    """Return the file of a snapshot. Raises LabError for an invalid name."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,31}", tag):
         raise LabError(
             "'%s' is not a valid name of a snapshot" % tag, "use up to 32 letters, digits, - and _, a letter first"
@@ -26,12 +27,12 @@ def _place(lab: Lab, tag: str) -> Path:
 
 
 def tags(lab: Lab) -> list[str]:
-    """The lab's snapshots."""
+    """Return the names of the lab's snapshots."""
     return sorted(place.stem.partition("-")[2] for place in lab.directory.glob("snapshot-*.json"))
 
 
 def _everywhere(lab: Lab, act: Callable[[qmp.Monitor], None]) -> None:
-    """Do something with all guests, side by side and all standing still, so that no rail sees one from another time."""
+    """Stop all guests, call ``act`` for their monitors in parallel, and continue them, so that their states match."""
     with contextlib.ExitStack() as stack:
         monitors = [stack.enter_context(qmp.Monitor(lab.run, node)) for node in range(1, lab.nodes + 1)]
         for monitor in monitors:
@@ -51,7 +52,7 @@ def _human(monitor: qmp.Monitor, line: str) -> None:
 
 
 def save(lab: Lab, tag: str) -> None:
-    """Keep the lab as it is now under ``tag``, in place of an earlier one of that name."""
+    """Save the state of the lab as ``tag``. An earlier snapshot of this name is replaced."""
     place = _place(lab, tag)
     with state.changing(lab.name):
         _refuse_vfs(lab)
@@ -62,7 +63,7 @@ def save(lab: Lab, tag: str) -> None:
 
 
 def _refuse_vfs(lab: Lab) -> None:
-    """Raise LabError when a node has VFs: QEMU brings them back, but they carry no frame then."""
+    """Raise LabError if a node has VFs: after a restore, VFs exist but do not carry frames."""
     line = "cat /sys/bus/pci/devices/*/sriov_numvfs"
     with ThreadPoolExecutor(max_workers=lab.nodes) as pool:
         answers = list(pool.map(lambda node: access.run(lab, node, line), range(1, lab.nodes + 1)))
@@ -71,13 +72,13 @@ def _refuse_vfs(lab: Lab) -> None:
             raise LabError("%s does not answer on SSH" % node_name(node), "lab up --name %s" % lab.name)
         if any(count != "0" for count in answer.split()):
             raise LabError(
-                "%s has VFs, which would carry no frame after a restore" % node_name(node),
-                "set its sriov_numvfs to 0, save, and make VFs after each restore",
+                "%s has VFs, which would not carry frames after a restore" % node_name(node),
+                "set its sriov_numvfs to 0, save, and create VFs after each restore",
             )
 
 
 def restore(lab: Lab, tag: str) -> None:
-    """Take the lab back to ``tag``: guests, cables and faults; the clocks are set to now."""
+    """Restore guests, cables and faults of the snapshot ``tag``, and set the guests' clocks to the current time."""
     place = _place(lab, tag)
     with state.changing(lab.name):
         if not place.exists():
@@ -103,7 +104,7 @@ def _set_clock(lab: Lab, node: int) -> bool:
 
 
 def delete(lab: Lab, tag: str) -> None:
-    """Forget a snapshot and give its room back."""
+    """Delete a snapshot. Raises LabError if it does not exist."""
     place = _place(lab, tag)
     with state.changing(lab.name):
         if not place.exists():

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a lab is, and where it keeps what it must remember."""
+"""The state of a lab, and its files and directories."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ CLUSTER = "cluster"  # the directory of a lab's Kubernetes within its own
 
 
 def base_directory() -> Path:
-    """Where the labs of this checkout live."""
+    """Return the directory of the labs of this checkout."""
     return Path(os.environ.get("RAILYARD_LAB_DIR") or REPOSITORY / ".lab").expanduser().resolve()
 
 
 def state_directory(name: str) -> Path:
-    """The state directory of the lab ``name``; raises LabError for an invalid name."""
+    """Return the state directory of the lab ``name``. Raises LabError for an invalid name."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,31}", name):
         raise LabError(
             "'%s' is not a valid name of a lab" % name,
@@ -47,11 +47,11 @@ def state_directory(name: str) -> Path:
 
 @dataclass(frozen=True)
 class Lab:
-    """One lab: its size, the image of its guests, and the ports that lead to them.
+    """One lab: its size, the image of its guests, and the ports of its guests.
 
-    ``memory`` is MiB a node; ``image`` the directory of the image and ``image_id`` what it held when the disks were
-    made; ``ports`` the loopback SSH port of each node, and ``kubelet_ports`` that of its kubelet, if it has one.
-    ``system`` is the guests' distribution and version, and ``network`` what manages their network.
+    ``memory``: MiB per node. ``image``: the directory of the image; ``image_id``: its ID when the disks were created.
+    ``ports``: the loopback SSH port of each node. ``kubelet_ports``: that of its kubelet, if it has one. ``system``:
+    the guests' distribution and version. ``network``: the program that manages their network.
     """
 
     name: str
@@ -74,36 +74,43 @@ class Lab:
 
     @property
     def leaves(self) -> int:
-        """One leaf per rail, and one for the pod network of Kubernetes nodes."""
+        """The number of leaves: one per rail, and one for the pod network of Kubernetes nodes."""
         return self.rails + self.cluster
 
     @property
     def directory(self) -> Path:
+        """The state directory."""
         return state_directory(self.name)
 
     @property
     def run(self) -> Path:
+        """The directory of sockets."""
         return run_directory(self.directory)
 
     @property
     def node_names(self) -> list[str]:
+        """The names of the nodes, in the order of their numbers."""
         return [node_name(number) for number in range(1, self.nodes + 1)]
 
     @property
     def ssh_config(self) -> Path:
+        """The configuration file of ssh."""
         return self.directory / "ssh_config"
 
     def console(self, node: int) -> Path:
+        """Return the log of a node's console."""
         return self.directory / ("%s.console.log" % node_name(node))
 
     def disk(self, node: int) -> Path:
+        """Return the disk of a node."""
         return self.directory / ("%s.qcow2" % node_name(node))
 
     def log(self, part: str) -> Path:
+        """Return the log of a process of the lab, such as ``node-1`` or ``leaf``."""
         return self.directory / ("%s.log" % part)
 
     def node_number(self, text: str) -> int:
-        """The number of the node called ``text`` (``node-2`` or ``2``); raises LabError for another name."""
+        """Return the number of a node (``node-2`` or ``2``). Raises LabError if the lab does not have it."""
         match = re.fullmatch(r"(?:node-)?([1-9][0-9]*)", text)
         if not match or int(match.group(1)) > self.nodes:
             raise LabError(
@@ -112,52 +119,53 @@ class Lab:
         return int(match.group(1))
 
     def rail_number(self, text: str) -> int:
-        """The number of a rail given as number or as a name that ends in it (``3``, ``gpu03``)."""
+        """Return the number of a rail (``3``, ``gpu03``). Raises LabError if the lab does not have it."""
         match = re.fullmatch(r"(?:[a-z][a-z_-]*)?0*([1-9][0-9]*)", text)
         if not match or int(match.group(1)) > self.rails:
             raise LabError(
                 "lab '%s' has no rail '%s'" % (self.name, text),
-                "give a number from 1 to %d, or a name that ends in it such as gpu01" % self.rails,
+                "write a number from 1 to %d, or a name that ends in it such as gpu01" % self.rails,
             )
         return int(match.group(1))
 
     def rail_port(self, text: str) -> tuple[int, int]:
-        """``NODE:RAIL`` as (node number, rail number)."""
+        """Parse ``NODE:RAIL``. Return node number and rail number."""
         node, colon, rail = text.partition(":")
         if not colon:
-            raise LabError("'%s' names no rail port" % text, "write NODE:RAIL, such as node-1:3")
+            raise LabError("'%s' is not a rail port" % text, "write NODE:RAIL, such as node-1:3")
         return self.node_number(node), self.rail_number(rail)
 
     def save(self) -> None:
+        """Write the state of the lab."""
         write_file(self.directory / "lab.json", json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=2))
 
 
 def node_name(number: int) -> str:
+    """Return the name of a node."""
     return "node-%d" % number
 
 
 def run_directory(directory: Path) -> Path:
-    """The short directory that holds the lab's sockets: a socket's path may have 107 bytes, a checkout's any number."""
+    """Return the directory of the lab's sockets, which is short, because a socket's path has at most 107 bytes."""
     tag = hashlib.sha256(os.fsencode(directory)).hexdigest()[:10]
     parent = Path("/run") if os.geteuid() == 0 and os.access("/run", os.W_OK) else Path("/tmp")
     return parent / ("railyard-lab-%d-%s" % (os.geteuid(), tag))
 
 
 def make_run_directory(directory: Path) -> Path:
-    """Make the socket directory, or see that the one there is ours alone."""
+    """Create the directory of sockets, or check that only this user can access the existing one."""
     run = run_directory(directory)
     run.mkdir(mode=0o700, exist_ok=True)
     status = os.lstat(run)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise LabError("%s is not a directory of this user alone" % run, "remove it and run the command again")
+        raise LabError(
+            "%s is not a directory that only this user can access" % run, "remove it and run the command again"
+        )
     return run
 
 
 def load(name: str) -> Lab | None:
-    """The lab as it was last written down, or None.
-
-    Raises LabError when what is written there cannot be read.
-    """
+    """Return the lab ``name``, or None if it does not exist. Raises LabError if its state cannot be read."""
     place = state_directory(name) / "lab.json"
     try:
         raw: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
@@ -173,7 +181,7 @@ def load(name: str) -> Lab | None:
 
 
 def require(name: str) -> Lab:
-    """The lab ``name``; raises LabError without one."""
+    """Return the lab ``name``. Raises LabError if it does not exist."""
     lab = load(name)
     if lab is None:
         others = ", ".join(guest_names()) or "none"
@@ -182,19 +190,19 @@ def require(name: str) -> Lab:
 
 
 def names() -> list[str]:
-    """The names of all labs of this checkout."""
+    """Return the names of all labs of this checkout."""
     base = base_directory()
     return sorted(entry.name for entry in base.iterdir() if entry.is_dir()) if base.is_dir() else []
 
 
 def guest_names() -> list[str]:
-    """The names of those that have guests; a lab can also be a cluster alone."""
+    """Return the names of the labs with guests. Other labs have only a cluster."""
     return [name for name in names() if (base_directory() / name / "lab.json").exists()]
 
 
 @contextlib.contextmanager
 def locked(place: Path, waiting: str) -> Iterator[None]:
-    """Hold the lock file ``place``; prints ``waiting`` once when another process has it."""
+    """Hold the lock of the file ``place``. Print ``waiting`` once if another process has it."""
     from lab.progress import say
 
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -208,13 +216,13 @@ def locked(place: Path, waiting: str) -> Iterator[None]:
 
 
 def changing(name: str) -> contextlib.AbstractContextManager[None]:
-    """The lock that every command takes which changes the lab ``name``."""
+    """Return the lock of commands that change the lab ``name``."""
     directory = state_directory(name)
     return locked(directory.parent / (".%s.lock" % name), "another command is changing lab '%s'; waiting for it" % name)
 
 
 def write_file(place: Path, text: str, mode: int = 0o600) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     place.parent.mkdir(parents=True, exist_ok=True)
     fresh = place.with_name("%s.%d.new" % (place.name, os.getpid()))
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
@@ -224,9 +232,9 @@ def write_file(place: Path, text: str, mode: int = 0o600) -> None:
 
 
 def remove(directory: Path) -> None:
-    """Remove the state and sockets of a lab's guests; its cluster, which comes and goes by itself, is left alone.
+    """Remove the state and sockets of a lab's guests, but not its cluster.
 
-    The consoles of the last guests stay beside the directory, to explain a guest that did not come up.
+    The logs of consoles are moved to the parent directory, for guests that did not boot.
     """
     shutil.rmtree(run_directory(directory), ignore_errors=True)
     for console in directory.glob("*.console.log"):
@@ -241,13 +249,13 @@ def remove(directory: Path) -> None:
 
 
 def remove_empty(directory: Path) -> None:
-    """Remove a lab's directory when neither guests nor a cluster are left in it."""
+    """Remove a lab's directory if it is empty."""
     with contextlib.suppress(OSError):
         directory.rmdir()
 
 
 def port_is_free(port: int) -> bool:
-    """Whether this loopback port is free."""
+    """Return whether a loopback port is free."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -258,9 +266,11 @@ def port_is_free(port: int) -> bool:
 
 
 def free_ports(count: int, taken: set[int]) -> list[int]:
-    """Loopback ports below the range from which the kernel takes ports for connections of its own.
+    """Return free loopback ports below the range from which the kernel assigns ports to connections.
 
-    They are looked for from any place of it: what others choose in the same moment, for use a little later, differs.
+    The search starts at a random port, so that concurrent commands, which use their ports later, choose different ones.
+
+    :param taken: ports that are never returned.
     """
     found: list[int] = []
     start = random.randrange(PORTS_LAST - PORTS_FIRST)
@@ -272,6 +282,6 @@ def free_ports(count: int, taken: set[int]) -> list[int]:
         if len(found) == count:
             return found
     raise LabError(
-        "no %d free ports on 127.0.0.1 between %d and %d" % (count, PORTS_FIRST, PORTS_LAST),
+        "127.0.0.1 does not have %d free ports between %d and %d" % (count, PORTS_FIRST, PORTS_LAST),
         "end labs that you no longer need",
     )

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes docs/findings.md from the rules; with --check it only reports whether the page is up to date."""
+"""Write docs/findings.md from the rules. With --check, only report whether the page is up to date."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ name in this file:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the page."""
     parts = [HEAD % example_file.BASE]
     for prefix, family in FAMILIES.items():
         rules = [rule for code, rule in sorted(RULES.items()) if code.startswith(prefix)]
@@ -89,7 +89,7 @@ def _entry(rule: Rule) -> str:
 
 
 def _yaml(text: str) -> str:
-    # Control characters are shown as YAML would write them: the page itself stays text.
+    # Control characters are written as YAML escapes, so that the page is plain text.
     clean = "".join(char if char.isprintable() or char == "\n" else "\\x%02x" % ord(char) for char in text)
     return "```yaml\n%s```\n" % clean
 

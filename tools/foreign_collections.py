@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""tools/foreign_collections.py PYTHON NAME...: other people's collections for a virtual environment, without Galaxy.
+"""tools/foreign_collections.py PYTHON NAME...: install collections into a virtual environment, without Galaxy.
 
-They are taken out of the package ``ansible`` of the release that goes with the environment's ansible-core, which weighs
-fifteen times as much as what is needed of it, and laid where Ansible looks for them by itself.
+The collections are extracted from the package ``ansible`` of the release that matches the environment's ansible-core.
+The package is fifteen times as large as the collections. They are installed where Ansible finds them by default.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-# ansible-core's release: that of the package.
+# Release of ansible-core -> release of the package.
 RELEASES = {"2.17": "10.7.0", "2.18": "11.13.0", "2.19": "12.3.0", "2.20": "13.8.0", "2.21": "13.8.0"}
 
 _ASK = "import ansible.release, sysconfig; print(ansible.release.__version__, sysconfig.get_path('purelib'))"
@@ -43,7 +43,7 @@ def main() -> int:
     print("Taking %s out of the package ansible %s" % (", ".join(missing), release))
     with tempfile.TemporaryDirectory() as scratch:
         pip = [python, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        # whatever Python it requires: nothing of it runs before a task does
+        # independently of the Python that it requires, because its code runs only in tasks
         pip += ["--only-binary=:all:", "--python-version=3.13", "-d", scratch]
         subprocess.run([*pip, "ansible==%s" % release], check=True)
         (wheel,) = Path(scratch).glob("ansible-*.whl")

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command line of the tools that write generated files: write what differs, or with ``--check`` only report it."""
+"""The command line of tools that generate files: write files that differ, or with ``--check`` only report them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(tool: str, description: str | None, texts: t.Callable[[], t.Mapping[Path, str]]) -> int:
-    """Exit status 1 if a file is not up to date with ``--check``."""
+    """Run the tool, and return the exit status: 1 if a file is not up to date with ``--check``.
+
+    :param texts: returns path -> content of the generated files.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is not up to date")
     check = parser.parse_args().check

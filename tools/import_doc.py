@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes the findings of docs/import.md from the import rules; with --check it only compares."""
+"""Write the findings of docs/import.md from the import rules. With --check, only compare."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MARK = "<!-- Below this line: written by tools/import_doc.py from the rules. Cha
 
 
 def page() -> str:
-    """The whole page: the text above the mark unchanged, and the rules below it."""
+    """Return the page: the text above the mark unchanged, and the rules below it."""
     head, mark, _old = DOC.read_text(encoding="utf-8").partition(MARK)
     if not mark:
         sys.exit("docs/import.md has no mark. Remedy: put this line above the findings: %s" % MARK.strip())

@@ -40,7 +40,7 @@ LONGER: frozenset[str] = frozenset()
 
 
 class Package(t.NamedTuple):
-    """``holds``: one sentence for people. ``imports``: packages that it may import, as paths below ``plugins``."""
+    """``holds``: a sentence for the documentation. ``imports``: packages that it may import, below ``plugins``."""
 
     holds: str
     imports: str = ""
@@ -258,7 +258,7 @@ PACKAGES: dict[str, Package] = {
     "_kube.apply": Package("Server-side apply: comparison, writes, CRDs, labels, preflight.", "_common _kube.api"),
     "_kube.pods": Package("Pods: what runs where, draining and cordoning.", "_common _kube.api _kube.apply"),
 }
-# The packages above module_utils, and what each may import of it.
+# The packages above module_utils, and the packages of module_utils that each may import.
 PLUGINS: dict[str, tuple[str, ...]] = {
     "modules": ("_common", "_node"),
     "filter": ("_common", "_fabric"),
@@ -274,7 +274,7 @@ Edge = tuple[str, str, int]
 
 
 def modules(root: Path) -> dict[str, Path]:
-    """Module, as a dotted path below ``plugins`` without ``module_utils.`` -> its file. Packages are ``X.__init__``."""
+    """Return module -> file. A module is a dotted path below ``plugins``, without ``module_utils.``."""
     found = {}
     for path in sorted((root / "plugins").rglob("*.py")):
         name = ".".join(path.relative_to(root / "plugins").with_suffix("").parts)
@@ -283,7 +283,7 @@ def modules(root: Path) -> dict[str, Path]:
 
 
 def edges(known: t.Mapping[str, Path]) -> t.Iterator[Edge]:
-    """Importing module, imported module, line; imports inside functions and under TYPE_CHECKING too."""
+    """Yield importing module, imported module and line of all imports, also in functions and under TYPE_CHECKING."""
     for name, path in known.items():
         for base, imported, line in _imports(path.read_text(encoding="utf-8")):
             full = "%s.%s" % (base, imported)
@@ -292,7 +292,7 @@ def edges(known: t.Mapping[str, Path]) -> t.Iterator[Edge]:
 
 @functools.lru_cache(maxsize=None)
 def _imports(text: str) -> list[tuple[str, str, int]]:
-    """Module, name in it, line. A form that is not ``from PREFIX... import name`` is given as it is written."""
+    """Return module, imported name and line. Other forms than ``from PREFIX... import name`` are returned unchanged."""
     found = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and node.level:
@@ -332,7 +332,7 @@ def _forbidden(known: t.Mapping[str, Path], found: t.Sequence[Edge], root: Path)
 
 
 def _cycles(known: t.Mapping[str, Path], found: t.Sequence[Edge]) -> t.Iterator[str]:
-    """Modules are taken away while one of them imports none of the others; what is left has a cycle."""
+    """Yield the modules of cycles: modules that import none of the rest are removed until only cycles remain."""
     below: dict[str, set[str]] = {name: set() for name in known}
     for importer, imported, _line in found:
         if imported in known and imported != importer:
@@ -416,7 +416,7 @@ def _texts(root: Path, write: bool) -> t.Iterator[str]:
 
 
 def check(root: Path) -> list[str]:
-    """All violations in a checkout, one line each."""
+    """Return all violations in a checkout, one line each."""
     known = modules(root)
     found = list(edges(known))
     return [

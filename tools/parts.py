@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""tools/parts.py [--resume] [--jobs N] [--lab PART,PART...] [PART...]: run make targets side by side, and sum them up.
+"""tools/parts.py [--resume] [--jobs N] [--lab PART,PART...] [PART...]: run make targets in parallel, with a summary.
 
-The parts of ``--lab`` run one after the other, because each has guests. The other parts fill what these leave of the
-processors, with a lower priority: N parts run at a time (3). Every part runs to its end, also where others fail.
-``--resume`` leaves out what has passed with the same content of the checkout.
+The parts of ``--lab`` run sequentially, because each has guests. The other parts run beside them with a lower priority,
+N at a time (default: 3). Every part runs to its end, even if others fail. ``--resume`` skips parts that have passed
+with the same content of the checkout.
 
-At the end: what took longest, which tests were skipped and why, and one line of totals. Exit status 1 where anything
-failed. Output of each part: tests/output/parts/PART.log. If this program is interrupted or terminated, it interrupts
-its parts and waits until they have ended what they started.
+At the end it prints the slowest tests, the skipped tests with their reasons, and one line of totals. The exit status is
+1 if anything failed. The output of each part is in tests/output/parts/PART.log. If this program is interrupted or
+terminated, it interrupts its parts and waits until they have ended.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tests import skips  # noqa: E402
 
 
 class Part:
-    """One make target: its process, its log, and the results that its pytest runs leave."""
+    """One make target: its process, its log, and the results of its pytest runs."""
 
     def __init__(self, name: str, command: t.Sequence[str]) -> None:
         self.name = name
@@ -72,7 +72,7 @@ class Part:
         return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(self.results.glob("*.json"))]
 
     def counts(self) -> collections.Counter[str]:
-        """Outcomes of its tests. A part without tests, or one that failed beside them, counts as one more."""
+        """Return outcome of tests -> count. A part without tests, or that failed although its tests passed, adds 1."""
         found = self.found()
         counted = collections.Counter({key: sum(each[key] for each in found) for key in OUTCOMES})
         if self.rc and not counted["failed"]:
@@ -83,7 +83,7 @@ class Part:
 
 
 def content() -> str:
-    """A hash of the checkout: its commit and what differs from it."""
+    """Return a hash of the checkout: its commit and the differences from it."""
     digest = hashlib.sha256()
     for command in ("rev-parse HEAD", "diff HEAD", "ls-files --others --exclude-standard"):
         digest.update(subprocess.run(["git", *command.split()], cwd=ROOT, capture_output=True, check=True).stdout)
@@ -96,10 +96,10 @@ def passed_before(name: str, key: str) -> bool:
 
 
 def run(lab: t.Sequence[str], others: t.Sequence[str], jobs: int) -> list[Part]:
-    """Run all parts to their ends. Parts in the order in which they ended."""
+    """Run all parts, and return them in the order in which they ended."""
     running: dict[int, Part] = {}
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # a shell starts jobs in the background with SIGINT ignored, which parts would inherit
+    # a shell may have started this program with SIGINT ignored, which parts would inherit
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return _run(lab, others, jobs, running)
@@ -142,15 +142,15 @@ def minutes(seconds: float) -> str:
 
 
 def busy_seconds() -> tuple[float, float]:
-    """Seconds for which this machine's processors worked, and all their seconds, since it booted."""
+    """Return the busy seconds and all seconds of this machine's processors since its boot."""
     with open("/proc/stat", encoding="ascii") as stat:
         numbers = [int(each) for each in stat.readline().split()[1:9]]
     return (sum(numbers) - numbers[3] - numbers[4]) / 100, sum(numbers) / 100
 
 
 def summary(parts: t.Sequence[Part]) -> list[str]:
-    """What took longest and which tests were skipped; the totals are the last line."""
-    lines = ["", "What took longest (elapsed; processor time of its own, without guests and servers):"]
+    """Return the lines of the summary: the slowest tests, skipped tests, and the totals."""
+    lines = ["", "Slowest parts (elapsed time; processor time without guests and servers):"]
     for part in sorted(parts, key=lambda each: -each.seconds):
         lines.append("  %9s  %5.0f s  %s" % (minutes(part.seconds), part.processor, part.name))
     files: collections.Counter[str] = collections.Counter()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Build the collection's archive from what is committed, see that it is whole and works by itself, say its checksums.
+"""Build the collection's archive from the committed files, check its content and playbooks, and print its checksums.
 
-``tools/release.py DIR [--final]``: leaves the archive, its SBOM (CycloneDX), SHA256SUMS in DIR. ``--final`` also holds
-the changelog and the tags against the version: what is missing there is then an error.
+``tools/release.py DIR [--final]`` writes the archive, its SBOM (CycloneDX) and SHA256SUMS to DIR. ``--final`` also
+checks that the changelog and the tags match the version.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-# The top of the archive. What else is committed is for those who work on the collection.
+# The top level of the archive. Other committed files are for developers of the collection.
 BELONGS = {"docs", "inventories", "meta", "playbooks", "plugins", "roles"}
 FILES = {
     "CHANGELOG.md",
@@ -36,9 +36,9 @@ FILES = {
 }
 FILES |= {"FILES.json", "MANIFEST.json"}
 NOT = re.compile(r"inventories/lab")
-# Galaxy takes 20 MB; ours is below one.
+# Galaxy accepts 20 MB; this archive has less than one.
 MOST = 3 * 1024 * 1024
-# What a secret would look like.
+# Patterns of secrets.
 SECRET = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\n[A-Za-z0-9+/]{30}")
 CHECKERS = ROOT / ".cache" / "release"
 PACKAGES = ("galaxy-importer~=0.4.44", "cyclonedx-python-lib[json-validation]~=11.0")
@@ -60,7 +60,7 @@ def run(*command: str, cwd: Path = ROOT, **environment: str) -> str:
 
 
 def build(scratch: Path) -> Path:
-    """From a copy of what is committed, so that nothing that lies about comes along."""
+    """Build the archive from a copy of the committed files, and return its path."""
     copy = scratch / "copy"
     copy.mkdir()
     run("git", "archive", "--output", str(scratch / "head.tar"), "HEAD")
@@ -70,8 +70,8 @@ def build(scratch: Path) -> Path:
     return built
 
 
-def see_what_is_in(archive: Path) -> str:
-    """That all that belongs there is there, and nothing else."""
+def check_content(archive: Path) -> str:
+    """Check that the archive has all required files and no others. Return a summary."""
     committed = run("git", "ls-tree", "-r", "--name-only", "-z", "HEAD").split("\0")
     wanted = {name for name in committed if name.split("/")[0] in BELONGS and not NOT.match(name)} | FILES
     with tarfile.open(archive) as tar:
@@ -100,8 +100,8 @@ def read(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     return file.read() if file else b""
 
 
-def see_that_it_works(archive: Path, scratch: Path) -> str:
-    """Installed from the archive alone, its playbooks run by their names, where there is nothing but a fabric file."""
+def check_playbooks(archive: Path, scratch: Path) -> str:
+    """Check that the playbooks of the installed archive run by name with only a fabric file. Return a summary."""
     place, empty = scratch / "collections", scratch / "empty"
     empty.mkdir()
     (empty / "none.cfg").write_text("")
@@ -122,7 +122,7 @@ def see_that_it_works(archive: Path, scratch: Path) -> str:
 
 
 def checkers() -> Path:
-    """The programs that look at archives, in an environment of their own: their requirements are not ours."""
+    """Return the directory of the programs that check archives, in an environment with their requirements."""
     ready = CHECKERS / "ready"
     if not ready.exists() or ready.read_text() != "\n".join(PACKAGES):
         run(sys.executable, "-m", "venv", "--clear", str(CHECKERS))
@@ -133,7 +133,7 @@ def checkers() -> Path:
 
 def check_with_galaxy(archive: Path, scratch: Path) -> str:
     config = scratch / "importer.cfg"
-    # ansible-lint is make lint's: here it would have three minutes and no more, however busy the machine
+    # without ansible-lint, which make lint runs: here it would be limited to three minutes
     checks = {"CHECK_REQUIRED_TAGS": True, "RUN_ANSIBLE_DOC": True, "RUN_ANSIBLE_LINT": False}
     config.write_text("[galaxy-importer]\n%s" % "".join("%s = %s\n" % check for check in checks.items()))
     output = run(
@@ -153,7 +153,7 @@ def check_with_galaxy(archive: Path, scratch: Path) -> str:
 
 
 def missing_in_changelog(version: str) -> list[str]:
-    """What is missing in the changelog for this version."""
+    """Return messages about missing parts of the changelog for this version."""
     releases = yaml.safe_load((ROOT / "changelogs/changelog.yaml").read_text())["releases"]
     missing = [] if version in releases else ["the changelog has no release %s" % version]
     fragments = len(list((ROOT / "changelogs/fragments").glob("*.yml")))
@@ -191,8 +191,8 @@ def release(into: Path, final: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="railyard-release-") as name:
         scratch = Path(name)
         archive = build(scratch)
-        say("archive", see_what_is_in(archive))
-        say("installed", see_that_it_works(archive, scratch))
+        say("archive", check_content(archive))
+        say("installed", check_playbooks(archive, scratch))
         say("galaxy-importer", check_with_galaxy(archive, scratch))
         sbom = archive.with_name(archive.name.replace(".tar.gz", ".cdx.json"))
         say("sbom", run(str(checkers() / "python"), str(ROOT / "tools/sbom.py"), str(archive), str(sbom)).strip())

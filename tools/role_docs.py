@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write each role's README.md and defaults from its argument_specs.yml, the one source, and docs/variables.md of all.
+"""Write README.md and defaults of each role, and docs/variables.md of all, from argument_specs.yml.
 
-``--check`` only looks.
+With ``--check``, only report whether they are up to date.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Indented(yaml.SafeDumper):
 
 
 def plain(text: str) -> str:
-    """Ansible's markup as Markdown."""
+    """Return text with Ansible's markup as Markdown."""
     for mark in ("C(", "O(", "V(", "M("):
         parts = text.split(mark)
         text = parts[0] + "".join("`" + part.replace(")", "`", 1) for part in parts[1:])
@@ -53,7 +53,7 @@ def lines(value: str | list[str]) -> list[str]:
 
 
 def rows(spec: dict[str, t.Any]) -> list[str]:
-    """A role's variables as a table; nothing where it has none."""
+    """Return the table of a role's variables; empty without variables."""
     if not spec.get("options"):
         return []
     text = ["", "| variable | type | default | meaning |", "|---|---|---|---|"]

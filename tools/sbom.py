@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""tools/sbom.py ARCHIVE OUT: what a collection's archive consists of, as CycloneDX 1.6 JSON, validated.
+"""tools/sbom.py ARCHIVE OUT: write the SBOM of a collection's archive as CycloneDX 1.6 JSON, and validate it.
 
-Its files by name and SHA-256, as the archive's own FILES.json has them; and what it needs of others, by the ranges that
-it states: nothing of others is in the archive.
+It has the files of the archive by name and SHA-256, from FILES.json, and the requirements with their version ranges.
+The archive does not contain software of others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
-# What the control node needs is in meta/. This is what nodes do, from their distribution.
+# The requirements of nodes, from their distribution. Those of the control node are in meta/.
 _ON_NODES = ("pyroute2",)
 
 

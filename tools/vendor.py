@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fetch upstream's charts and manifests into vendor/charts, for the tests that hold the collection against them.
+"""Download upstream's charts and manifests to vendor/charts, for tests that compare the collection with them.
 
 Releases and SHA-256 are those of the collection itself (``PINS``). Two charts are packed from a source tree and have no
 published checksum (docs/cluster-software.md); they are not fetched.
@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT / "collections"))
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.software_versions import PINS  # noqa: E402
 
 HOST = "https://raw.githubusercontent.com"
-# Repository, branch or tag, and folder. {0} is the release.
+# Repository, branch or tag, and directory. {0} is the release.
 SOURCES = {
     "calico": "projectcalico/calico/{0}/manifests",
     "flannel": "flannel-io/flannel/{0}/Documentation",
@@ -34,7 +34,7 @@ SOURCES = {
 
 
 def wanted() -> dict[str, tuple[str, str]]:
-    """File name -> URL and SHA-256, of all that has both."""
+    """Return file name -> URL and SHA-256, of all files that have both."""
     return {
         file.name: ("/".join([HOST, SOURCES[name].format(pin.version), file.name]), file.sha256)
         for name, pin in PINS.items()
@@ -45,7 +45,7 @@ def wanted() -> dict[str, tuple[str, str]]:
 
 
 def fetch(url: str, sha256: str, path: Path) -> str:
-    """Write the file if its content is the expected one; what is wrong otherwise."""
+    """Download a file, and write it if its checksum is correct. Return an error message; empty on success."""
     try:
         with urllib.request.urlopen(url, timeout=60) as answer:
             content = answer.read()

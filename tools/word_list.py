@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """tools/word_list.py [PATH...]: find words of the word list in code, messages, tests, documentation and file names.
 
-``tools/word_list.yml`` holds the terms with their replacements, the right uses, and the files that are not checked.
+``tools/word_list.yml`` has the terms with their replacements, the allowed uses, and the files that are not checked.
 With PATHs, only files below them are checked. Exit status 1 if a use is found.
 """
 
@@ -23,7 +23,7 @@ WORDS = Path("tools/word_list.yml")
 
 
 class Use(t.NamedTuple):
-    """One use of a term: the place (line 0: the file's name), the word as written, and what to write instead."""
+    """A use of a term: the place (line 0: the file's name), the word as written, and the replacement."""
 
     path: str
     line: int
@@ -46,7 +46,7 @@ class Right(t.NamedTuple):
 
 
 class WordList:
-    """The list, and the entries of ``allow`` that were of use."""
+    """The list, and the entries of ``allow`` that were used."""
 
     def __init__(self, root: Path) -> None:
         data = yaml.safe_load((root / WORDS).read_text())
@@ -87,7 +87,7 @@ class WordList:
 
 
 def words_of(line: str) -> str:
-    """The line with identifiers taken apart: ``port_specs`` and ``PortSpecs`` are two words."""
+    """Return the line with identifiers split: ``port_specs`` and ``PortSpecs`` are two words."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", " ", line)
 
 

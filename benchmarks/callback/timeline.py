@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ansible.plugins.callback import CallbackBase
 
-# These run on the controller alone.
+# These run only on the control node.
 LOCAL = {
     "assert",
     "debug",
@@ -56,7 +56,7 @@ class CallbackModule(CallbackBase):
         action = task.action.rpartition(".")[2]
         if action in LOCAL or host == "localhost":
             return
-        # a loop's items are executions of their own
+        # each item of a loop is a separate execution
         executions = len(data["results"]) if task.loop and "results" in data else 1
         self.records.append(
             {

@@ -24,7 +24,7 @@ from pathlib import Path
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.connection import ConnectionBase
 
-# Parts of rail_info that are in its result only if they are asked for.
+# Parts of rail_info that are in its result only if they are requested.
 PARTS = ("system", "nics", "rdma", "gids", "gpus", "vfs", "ip", "sysctls", "counters", "lldp", "duplicates")
 PEER = "peer"
 # In the program that Ansible sends, both precede the packed module.
@@ -34,7 +34,7 @@ _PLACE = re.compile(r"\{\{([^{}]+)\}\}")
 
 
 class Connection(ConnectionBase):
-    """A node that is a file of values and the recordings of all nodes."""
+    """A node, made from its file of values and the recordings of all nodes."""
 
     transport = "replay"
     has_pipelining = True
@@ -45,7 +45,7 @@ class Connection(ConnectionBase):
 
     def exec_command(self, cmd: str, in_data: t.Any = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
         if not in_data:
-            # the only other command with pipelining: which Python there is
+            # the only other command with pipelining, which finds the Python
             return 0, b"FOUND\n/usr/bin/python3\nENDFOUND\n", b""
         module, options = _asked(bytes(in_data))
         directory = Path(os.environ["RAILYARD_REPLAY"])

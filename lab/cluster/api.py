@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""As much of a client as bringing a cluster up takes: JSON and YAML over HTTPS with a client certificate."""
+"""The client with which the lab sets up a cluster: JSON and YAML over HTTPS with a client certificate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ APPLY = "application/apply-patch+yaml"
 
 
 class Unreachable(LabError):
-    """No answer, or none that can be understood."""
+    """The server did not answer, or its answer is not valid."""
 
 
 class Refused(LabError):
@@ -32,14 +32,14 @@ class Refused(LabError):
 
 
 def trust(pki: Path, authority: str, who: str) -> ssl.SSLContext:
-    """TLS that trusts only ``authority`` and presents the certificate of ``who``."""
+    """Return a TLS context that trusts only ``authority``, with the client certificate of ``who``."""
     context = ssl.create_default_context(cafile=str(pki / (authority + ".crt")))
     context.load_cert_chain(pki / (who + ".crt"), pki / (who + ".key"))
     return context
 
 
 def answers(port: int, path: str, context: ssl.SSLContext, seconds: float = 5.0) -> bool:
-    """Whether a loopback port answers a GET with 200."""
+    """Return whether a loopback port answers a GET with 200."""
     connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=seconds)
     try:
         connection.request("GET", path)
@@ -70,7 +70,11 @@ class Api:
     def request(
         self, method: str, path: str, body: bytes | dict[str, Any] | None = None, kind: str = "application/json"
     ) -> Any:
-        """The answer as data. Raises Refused for an error of the server's, Unreachable without an answer."""
+        """Send a request, and return the answer as data.
+
+        :raises Refused: if the server answers with an error.
+        :raises Unreachable: if it does not answer.
+        """
         remedy = "lab cluster up --name %s" % self.cluster.name
         headers = {"Accept": "application/json", **({"Content-Type": kind} if body is not None else {})}
         try:
@@ -91,10 +95,11 @@ class Api:
         return value
 
     def get(self, path: str) -> Any:
+        """Return an object or a list."""
         return self.request("GET", path)
 
     def delete(self, path: str, at_once: bool = False) -> None:
-        """Delete an object; one that has gone already is fine. ``at_once``: without waiting for a confirmation."""
+        """Delete an object, if it exists. ``at_once``: without a grace period."""
         now = {"gracePeriodSeconds": 0, "apiVersion": "v1", "kind": "DeleteOptions"}
         try:
             self.request("DELETE", path, now if at_once else None)
@@ -103,5 +108,8 @@ class Api:
                 raise
 
     def apply(self, path: str, body: bytes | dict[str, Any], manager: str = MANAGER) -> Any:
-        """Server-side apply; YAML bytes go as they are. What others set there is taken over."""
+        """Apply an object by server-side apply, and return it. Fields of other managers are taken over.
+
+        :param body: data, or YAML as bytes.
+        """
         return self.request("PATCH", "%s?fieldManager=%s&force=true" % (path, manager), body, APPLY)

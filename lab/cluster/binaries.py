@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The control plane's programs: those that a person names, those on PATH, or those that the lab builds."""
+"""The control plane's programs: those that KUBEBUILDER_ASSETS names, those on PATH, or those that the lab builds."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ NAMES = (ETCD, API, MANAGER, SCHEDULER, KUBELET)
 
 @dataclass(frozen=True)
 class Binaries:
-    """Programs that were seen to run.
+    """Programs that run on this machine.
 
-    ``manager``, ``scheduler`` and ``kubelet`` are None where no program of the server's own release is at hand.
+    ``manager``, ``scheduler`` and ``kubelet``: None without a program of the server's release.
     """
 
     etcd: str
@@ -46,7 +46,7 @@ class Binaries:
 
 
 def version_of(program: str) -> str | None:
-    """The version that a program reports (``1.20.2``); None when it does not run."""
+    """Return the version that a program reports (``1.20.2``); None if it does not run."""
     try:
         done = subprocess.run(
             [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
@@ -58,9 +58,9 @@ def version_of(program: str) -> str | None:
 
 
 def probe(places: dict[str, str | None], origin: str, nodes: bool = False) -> Binaries | str:
-    """The programs at these places if they run and are new enough, else what is wrong with them.
+    """Return the programs with these paths if they run and are new enough, else a text about the problem.
 
-    ``nodes``: those of a cluster with kubelets too.
+    :param nodes: scheduler and kubelet are required too.
     """
     for name in (ETCD, API):
         place = places[name]
@@ -88,13 +88,13 @@ def probe(places: dict[str, str | None], origin: str, nodes: bool = False) -> Bi
 
 
 def again(found: Binaries, nodes: bool) -> bool:
-    """Whether programs that were recorded still run."""
+    """Return whether recorded programs still run."""
     places = {ETCD: found.etcd, API: found.api, MANAGER: found.manager, SCHEDULER: found.scheduler}
     return not isinstance(probe({**places, KUBELET: found.kubelet}, found.origin, nodes), str)
 
 
 def _in(directories: list[Path], origin: str, nodes: bool) -> Binaries | str:
-    """The programs in these directories."""
+    """Return the programs in these directories, or a text about the problem."""
 
     def place(name: str) -> str | None:
         found = [str(directory / name) for directory in directories if os.access(directory / name, os.X_OK)]
@@ -104,7 +104,7 @@ def _in(directories: list[Path], origin: str, nodes: bool) -> Binaries | str:
 
 
 def _given(nodes: bool) -> Binaries | None:
-    """The programs of this machine, if it has any."""
+    """Return the programs that the environment names, or those on PATH; None without usable ones."""
     named = os.environ.get(ASSETS)
     if named:
         found = _in([Path(named).expanduser().resolve()], ASSETS, nodes)
@@ -124,9 +124,10 @@ def _given(nodes: bool) -> Binaries | None:
 
 
 def ensure(cache: Path, nodes: bool = False) -> Binaries:
-    """Working programs, built when there are none; ``nodes``: those of a cluster with kubelets too.
+    """Return working programs. They are built if there are none.
 
-    Raises LabError when there is no way to get them.
+    :param nodes: scheduler and kubelet are required too.
+    :raises LabError: if they cannot be built.
     """
     given = _given(nodes)
     if given is not None:

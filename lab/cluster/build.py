@@ -27,16 +27,16 @@ from lab.progress import run, say
 from lab.state import locked, write_file
 
 FORMAT = 1
-# The last release of Debian whose source package has the server's sources; later ones have kubectl's alone.
+# The last release of Debian whose source package has the server's sources; later ones only have kubectl's.
 SUITE = "bookworm"
 SOURCE = "kubernetes"
 GO = "golang-1.19"
-# The source carries reflect2 1.0.1, which from Go 1.18 on ends the server with SIGSEGV at its first patch.
+# The source contains reflect2 1.0.1, with which the server crashes (SIGSEGV) at its first patch since Go 1.18.
 REFLECT = "golang-github-modern-go-reflect2-dev"
 REFLECT_PATH = "github.com/modern-go/reflect2"
 PACKAGES = [GO + "-go", GO + "-src", REFLECT, "etcd-server"]
-# The file's test for "nothing" takes an empty string for null when a Go later than that release's compiles it, and the
-# server would refuse every custom resource that has one. As in later releases, only nil is null.
+# Compiled with a later Go than that of the release, the file's test treats an empty string as null, and the server
+# would refuse custom resources with empty strings. As in later releases, only nil is null.
 PATCHES = (
     (
         "vendor/k8s.io/kube-openapi/pkg/validation/validate/type.go",
@@ -46,7 +46,7 @@ PATCHES = (
 )
 FILES = ("etcd", "kube-apiserver", "kube-controller-manager")
 NODE_FILES = ("kubelet", "kube-scheduler")
-# Command to look for, and the package that brings it.
+# Required commands and their packages.
 TOOLS = {"make": "make", "rsync": "rsync", "dpkg-source": "dpkg-dev"}
 FREE_GIB = 5
 BUILD_REMEDY = (
@@ -55,7 +55,7 @@ BUILD_REMEDY = (
 
 
 def recipe(files: tuple[str, ...]) -> dict[str, Any]:
-    """Everything that shapes a set of programs."""
+    """Return everything that a set of programs depends on."""
     return {
         "format": FORMAT,
         "source": [SUITE, SOURCE],
@@ -66,12 +66,12 @@ def recipe(files: tuple[str, ...]) -> dict[str, Any]:
 
 
 def directory(cache: Path, files: tuple[str, ...] | None = None) -> Path:
-    """Where a set of programs of the recipe in force is, or will be; by default the control plane's."""
+    """Return the directory of a set of programs of the current recipe. Default: the control plane's."""
     return cache / ("kubernetes-" + recipe_hash(recipe(files or FILES)))
 
 
 def fault(place: Path, files: tuple[str, ...] | None = None) -> str | None:
-    """What is wrong with the programs in ``place``; None when they are whole."""
+    """Return a text about the problem of the programs in ``place``; None if they are complete."""
     try:
         sizes = json.loads((place / "manifest.json").read_text(encoding="utf-8"))["sizes"]
         expected = {name: int(sizes[name]) for name in files or FILES}
@@ -90,9 +90,9 @@ def fault(place: Path, files: tuple[str, ...] | None = None) -> str | None:
 
 
 def ensure(cache: Path, nodes: bool = False) -> list[Path]:
-    """The directory of the control plane's programs and, with ``nodes``, that of the nodes'.
+    """Return the directory of the control plane's programs, and with ``nodes`` that of the nodes' programs.
 
-    Builds what is missing. Raises LabError when that fails.
+    Missing programs are built. Raises LabError if this fails.
     """
     sets: dict[Path, tuple[str, ...]] = {
         directory(cache, files): files for files in ((FILES, NODE_FILES) if nodes else (FILES,))
@@ -116,18 +116,18 @@ def ensure(cache: Path, nodes: bool = False) -> list[Path]:
 
 
 def discard(place: Path) -> None:
-    """Forget programs that do not run although they look whole; the next ``ensure`` builds them again."""
+    """Mark programs as damaged, because they do not run. The next ``ensure`` builds them again."""
     (place / "manifest.json").unlink(missing_ok=True)
 
 
 def _sweep(place: Path) -> None:
-    """Remove what a build that was killed left behind; the lock is held, so none is running."""
+    """Remove directories of killed builds. The caller holds the lock, so no build is running."""
     for left in place.parent.glob(place.name + ".*.building"):
         shutil.rmtree(left, ignore_errors=True)
 
 
 def _build(host: hosts.Host, sets: dict[Path, tuple[str, ...]]) -> None:
-    """Build these sets of programs, each into its directory, from one source tree."""
+    """Build these sets of programs from one source tree, each into its directory."""
     first = next(iter(sets))
     log = first.with_name(first.name + ".log")
     log.unlink(missing_ok=True)
@@ -159,7 +159,7 @@ def _build(host: hosts.Host, sets: dict[Path, tuple[str, ...]]) -> None:
 
 
 def _keep(work: Path, place: Path, files: tuple[str, ...], version: str) -> None:
-    """Move built programs to their directory, in place of damaged ones."""
+    """Move built programs to their directory. Damaged programs are replaced."""
     result = work / ("result-" + place.name)
     result.mkdir(mode=0o755)
     for name in files:
@@ -173,12 +173,12 @@ def _keep(work: Path, place: Path, files: tuple[str, ...], version: str) -> None
 
 
 def _fetch(host: hosts.Host, work: Path, log: Path) -> str:
-    """Fetch and unpack the source and the toolchain; the version of the source, such as ``1.20.2``."""
+    """Download and unpack the source and the toolchain. Return the version of the source, such as ``1.20.2``."""
     remedy = "see that this host's package sources also serve %s and its source packages, then run the command again"
     get = apt.aside(work, host.sources_of(SUITE, types="deb deb-src"))
     run([*get, "update"], log, "reading the package lists", remedy % SUITE)
     say("  fetching the source and Go")
-    # apt-get puts these into the directory that it runs in
+    # apt-get downloads to the current directory
     run(["env", "-C", str(work), *get, "download", *PACKAGES], log, "fetching the toolchain", remedy % SUITE)
     source = ["source", "--download-only", "%s/%s" % (SOURCE, SUITE)]
     run(["env", "-C", str(work), *get, *source], log, "fetching the source", remedy % SUITE)
@@ -188,7 +188,7 @@ def _fetch(host: hosts.Host, work: Path, log: Path) -> str:
     descriptions = list(work.glob("*.dsc"))
     if len(descriptions) != 1:
         raise LabError("no source package came with the source (log: %s)" % log, again)
-    # apt has compared it with the signed list; the uploader's own key is not on every host
+    # apt has verified it with the signed list; not every host has the uploader's key
     unpack = ["dpkg-source", "--no-check", "-x", str(descriptions[0]), str(work / "source")]
     run(unpack, log, "unpacking the source", again)
     named = re.search(r"_(?:\S*really)?(\d+\.\d+\.\d+)", descriptions[0].name)
@@ -214,7 +214,7 @@ def _compile(work: Path, version: str, names: list[str], log: Path) -> None:
     (source / ".go/src/k8s.io/kubernetes").symlink_to("../../..")
     major, minor, _patch = version.split(".")
     stamp = work / "version"
-    # without it the server would call itself v0.0.0, which clients refuse
+    # without it the server would report version v0.0.0, which clients refuse
     stamp.write_text(
         "KUBE_GIT_COMMIT='%s'\nKUBE_GIT_TREE_STATE='archive'\nKUBE_GIT_VERSION='v%s'\n"
         "KUBE_GIT_MAJOR='%s'\nKUBE_GIT_MINOR='%s'\n" % ("0" * 40, version, major, minor),
@@ -238,6 +238,6 @@ def _compile(work: Path, version: str, names: list[str], log: Path) -> None:
 
 
 def _shown(line: str) -> str | None:
-    """The program that the build has come to; its generators come before the server itself."""
+    """Return the program that is being built, from a line of make's output; None for other lines."""
     program = line.strip().rpartition("/")
     return "    " + program[2] if line.startswith("    ") and program[0].endswith("cmd") else None

@@ -83,7 +83,7 @@ def _env(arguments: Arguments) -> int:
 
 
 def _tool(arguments: Arguments) -> int:
-    """Run kubectl or helm on the cluster, in place of this process."""
+    """Replace this process with kubectl or helm, with the cluster's kubeconfig."""
     words: list[str] = arguments.words
     name = "default"
     if words and words[0].startswith("--name="):
@@ -107,7 +107,7 @@ def add(commands: Any, add_command: Callable[[str, Callable[[Arguments], int], s
         one.set_defaults(act=act)
         return one
 
-    up = action("up", _up, "start etcd, API server and controller manager; what is up already is left alone")
+    up = action("up", _up, "start etcd, API server and controller manager; running parts are not changed")
     schemas = up.add_mutually_exclusive_group()
     schemas.add_argument(
         "--crds",
@@ -120,14 +120,14 @@ def add(commands: Any, add_command: Callable[[str, Callable[[Arguments], int], s
     up.add_argument(
         "--nodes",
         metavar="NAME,...",
-        help="have Node objects of these names, marked as nodes without kubelet, and no others of the lab's own",
+        help="create Node objects of these names, marked as nodes without kubelet, and delete other ones of the lab",
     )
     up.add_argument("--fresh", action="store_true", help="end this cluster first and start over with an empty one")
     down = action("down", _down, "end its processes and remove all that it holds")
     down.add_argument("--all", action="store_true", help="the clusters of every lab of this checkout")
     status = action("status", _status, "show its parts and Node objects; exit status 1 when something is not up")
     status.add_argument("--json", action="store_true")
-    action("env", _env, "print the shell lines that make it the one that kubectl and helm use")
+    action("env", _env, "print shell commands that make kubectl and helm use it")
 
     for tool in tools.PROBES:
         text = "run %s on the cluster; the words after it are its own (--name NAME before them: which lab)" % tool

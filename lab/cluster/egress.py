@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The API server's way to the kubelets: HTTP CONNECT on a unix socket, where a node's address is a port of loopback."""
+"""The API server's proxy to the kubelets: HTTP CONNECT on a unix socket, from a node's address to a loopback port."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def serve(near: tuple[asyncio.StreamReader, asyncio.StreamWriter], targets: Targets) -> None:
-    """Serve one connection."""
+    """Serve one connection. ``targets``: address and port of a kubelet -> loopback port."""
     reader, writer = near
     with contextlib.closing(writer), contextlib.suppress(OSError, asyncio.IncompleteReadError):
         head = (await reader.readuntil(b"\r\n\r\n")).split()

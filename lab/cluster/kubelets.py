@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Guests as nodes of the lab's Kubernetes: what each one is given over SSH, and when it is ready for pods."""
+"""Guests as nodes of the lab's Kubernetes: their files, which are sent over SSH, and the wait until they are Ready."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lab.state import Lab, node_name
 READY_SECONDS = {"kvm": 180.0, "tcg": 900.0}
 FILES_SECONDS = 300.0
 STAMP = "etc/kubernetes/railyard-lab.stamp"
-# The address of the pod network takes effect first: the kubelet refuses a node address that the node does not have.
+# The address of the pod network is set first, because the kubelet refuses a node address that the node does not have.
 START = """
 tar -C / -x --no-same-owner &&
 networkctl reload && networkctl reconfigure {lan} &&
@@ -34,13 +34,13 @@ systemctl restart containerd.service kubelet.service
 
 
 def pod_subnet(node: int) -> str:
-    """The addresses of a node's pods in the pod network."""
+    """Return the subnet of a node's pods in the pod network."""
     return "10.244.%d.0/24" % node
 
 
 def files(lab: Lab, cluster: Cluster, node: int) -> dict[str, str]:
-    """What makes a guest this node and no other, by path; the same for all is in the image."""
-    # an emulated processor is kept for pods: their cgroups are read once a minute
+    """Return the files that differ between nodes: path -> content. Files that all nodes share are in the image."""
+    # cgroups are read only once a minute, to save time of an emulated processor
     arguments = ["--node-ip=" + guest.lan_address(node), "--housekeeping-interval=60s"]
     if cluster.binaries.release < (1, 27):
         socket = "unix:///run/containerd/containerd.sock"
@@ -67,7 +67,7 @@ def files(lab: Lab, cluster: Cluster, node: int) -> dict[str, str]:
 
 
 def up(lab: Lab, crds: list[str] | None = None) -> tuple[Cluster, bool]:
-    """Bring up the cluster of a lab whose guests are its nodes; it, and whether anything was changed."""
+    """Start the cluster of a lab whose guests are its nodes. Return it, and whether anything was changed."""
     spec = lifecycle.Spec(lab.name, crds, kubelets=dict(zip(lab.node_names, lab.kubelet_ports)))
     cluster, done = lifecycle.up(spec)
     numbers = range(1, lab.nodes + 1)
@@ -79,7 +79,7 @@ def up(lab: Lab, crds: list[str] | None = None) -> tuple[Cluster, bool]:
 
 
 def _join(lab: Lab, cluster: Cluster, node: int) -> tuple[str, bool]:
-    """Give a node its files and start its services, unless it has them and they run.
+    """Write the files of a node and start its services, unless it has them and they run.
 
     The id of the node's boot, and whether anything was done. Raises LabError when the node does not do it.
     """
@@ -114,7 +114,7 @@ def _archive(content: dict[str, str]) -> bytes:
             data = text.encode("utf-8")
             member = tarfile.TarInfo(path)
             member.size = len(data)
-            # systemd-networkd reads its files as a user of its own
+            # systemd-networkd reads its files as another user
             member.mode = 0o644 if "/network/" in path else 0o600
             tar.addfile(member, io.BytesIO(data))
     return out.getvalue()
@@ -141,7 +141,7 @@ def _wait(lab: Lab, api: Api, boots: dict[str, str]) -> None:
 
 
 def not_ready(items: list[dict[str, Any]], boots: dict[str, str]) -> dict[str, str]:
-    """Those of these nodes that are not ready in their present boot, and why."""
+    """Return the nodes that are not ready in their current boot, with the reason."""
     waiting = dict.fromkeys(boots, "its kubelet has not registered it yet")
     for item in items:
         name, status = item["metadata"]["name"], item.get("status", {})

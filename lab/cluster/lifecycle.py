@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bringing a cluster up, whole or what is missing of it, and taking it down."""
+"""Starting a cluster or its missing parts, and ending it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lab.progress import say
 
 @dataclass
 class Spec:
-    """What ``lab cluster up`` was given; None where the default applies."""
+    """The options of ``lab cluster up``. None: the default."""
 
     name: str
     crds: list[str] | None = None
@@ -32,7 +32,7 @@ class Spec:
 
 @dataclass
 class Done:
-    """What ``up`` had to do."""
+    """The actions of ``up``."""
 
     started: list[str] = field(default_factory=list)
     crds: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Done:
 
 
 def up(spec: Spec, fresh: bool = False) -> tuple[Cluster, Done]:
-    """Bring a cluster up; it, and what had to be done. One that is up and has what is asked for is left alone."""
+    """Start a cluster, or its missing parts. Return it, and the actions. A complete cluster is not changed."""
     nodes.check(spec.nodes or [])
     lab = labs.load(spec.name) if spec.nodes is not None else None
     if lab and lab.cluster:
@@ -77,7 +77,7 @@ def up(spec: Spec, fresh: bool = False) -> tuple[Cluster, Done]:
 
 
 def _ready(spec: Spec, cluster: Cluster | None) -> Cluster:
-    """The cluster with programs that run, ports that are its own, keys and kubeconfig; written down."""
+    """Return the cluster with working programs, ports, keys and kubeconfig, after saving its state."""
     kubelets = spec.kubelets or (cluster.kubelets if cluster else {})
     if cluster and kubelets != cluster.kubelets:
         raise LabError(
@@ -103,8 +103,8 @@ def _ready(spec: Spec, cluster: Cluster | None) -> Cluster:
             ready.save()
     pki.ensure(ready.pki, directory / "host.log", list(kubelets))
     pki.write_kubeconfig(ready.kubeconfig, ready.pki, "admin", ready.url, ready.context)
-    for who in ("manager", *(["scheduler"] if kubelets else [])):
-        pki.write_kubeconfig(directory / (who + ".kubeconfig"), ready.pki, who, ready.url, ready.context)
+    for part in ("manager", *(["scheduler"] if kubelets else [])):
+        pki.write_kubeconfig(directory / (part + ".kubeconfig"), ready.pki, part, ready.url, ready.context)
     for node in kubelets:
         url = "https://%s:%d" % (guest.API_ADDRESS, guest.API_PORT)
         pki.write_kubeconfig(directory / (node + ".kubeconfig"), ready.pki, node, url, ready.context)
@@ -112,7 +112,7 @@ def _ready(spec: Spec, cluster: Cluster | None) -> Cluster:
 
 
 def _lost_a_port(cluster: Cluster) -> bool:
-    """Whether a stranger holds a port that a part which is not running would need."""
+    """Return whether another process uses the port of a part that is not running."""
     alive = process.members(cluster.directory)
     uses = {binaries.ETCD: ("etcd", "peer"), binaries.API: ("api",), binaries.MANAGER: ("manager",)}
     uses[binaries.SCHEDULER] = ("scheduler",)
@@ -129,7 +129,7 @@ def _ports(spec: Spec, cluster: Cluster | None) -> dict[str, int]:
 
 
 def _schemas(cluster: Cluster) -> tuple[dict[str, schemas.Schema], list[str]]:
-    """The CRDs that the cluster is to have, read before anything is started, and which folder's were passed over."""
+    """Read the desired CRDs before anything is started. Return them, and messages about overridden directories."""
     if cluster.crds is None and not schemas.DEFAULT.is_dir():
         say("no schemas in %s: the server has no custom resources (--crds DIR names another place)" % schemas.DEFAULT)
         return {}, []
@@ -137,7 +137,7 @@ def _schemas(cluster: Cluster) -> tuple[dict[str, schemas.Schema], list[str]]:
 
 
 def _start(cluster: Cluster) -> list[str]:
-    """Start the parts that do not run, and see that all of them work; the names of those that were started."""
+    """Start the parts that do not run, and wait until all work. Return the names of started parts."""
     alive = process.members(cluster.directory)
     missing = [part for part in cluster.parts if part not in alive]
     if missing:
@@ -155,7 +155,7 @@ def _start(cluster: Cluster) -> list[str]:
 
 
 def down(name: str) -> bool:
-    """End the cluster of a lab and remove its state; False when there was nothing."""
+    """End the cluster of a lab and remove its state. Return False if it did not exist."""
     directory = state.directory(name)
     with state.changing(name):
         there = directory.exists() or bool(process.members(directory))
@@ -170,7 +170,7 @@ def _stop(name: str) -> None:
     if alive:
         say("ending %s" % ", ".join(sorted(alive)))
     for part in sorted(alive, key=lambda part: part == binaries.ETCD):
-        # only etcd has anything to put in order; the others would wait for their clients to hang up
+        # only etcd needs time to save its data; the other parts would wait for their clients to disconnect
         process.stop(directory, [alive[part]], patience=5.0 if part == binaries.ETCD else 0.5)
     left = process.members(directory)
     if left:
@@ -190,7 +190,7 @@ def _end(name: str) -> None:
 
 
 def summary(cluster: Cluster) -> dict[str, Any]:
-    """The cluster as it is now, for ``lab cluster status``."""
+    """Return the current state of the cluster, for ``lab cluster status``."""
     alive = process.members(cluster.directory)
     found: dict[str, Any] = {
         "name": cluster.name,

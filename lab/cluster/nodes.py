@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Node objects for the lab's nodes, so that what names a node has a target.
+"""Node objects of the lab's nodes, for objects that name a node.
 
 No kubelet speaks for them, and they say so: Ready is Unknown with that reason, they are tainted, and they offer no
 resources. Nothing is ever scheduled on them.
@@ -22,7 +22,7 @@ MESSAGE = "a Node object of the lab: no kubelet runs for it"
 
 
 def check(names: list[str]) -> None:
-    """Raise LabError for a name that no node can have."""
+    """Raise LabError for a name that is not a valid node name."""
     for name in names:
         if len(name) > 253 or not re.fullmatch(
             r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", name
@@ -31,13 +31,13 @@ def check(names: list[str]) -> None:
 
 
 def apply(api: Api, names: list[str]) -> list[str]:
-    """Have these Node objects and no others of the lab's own; the names of those that this changed."""
+    """Create these Node objects and delete other ones of the lab. Return the names of changed objects."""
     check(names)
     before = {item["metadata"]["name"]: item["metadata"] for item in api.get(PATH)["items"]}
     changed = []
     for name in names:
         api.apply("%s/%s" % (PATH, name), _node(name))
-        # Its own manager: servers before 1.22 take what one manager leaves out of the status for given up in the rest.
+        # A separate manager: servers before 1.22 remove fields of a manager that its apply of the status omits.
         after = api.apply("%s/%s/status" % (PATH, name), _status(name), MANAGER + "-status")["metadata"]
         if name not in before or before[name]["resourceVersion"] != after["resourceVersion"]:
             changed.append(name)
@@ -60,7 +60,7 @@ def _node(name: str) -> dict[str, Any]:
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
     }
-    # The server's own taint for new nodes too: this apply owns the list, and that one is part of it.
+    # With the server's taint of new nodes, because this apply owns the whole list.
     node["spec"] = {
         "taints": [
             {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The processes of a cluster: how each is started, and how one knows that it works."""
+"""The processes of a cluster: their command lines, and the checks that they work."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from lab.errors import LabError
 SECONDS = 120.0
 SERVICES = "10.96.0.0/16"
 EGRESS_PROGRAM = Path(__file__).resolve().parent / "egress.py"
-# Those whose work does not need a kubelet or a scheduler. Workloads get their pods, which stay Pending; the node
-# lifecycle controller would evict from Node objects without a kubelet.
+# Controllers that work without kubelets and a scheduler. Workloads get their pods, which stay Pending. The node
+# lifecycle controller is not among them, because it would evict pods from Node objects without a kubelet.
 CONTROLLERS = (
     *("namespace", "garbagecollector", "serviceaccount", "serviceaccount-token", "root-ca-cert-publisher"),
     *("clusterrole-aggregation", "endpoint", "deployment", "replicaset", "daemonset", "statefulset", "job"),
@@ -89,13 +89,13 @@ def _api(cluster: Cluster) -> list[str]:
     else:
         argv.append("--authorization-mode=RBAC")
     if cluster.binaries.manager is None:
-        # without the controller that makes them, pods would wait for service accounts forever
+        # without the controller of service accounts, pods would never be created
         argv.append("--disable-admission-plugins=ServiceAccount")
     return argv
 
 
 def _served(cluster: Cluster, part: str) -> list[str]:
-    """The options that the controller manager and the scheduler share."""
+    """Return the options that the controller manager and the scheduler share."""
     return [
         "--kubeconfig=%s" % (cluster.directory / ("%s.kubeconfig" % part)),
         "--bind-address=127.0.0.1",
@@ -104,7 +104,7 @@ def _served(cluster: Cluster, part: str) -> list[str]:
         "--tls-private-key-file=%s" % (cluster.pki / "server.key"),
         "--leader-elect=false",
         "--profiling=false",
-        # the unprotected port that later releases no longer have
+        # disables the insecure port, which later releases do not have
         *(["--port=0"] if cluster.binaries.release < (1, 24) else []),
     ]
 
@@ -115,7 +115,7 @@ def _manager(cluster: Cluster) -> list[str]:
         str(cluster.binaries.manager),
         *_served(cluster, "manager"),
         "--controllers=" + ",".join(CONTROLLERS + (NODE_CONTROLLERS if cluster.kubelets else ())),
-        # each controller with the rights of its own that RBAC has for it, as in any cluster
+        # each controller has the RBAC permissions of its service account, as in other clusters
         "--use-service-account-credentials=true",
         "--root-ca-file=%s" % (pki / "ca.crt"),
         "--service-account-private-key-file=%s" % (pki / "accounts.key"),
@@ -129,7 +129,7 @@ def _scheduler(cluster: Cluster) -> list[str]:
 
 
 def egress_socket(cluster: Cluster) -> Path:
-    """Where the API server reaches the kubelets."""
+    """Return the loopback ports at which the API server reaches the kubelets."""
     return labs.run_directory(cluster.directory) / "egress"
 
 
@@ -143,7 +143,7 @@ def _egress(cluster: Cluster) -> list[str]:
 
 
 def _egress_selector(cluster: Cluster) -> Path:
-    """Write which connections of the API server go through the egress; the file's place."""
+    """Write the configuration of connections through the egress proxy. Return the path of the file."""
     transport = {"uds": {"udsName": str(egress_socket(cluster))}}
     selection = {"name": "cluster", "connection": {"proxyProtocol": "HTTPConnect", "transport": transport}}
     version = {"apiVersion": "apiserver.k8s.io/v1beta1", "kind": "EgressSelectorConfiguration"}
@@ -155,12 +155,12 @@ def _egress_selector(cluster: Cluster) -> Path:
 ARGUMENTS = {EGRESS: _egress, ETCD: _etcd, API: _api, MANAGER: _manager, SCHEDULER: _scheduler}
 
 
-# Which port and path answer that a part works.
+# Port and path of the health check of each part.
 PROBES = {API: ("api", "/readyz"), MANAGER: ("manager", "/healthz"), SCHEDULER: ("scheduler", "/healthz")}
 
 
 def works(cluster: Cluster, part: str, seconds: float = 5.0) -> bool:
-    """Whether a part answers that it is ready for work."""
+    """Return whether a part answers its health check."""
     pki = cluster.pki
     with contextlib.suppress(OSError):
         if part == ETCD:
@@ -181,7 +181,7 @@ def start(cluster: Cluster, part: str) -> None:
 
 
 def wait(cluster: Cluster, part: str, seconds: float = SECONDS) -> None:
-    """Wait until a part works. Raises LabError with its last words when it ends, or does not within ``seconds``."""
+    """Wait until a part works. Raises LabError with its last output if it ends, or does not work in ``seconds``."""
     end = time.monotonic() + seconds
     while not works(cluster, part):
         alive = part in process.members(cluster.directory)

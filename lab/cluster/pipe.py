@@ -15,7 +15,7 @@ import sys
 
 
 def copy(near: tuple[int, int], far: socket.socket) -> None:
-    """Pass bytes both ways, from and to descriptors ``near`` and ``far``, until the far end closes."""
+    """Copy bytes in both directions between descriptors, until the far end closes."""
     inward, outward = near
     poll = select.poll()
     poll.register(inward, select.POLLIN)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keys and certificates of one cluster, made by openssl, and the kubeconfig files that carry them."""
+"""Keys and certificates of a cluster, created with openssl, and the kubeconfig files that contain them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ DAYS = "3650"
 SERVER_NAMES = (
     "IP:127.0.0.1",
     "IP:10.96.0.1",
-    # where guests that are nodes reach it
+    # the address for guests that are nodes
     "IP:" + API_ADDRESS,
     "DNS:localhost",
     "DNS:kubernetes",
     "DNS:kubernetes.default",
     "DNS:kubernetes.default.svc",
 )
-# etcd has an authority of its own: who may ask the API server may not write past it.
+# etcd has a separate authority, so that clients of the API server cannot write to etcd.
 AUTHORITIES = ("ca", "etcd-ca")
 CLIENT = ("extendedKeyUsage=clientAuth",)
 # Name, authority, subject, extensions.
@@ -55,7 +55,7 @@ def _openssl(work: Path, *arguments: str) -> None:
 
 
 def ensure(place: Path, log: Path, nodes: Sequence[str] = ()) -> None:
-    """Make all keys and certificates in ``place``, with one per node's kubelet, or leave those there as they are.
+    """Create all keys and certificates in ``place``, with one per node's kubelet, unless they exist.
 
     They are made aside and renamed into place, so they are there whole or not at all. The authorities' own keys are
     not kept, so no further certificate can be signed.
@@ -93,7 +93,7 @@ def ensure(place: Path, log: Path, nodes: Sequence[str] = ()) -> None:
 
 
 def write_kubeconfig(target: Path, pki: Path, who: str, url: str, name: str) -> None:
-    """Write a kubeconfig (0600) that carries the keys of ``who`` itself, so that it works wherever it is copied."""
+    """Write a kubeconfig (0600) that contains the keys of ``who``, so that copies of it work too."""
 
     def data(file: str) -> str:
         return base64.b64encode((pki / file).read_bytes()).decode("ascii")

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A proxy of a cluster that records what goes through it, for tests and benchmarks that count requests."""
+"""A proxy of a cluster that records requests, for tests and benchmarks that count them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 
 class Proxy:
-    """Passes requests to the cluster as its administrator, and keeps what it passed: ``(method, path)``."""
+    """Passes requests to the cluster as its administrator, and records them as ``(method, path)``."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.seen: list[tuple[str, str]] = []
@@ -28,7 +28,7 @@ class Proxy:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            # headers and body leave in one packet: the other end would wait for the second
+            # headers and body are sent in one packet; the other end would wait for a second one
             wbufsize = -1
             disable_nagle_algorithm = True
 
@@ -71,7 +71,7 @@ class Proxy:
 
     @property
     def writes(self) -> list[tuple[str, str]]:
-        """Without dry runs and reviews, which write nothing."""
+        """Return the writes, without dry runs and reviews."""
         return [
             (method, path)
             for method, path in self.seen
@@ -80,7 +80,7 @@ class Proxy:
 
     @property
     def lists(self) -> list[str]:
-        """The kinds that were listed, as often as they were."""
+        """Return the listed kinds, one entry per request."""
         return [path.partition("?")[0] for method, path in self.seen if "limit=" in path]
 
     def close(self) -> None:

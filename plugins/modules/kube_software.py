@@ -43,7 +43,7 @@ options:
     choices: [calico, flannel, multus, sriov-operator, spiderpool, network-operator, gpu-operator]
   state:
     description:
-      - With V(present), the cluster has the manifest's objects, or all that a chart's release needs beforehand.
+      - With V(present), the cluster has the manifest's objects, or everything that a chart's release requires.
       - With V(started), the object of the plan by which an operator defines more kinds is applied, and these are waited
         for; NVIDIA's network operator defines nv-ipam's after the NicClusterPolicy. Others need no start.
       - With V(absent), a manifest's objects are deleted, but not its CustomResourceDefinitions; a chart's release may
@@ -86,15 +86,15 @@ options:
     type: dict
     default: {}
   namespace:
-    description: The namespace of a chart's release. Empty for the one of the plan's options.
+    description: The namespace of a chart's release. If empty, that of the plan's options.
     type: str
     default: ""
   helm:
-    description: Helm 3 on the control node. Empty for the one on the PATH.
+    description: The path of Helm 3 on the control node. If empty, helm on the PATH.
     type: str
     default: ""
   force:
-    description: Take over fields that other managers own, such as those of an installation by hand.
+    description: Take over fields that other managers own, such as those of a manual installation.
     type: bool
     default: false
   consent:
@@ -163,7 +163,7 @@ release:
       description: Whether the last action on the release failed according to Helm, so that it must be repeated.
       type: bool
     environment:
-      description: Variables with which Helm's module goes to the same cluster, whatever else the environment names.
+      description: Environment variables that make Helm's module use the same cluster.
       type: dict
 fabric:
   description: The name of the fabric.

@@ -105,7 +105,7 @@ options:
     choices: [present, absent, gathered]
     default: present
 notes:
-  - If the IOMMU translates, transfers between devices go through the root complex whatever the ACS bits are. Set
+  - If the IOMMU translates, transfers between devices go through the root complex independently of the ACS bits. Set
     C(iommu=pt) with M(railyard.fabric.kernel_arguments).
   - A kernel that is locked down (Secure Boot) does not allow writing configuration space.
 seealso:

@@ -14,8 +14,8 @@ description:
     by RDMA over each rail's own device and GID.
   - One node serves (O(mode=serve)), its partner probes (O(mode=probe)). A failed rail does not fail the task; see
     RV(results).
-  - The GID is the one of the rail port's address; it is looked up in each run. Over InfiniBand a port needs no address;
-    no echo requests are sent then, and both ends exchange their connection data over O(meet).
+  - The GID of the rail port's address is looked up in each run. Over InfiniBand, a port does not need an address. Then
+    no echo requests are sent, and both ends exchange their connection data over O(meet).
 author:
   - Railyard contributors (@railyard)
 requirements:

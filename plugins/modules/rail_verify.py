@@ -29,7 +29,7 @@ options:
   part:
     description:
       - V(read) reads the state of the node, and with O(states) what the modules would change.
-      - V(choose) chooses who probes whom in which step, of those of O(nodes) that were read. It contacts no node.
+      - V(choose) chooses the pairs of nodes and their steps, from the read nodes of O(nodes). It contacts no node.
       - V(step) probes the partner of a round, and then serves the partner of the next round, as the node has turns in
         O(step). A node without a turn is skipped. A node waits for nodes before it in O(nodes), so the strategy of the
         play must begin tasks in that order, as the strategy V(linear) does.
@@ -95,7 +95,7 @@ EXAMPLES = r"""
     subset: [system, nics, rdma, ip]
     states: true
 
-- name: Choose who probes whom
+- name: Choose the pairs of nodes
   railyard.fabric.rail_verify:
     run: "{{ run }}"
     part: choose

@@ -59,7 +59,7 @@ def test_tables_are_printed_line_by_line(place: Path) -> None:
     assert (place / "out/ports.csv").exists()
 
 
-def test_a_verdict_is_printed_line_by_line_and_names_what_can_be_typed(place: Path) -> None:
+def test_a_verdict_is_printed_line_by_line_with_commands(place: Path) -> None:
     """Of nodes that cannot be reached."""
     text = (place / "east/fabric.yml").read_text()
     dead = re.sub(r"address: [^}]*", "vars: {ansible_host: 127.77.0.1}", text, count=1)

@@ -17,13 +17,13 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return release.build(tmp_path_factory.mktemp("build"))
 
 
-def test_it_holds_what_users_need_and_nothing_else(archive: Path) -> None:
-    release.see_what_is_in(archive)
+def test_the_archive_has_only_the_files_that_users_need(archive: Path) -> None:
+    release.check_content(archive)
 
 
 def test_it_works_by_itself(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANSIBLE_CONFIG", raising=False)
-    assert "playbooks found by name" in release.see_that_it_works(archive, tmp_path)
+    assert "playbooks found by name" in release.check_playbooks(archive, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_foreign_objects_are_named(archive: Path, tmp_path: Path, name: str, con
             new.addfile(member, old.extractfile(member) if member.isfile() else None)
         new.add(tmp_path / "more", name)
     with pytest.raises(release.Wrong, match=message):
-        release.see_what_is_in(other)
+        release.check_content(other)
 
 
 def test_a_missing_file_is_named(archive: Path, tmp_path: Path) -> None:
@@ -57,4 +57,4 @@ def test_a_missing_file_is_named(archive: Path, tmp_path: Path) -> None:
             if member.name != "meta/runtime.yml":
                 new.addfile(member, old.extractfile(member) if member.isfile() else None)
     with pytest.raises(release.Wrong, match="meta/runtime.yml is not in it"):
-        release.see_what_is_in(other)
+        release.check_content(other)

@@ -84,7 +84,7 @@ def test_the_verdict_is_last(tmp_path: Path) -> None:
     assert done.returncode == 0 and "fabric.yml: no findings" in done.text and "TASK [" not in done.text
 
 
-def test_progress_names_who_has_not_answered(tmp_path: Path) -> None:
+def test_progress_names_the_nodes_that_have_not_answered(tmp_path: Path) -> None:
     slow = {"seconds": "{{ 12 if inventory_hostname == 'node-2' else 0 }}"}
     done = run(tmp_path, 3, [task("Reboot", {"changed": False}, **slow)], progress=2)
     lines = [line for line in done.stdout.splitlines() if "waiting for" in line]

@@ -90,7 +90,7 @@ def test_a_restarted_container_keeps_its_interfaces(kube: Kube, pods: Addresses)
 
 
 @pytest.mark.parametrize("end", ["systemctl restart %s" % SERVICE, "systemctl kill -s KILL %s" % SERVICE])
-def test_pods_do_not_notice_that_the_agent_ends_and_comes_back(
+def test_pods_keep_their_interfaces_over_a_restart_of_the_agent(
     kube: Kube, pods: Addresses, node: GetNode, end: str
 ) -> None:
     one = node("node-1")

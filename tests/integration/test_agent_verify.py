@@ -140,7 +140,7 @@ def test_a_stopped_service_of_a_node_is_named_and_its_pods_keep_their_rails(
     assert kube.restarts(pod) == restarts
 
 
-def test_verify_names_what_was_changed_in_a_pod(kube: Kube, daemon_set: None, node: GetNode, tmp_path: Path) -> None:
+def test_verify_reports_changes_inside_a_pod(kube: Kube, daemon_set: None, node: GetNode, tmp_path: Path) -> None:
     pod = ready_pod(kube)
     (own,) = [row for row in slot_addresses(NODE, "rails") if row == check_interfaces(kube, pod)]
     assert "default/" + pod in judged("verify", tmp_path, "pods")["slots"][NODE].values()

@@ -38,7 +38,7 @@ def configured(guest: Node) -> list[list[str]]:
     return [line.split()[2:] for line in re.findall(r"^\s*(linux\s+.*)$", text, re.M)]
 
 
-def test_before_anything_next_boot_is_what_runs(guest: Node) -> None:
+def test_before_any_change_the_next_boot_has_the_running_driver(guest: Node) -> None:
     state = guest.module("kernel_arguments", state="gathered")["gathered"]
     assert state["loader"] == "grub" and state["own"] == []
     assert state["live"] == live(guest)

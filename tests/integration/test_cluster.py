@@ -327,7 +327,7 @@ def test_dry_run_shows_the_result_and_writes_nothing(cluster: Cluster, namespace
     assert version_of(found) == version_of(first)
 
 
-def test_field_that_was_left_out_is_taken_away_and_another_managers_stays(cluster: Cluster, namespace: str) -> None:
+def test_an_omitted_field_is_removed_and_fields_of_other_managers_stay(cluster: Cluster, namespace: str) -> None:
     cluster.apply(config_map(namespace, a="1", b="1"))
     cluster.apply(config_map(namespace, c="1"), manager="another-user")
     assert cluster.apply(config_map(namespace, a="1"))["data"] == {"a": "1", "c": "1"}

@@ -245,7 +245,7 @@ def test_it_suffices_to_look_at_pods(bench: Bench, account: Path, namespace: str
     assert row["name"] == "ai-rails" and not row["running"] and row["why"]
 
 
-def test_the_printed_role_has_nothing_that_is_not_used(bench: Bench) -> None:  # noqa: F811
+def test_the_printed_role_has_only_permissions_that_are_used(bench: Bench) -> None:  # noqa: F811
     bench.proxy.seen.clear()
     for case in CASES:
         whole_way(bench.server(), planned(bench, case))

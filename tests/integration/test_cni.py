@@ -266,7 +266,7 @@ def _packets(text: str, name: str) -> int:
     return int(line.split(":")[1].split()[1])
 
 
-def test_pods_at_once_cut_off_and_again_leave_nothing(ready: list[Guest]) -> None:
+def test_pods_that_are_started_and_killed_at_once_leave_no_slot_held(ready: list[Guest]) -> None:
     guest = ready[0]
     before = guest.left()
     one = [(guest.networks[0], "net1")]

@@ -334,7 +334,7 @@ def kept(guest: Node) -> str:
     return guest.run("find %s -type f -exec sha256sum {} + 2>/dev/null | sort" % places, check=False)
 
 
-def test_a_port_that_a_pod_has_is_held_and_left_alone(guest: Node, held: str) -> None:
+def test_a_port_that_a_pod_has_is_reported_as_held_and_not_changed(guest: Node, held: str) -> None:
     before, rules = kept(guest), guest.run("ip rule")
     why = "its netdev net1 is in network namespace %s (sleep pid %s)" % (HELD, held)
     for check in (True, False, False):

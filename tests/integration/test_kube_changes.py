@@ -139,7 +139,7 @@ def test_pods_that_have_addresses_are_named_and_keep_them(bench: Bench, change: 
     assert specs(bench, plan) == wanted(plan)
 
 
-def test_an_address_that_is_taken_in_the_meantime_stops_the_deletion(bench: Bench) -> None:
+def test_an_address_assigned_during_the_run_stops_the_deletion(bench: Bench) -> None:
     bench.apply(bench.plan())
     plan = bench.plan(**RESUBNETTED)
     taken: list[int] = []
@@ -169,7 +169,7 @@ def test_an_address_that_is_taken_in_the_meantime_stops_the_deletion(bench: Benc
     assert specs(bench, plan) == wanted(plan)
 
 
-def test_a_run_that_is_cut_off_after_the_deletion_is_completed_by_the_next(bench: Bench) -> None:
+def test_a_run_interrupted_after_the_deletion_is_completed_by_the_next(bench: Bench) -> None:
     bench.apply(bench.plan())
     plan = bench.plan(**RESUBNETTED)
 

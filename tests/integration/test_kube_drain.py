@@ -241,7 +241,7 @@ def test_a_node_that_the_cluster_does_not_know_is_named(node: Node) -> None:
     assert "kubectl get nodes" in str(caught.value)
 
 
-def test_the_rights_that_the_page_prints_are_enough_and_none_is_idle(node: Node, tmp_path: Path) -> None:
+def test_the_rights_in_the_documentation_are_sufficient_and_all_used(node: Node, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "security.md").read_text()
     blocks = map(yaml.safe_load, re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
     (role,) = [made for made in blocks if made["metadata"]["name"] == "railyard-drain"]
@@ -312,7 +312,7 @@ def role(
     return play(place / "play.yml", *words, inventory="%s," % NODE, env=env)
 
 
-def test_the_role_drains_before_the_reboot_and_gives_back_after(node: Node, tmp_path: Path) -> None:
+def test_the_role_drains_before_the_reboot_and_uncordons_after_it(node: Node, tmp_path: Path) -> None:
     node.pod("web-1")
     # without consent nothing is drained
     refused = role(node, tmp_path)

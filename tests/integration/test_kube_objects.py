@@ -141,7 +141,7 @@ def test_an_object_of_another_user_is_not_taken_over(bench: Bench) -> None:
     bench.cluster.kubectl("delete", "spiderippool", "ai-gpu01")
 
 
-def test_an_edit_is_seen_named_and_put_right(bench: Bench) -> None:
+def test_an_edited_field_is_reported_and_corrected(bench: Bench) -> None:
     plan = bench.plan()
     bench.apply(plan)
     bench.cluster.kubectl(
@@ -278,7 +278,7 @@ def test_an_error_about_rights_names_the_verb_and_the_resource(bench: Bench, nam
     bench.apply(plan)
 
 
-def test_a_server_that_is_not_there_is_one_line(bench: Bench, tmp_path: Path) -> None:
+def test_an_unreachable_server_is_a_one_line_error(bench: Bench, tmp_path: Path) -> None:
     text = bench.refused(bench.plan(), config=kubeconfig(tmp_path / "unreachable", "https://127.0.0.1:1"))
     assert (
         text.startswith("https://127.0.0.1:1: the API server does not answer: ")
@@ -434,7 +434,7 @@ def _until(do: t.Callable[[], T]) -> T:
     return retried(do, pytest.fail.Exception, RailyardError)
 
 
-def test_objects_of_another_fabric_are_left_alone(bench: Bench) -> None:
+def test_objects_of_another_fabric_are_not_changed(bench: Bench) -> None:
     plan = bench.plan()
     bench.apply(plan)
     before = {name: each["metadata"]["resourceVersion"] for name, each in bench.live(plan).items()}
@@ -471,7 +471,7 @@ def test_another_fabrics_policy_of_the_operator_is_not_taken_over(bench: Bench) 
     assert run.writer.changes == []
 
 
-def test_teardown_waits_for_finalizers_and_names_what_hangs(bench: Bench) -> None:
+def test_teardown_waits_for_finalizers_and_names_stuck_objects(bench: Bench) -> None:
     plan = bench.plan()
     bench.apply(plan)
     patch = '{"metadata":{"finalizers":["spiderpool.spidernet.io/spiderippool"]}}'
@@ -564,7 +564,7 @@ def test_nodes_are_labelled_and_lose_only_our_labels(bench: Bench) -> None:
     assert (
         done.returncode == 2 and "Node node-1, node-2: in this plan, and labelled for another one" in done.one_line
     ), done.text
-    assert "Apply what differs" not in done.one_line
+    assert "Apply the objects that differ" not in done.one_line
     assert (labels("node-1"), labels("node-2")) == before and other.done == []
     label({})
     assert not [key for key in labels("node-2") if key.startswith(LABEL)]
@@ -668,7 +668,7 @@ def test_a_missing_kind_has_the_message_of_its_cluster(bench: Bench) -> None:
     assert done.returncode == 2 and lines + "make lab CRDS=DIR" in done.one_line, done.text
 
 
-def test_the_labs_inventory_without_an_operator_runs_as_it_is(bench: Bench) -> None:
+def test_the_labs_inventory_without_an_operator_runs_without_changes(bench: Bench) -> None:
     cni = "inventories/lab-cni/fabric.yml"
     try:
         done = run_play(bench, "kubernetes", cni)

@@ -266,9 +266,10 @@ def test_only_valid_values_are_installed(bench: Bench, chart: Path) -> None:
     acted("is not a program", helm="/nowhere/helm")
     # a name that no software has
     known = "use one of calico, flannel, gpu-operator, multus, network-operator, spiderpool, sriov-operator"
-    played("cluster_versions.spider_pool: no software has this name", known, cluster_versions={"spider_pool": "2"})
-    played("cluster_values.flannel: no chart has this name", cluster_values={"flannel": {"mtu": 1400}})
-    played("cluster_cni: Flannel cannot be installed here", cluster_cni="Flannel")
+    wrong = "cluster_versions.spider_pool: this is not the name of cluster software"
+    played(wrong, known, cluster_versions={"spider_pool": "2"})
+    played("cluster_values.flannel: this is not the name of a chart", cluster_values={"flannel": {"mtu": 1400}})
+    played("cluster_cni: Flannel cannot be installed by this playbook", cluster_cni="Flannel")
     four = bench.place / "helm4"
     four.write_text("#!/bin/sh\necho v4.1.4\n")
     four.chmod(0o755)
@@ -327,9 +328,8 @@ def test_check_mode_of_a_removal_foresees_that_the_fabrics_own_objects_go_before
         rc == 2 and "it still serves 1 SpiderIPPool of" not in output and "it still serves 1 SpiderIPPool" in output
     ), output
     rc, output = bench.play("teardown", teardown_cni="cilium", **going)
-    assert rc == 2 and "teardown_cni: cilium was not installed here" in output and "spiderpool" in bench.releases(), (
-        output
-    )
+    assert rc == 2 and "teardown_cni: cilium cannot be removed by this playbook" in output, output
+    assert "spiderpool" in bench.releases()
     # a release has the values of one of two fabrics
     reserved = {
         **pool,
@@ -381,7 +381,7 @@ def test_an_interrupted_release_is_reported_with_the_remedy(bench: Bench, chart:
     assert rc == 0 and bench.releases() == {}, output
 
 
-def test_definitions_keep_what_hangs_and_what_is_others(bench: Bench, chart: Path) -> None:
+def test_definitions_with_finalizers_or_of_other_programs_are_kept(bench: Bench, chart: Path) -> None:
     small = {
         "apiVersion": GROUP + "/v1",
         "kind": "SmallPool",
@@ -550,7 +550,7 @@ def definitions_again(cluster: Cluster) -> t.Iterator[None]:
 
 @pytest.mark.usefixtures("definitions_again")
 @pytest.mark.parametrize("name", ["spiderpool", "gpu-operator", "multus", "flannel", "calico"])
-def test_upstreams_own(bench: Bench, name: str) -> None:
+def test_released_manifests_and_charts_are_accepted_by_the_server(bench: Bench, name: str) -> None:
     """What the server is new enough for; the others are rendered by Helm in the test below."""
     pin = PINS[name]
     for files in pin.files.values():

@@ -58,7 +58,7 @@ def apply(cluster: Cluster) -> t.Iterator[Apply]:
 
 
 @pytest.mark.parametrize("case", list(cases()))
-def test_objects_are_taken_and_a_second_time_change_nothing(
+def test_applied_objects_do_not_change_a_second_time(
     cluster: Cluster, apply: Apply, case: t.Callable[[], t.Any]
 ) -> None:
     things = list(object_components.objects(plans.planned(case()), OPTIONS))

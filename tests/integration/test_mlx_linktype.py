@@ -143,7 +143,7 @@ def test_the_real_tool_on_a_card_of_another_maker(guest: Guest) -> None:
     assert error["place"] == RAIL and "NVIDIA" in error["remedy"]
 
 
-def test_gathered(guest: Guest) -> None:
+def test_gathered_has_the_ports_and_cards(guest: Guest) -> None:
     state = guest.node.module("mlx_linktype", state="gathered", ports=[{"pci": RAIL}], tool=TOOL)
     assert state["gathered"]["ports"] == [
         {

@@ -213,7 +213,7 @@ def test_killed_in_the_middle(guest: Guest) -> None:
     guest.apply(kind="inbox")
 
 
-def test_refusals(guest: Guest) -> None:
+def test_all_mismatches_of_a_source_are_reported(guest: Guest) -> None:
     wrong = dict(DRIVER, source="file:%s/ubuntu22.04/aarch64" % PLACE, allow_unlisted=False)
     with pytest.raises(Failed) as caught:
         guest.module(**wrong)

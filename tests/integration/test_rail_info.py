@@ -23,7 +23,7 @@ def first(node: t.Callable[[str], Node]) -> Node:
     return node("node-1")
 
 
-def test_nics_are_what_ip_and_ethtool_say(first: Node) -> None:
+def test_nics_equal_the_output_of_ip_and_ethtool(first: Node) -> None:
     rows = {row["netdev"]: row for row in first.module("rail_info", subset=["nics"])["nics"]}
     links = {row["ifname"]: row for row in first.json("ip -j -d link show")}
     for name, row in rows.items():
@@ -42,7 +42,7 @@ def test_nics_are_what_ip_and_ethtool_say(first: Node) -> None:
     ]
 
 
-def test_ports_are_found_by_what_the_node_reports(first: Node) -> None:
+def test_ports_are_found_by_the_facts_of_the_node(first: Node) -> None:
     nics = first.module("rail_info", subset=["nics"])["nics"]
     rows = {row["netdev"]: row for row in nics}
     listed = first.run("grep -H . /sys/bus/pci/slots/*/address 2>/dev/null || true").split()

@@ -196,7 +196,7 @@ PLANNED_6 = {
 }
 
 
-def test_both_families(guest: Node) -> None:
+def test_both_address_families_are_configured(guest: Node) -> None:
     guest.module("rail_ports", state="absent")
     predicted = guest.module("rail_ports", check=True, ports=BOTH)
     assert six(guest)["usable"] == []
@@ -294,7 +294,7 @@ def test_a_link_of_two_addresses_routed_in_the_main_table(guest: Node) -> None:
     assert live(guest) == PLANNED
 
 
-def test_gathered_is_what_the_options_were(ready: Node) -> None:
+def test_gathered_equals_the_options(ready: Node) -> None:
     assert ready.module("rail_ports", state="gathered")["gathered"]["ports"] == PORTS
 
 
@@ -379,7 +379,7 @@ def test_a_pod_on_the_rail_keeps_its_name_until_the_next_boot(ready: Node) -> No
     assert [each for each in result["changes"] if each["attribute"] == "name"] == []
 
 
-def test_vfs_are_not_taken_for_the_port(ready: Node) -> None:
+def test_vfs_are_not_mistaken_for_the_port(ready: Node) -> None:
     ready.run("echo 1 > /sys/class/net/enp4s0/device/sriov_numvfs; udevadm settle")
     try:
         vf = ready.run("ls /sys/class/net/enp4s0/device/virtfn0/net").strip()

@@ -135,7 +135,7 @@ def received(node: t.Callable[[str], Node]) -> dict[str, int]:
     return dict(zip(NETDEVS, map(int, node("node-1").run("cat " + paths).split())))
 
 
-def test_the_ends_meet_beside_the_rail_and_the_data_keeps_to_it(node: t.Callable[[str], Node]) -> None:
+def test_the_ends_meet_outside_the_rail_and_the_data_uses_the_rail(node: t.Callable[[str], Node]) -> None:
     """As on rails without addresses; the second rail is for the management network, which guests do not share."""
     beside, iterations, size = "172.30.2.1", 50, 65536
     port = {"rail": "gpu01", "device": "probe1", "address": "172.30.1.1"}

@@ -50,7 +50,7 @@ def host(node: t.Callable[[str], Node]) -> t.Iterator[Node]:
     clean("down")
 
 
-def test_made_named_exchanged_and_taken_away(host: Node) -> None:
+def test_soft_links_are_made_renamed_exchanged_and_removed(host: Node) -> None:
     wanted = ports(*RAILS)
     predicted = host.module("rdma_link", check=True, ports=wanted, wait_active=120)
     assert names(host) == {}

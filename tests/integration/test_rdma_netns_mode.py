@@ -39,7 +39,7 @@ def kmod_reports(host: Node) -> list[str]:
     return [word for line in out.splitlines() for word in line.split() if word.startswith("netns")]
 
 
-def test_there_and_back(host: Node) -> None:
+def test_switching_the_mode_changes_the_running_kernel_and_the_next_boot(host: Node) -> None:
     predicted = host.module("rdma_netns_mode", check=True, mode="exclusive", switch="require")
     assert live(host) == "shared"
     assert not kmod_reports(host)

@@ -22,7 +22,7 @@ from tests.playbook import Played, play
 from tests.unit.fabric.kubernetes import plans
 
 OPTIONS = {"metrics": False, "operator_namespace": "kube-system"}
-NO_CLUSTER = "are brought to no Kubernetes cluster, because none is named"
+NO_CLUSTER = "are not applied, because no Kubernetes cluster is named"
 
 
 class Site:
@@ -115,7 +115,7 @@ def test_a_missing_cluster_is_reported_before_any_host_is_touched(site: Site) ->
     assert done.returncode == 2 and "very-secret-token" not in done.one_line
 
 
-def test_a_limit_leaves_the_cluster_alone_and_reports_it_if_nothing_else_is_selected(site: Site) -> None:
+def test_a_limit_skips_the_cluster_and_reports_it_if_nothing_else_is_selected(site: Site) -> None:
     given = {"kubernetes_kubeconfig": str(site.cluster.kubeconfig)}
     done = site.run("--limit", "node-1", "--tags", "kubernetes", given=given)
     assert done.returncode == 1 and "the limit node-1 leaves out localhost" in done.one_line, done.text

@@ -260,7 +260,7 @@ def test_killed_between_unbind_and_bind(guest: t.Any) -> None:
     assert_as_wanted(guest)
 
 
-def test_taken_away_with_what_was_kept(guest: t.Any) -> None:
+def test_a_count_of_zero_removes_vfs_and_persistent_options(guest: t.Any) -> None:
     done = run(guest, ports=[{"pci": pci, "count": 0} for pci in NETDEVS], allow_recreate=True)
     assert vfs(guest, ONE) == [] and vfs(guest, TWO) == []
     assert (KEPT, "options") in [(each["subject"], each["attribute"]) for each in done["changes"]]

@@ -276,7 +276,7 @@ def warning(pod: Object, number: int, reason: str, message: str) -> Object:
     }
 
 
-def test_nodes_with_a_bad_rail_are_cordoned_until_they_are_well(cluster: Cluster) -> None:
+def test_nodes_with_a_bad_rail_are_cordoned_until_it_is_good_again(cluster: Cluster) -> None:
     made = server_of(cluster)
     with api.Api(cluster.running) as admin:
         admin.request("PATCH", "/api/v1/nodes/node-2", {"spec": {"unschedulable": True}}, api_server.MERGE)

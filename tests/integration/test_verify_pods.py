@@ -178,7 +178,7 @@ def test_a_fault_in_a_pod_has_its_node_and_rail(site: Site, harm: str, back: str
     assert [each.line() for each in site.failures()] == []
 
 
-def test_a_filter_between_pods_is_reported_and_the_nodes_are_well(site: Site) -> None:
+def test_a_filter_between_pods_is_a_failure_of_pods_not_of_nodes(site: Site) -> None:
     """One pod drops what it sends to the other on a rail: both are as planned, and do not hear each other."""
     guest = site.guests["node-2"]
     guest.inside("pod", "ip route add blackhole %s/32 table 106" % address(1, 6, 1))
@@ -201,7 +201,7 @@ def test_a_fixed_gid_index_is_reported_with_the_right_one(site: Site) -> None:
         node.put("/etc/nccl.conf", kept)
 
 
-def test_a_pod_that_ended_meanwhile_raises_no_traceback(site: Site) -> None:
+def test_a_pod_that_ended_during_the_read_is_not_a_traceback(site: Site) -> None:
     name = "node-1"
     found = site.guests[name].node.module("rail_pods", pods=["99999999-0000-0000-0000-000000000000", UIDS[name]])
     assert [each["why"] for each in found["pods"]] == ["no process of it runs here", ""]

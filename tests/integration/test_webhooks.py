@@ -102,7 +102,7 @@ def accepted() -> t.Iterator[t.Any]:
 
 
 @pytest.mark.parametrize(("plan", "options"), list(accepted()))
-def test_random_plans_are_taken_as_they_are(
+def test_random_plans_are_accepted(
     cluster: Cluster, namespace: str, spiderpool_controller: Controller, plan: Plan, options: Object
 ) -> None:
     document = plan.document()

@@ -34,7 +34,7 @@ def hidden(done: Played) -> None:
 # These build on one another, as a person's runs do: each full run takes dozens of calls of modules.
 
 
-def test_check_mode_reports_what_would_be_made_and_makes_nothing(site: Site) -> None:
+def test_check_mode_reports_changes_without_making_them(site: Site) -> None:
     done, wrote = site.play("--check", "--diff")
     ok(done)
     hidden(done)

@@ -42,7 +42,7 @@ def test_the_base_is_the_users_choice(context: Path) -> None:
     assert "/" not in image, "whose registry is not ours to say"
 
 
-def test_it_holds_what_the_playbooks_need(context: Path) -> None:
+def test_the_image_has_the_programs_that_playbooks_need(context: Path) -> None:
     python = (context / "_build" / "requirements.txt").read_text()
     assert re.search(r"^kubernetes\b", python, re.MULTILINE)
     (requirements,) = (context / "_build").glob("requirements.yml")

@@ -74,13 +74,13 @@ def test_the_inventory_is_the_fabric(hosts: dict[str, t.Any]) -> None:
     assert all(each["railyard_node"]["name"] == name for name, each in variables.items())
 
 
-def test_validate(launch: Launch) -> None:
+def test_validate_returns_counts_of_findings(launch: Launch) -> None:
     job = launch("validate", {"strict": "true"})
     assert job.status == "successful" and job.changed == 0, job.one_line
     assert job.artifacts["railyard_findings"]["error"] == 0
 
 
-def test_validate_fails_as_it_should(launch: Launch, project: Path) -> None:
+def test_validate_fails_on_errors(launch: Launch, project: Path) -> None:
     bad = project / "inventories" / "bad" / "fabric.yml"
     bad.parent.mkdir(exist_ok=True)
     bad.write_text((project / FABRIC).read_text().replace("mtu: 4200", "mtu: jumbo", 1))
@@ -89,7 +89,7 @@ def test_validate_fails_as_it_should(launch: Launch, project: Path) -> None:
     assert job.artifacts["railyard_findings"]["error"] == 1, "what follows in a workflow knows how many"
 
 
-def test_plan(launch: Launch) -> None:
+def test_plan_shows_ports_and_returns_counts(launch: Launch) -> None:
     job = launch("plan", {"plan_rows": 8})
     assert job.status == "successful" and "172.16.11.201/24" in job.one_line
     assert job.artifacts["railyard_plan"]["nodes"] == 2
@@ -105,7 +105,7 @@ def test_plan_of_a_file_that_is_not_there(launch: Launch) -> None:
     )
 
 
-def test_render(project: Path, hosts: dict[str, t.Any], tmp_path: Path) -> None:
+def test_render_writes_files_and_a_second_run_none(project: Path, hosts: dict[str, t.Any], tmp_path: Path) -> None:
     out = tmp_path / "out"
     variables = {"fabric_file": FABRIC, "render_dir": str(out)}
     check = runner.run(tmp_path / "check", project, "playbooks/render.yml", hosts, variables, "--check --diff")
@@ -117,7 +117,7 @@ def test_render(project: Path, hosts: dict[str, t.Any], tmp_path: Path) -> None:
     assert any(out.rglob("*.y*ml"))
 
 
-def test_import(project: Path, tmp_path: Path) -> None:
+def test_import_writes_a_fabric_file(project: Path, tmp_path: Path) -> None:
     out = tmp_path / "fabric.yml"
     recorded = "tests/recordings/manifests/network-operator.yml"
     variables = {"import_from": recorded, "import_nodes": "ai-[1:2]", "fabric_file": str(out)}
@@ -185,7 +185,7 @@ def test_every_node_that_waits_for_a_reboot_is_named_and_handed_on(
     for name in names:
         assert "%s needs a reboot: RDMA mode of %s; VFs" % (name, name) in job.one_line, job.one_line
     assert job.artifacts["railyard_reboots"] == {name: ["RDMA mode of " + name, "VFs"] for name in names}
-    assert list(job.failed) == ["Stop without consent"]
+    assert list(job.failed) == ["Check the consent"]
 
 
 @pytest.mark.parametrize(("answer", "consented"), [("false", False), ("true", True), (False, False), (True, True)])
@@ -203,7 +203,7 @@ def test_an_answer_of_a_survey_is_a_text(answer: t.Any, consented: bool, project
 
 
 @pytest.mark.parametrize("key", ["kubernetes", "cluster", "teardown"])
-def test_without_a_cluster_there_is_one_line(key: str, launch: Launch) -> None:
+def test_without_a_cluster_one_line_is_printed(key: str, launch: Launch) -> None:
     job = launch(key, {"teardown_consent": "ai-10-1-16"} if key == "teardown" else {}, "--check")
     (message,) = job.failed.values()
     assert job.status == "failed" and "Remedy: " in message["msg"], job.one_line
@@ -222,7 +222,7 @@ def asked(survey: t.Mapping[str, t.Any]) -> list[str]:
     return [each["variable"] for each in survey.get("spec", [])]
 
 
-def test_every_template_asks_only_what_its_playbook_takes(project: Path) -> None:
+def test_every_survey_has_only_variables_of_its_playbook(project: Path) -> None:
     """A misspelt variable of a survey would be asked for and change nothing."""
     roles = "".join(path.read_text() for path in (project / "roles").rglob("*.yml"))
     for key, template in TEMPLATES.items():
@@ -235,7 +235,7 @@ def test_every_template_asks_only_what_its_playbook_takes(project: Path) -> None
         assert yaml.safe_load(playbook.read_text())
 
 
-def test_the_workflow_asks_what_its_templates_ask() -> None:
+def test_the_workflow_has_the_surveys_of_its_templates() -> None:
     assert set(asked(SITE.survey or {})) <= set(asked(TEMPLATES["hosts"]["survey"])) - {"reboot_allowed"}
 
 
@@ -246,6 +246,6 @@ def test_every_variable_of_the_templates_may_be_an_extra_variable() -> None:
     assert "reboot_alowed" not in known
 
 
-def test_the_surveys_are_what_json_can_hold() -> None:
+def test_the_surveys_survive_a_round_trip_through_json() -> None:
     surveys = {key: [each["survey"], each["extra_vars"]] for key, each in TEMPLATES.items()}
     assert json.loads(json.dumps(surveys)) == surveys

@@ -15,7 +15,7 @@ from tests.functional.awx.site import TEXT, Site, refused
 from tests.standins.awx import Trouble
 
 
-def test_rights(site: Site) -> None:
+def test_missing_permissions_are_errors(site: Site) -> None:
     organization_admin = {"CONTROLLER_OAUTH_TOKEN": "token-org-admin"}
     with pytest.raises(RailyardError) as caught:
         site.sync(**organization_admin)
@@ -77,7 +77,7 @@ def test_certificates_are_checked(site: Site, tmp_path: Path, monkeypatch: pytes
     assert site.sync(CONTROLLER_HOST=host, CONTROLLER_VERIFY_SSL="false").changes == []
 
 
-def test_a_proxy(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_of_the_environment_is_used(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://user:hush@127.0.0.1:%d" % site.server.server_port)
     site.sync(CONTROLLER_HOST="http://awx.example:8052")
     assert site.awx.names("projects") == ["Railyard"]

@@ -244,7 +244,7 @@ def test_schedules_of_any_template_and_the_workflow(made: Site) -> None:
     assert made.awx.names("schedules") == ["Railyard ai-east: nightly drift", mine["name"]]
 
 
-def test_a_webhook(made: Site) -> None:
+def test_a_webhook_is_added_and_removed(made: Site) -> None:
     text = TEXT.replace("    reports:", "    webhook: {service: github}\n    reports:")
     made.sync(text)
     assert made.awx.one("job_templates", "Railyard ai-east: validate")["webhook_service"] == "github"
@@ -252,7 +252,7 @@ def test_a_webhook(made: Site) -> None:
     assert made.awx.one("job_templates", "Railyard ai-east: validate")["webhook_service"] == ""
 
 
-def test_caches(made: Site) -> None:
+def test_cache_timeouts_are_written(made: Site) -> None:
     text = TEXT.replace("    reports:", "    inventory_cache: 600\n    reports:").replace(
         "branch: main", "update_cache: 60, branch: main"
     )

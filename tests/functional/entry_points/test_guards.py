@@ -104,8 +104,8 @@ def test_a_valid_batch_continues_to_the_hosts(words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("book", ["hosts", "teardown", "kubernetes"])
 def test_a_run_begins_at_its_first_task(book: str) -> None:
-    done = play(book, "--start-at-task", "Take back", teardown_hosts=True)
-    refused(done, "--start-at-task: a run cannot start at the task Take back")
+    done = play(book, "--start-at-task", "Revert", teardown_hosts=True)
+    refused(done, "--start-at-task: a run cannot start at the task Revert")
 
 
 def test_a_playbook_of_ones_own_has_its_own_tags_tasks_and_limits(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_the_control_node_is_not_prepared_by_mistake(words: tuple[str, ...]) -> 
     done = play("hosts", *words, "--limit", NODE, "--connection=local", **here)
     output = "%s (192.0.2.1) is the machine on which Ansible runs. Remedy: correct its address" % NODE
     assert done.returncode == 2 and output in done.one_line and "changed=0" in done.one_line, done.text
-    assert "Install what is missing" not in done.one_line
+    assert "Install missing packages" not in done.one_line
     if "--check" in words:
         done = play("hosts", *words, "--connection=local", preflight_control_node_allowed=True, **here)
         assert "(192.0.2.1) is the machine" not in done.one_line and "Prepare the node" in done.one_line, done.text

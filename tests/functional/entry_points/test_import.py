@@ -92,7 +92,7 @@ def test_nodes_are_names_ranges_or_a_mapping() -> None:
             fabric_import._nodes(wrong)
 
 
-def test_files_that_are_not_there_are_reported(tmp_path: Path) -> None:
+def test_missing_files_are_reported(tmp_path: Path) -> None:
     for wrong, message in (([], "no file is given"), ([str(tmp_path)], "the directory contains no manifest")):
         with pytest.raises(RailyardError, match=message):
             fabric_import._files(wrong)

@@ -52,5 +52,5 @@ def test_a_missing_package_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("known", [[], ["perftest"]])
 def test_check_mode_does_not_fail_where_a_run_would_not(tmp_path: Path, known: list[str]) -> None:
     done = install(tmp_path, known, "--check")
-    message = "node-1 does not have perftest; whether there are such packages is checked without --check"
+    message = "node-1 does not have perftest; check mode cannot find these packages"
     assert done.returncode == 0 and message in done.one_line, done.text

@@ -71,7 +71,7 @@ def test_a_bad_inventory_still_stops_before_any_play(bad: Path) -> None:
         assert "%s:" % bad in done.stderr and "RY112" in done.stderr
 
 
-def test_the_plan_its_files_and_what_differs(tmp_path: Path) -> None:
+def test_plan_yml_shows_the_plan_writes_files_and_compares(tmp_path: Path) -> None:
     file = tmp_path / "fabric.yml"
     shutil.copy(GOOD, file)
 
@@ -130,7 +130,7 @@ def test_a_plan_of_a_bad_file_reports_its_errors(bad: Path) -> None:
 # -- which files, and writing them
 
 
-def test_a_directory_gives_its_fabric_files(bad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fabric_files_of_a_directory_are_read(bad: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("cluster/group_vars/fabric.yml", "cluster/.old/fabric.yml", "cluster/hosts.yml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

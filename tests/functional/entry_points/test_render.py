@@ -34,7 +34,7 @@ def test_a_fabric_is_rendered_once_and_then_not_again(tmp_path: Path) -> None:
     assert "changed=0" in again.stdout and "0 written, 0 removed" in again.stdout
 
 
-def test_the_labs_inventory_without_an_operator_needs_no_word_of_a_registry(tmp_path: Path) -> None:
+def test_the_labs_inventory_without_an_operator_does_not_need_a_registry(tmp_path: Path) -> None:
     done = render(inventory="inventories/lab-cni/fabric.yml", render_dir=str(tmp_path / "rails"))
     assert done.returncode == 0, done.text
     made = {path.name for path in (tmp_path / "rails" / "cni").iterdir()}

@@ -82,7 +82,7 @@ def test_all_documents_that_are_wrong_are_reported_at_once(two: Sample, tmp_path
     assert not (tmp_path / "reports" / "report.html").exists()
 
 
-def test_without_a_plan_there_is_no_report(tmp_path: Path) -> None:
+def test_without_a_plan_no_report_is_written(tmp_path: Path) -> None:
     done = _play(tmp_path)
     assert done.returncode == 2 and "the inventory is not a fabric file" in done.text
 
@@ -124,7 +124,7 @@ def test_a_verdict_of_another_plan_is_noted(two: Sample, tmp_path: Path) -> None
     assert "since drift.json" not in page
 
 
-def test_an_earlier_run_that_cannot_be_read_is_left_out_and_reported(two: Sample, tmp_path: Path) -> None:
+def test_an_unreadable_earlier_run_is_omitted_and_reported(two: Sample, tmp_path: Path) -> None:
     two.write(tmp_path, history=2)
     (tmp_path / "history" / "verify-20261119T201500Z.json").write_text("{")
     (tmp_path / "history" / "notes.txt").write_text("mine")
@@ -144,7 +144,7 @@ def test_so_many_earlier_runs_as_are_asked_for(two: Sample, tmp_path: Path) -> N
     assert "2026-11-20 20:15 UTC" not in (tmp_path / "report.html").read_text()
 
 
-def test_without_matplotlib_there_is_a_warning_and_a_page(
+def test_without_matplotlib_the_page_is_written_with_a_warning(
     two: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)

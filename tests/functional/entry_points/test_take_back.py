@@ -43,7 +43,7 @@ def shared_tags(task: Task) -> list[str]:
 LAYERS = list(layer_modules.REMOVABLE)
 
 
-def test_layers_are_taken_back_from_the_last_to_the_first() -> None:
+def test_layers_are_reverted_from_the_last_to_the_first() -> None:
     assert [each for each in layer_modules.LAYERS if each not in NOT_TAKEN_BACK] == LAYERS and len(LAYERS) == 12
     # what is on a node decides, and not what the plan has
     rows = layer_modules.layer_modules({}, {}, {}, layer_modules.LAYERS, "absent")
@@ -60,7 +60,7 @@ def test_all_tasks_have_the_tags_of_all_layers() -> None:
         for task in play["tasks"]:
             shared = "tags" in task
             assert not shared or shared_tags(task) == sorted(LAYERS), task["name"]
-            assert shared or "take_back" in str(task) or task["name"] == "Show what is not reverted"
+            assert shared or "take_back" in str(task) or task["name"] == "Show the settings that are not reverted"
 
 
 def test_every_role_of_a_layer_needs_only_a_state_to_be_removed() -> None:
@@ -94,7 +94,7 @@ def test_without_consent_no_host_is_touched(tmp_path: Path, consent: str) -> Non
     assert "consent with -e teardown_consent=ai" in done.one_line and "UNREACHABLE" not in done.one_line
 
 
-def test_one_layer_alone_takes_the_same_consent_and_then_a_host(tmp_path: Path) -> None:
+def test_a_single_layer_requires_the_same_consent(tmp_path: Path) -> None:
     done = play(tmp_path, "-e", "teardown_hosts=true", "--tags", "sriov")
     assert done.returncode == 2 and "needs consent" in done.one_line and "UNREACHABLE" not in done.one_line
     # with it, no node answers
@@ -102,7 +102,7 @@ def test_one_layer_alone_takes_the_same_consent_and_then_a_host(tmp_path: Path) 
     assert done.returncode == 4 and "UNREACHABLE" in done.one_line and "needs consent" not in done.one_line
 
 
-def test_a_layer_that_is_left_out_takes_no_consent_with_it(tmp_path: Path) -> None:
+def test_a_skipped_layer_does_not_skip_the_consent(tmp_path: Path) -> None:
     done = play(tmp_path, "-e", "teardown_hosts=true", "--skip-tags", "sriov,qos")
     assert done.returncode == 2 and "needs consent" in done.one_line and "UNREACHABLE" not in done.one_line, done.text
 
@@ -111,17 +111,17 @@ def test_pods_are_not_driven_away_between_it_and_a_reboot(tmp_path: Path) -> Non
     words = ("-e", "teardown_hosts=true", "-e", "reboot_allowed=true", "-e", "reboot_drain=true", "--check")
     done = play(tmp_path, *words)
     assert done.returncode == 2 and "UNREACHABLE" not in done.one_line, done.text
-    assert "reboot_drain: pods leave a node before it is taken back" in done.one_line
+    assert "reboot_drain: nodes must be drained before they are reverted" in done.one_line
 
 
-def test_hosts_are_left_without_teardown_hosts(tmp_path: Path) -> None:
+def test_teardown_without_teardown_hosts_does_not_change_hosts(tmp_path: Path) -> None:
     done = play(tmp_path, "-e", "teardown_consent=ai")
     assert done.returncode == 0 and "UNREACHABLE" not in done.one_line, done.text
-    assert "Stop without consent" not in done.one_line
+    assert "Check the consent" not in done.one_line
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="reads what is root's")
-def test_a_machine_without_layers_is_looked_at_and_left(tmp_path: Path) -> None:
+def test_a_machine_without_layers_is_read_and_not_changed(tmp_path: Path) -> None:
     """In check mode, because the tests may run on a machine that Railyard manages."""
     words: tuple[str, ...] = ("-e", "teardown_hosts=true", "--check")
     done = play(tmp_path, *words, connection="local")
@@ -132,6 +132,6 @@ def test_a_machine_without_layers_is_looked_at_and_left(tmp_path: Path) -> None:
     words += ("-e", "preflight_control_node_allowed=true")
     done = play(tmp_path, *words, connection="local")
     assert done.returncode == 0 and "TASK [Revert the node]" in done.one_line, done.text
-    assert "What stays on hosts is the NIC driver" in done.one_line
+    assert "The NIC driver, firmware parameters and installed packages stay on hosts" in done.one_line
     done = play(tmp_path, *words, "--tags", "limits", "-vv", connection="local")
     assert done.returncode == 0 and "rail_limits:" in done.one_line and "sriov_vfs:" not in done.one_line, done.text

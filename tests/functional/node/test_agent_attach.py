@@ -86,7 +86,7 @@ def test_a_pod_gets_its_slots_on_all_rails(node: LiveNode) -> None:
 
 
 @in_own_namespace
-def test_a_container_that_restarts_finds_all_as_it_was(node: LiveNode) -> None:
+def test_a_restart_of_the_container_keeps_interfaces_routes_and_rules(node: LiveNode) -> None:
     agents = AgentNode(node)
     pod, agent = agents.pod("a"), agents.agent()
     since = agent.attach("rails-0", pod.state()).since
@@ -374,7 +374,7 @@ def test_ports_go_back_when_another_rail_fails(node: LiveNode) -> None:
 
 
 @in_own_namespace
-def test_a_detached_pod_that_runs_has_nothing_of_it_left(node: LiveNode) -> None:
+def test_detaching_a_running_pod_removes_its_interfaces(node: LiveNode) -> None:
     agents = AgentNode(node)
     pod, agent = agents.pod("a"), agents.agent()
     agent.attach("rails-0", pod.state())

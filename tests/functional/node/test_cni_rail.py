@@ -473,7 +473,7 @@ def _received(node: LiveNode, *names: str) -> list[int]:
 
 @needs_plugins
 @in_own_namespace
-def test_a_reboot_leaves_no_address_taken(node: LiveNode) -> None:
+def test_after_a_reboot_all_addresses_are_free(node: LiveNode) -> None:
     cni = runtime(node, 1)
     attached = [(conflist(1), "net1")]
     assert cni.up("pod", attached)[0]["ips"][0]["address"] == "172.16.11.1/24"
@@ -547,7 +547,7 @@ def test_pods_at_the_same_time_and_a_block_that_is_used_up(node: LiveNode) -> No
 
 @needs_plugins
 @in_own_namespace
-def test_an_add_that_was_cut_off_anywhere_is_undone(node: LiveNode) -> None:
+def test_an_add_that_is_interrupted_at_any_point_is_undone(node: LiveNode) -> None:
     cni = runtime(node, 1)
     before = everything()
     conf = conflist(1)

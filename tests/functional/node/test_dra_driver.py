@@ -360,7 +360,7 @@ def test_a_token_is_renewed(dra: DraNode) -> None:
     assert dra.node.agent and dra.node.agent.poll() is None
 
 
-def test_claims_are_answered_while_the_api_server_is_gone(dra: DraNode) -> None:
+def test_claims_are_answered_while_the_api_server_is_unreachable(dra: DraNode) -> None:
     kubelet = dra.start()
     known, unknown = dra.api.claim("known", "rails-0"), dra.api.claim("unknown", "rails-1", pod="b")
     dra.published()
@@ -441,7 +441,7 @@ def test_a_refused_registration_is_shown(dra: DraNode) -> None:
 
 
 @pytest.mark.parametrize("text", ["with data", "token", "json"])
-def test_kubeconfigs(dra: DraNode, text: str) -> None:
+def test_each_form_of_kubeconfig_works(dra: DraNode, text: str) -> None:
     dra.write(kubeconfig="/etc/kubernetes/other.conf")
     dra.node.start()
     dra.api.serve()

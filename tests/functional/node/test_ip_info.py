@@ -103,7 +103,7 @@ def test_settings_of_the_nics(tmp_path: Path) -> None:
     assert [row["netdev"] for row in look(["ip"], ["ens2"])["ip"]["addresses"]] == ["ens2"]
 
 
-def test_no_one_is_asked_without_a_netdev(tmp_path: Path) -> None:
+def test_without_a_netdev_ip_is_empty(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     tree.function("pci0000:00/0000:00:01.0/0000:01:00.0")
     assert node(tree).look(["ip"])["ip"] == {"addresses": [], "routes": [], "rules": []}

@@ -144,7 +144,7 @@ def target(number: int, **more: t.Any) -> dict[str, t.Any]:
 
 
 @in_own_namespace
-def test_a_probe_looks_into_what_is_lost(live: LiveNode) -> None:
+def test_a_probe_diagnoses_lost_packets(live: LiveNode) -> None:
     for number in (1, 2, 3):
         live.rail(number)
         ip("link", "set", "rail%d" % number, "up", "mtu", "4200")

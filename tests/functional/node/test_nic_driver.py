@@ -238,7 +238,7 @@ def test_an_upgrade_and_a_version_that_is_older(node: DebianNode) -> None:
 
 
 @on_debian
-def test_a_version_that_the_source_has_not(node: DebianNode) -> None:
+def test_a_version_that_the_source_does_not_have_is_an_error(node: DebianNode) -> None:
     doca("2.9.4", "24.10-4.1.4.0")
     driver = made(node, DRIVER)
     with pytest.raises(RailyardError, match="the source has 2.9.4-0.2.2 of doca-ofed, not 2.9.3") as caught:
@@ -332,7 +332,7 @@ def test_secure_boot_without_a_key_to_sign_with(node: DebianNode) -> None:
 
 
 @on_debian
-def test_the_stack_is_restarted_with_leave_alone(node: DebianNode) -> None:
+def test_the_stack_is_restarted_only_with_consent(node: DebianNode) -> None:
     doca()
     done, outcome = apply(node, dict(DRIVER, restart="allowed"))
     assert attributes(done)[-1] == ("openibd", "restarted") and node.log()[-1] == "RESTARTED"
@@ -340,7 +340,7 @@ def test_the_stack_is_restarted_with_leave_alone(node: DebianNode) -> None:
 
 
 @on_debian
-def test_modules_for_another_kernel_do_not_restart_what_runs(node: DebianNode) -> None:
+def test_modules_for_another_kernel_do_not_restart_the_running_driver(node: DebianNode) -> None:
     """A kernel that came by an upgrade, for which DKMS has not built yet."""
     doca()
     options = dict(DRIVER, restart="allowed")
@@ -406,7 +406,7 @@ def test_the_stack_is_not_restarted_under_the_connection(node: DebianNode) -> No
 
 
 @on_debian
-def test_a_container_wants_the_node_as_it_came(node: DebianNode) -> None:
+def test_kind_container_restores_the_inbox_driver_and_warns_of_blocking_modules(node: DebianNode) -> None:
     doca()
     apply(node, DRIVER)
     for name in ("rdma_rxe", "nvme_rdma"):

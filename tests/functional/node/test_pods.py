@@ -84,7 +84,7 @@ def test_a_pods_namespace_is_that_of_its_first_process(proc: Proc) -> None:
     assert space.identity == OWN and sorted(space.processes) == [90, 95]
 
 
-def test_pods_that_cannot_be_looked_into_are_reported_apart(proc: Proc) -> None:
+def test_pods_that_cannot_be_read_are_reported_separately(proc: Proc) -> None:
     proc.process(70, "0::/kubepods/pod%s/a" % UIDS[0], FIRST)
     host, gone = node_pods.of(proc.system, UIDS)
     assert (host["namespace"], host["processes"], host["why"]) == (
@@ -99,7 +99,7 @@ def test_pods_that_cannot_be_looked_into_are_reported_apart(proc: Proc) -> None:
             node_pods.namespace(proc.system, uid)
 
 
-def test_a_pod_that_ends_meanwhile_is_reported(proc: Proc) -> None:
+def test_a_pod_that_ends_during_the_read_is_reported(proc: Proc) -> None:
     proc.process(70, "0::/kubepods/pod%s/a" % UIDS[0], OWN)
     (row,) = node_pods.of(proc.system, UIDS[:1])
     assert (row["namespace"], row["why"]) == (OWN, "its network namespace cannot be entered")

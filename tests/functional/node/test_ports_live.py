@@ -93,7 +93,7 @@ def everything() -> list[t.Any]:
 
 
 @in_own_namespace
-def test_both_families(node: LiveNode) -> None:
+def test_both_address_families_are_configured(node: LiveNode) -> None:
     ports = [port(1), port(2, gateway6="fe80::1")]
     for number in (1, 2):
         node.rail(number)
@@ -294,7 +294,7 @@ def test_a_port_without_a_carrier_is_reported_and_not_waited_for(node: LiveNode)
 
 
 @in_own_namespace
-def test_a_rails_router_gives_neither_default_route_nor_address(node: LiveNode) -> None:
+def test_a_router_on_a_rail_adds_neither_default_route_nor_address(node: LiveNode) -> None:
     """The same advertisement that an interface of no rail follows."""
     for number in (1, 2):
         node.rail(number)
@@ -313,7 +313,7 @@ def test_a_rails_router_gives_neither_default_route_nor_address(node: LiveNode) 
 
 
 @in_own_namespace
-def test_another_interfaces_route_in_the_main_table_is_not_taken_away(node: LiveNode) -> None:
+def test_a_route_of_another_interface_in_the_main_table_is_not_removed(node: LiveNode) -> None:
     for number in (1, 2):
         node.rail(number)
     ip("link", "set", "rail2", "up")

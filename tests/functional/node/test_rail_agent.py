@@ -103,7 +103,7 @@ def test_one_slot_number_is_preferred_on_all_rails(node: Node, kubelet: Kubelet)
         pod.end()
 
 
-def test_it_registers_again_with_each_new_kubelet(node: Node) -> None:
+def test_a_plugin_registers_with_each_new_kubelet(node: Node) -> None:
     node.start()
     for _start in range(3):
         kubelet = Kubelet(node.root)
@@ -119,7 +119,7 @@ def test_it_registers_again_with_each_new_kubelet(node: Node) -> None:
         kubelet.stop()
 
 
-def test_it_registers_again_when_kubelet_does_not_listen_any_more(node: Node, kubelet: Kubelet) -> None:
+def test_a_plugin_registers_again_if_kubelet_does_not_listen(node: Node, kubelet: Kubelet) -> None:
     node.start()
     kubelet.devices("railyard.fabric/gpu01")
     kubelet.devices("railyard.fabric/gpu02")
@@ -157,7 +157,7 @@ def test_a_new_node_file_is_served_without_a_restart(node: Node, kubelet: Kubele
     kubelet.wait(lambda: len(kubelet.devices("railyard.fabric/gpu02")) == 3)
 
 
-def test_it_ends_with_sigterm_and_starts_again_after_a_kill(node: Node, kubelet: Kubelet) -> None:
+def test_the_agent_ends_with_sigterm_and_starts_again_after_a_kill(node: Node, kubelet: Kubelet) -> None:
     node.start()
     kubelet.devices("railyard.fabric/gpu01")
     assert node.stop() == 0
@@ -211,7 +211,7 @@ def test_the_watchdog_is_notified_between_registrations(node: Node, kubelet: Kub
         go_on.set()
 
 
-def test_metrics(node: Node, kubelet: Kubelet) -> None:
+def test_metrics_are_served_at_the_address_of_the_node_file(node: Node, kubelet: Kubelet) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = "127.0.0.1:%d" % free.getsockname()[1]
@@ -271,7 +271,7 @@ def test_a_rail_that_is_down_is_unhealthy(node: Node, kubelet: Kubelet) -> None:
     kubelet.wait(lambda: health("rails-0") == "Healthy")
 
 
-def test_a_pod_is_attached_and_seen_everywhere(node: Node, kubelet: Kubelet) -> None:
+def test_an_attached_pod_is_reported_by_all_commands(node: Node, kubelet: Kubelet) -> None:
     node.write(node_file(metrics="127.0.0.1:9465"))
     node.start_with_rails()
     kubelet.devices("railyard.fabric/rails")
@@ -329,7 +329,7 @@ def test_without_grpc_it_names_the_package(node: Node) -> None:
     assert node.logged("no grpc here. Remedy: install the package python3-grpcio")
 
 
-def test_commands_of_people(node: Node) -> None:
+def test_commands_of_administrators_report_the_state(node: Node) -> None:
     assert node.run("version").stdout.strip() == VERSION
     assert node.run().returncode == 2
     lines = node.run("slots").stdout.splitlines()
@@ -342,7 +342,7 @@ def test_commands_of_people(node: Node) -> None:
     assert "pod ns/nothing: has no device of railyard.fabric on node node-1. Remedy: see with kubectl" in unknown.stderr
 
 
-def test_explain_names_what_kubelet_gave_and_what_is_attached(node: Node) -> None:
+def test_explain_shows_allocated_and_attached_devices(node: Node) -> None:
     # pod_resources 1: name 1, namespace 2, containers 3: name 1, devices 2: resource_name 1, device_ids 2
     devices = [(2, [(1, "railyard.fabric/gpu01"), (2, "gpu01-3")]), (2, [(1, "other/gpu"), (2, "0")])]
     kubelet = Kubelet(node.root, [(1, [(1, "job"), (2, "ns"), (3, [(1, "main"), *devices])])])

@@ -144,7 +144,7 @@ def _nic(link: t.Any) -> dict[str, t.Any]:
 
 
 @pytest.mark.parametrize(("harms", "code", "fixed"), [row[1:] for row in HARMS], ids=[row[0] for row in HARMS])
-def test_fault_is_reported_and_what_hosts_does_fixes_it(harms: list[Harm], code: str, fixed: bool) -> None:
+def test_a_fault_is_reported_and_hosts_yml_fixes_it(harms: list[Harm], code: str, fixed: bool) -> None:
     @in_own_namespace
     def scenario(live: LiveNode) -> None:
         ground = Ground(live)

@@ -99,7 +99,7 @@ def test_backports_use_the_mirror_of_the_release(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", OTHERS, "deb http://mirror.invalid/debian trixie main\n"])
 def test_host_without_its_own_sources_is_reported(tmp_path: Path, text: str) -> None:
-    with pytest.raises(LabError, match="no package source for debian bookworm .* Remedy: put"):
+    with pytest.raises(LabError, match="no package source for debian bookworm .* Remedy: add"):
         debian(tmp_path, other_list=text).release_sources()
 
 

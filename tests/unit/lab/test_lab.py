@@ -91,7 +91,7 @@ def test_socket_directory_is_ours_alone(labs: Path) -> None:
         assert run.stat().st_mode & 0o777 == 0o700
         assert state.make_run_directory(lab.directory) == run
         run.chmod(0o755)
-        with pytest.raises(LabError, match="not a directory of this user alone"):
+        with pytest.raises(LabError, match="not a directory that only this user can access"):
             state.make_run_directory(lab.directory)
     finally:
         run.rmdir()
@@ -117,7 +117,7 @@ def test_up_with_another_size_is_refused_and_changes_nothing(labs: Path, capsys:
     ):
         assert cli.main(["up", "--name", "one", option, value]) == 1
         error = capsys.readouterr().err
-        assert "is there with %s" % option in error
+        assert "exists with %s" % option in error
         assert "--fresh" in error
     assert state.load("one") == lab
 

@@ -80,7 +80,7 @@ class Bench:
         return {place: frames for place, frames in everything.items() if frames}
 
     def obey(self, **command: Any) -> None:
-        self.switch.obey(command)
+        self.switch.execute(command)
 
     def port(self, node: int, rail: int = 1) -> leaf.Port:
         return self.switch.ports[node, rail]
@@ -295,10 +295,10 @@ def test_restored_cables_are_as_they_were_described(bench: Bench) -> None:
     bench.obey(do="swap", port=[1, 1], other=[2, 2])
     bench.obey(do="cut", port=[3, 1])
     bench.obey(do="loss", port=[3, 2], percent=5)
-    kept = bench.switch.obey({"do": "show"})["ports"]
+    kept = bench.switch.execute({"do": "show"})["ports"]
     bench.obey(do="repair")
-    assert bench.switch.obey({"do": "show"})["ports"] != kept
-    assert bench.switch.obey({"do": "restore", "ports": kept})["ports"] == kept
+    assert bench.switch.execute({"do": "show"})["ports"] != kept
+    assert bench.switch.execute({"do": "restore", "ports": kept})["ports"] == kept
 
 
 @pytest.mark.parametrize(
@@ -318,13 +318,13 @@ def test_restored_cables_are_as_they_were_described(bench: Bench) -> None:
     ],
 )
 def test_bad_command_is_refused_and_changes_nothing(bench: Bench, line: bytes) -> None:
-    before = bench.switch.obey({"do": "show"})
+    before = bench.switch.execute({"do": "show"})
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.connect(str(bench.switch.run / "leaf.control"))
         client.sendall(line + b"\n")
         bench.turn()
         assert client.recv(65536).startswith(b'{"ok": false, "error": ')
-    assert bench.switch.obey({"do": "show"}) == before
+    assert bench.switch.execute({"do": "show"}) == before
 
 
 def test_process_answers_commands_and_takes_over_the_sockets_of_one_that_was_killed(run: Path, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def source(tree: Tree, kernel: Kernel, spec: agent_spec.AgentSpec, number: int =
     return host_links.source(tree.system(), t.cast(t.Any, kernel), spec, each, each.slots[number], before)
 
 
-def test_a_slot_takes_its_vf_by_pci_address_whatever_its_name(tmp_path: Path) -> None:
+def test_a_slot_finds_its_vf_by_pci_address_independently_of_its_name(tmp_path: Path) -> None:
     tree = node(tmp_path)
     tree.netdev(VF, "enp11s0f0v0")
     found = source(tree, Kernel(link("rail1", 4), link("enp11s0f0v0", 9, mtu=9000, up=True)), sriov())
@@ -102,7 +102,7 @@ def test_a_vf_already_in_the_pod_keeps_its_recorded_state(tmp_path: Path) -> Non
         source(tree, kernel, sriov())
 
 
-def test_a_port_may_be_known_by_its_pci_address_alone(tmp_path: Path) -> None:
+def test_a_port_with_only_a_pci_address_is_found(tmp_path: Path) -> None:
     tree = node(tmp_path)
     spec = agent_spec.parse_spec(document(rail(1, pci=PF, netdev=None)))
     assert source(tree, Kernel(link("rail1", 4)), spec) == (PF, 4, None, None)
@@ -266,7 +266,7 @@ def cdi(tree: Tree, name: str) -> dict[str, t.Any]:
     return found
 
 
-def test_a_device_gets_the_verbs_of_its_own_vf_alone(tmp_path: Path) -> None:
+def test_a_device_gets_only_the_verbs_files_of_its_vf(tmp_path: Path) -> None:
     tree = node(tmp_path)
     cdi_files.write_cdi(tree.system(), sriov())
     assert cdi(tree, "rails") == {
@@ -304,7 +304,7 @@ def test_a_device_gets_the_verbs_of_its_own_vf_alone(tmp_path: Path) -> None:
     assert [each["path"] for each in single["containerEdits"]["deviceNodes"]] == ["/dev/infiniband/rdma_cm"]
 
 
-def test_cdi_files_are_written_where_they_differ_and_removed_where_they_are_ours(tmp_path: Path) -> None:
+def test_cdi_files_that_differ_are_written_and_stale_ones_removed(tmp_path: Path) -> None:
     tree = node(tmp_path)
     system = tree.system()
     tree.write(cdi_files.DIRECTORY + "/nvidia.yaml", "x")

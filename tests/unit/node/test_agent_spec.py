@@ -67,7 +67,7 @@ def test_metrics_are_on_unless_the_node_file_turns_them_off() -> None:
     assert (spec().gateway_check, spec(gateway_check=True).gateway_check) == (False, True)
 
 
-def test_a_missing_or_torn_node_file_is_refused(tmp_path: Path) -> None:
+def test_a_missing_or_truncated_node_file_is_refused(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     with pytest.raises(RailyardError, match="the node file of the rail agent does not exist"):
         agent_spec.read_spec(tree.system())
@@ -107,7 +107,7 @@ def test_a_pod_has_the_routes_of_the_families_that_it_has_addresses_of() -> None
     assert pod_desired.rules(without.rails[0], without.rails[0].slots[0]) == []
 
 
-def test_a_rail_without_ipv6_takes_no_router_advertisement_where_there_is_ipv6() -> None:
+def test_a_rail_without_ipv6_ignores_router_advertisements() -> None:
     held = spec(rail(1, sysctl={}), rail(2, sysctl={}, slots=[slot(2, 0, "rails", address6=None)]))
     assert [pod_desired.sysctls(each, each.slots[0]) for each in held.rails] == [
         [

@@ -44,7 +44,7 @@ def test_the_same_sources_give_the_same_bytes() -> None:
     assert boot_state.pack() == boot_state.pack()
 
 
-def test_the_program_runs_from_the_archive_alone(tmp_path: Path) -> None:
+def test_the_program_runs_from_the_archive_without_the_collection(tmp_path: Path) -> None:
     (tmp_path / "boot.pyz").write_bytes(boot_state.pack())
     done = subprocess.run(
         [sys.executable, "-I", str(tmp_path / "boot.pyz"), "--check"], capture_output=True, text=True, cwd=tmp_path
@@ -52,7 +52,7 @@ def test_the_program_runs_from_the_archive_alone(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_options_are_kept_once_and_taken_away(tmp_path: Path) -> None:
+def test_options_are_written_once_and_removed(tmp_path: Path) -> None:
     system = System(str(tmp_path))
     state = boot_state.BootState(system, 10, "sriov_vfs")
     first = state.changes({"ports": [1]})
@@ -274,7 +274,7 @@ def late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[System, list[
     return system, failures
 
 
-def test_the_program_applies_reports_and_then_has_nothing_to_report(
+def test_the_boot_program_applies_options_and_a_second_run_reports_nothing(
     late: tuple[System, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     system, _failures = late
@@ -287,7 +287,7 @@ def test_the_program_applies_reports_and_then_has_nothing_to_report(
     assert capsys.readouterr().out == ""
 
 
-def test_one_file_alone(late: tuple[System, list[str]]) -> None:
+def test_only_applies_one_file(late: tuple[System, list[str]]) -> None:
     system, _failures = late
     assert boot_program.main(["--only", "20-rdma_link"], system) == 0
     assert system.read("/value") is None

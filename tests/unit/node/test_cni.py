@@ -254,7 +254,7 @@ def test_the_directories_are_those_of_the_cluster(tree: Tree, files: dict[str, s
 
 
 @pytest.mark.parametrize("later", [False, True])
-def test_a_plugin_of_a_run_that_was_cut_off_is_ours(tree: Tree, monkeypatch: pytest.MonkeyPatch, later: bool) -> None:
+def test_a_plugin_of_an_interrupted_run_is_recognized(tree: Tree, monkeypatch: pytest.MonkeyPatch, later: bool) -> None:
     """It was taken for another's: never brought up to date, and left where all is taken away."""
     if later:
         tree.apply(network(1))
@@ -310,7 +310,7 @@ def test_an_invalid_record_keeps_plugins(tree: Tree) -> None:
         assert tree.apply(network(1)) == []
 
 
-def test_a_file_of_ours_without_json_is_written_again(tree: Tree) -> None:
+def test_a_network_file_without_json_is_written_again(tree: Tree) -> None:
     tree.put("/etc/cni/multus/net.d/railyard-gpu01-macvlan.conflist", "{cut off")
     tree.put("/etc/cni/multus/net.d/railyard-gone.conflist", "3")
     done = tree.apply(network(1))

@@ -230,7 +230,7 @@ def world(tmp_path: Path) -> t.Iterator[tuple[Tool, DcbKernel, Nic]]:
     tool.server.close()
 
 
-def test_dcb_shows_what_we_set(world: tuple[Tool, DcbKernel, Nic]) -> None:
+def test_the_program_dcb_shows_the_set_values(world: tuple[Tool, DcbKernel, Nic]) -> None:
     tool, kernel, nic = world
     sock = of(kernel)
     sock.set_buffer("eth0", Buffer((0, 0, 0, 1, 0, 0, 0, 0), (72000, 144000, 0, 0, 0, 0, 0, 0), 0))
@@ -256,7 +256,7 @@ def test_dcb_shows_what_we_set(world: tuple[Tool, DcbKernel, Nic]) -> None:
     assert tool("-N", "app", "show", "dev", "eth0")["dscp_prio"] == [[26, 3], [48, 6]]
 
 
-def test_we_read_what_dcb_sets(world: tuple[Tool, DcbKernel, Nic]) -> None:
+def test_values_set_by_the_program_dcb_are_read(world: tuple[Tool, DcbKernel, Nic]) -> None:
     tool, kernel, nic = world
     tool("buffer", "set", "dev", "eth0", "prio-buffer", "all:0", "3:1", "buffer-size", "all:0", "0:72000", "1:144000")
     tool("pfc", "set", "dev", "eth0", "prio-pfc", "all:off", "3:on", "delay", "100")

@@ -43,7 +43,7 @@ from tests.unit.node.agent_files import document, rail, slot
 # -- messages
 
 
-def test_plugin_info() -> None:
+def test_plugin_info_is_encoded() -> None:
     info = messages.plugin_info("a.b", "/s")
     assert info == (
         b"\x0a\x09DRAPlugin"  # type = 1
@@ -54,12 +54,12 @@ def test_plugin_info() -> None:
     )
 
 
-def test_registration_status() -> None:
+def test_registration_status_is_decoded() -> None:
     assert messages.registration_status(b"\x08\x01") == (True, "")  # plugin_registered = 1
     assert messages.registration_status(b"\x12\x02no") == (False, "no")  # error = 2
 
 
-def test_claims() -> None:
+def test_claims_are_decoded_and_wrong_messages_refused() -> None:
     # claims = 1: namespace = 1, uid = 2, name = 3
     assert messages.claims(b"\x0a\x0a\x0a\x02ns\x12\x01u\x1a\x01c") == [messages.ClaimReference("ns", "u", "c")]
     for wrong in (b"\x0a\x7f", b"\x0a\x04\x0a\x02ns", b"\x0a\x03\x0a\x01\xff"):
@@ -67,7 +67,7 @@ def test_claims() -> None:
             messages.claims(wrong)
 
 
-def test_responses() -> None:
+def test_responses_are_encoded() -> None:
     device = messages.PreparedDevice(("r",), "n", "d", ("a/b=c",))
     assert messages.prepare_response({"u": [device], "v": "no"}) == (
         b"\x0a\x17\x0a\x01u\x12\x12"  # a map of claims = 1: key = 1, value = 2
@@ -143,7 +143,7 @@ def test_an_interrupted_write_is_completed() -> None:
     assert [each["spec"]["pool"]["generation"] for each in found.updated] == [3, 3]
 
 
-def test_without_taints_devices_that_are_not_healthy_are_left_out() -> None:
+def test_without_taints_unhealthy_devices_are_omitted() -> None:
     found = specs("d.e", "n", [*devices(1), *devices(1, "gpu02", healthy=False)], tainted=False)
     assert {name: len(spec["devices"]) for name, spec in found.items()} == {"n-d.e-gpu01": 1, "n-d.e-gpu02": 0}
 
@@ -200,7 +200,7 @@ def test_a_port_that_is_known_by_its_netdev(tmp_path: Path, attachment: str, kno
     assert ("resource.kubernetes.io/pciBusID" in device.attributes) == known
 
 
-def test_an_attribute_that_is_too_long_is_left_out() -> None:
+def test_an_attribute_that_is_too_long_is_omitted() -> None:
     device = SliceDevice("a-0", "a", {"leaf": "x" * 65, "rail": "x" * 64, "speed": 400, "up": True}, True)
     ((_name, spec),) = specs("d.e", "n", [device]).items()
     assert spec["devices"][0]["attributes"] == {
@@ -250,7 +250,7 @@ def test_a_claim_is_refused_when_the_budget_is_used_up(tmp_path: Path) -> None:
     assert api.requests == 2 and len(logged) == 1
 
 
-def test_a_device_that_left_the_node_file_is_refused(tmp_path: Path) -> None:
+def test_a_device_that_was_removed_from_the_node_file_is_refused(tmp_path: Path) -> None:
     system = System(str(tmp_path))
     state = ClaimState(system)
     state.put(Claim("u", "ns", "c", "uid", "p", ({"device": "a-0", "request": ""},)))

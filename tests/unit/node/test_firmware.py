@@ -316,7 +316,7 @@ def test_every_error_is_reported_at_once(lab: Lab) -> None:
         ({"pci": FIRST, "parameters": {"A B": 1}}, "ports[0].parameters.A B"),
     ],
 )
-def test_invalid_specs(lab: Lab, port: dict[str, t.Any], place: str) -> None:
+def test_invalid_specs_are_refused_with_place_and_remedy(lab: Lab, port: dict[str, t.Any], place: str) -> None:
     with pytest.raises(RailyardError) as caught:
         lab.firmware(port)
     assert caught.value.place == place and caught.value.remedy
@@ -346,7 +346,7 @@ def test_an_interrupted_set_is_completed_by_the_next_run(lab: Lab) -> None:
     assert [each.attribute for each in done] == ["LINK_TYPE_P2", "NUM_OF_VFS"]
 
 
-def test_the_card_of_the_connection_is_left_alone(lab: Lab) -> None:
+def test_the_card_of_the_connection_is_not_changed(lab: Lab) -> None:
     management = ManagementPath({"eth0": "carries this connection"}, {SECOND: "eth0 carries this connection"})
     # nothing to change: nothing to refuse
     assert lab.apply({"pci": FIRST, "link_type": "ib"}, management=management)[0] == []
@@ -390,7 +390,7 @@ def test_a_staged_value_is_brought_into_force_too(lab: Lab) -> None:
     assert not outcome["reboot_required"]
 
 
-def test_a_card_with_a_port_that_is_not_ours_is_not_reset(lab: Lab) -> None:
+def test_a_card_of_a_function_in_never_reset_is_not_reset(lab: Lab) -> None:
     options: dict[str, t.Any] = {"reset": "allowed", "never_reset": [FIRST[:-1] + "1"]}
     done, outcome = lab.apply({"pci": FIRST, "num_of_vfs": 4}, {"pci": OTHER, "num_of_vfs": 4}, **options)
     assert [(each.subject, each.attribute) for each in done if each.attribute == "reset"] == [(OTHER, "reset")]
@@ -522,7 +522,7 @@ def test_an_error_of_one_card_does_not_hide_the_others(lab: Lab) -> None:
     assert caught.value.place == OTHER
 
 
-def test_a_card_that_does_not_answer_is_left_out_of_all_cards(lab: Lab) -> None:
+def test_reading_all_cards_omits_a_card_that_does_not_answer(lab: Lab) -> None:
     """As HGX B200's and B300's own NIC, for the NVLink switches, does not answer mstflint and mlxfwmanager."""
     options = {"ports": None, "tool": lab.tool, "reset": "never", "never_reset": [], "timeout": 1.0}
     message = "-E- Failed to query device current configuration"
@@ -638,7 +638,7 @@ def test_a_reset_shows_a_hidden_parameter_and_the_next_run_sets_it(lab: Lab) -> 
     assert lab.parameter("MAX_ACC_OUT_READ")["current"] == 128
 
 
-def test_a_hidden_parameter_without_what_shows_it(lab: Lab) -> None:
+def test_a_hidden_parameter_without_advanced_settings_is_an_error(lab: Lab) -> None:
     put_in(lab, ADVANCED_PCI_SETTINGS=number(0, bool=True))
     with pytest.raises(Unsupported) as caught:
         lab.predict({"pci": FIRST, "parameters": {"MAX_ACC_OUT_READ": 128}})
@@ -652,7 +652,7 @@ def test_a_hidden_parameter_without_what_shows_it(lab: Lab) -> None:
 # -- the firmware itself
 
 
-def test_the_version_is_reported_against_the_wanted_one(lab: Lab) -> None:
+def test_the_version_is_compared_with_the_desired_one(lab: Lab) -> None:
     lab.tree.write("/sys/class/infiniband/mlx5_0/fw_ver", "20.31.1014")
     lab.tree.write("/sys/class/infiniband/mlx5_0/board_id", "MT_0000000223")
     firmware = lab.firmware({"pci": FIRST, "version": "20.43.2566"}, {"pci": OTHER, "version": "20.43.2566"})

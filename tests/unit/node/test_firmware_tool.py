@@ -77,7 +77,7 @@ def test_every_row_of_every_recording_is_understood(name: str, rows: int) -> Non
         ("bluefield3-supernic-ats", "ATS_ENABLED", (None, None, False)),
     ],
 )
-def test_values(name: str, parameter: str, expected: tuple[t.Any, ...]) -> None:
+def test_a_range_of_values_is_expanded_to_parameters(name: str, parameter: str, expected: tuple[t.Any, ...]) -> None:
     assert values(name, parameter) == expected
 
 
@@ -155,7 +155,7 @@ def test_empty_json_of_a_device_that_failed() -> None:
         ("Array[0..7]", 1, False),
     ],
 )
-def test_same(held: t.Any, wanted: t.Any, expected: bool) -> None:
+def test_values_of_the_same_number_are_equal(held: t.Any, wanted: t.Any, expected: bool) -> None:
     assert firmware_tool.same(held, wanted) is expected
 
 
@@ -196,7 +196,7 @@ def test_a_release_without_verbosity_too(tmp_path: Path) -> None:
     assert node.asked[2] == ["/usr/bin/mstconfig", "-d", "0000:01:00.0", "q", "LINK_TYPE_P1"]
 
 
-def test_a_parameter_that_is_missing_on_the_card_is_left_out_and_the_rest_asked_again(tmp_path: Path) -> None:
+def test_a_parameter_that_the_card_rejects_is_omitted_and_the_query_repeated(tmp_path: Path) -> None:
     node = Node(
         tmp_path,
         [
@@ -219,7 +219,7 @@ def test_lockdown_is_explained(tmp_path: Path, name: str) -> None:
     assert "Failed to" in caught.value.message and caught.value.place == "0000:01:00.0"
 
 
-def test_no_such_card(tmp_path: Path) -> None:
+def test_a_missing_card_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     node = Node(tmp_path, [(3, recording("mstflint-4.21-no-device"), "")])
     with pytest.raises(RailyardError, match="Failed to open the device") as caught:
         Tool(node).query("0000:01:00.0", ["SRIOV_EN"])
@@ -312,7 +312,7 @@ def test_rows_of_roce_parameters() -> None:
     }
 
 
-def test_a_parameter_that_the_card_has_not_is_left_out_and_the_others_are_asked_for(tmp_path: Path) -> None:
+def test_a_parameter_that_the_card_does_not_have_is_omitted_from_the_query(tmp_path: Path) -> None:
     answers = [
         (3, recording("mstflint-4.21-json"), ""),
         (3, recording("connectx4lx-no-parameter"), ""),

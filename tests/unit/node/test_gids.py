@@ -49,7 +49,7 @@ def test_roce_with_holes_in_the_table(tmp_path: Path) -> None:
     assert held[2]["gid"] == MAPPED and held[2]["device"] == "mlx5_0" and held[2]["port"] == 1
 
 
-def test_addresses_are_looked_for_as_far_as_needed(tmp_path: Path) -> None:
+def test_gid_tables_are_read_only_until_all_addresses_are_found(tmp_path: Path) -> None:
     holes = {index: (ZERO, "", "") for index in range(2, 10)}
     rows = {0: (LOCAL, "IB/RoCE v1", "ens1"), 1: (LOCAL, "RoCE v2", "ens1"), **holes, 10: (MAPPED, "RoCE v2", "ens1")}
     system = table(tmp_path, "Ethernet", rows).system()
@@ -61,13 +61,13 @@ def test_addresses_are_looked_for_as_far_as_needed(tmp_path: Path) -> None:
     assert not holds("172.16.11.201", gap=8) and not holds("172.16.11.201", "172.16.11.202")
 
 
-def test_infiniband(tmp_path: Path) -> None:
+def test_a_gid_of_infiniband_has_neither_netdev_nor_address(tmp_path: Path) -> None:
     tree = table(tmp_path, "InfiniBand", {0: (LOCAL, "IB/RoCE v1", "")})
     (row,) = gids.from_sysfs(tree.system(), "mlx5_0")
     assert (row["type"], row["netdev"], row["address"]) == ("IB", None, None)
 
 
-def test_no_such_device(tmp_path: Path) -> None:
+def test_a_missing_device_has_no_gids(tmp_path: Path) -> None:
     assert list(gids.from_sysfs(Tree(tmp_path).system(), "mlx5_0")) == []
 
 

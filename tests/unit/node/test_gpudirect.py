@@ -240,7 +240,7 @@ def test_a_node_without_gpus_costs_no_command(tmp_path: Path) -> None:
     assert direct.observe()["choice"]["reason"] == "the node does not have an NVIDIA GPU"
 
 
-def test_the_driver_on_disk_counts_where_none_runs(inbox: Host) -> None:
+def test_without_a_running_driver_the_driver_on_disk_counts(inbox: Host) -> None:
     (inbox.root / "sys/module/nvidia/initstate").unlink()
     inbox.infos["nvidia"] = recording("modinfo-nvidia-open.txt")
     state = inbox.direct().observe()
@@ -276,7 +276,7 @@ def test_the_kernels_configuration_may_be_packed_or_missing(inbox: Host) -> None
     assert inbox.direct().observe()["kernel"]["dma_shared_buffer"] is None
 
 
-def test_a_core_that_came_from_a_container_is_asked_for_its_symbols(inbox: Host) -> None:
+def test_symbols_of_an_rdma_core_from_a_container_are_read_from_the_kernel(inbox: Host) -> None:
     inbox.load("mlx_compat")
     inbox.write("/proc/kallsyms", "0000000000000000 t ib_register_peer_memory_client\t[ib_uverbs]")
     rdma = inbox.direct().observe()["rdma"]
@@ -352,7 +352,7 @@ def test_persist_false_leaves_the_next_boot(volta: Host) -> None:
     assert act(volta.direct(persist=False)) == [("nvidia_peermem", "loaded", False, True)]
 
 
-def test_a_hidden_file_does_not_count(volta: Host) -> None:
+def test_a_file_hidden_by_an_empty_one_does_not_count(volta: Host) -> None:
     volta.write("/usr/lib/modules-load.d/gpu.conf", "nvidia-peermem")
     volta.write("/etc/modules-load.d/gpu.conf", "")
     assert volta.direct().observe()["peermem"]["at_boot"] is None
@@ -486,7 +486,7 @@ def test_a_driver_from_a_container_is_the_operators(ofed: Host) -> None:
 # -- gdrcopy
 
 
-def test_gdrcopy(inbox: Host) -> None:
+def test_gdrcopy_is_loaded_or_refused_with_a_reason(inbox: Host) -> None:
     assert "gdrdrv: is missing for the kernel %s" % RELEASE in refused(inbox.direct(gdrcopy=True))
     about = "version: 2.5\ndescription: GDRCopy kernel-mode driver built for %s NVIDIA driver\n"
     inbox.module("gdrdrv", "updates/dkms", ["nvidia"], about % "proprietary")
@@ -607,7 +607,7 @@ def test_a_driver_that_was_changed_on_disk(inbox: Host) -> None:
     assert "The GPU driver 565.57.01 is running, but 570.86.15 is on disk" in direct.warnings[0]
 
 
-def test_a_loaded_module_that_is_not_the_one_on_disk(volta: Host) -> None:
+def test_a_loaded_module_that_differs_from_disk_is_reported(volta: Host) -> None:
     act(volta.direct())
     volta.write("/sys/module/nvidia_peermem/srcversion", "BBBB")
     assert "(srcversion BBBB) differs from the one on disk (AAAA)" in volta.direct().observe()["notices"][0]
@@ -674,7 +674,9 @@ def test_kernel_modules_of_another_flavour_are_reported(inbox: Host, flavour: st
         ("nvidia-peermem", "modprobe-not-found.txt", None, Unsupported, "is not there for the kernel", "install it"),
     ],
 )  # fmt: skip
-def test_recorded_refusals(name: str, values: str, log: str | None, kind: type, message: str, remedy: str) -> None:
+def test_recorded_refusals_of_the_kernel_are_explained(
+    name: str, values: str, log: str | None, kind: type, message: str, remedy: str
+) -> None:
     error = kernel_modules.explain(name, recording(values), log_of(log) if log else [], RELEASE, "/lib/x.ko")
     assert type(error) is kind
     assert message in error.message
@@ -682,7 +684,7 @@ def test_recorded_refusals(name: str, values: str, log: str | None, kind: type, 
     assert error.place == name
 
 
-def test_other_refusals() -> None:
+def test_messages_of_the_kernel_are_explained() -> None:
     magic = "gdrdrv: version magic '6.8.0-88-generic SMP' should be '6.8.0-90-generic SMP'"
     error = kernel_modules.explain(
         "gdrdrv", "modprobe: ERROR: could not insert 'gdrdrv': Exec format error", [magic], RELEASE
@@ -693,7 +695,7 @@ def test_other_refusals() -> None:
     assert "no message" in kernel_modules.explain("gdrdrv", "", [], RELEASE).message
 
 
-def test_without_modprobe(volta: Host) -> None:
+def test_without_modprobe_loading_is_an_error(volta: Host) -> None:
     volta.tools.discard("modprobe")
     direct = volta.direct()
     state = direct.observe()

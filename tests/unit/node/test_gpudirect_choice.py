@@ -203,7 +203,7 @@ def test_the_choice_over_every_pair_of_answers() -> None:
         ({"enforced": True, "signed": False, "flavour": "proprietary"}, "none", "(Secure Boot), and nvidia-peermem is"),
     ],
 )
-def test_known_machines(changes: dict[str, t.Any], path: str, reason: str) -> None:
+def test_the_path_of_known_machines_is_chosen_with_a_reason(changes: dict[str, t.Any], path: str, reason: str) -> None:
     made = choice.choose(GOOD._replace(**changes))
     assert made.path == path
     assert reason in made.reason
@@ -235,7 +235,7 @@ def test_known_machines(changes: dict[str, t.Any], path: str, reason: str) -> No
         (0x4000, "later"),
     ],
 )
-def test_generations(device: int, generation: str) -> None:
+def test_a_generation_is_found_by_device_number(device: int, generation: str) -> None:
     assert choice.generation(device) == generation
 
 
@@ -248,5 +248,5 @@ def test_the_oldest_gpu_counts() -> None:
     "text, numbers",
     [("5.15.0-84-generic", (5, 15, 0)), ("570.86.15", (570, 86, 15)), ("6.18", (6, 18)), ("", ()), ("next-1", ())],
 )
-def test_versions(text: str, numbers: tuple[int, ...]) -> None:
+def test_a_version_is_parsed_to_its_leading_numbers(text: str, numbers: tuple[int, ...]) -> None:
     assert choice.version(text) == numbers

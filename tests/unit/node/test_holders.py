@@ -165,7 +165,7 @@ def test_looking_into_no_namespace_starts_no_process(monkeypatch: pytest.MonkeyP
     assert namespace_holders.look(System(), []) == {}
 
 
-def test_a_namespace_that_is_gone_is_left_out() -> None:
+def test_a_namespace_that_has_ended_is_omitted() -> None:
     gone = Namespace("net:[1]")
     gone.processes[os.getpid()] = "reused"
     gone.mounts.append("/run/netns/there-is-no-such")

@@ -59,7 +59,7 @@ def digest(root: str) -> str:
     return found.hexdigest()
 
 
-def test_each_part_is_what_its_module_gathers_and_plain_data(node: Quiet) -> None:
+def test_each_part_equals_the_gathered_of_its_module(node: Quiet) -> None:
     before = digest(node.root)
     # the last asks the kernel itself: on the lab
     parts = [part for part in host_info.PARTS if part != "qos"]
@@ -75,7 +75,7 @@ def test_each_part_is_what_its_module_gathers_and_plain_data(node: Quiet) -> Non
 
 
 @pytest.mark.parametrize("narrow", [{"netdevs": ["rail2"]}, {"functions": [TWO]}, {"netdevs": [], "functions": [TWO]}])
-def test_ports_that_are_not_asked_for_are_left_out(node: Quiet, narrow: dict[str, t.Any]) -> None:
+def test_ports_that_are_not_requested_are_omitted(node: Quiet, narrow: dict[str, t.Any]) -> None:
     found = host_info.look(node, ["pci", "limits"], **narrow)
     assert [row["pci"] for row in found["pci"]["ports"]] == [TWO]
     assert found["limits"]["rp_filter"] == {"rail2": 2}

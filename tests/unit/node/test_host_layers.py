@@ -58,7 +58,7 @@ def test_check_mode_predicts_the_changes_and_a_second_run_has_none(node: System)
     assert not any("gathered" in part for part in again["modules"].values())
 
 
-def test_it_stops_at_the_first_layer_that_fails_with_what_was_done_before(node: System) -> None:
+def test_rail_host_stops_at_the_first_failed_layer_and_returns_earlier_changes(node: System) -> None:
     result = run(node, nccl(), kernel("two words"), nccl("=other"))
     assert result["failed"] and result["layer"] == "pci" and "'two words' is not one kernel argument" in result["msg"]
     assert [each["subject"] for each in result["changes"]] == ["/etc/nccl.conf"] and result["changed"]

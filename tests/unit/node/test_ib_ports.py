@@ -186,7 +186,7 @@ def test_a_card_without_connected_mode(kernel: IbKernel) -> None:
     assert caught.value.place == "ports[0].mode" and "ipoib_enhanced=0" in caught.value.remedy
 
 
-def test_the_interface_of_the_connection_is_left_alone(kernel: IbKernel) -> None:
+def test_the_interface_of_the_connection_is_not_changed(kernel: IbKernel) -> None:
     management = ManagementPath({"ibs2": "carries this connection"}, {})
     assert kernel.ports({"pci": SECOND, "mode": "datagram"}, management=management).changes
     subsystem = kernel.ports(
@@ -283,7 +283,7 @@ def test_all_ports_are_gathered_without_their_children(kernel: IbKernel) -> None
     assert rows[0]["known_pkeys"] == ["0x8001", "0xffff"]
 
 
-def test_a_port_that_a_pod_has_is_left_alone_and_kept_for_boot(kernel: IbKernel) -> None:
+def test_a_port_that_a_pod_has_is_not_changed_and_stays_persistent(kernel: IbKernel) -> None:
     wanted = [{"pci": FIRST, "mode": "datagram", "pkeys": ["0x8001"]}, {"pci": SECOND, "pkeys": ["0x8002"]}]
     shutil.rmtree(kernel.tree.root / ("sys/bus/pci/devices/%s/net/ibs1" % FIRST))
     os.unlink(kernel.tree.root / "sys/class/net/ibs1")
@@ -384,7 +384,7 @@ def test_a_child_that_carries_the_connection_is_not_removed(kernel: IbKernel, ke
     assert not kernel.exists(NOTED)
 
 
-def test_a_port_that_left_the_fabric_while_a_pod_has_it_is_not_forgotten(kernel: IbKernel) -> None:
+def test_a_port_removed_from_the_fabric_while_a_pod_has_it_stays_recorded(kernel: IbKernel) -> None:
     kernel.apply(*WANTED)
     given_to_a_pod(kernel)
     it = kernel.ports(WANTED[1])
@@ -402,7 +402,7 @@ def test_a_manager_that_is_ignored_is_not_asked(kernel: IbKernel) -> None:
     assert it.observe()["ports"][0]["subnet_manager"]["reachable"]
 
 
-def test_absent_without_persist_is_live_alone(kernel: IbKernel) -> None:
+def test_absent_without_persist_removes_only_live_settings(kernel: IbKernel) -> None:
     kernel.apply(*WANTED)
     assert [each[0] for each in take_back(kernel, persist=False)[0]] == ["ibs1.8001", "ibs1.8002", "ibs2.8001"]
     assert kernel.exists(KEPT)
@@ -413,7 +413,7 @@ def test_absent_on_an_unprepared_node_changes_nothing(kernel: IbKernel) -> None:
     assert take_back(kernel) == ([], []) and kernel.children() == ["ibs1.8001"]
 
 
-def test_absent_is_not_by_port(kernel: IbKernel) -> None:
+def test_absent_with_ports_is_refused(kernel: IbKernel) -> None:
     with pytest.raises(RailyardError, match="reverts the settings of all ports, not of some") as caught:
         kernel.ports({"pci": FIRST}, state="absent")
     assert caught.value.place == "ports"

@@ -30,7 +30,7 @@ def test_an_error_of_the_child_is_raised_in_the_parent() -> None:
     assert caught.value.errno == errno.EBUSY
 
 
-def test_a_blocked_call_is_left_to_the_child(tmp_path: Path) -> None:
+def test_a_call_that_blocks_in_the_child_times_out_in_the_parent(tmp_path: Path) -> None:
     gate, done = tmp_path / "gate", tmp_path / "done"
 
     def act() -> None:

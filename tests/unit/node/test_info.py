@@ -45,7 +45,7 @@ def node(tree: Tree, links: t.Sequence[Link] = (), **parts: t.Any) -> Info:
 
 
 @pytest.mark.parametrize("name", ["dell-b200", "dgx-a100", "h100-switch-a-pair"])
-def test_recorded_trees(tmp_path: Path, name: str) -> None:
+def test_proximities_of_recorded_servers_equal_nvidia_smi(tmp_path: Path, name: str) -> None:
     recorded = json.loads((RECORDINGS / (name + ".json")).read_text())
     tree = Tree(tmp_path)
     for row in recorded["functions"]:
@@ -204,7 +204,7 @@ def test_a_netdev_with_another_bus_between(tmp_path: Path) -> None:
     assert (row["pci"], row["netdev"], row["mac"]) == (pci, "eth0", "02:00:00:00:00:01")
 
 
-def test_filters(tmp_path: Path) -> None:
+def test_netdevs_and_pci_addresses_filter_the_ports(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     for number in (1, 2, 3):
         tree.netdev(tree.function("pci0000:00/0000:00:0%d.0/0000:0%d:00.0" % (number, number)), "ens%d" % number)
@@ -217,7 +217,7 @@ def test_filters(tmp_path: Path) -> None:
         table.look(["nics"], None, ["0000:09:00.0"])
 
 
-def test_the_system(tmp_path: Path) -> None:
+def test_the_system_is_read_from_procfs_and_os_release(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     tree.write("/etc/os-release", 'PRETTY_NAME="Debian GNU/Linux 12"\nID=debian\nVERSION_ID="12"\n# ID=no')
     tree.write("/proc/sys/kernel/osrelease", "6.1.0-44-amd64")
@@ -250,7 +250,7 @@ def test_no_persistent_settings_are_reported_as_none(tmp_path: Path) -> None:
     assert node(Tree(tmp_path)).look(["system"])["system"]["boot_service"] is None
 
 
-def test_driver_information() -> None:
+def test_driver_information_is_decoded() -> None:
     def fixed(text: str) -> bytes:
         return text.encode().ljust(32, b"\0")
 

@@ -283,7 +283,7 @@ def test_removal_without_our_arguments_changes_nothing(tmp_path: Path, name: str
     assert subsystem.changes(state) == subsystem.warnings == subsystem.outcome(state, [])["reboot_reasons"] == []
 
 
-def test_an_unknown_loader_has_nothing_of_ours(tmp_path: Path) -> None:
+def test_an_unsupported_loader_does_not_have_our_arguments(tmp_path: Path) -> None:
     assert run(Node(tmp_path), state="absent")[0] == []
 
 
@@ -390,7 +390,9 @@ def test_no_loader_and_unified_images(tmp_path: Path) -> None:
         ("aarch64", "", ["iommu.passthrough=1"]),
     ],
 )
-def test_passthrough(tmp_path: Path, machine: str, cpu: str, expected: list[str]) -> None:
+def test_passthrough_arguments_depend_on_the_architecture(
+    tmp_path: Path, machine: str, cpu: str, expected: list[str]
+) -> None:
     node = Node(tmp_path)
     node.put("/proc/cpuinfo", "vendor_id\t: " + cpu)
     state = KernelArguments({"iommu": "passthrough"}, node, machine).observe()
@@ -414,7 +416,7 @@ def test_a_text_that_is_not_one_argument_is_refused(tmp_path: Path) -> None:
     ("text", "expected"),
     [('a b="c d" e', ["a", "b=c d", "e"]), ("", []), ('"x y"=z', ["x y=z"]), ("  a\tb\n", ["a", "b"])],
 )
-def test_words(text: str, expected: list[str]) -> None:
+def test_a_command_line_is_split_into_arguments(text: str, expected: list[str]) -> None:
     assert boot_loader.words(text) == expected
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet import kubelet_messages as messages
 
 
-def test_register_request() -> None:
+def test_a_register_request_is_encoded() -> None:
     assert messages.register_request("railyard-gpu01.sock", "railyard.fabric/gpu01") == (
         b"\x0a\x07v1beta1"  # version = 1
         b"\x12\x13railyard-gpu01.sock"  # endpoint = 2
@@ -28,7 +28,7 @@ def test_register_request() -> None:
     )
 
 
-def test_device_list() -> None:
+def test_a_device_list_is_encoded() -> None:
     devices = [messages.DeviceState("gpu01-4", True, (0, 1)), messages.DeviceState("gpu01-5", False, ())]
     assert messages.device_list(devices) == (
         b"\x0a\x1a"  # devices = 1
@@ -39,7 +39,7 @@ def test_device_list() -> None:
     )
 
 
-def test_allocation() -> None:
+def test_messages_of_allocate_are_decoded_and_encoded() -> None:
     request = (
         b"\x0a\x09\x0a\x07gpu01-4\x0a\x12\x0a\x07rails-0\x0a\x07rails-1"  # container_requests = 1: devices_ids = 1
     )
@@ -52,7 +52,7 @@ def test_allocation() -> None:
     )
 
 
-def test_preferred_allocation() -> None:
+def test_messages_of_preferred_allocation_are_decoded_and_encoded() -> None:
     # container_requests = 1: available_deviceIDs = 1, must_include_deviceIDs = 2, allocation_size = 3
     request = b"\x0a\x0b\x0a\x01a\x0a\x01b\x12\x01b\x18\x02\x0a\x03\x0a\x01c"
     assert messages.preferred_request(request) == [
@@ -62,7 +62,7 @@ def test_preferred_allocation() -> None:
     assert messages.preferred_response([["b", "a"], []]) == b"\x0a\x06\x0a\x01b\x0a\x01a\x0a\x00"
 
 
-def test_pod_resources() -> None:
+def test_pod_resources_are_decoded() -> None:
     answer = (
         b"\x0a\x30"  # pod_resources = 1
         b"\x0a\x04pod1\x12\x02ns"  # name = 1, namespace = 2

@@ -78,7 +78,7 @@ def test_all_below_a_bond_on_a_bridge_is_protected(tree: Tree) -> None:
     assert set(found.functions) == {"0000:01:00.0", "0000:02:00.0"}
 
 
-def test_all_ports_of_open_vswitch_are_protected_below_a_bridge_of_it(tree: Tree) -> None:
+def test_all_ports_below_a_bridge_of_open_vswitch_are_protected(tree: Tree) -> None:
     """The bridge's interface names no ports, and all bridges share one switch in the kernel."""
     tree.nic("p0", "0000:01:00.0")
     tree.nic("rail", "0000:02:00.0")
@@ -124,7 +124,7 @@ def test_rejecting_default_routes_protect_nothing(tree: Tree) -> None:
     assert ManagementPath.observe(tree.system).netdevs == {"eth6": "carries the default route"}
 
 
-def test_a_default_route_that_a_leaf_advertises_is_reported_with_what_ends_it(tree: Tree) -> None:
+def test_a_default_route_advertised_by_a_leaf_is_reported_with_a_remedy(tree: Tree) -> None:
     zero, router = "0" * 32, "fe8" + "0" * 28 + "1"
     line = "%s 00 %s 00 %s 00000400 00000001 00000000 %%s     %%s\n" % (zero, zero, router)
     tree.default_route("mgmt0")

@@ -48,7 +48,7 @@ def put(root: Path, path: str, text: str) -> None:
         ("", []),
     ],
 )
-def test_settings(text: str, values: list[bool | None]) -> None:
+def test_all_settings_of_a_parameter_are_found(text: str, values: list[bool | None]) -> None:
     assert [setting.value for setting in MODE.settings("x", text)] == values
 
 
@@ -67,7 +67,7 @@ def test_settings(text: str, values: list[bool | None]) -> None:
         ("# options ib_core netns_mode=0 \\\n kept\n", "# options ib_core netns_mode=0 \\\n kept\n"),
     ],
 )
-def test_removed(text: str, after: str) -> None:
+def test_a_setting_is_removed_and_other_text_stays(text: str, after: str) -> None:
     assert MODE.removed(text) == after
     assert MODE.settings("x", MODE.removed(text)) == []
 
@@ -96,7 +96,7 @@ def test_files_are_read_by_name_and_hide_those_of_later_directories(tmp_path: Pa
         ("mlx5_core.netns_mode=0 -- ib_core.netns_mode=0", "absent"),
     ],
 )
-def test_command_line(tmp_path: Path, line: str, value: object) -> None:
+def test_a_setting_on_the_kernel_command_line_is_found(tmp_path: Path, line: str, value: object) -> None:
     put(tmp_path, "proc/cmdline", line + "\n")
     found = MODE.on_command_line(System(str(tmp_path)))
     assert (found.value if found else "absent") == value
@@ -105,5 +105,5 @@ def test_command_line(tmp_path: Path, line: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("word", "value"), [("a=T", True), ("a=f", False), ("a=on", True), ("a=", None), ("a=2", None)]
 )
-def test_boolean(word: str, value: bool | None) -> None:
+def test_words_are_parsed_as_the_kernels_booleans(word: str, value: bool | None) -> None:
     assert boolean(word) is value

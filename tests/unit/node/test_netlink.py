@@ -79,7 +79,7 @@ def test_a_request_is_acknowledged(ends: tuple[NetlinkSocket, socket.socket]) ->
     assert asked == (KIND, codec.NLM_F_REQUEST | codec.NLM_F_ACK, 1, codec.u8(66, 0))
 
 
-def test_a_request_gives_its_answer_then_the_acknowledgement(ends: tuple[NetlinkSocket, socket.socket]) -> None:
+def test_a_request_returns_its_answer_before_the_acknowledgement(ends: tuple[NetlinkSocket, socket.socket]) -> None:
     sock, kernel = ends
     kernel.send(part(1, codec.u8(66, 1), 0))
     kernel.send(error(0, 1))
@@ -115,7 +115,7 @@ def test_a_long_datagram_is_read_whole(ends: tuple[NetlinkSocket, socket.socket]
     assert sock.dump(KIND) == parts
 
 
-def test_a_dump_that_changed_meanwhile_is_read_again(ends: tuple[NetlinkSocket, socket.socket]) -> None:
+def test_a_dump_that_changed_during_the_read_is_read_again(ends: tuple[NetlinkSocket, socket.socket]) -> None:
     sock, kernel = ends
     kernel.send(part(1, b"aaaa") + part(1, b"bbbb", codec.NLM_F_MULTI | codec.NLM_F_DUMP_INTR) + done(1))
     kernel.send(part(2, b"cccc") + done(2, flags=codec.NLM_F_MULTI | codec.NLM_F_DUMP_INTR))
@@ -123,7 +123,7 @@ def test_a_dump_that_changed_meanwhile_is_read_again(ends: tuple[NetlinkSocket, 
     assert sock.dump(KIND) == [b"dddd"]
 
 
-def test_a_dump_that_never_holds_still_is_an_error(ends: tuple[NetlinkSocket, socket.socket]) -> None:
+def test_a_dump_that_always_changes_is_an_error(ends: tuple[NetlinkSocket, socket.socket]) -> None:
     sock, _kernel = ends
     answer = b"".join(
         done(each, flags=codec.NLM_F_MULTI | codec.NLM_F_DUMP_INTR) for each in range(1, codec.DUMP_TRIES + 1)

@@ -43,16 +43,16 @@ def proc(tmp_path: Path) -> Proc:
     return proc
 
 
-def test_none_beside_the_first(tmp_path: Path) -> None:
+def test_no_other_namespace_than_the_first_is_returned(tmp_path: Path) -> None:
     Proc(tmp_path).process(1, "systemd", FIRST, files=(FIRST,))
     assert network_namespaces.others(System(str(tmp_path))) == []
 
 
-def test_named_without_a_process(proc: Proc, tmp_path: Path) -> None:
+def test_a_named_namespace_without_a_process_is_reported(proc: Proc, tmp_path: Path) -> None:
     assert [str(each) for each in network_namespaces.others(System(str(tmp_path)))] == ["blue (no process)"]
 
 
-def test_each_with_its_holders(proc: Proc, tmp_path: Path) -> None:
+def test_each_namespace_is_reported_with_its_holders(proc: Proc, tmp_path: Path) -> None:
     pod = proc.process(50, "trainer", POD, mnt="mnt:[2]")
     (pod / "mountinfo").write_text("")
     for pid in (61, 62, 63, 64, 65):

@@ -177,7 +177,7 @@ def test_netplan_file_and_settings_outside_its_schema() -> None:
     ) in (sections(drop_in.text))
 
 
-def test_both_families_in_every_back_end() -> None:
+def test_both_address_families_are_written_in_every_back_end() -> None:
     (file,) = files.Networkd(System()).files(kept(BOTH)).values()
     reported = sections(file.text.replace("Address=fd00", "Address6=fd00"))
     network = dict(reported)["Network"]

@@ -330,7 +330,9 @@ DOCA: dict[str, t.Any] = {
 }
 
 
-def test_a_password_for_dnf_is_in_a_file_of_roots_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_for_dnf_is_in_a_file_that_only_root_can_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rocky = Rocky(tmp_path)
     file = rocky.tree.root / packages.Dnf.repository.lstrip("/")
 

@@ -91,7 +91,7 @@ def test_devices_without_a_guid_are_not_one_card(tmp_path: Path) -> None:
     assert pci_functions.card_functions(tree.system(), "0000:01:00.0") == ["0000:01:00.0"]
 
 
-def test_link(tmp_path: Path) -> None:
+def test_a_pcie_link_has_speed_in_gt_and_width_in_lanes(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     place = "pci0000:00/0000:00:01.0/0000:0b:00.0"
     width = {"current_link_width": "8", "max_link_width": "16"}
@@ -99,14 +99,14 @@ def test_link(tmp_path: Path) -> None:
     assert pci_functions.link(tree.system(), function) == {"speed": 8.0, "max_speed": 32.0, "width": 8, "max_width": 16}
 
 
-def test_no_link(tmp_path: Path) -> None:
+def test_a_function_without_a_pcie_link_has_null_values(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     unknown = {"current_link_speed": "Unknown", "current_link_width": "0", "max_link_width": "255"}
     function = tree.function("pci0000:00/0000:00:03.0", **unknown)
     assert set(pci_functions.link(tree.system(), function).values()) == {None}
 
 
-def test_numa_node(tmp_path: Path) -> None:
+def test_a_numa_node_below_zero_reads_as_none(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     assert pci_functions.numa_node(tree.system(), tree.function("pci0000:00/0000:00:03.0")) is None
     assert pci_functions.numa_node(tree.system(), tree.function("pci0000:00/0000:00:04.0", numa=1)) == 1

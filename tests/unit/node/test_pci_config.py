@@ -40,7 +40,7 @@ def test_registers_match_the_output_of_lspci(kernel: PciKernel, name: str) -> No
     assert (list(read.acs) if read.acs else []) == lines
 
 
-def test_there_are_recordings_with_acs_on_off_and_without(kernel: PciKernel) -> None:
+def test_recordings_have_acs_on_off_and_absent(kernel: PciKernel) -> None:
     assert NAMES == ["connectx3-pro", "igb", "root-port-acs-off", "root-port-acs-on"]
 
 
@@ -78,7 +78,7 @@ def shortened(kernel: PciKernel, size: int) -> None:
     path.write_bytes(path.read_bytes()[:size])
 
 
-def test_without_extended_space_there_is_no_acs(kernel: PciKernel) -> None:
+def test_without_extended_configuration_space_acs_is_absent(kernel: PciKernel) -> None:
     config(kernel, "root-port-acs-on")
     shortened(kernel, 256)
     read = Config(kernel, "0000:00:02.0")
@@ -94,7 +94,7 @@ def test_an_unprivileged_read_is_an_error(kernel: PciKernel) -> None:
 
 
 @pytest.mark.parametrize(("data", "lspci"), [(b"\xff" * 4096, "all ones"), (b"", "cannot be read")])
-def test_a_function_that_is_gone(kernel: PciKernel, data: bytes, lspci: str) -> None:
+def test_an_unreadable_configuration_space_is_an_error(kernel: PciKernel, data: bytes, lspci: str) -> None:
     config(kernel, "igb")
     (kernel.place("0000:00:02.0") / "config").write_bytes(data)
     with pytest.raises(RailyardError, match=lspci):

@@ -86,7 +86,7 @@ def rules(node: Node) -> list[tuple[int, str, int]]:
     return [each for each in node.kernel.summary()["rules"] if 0 < each[0] < 32766]
 
 
-def test_ports_are_set_up_and_a_second_run_has_nothing_to_do(node: Node) -> None:
+def test_ports_are_configured_and_a_second_run_changes_nothing(node: Node) -> None:
     result = run(node, PORTS)
     assert result["backend"] == "networkd"
     assert not result["reboot_required"]
@@ -126,7 +126,7 @@ def test_nothing_is_used_before_it_is_complete(node: Node) -> None:
     assert places == sorted(places)
 
 
-def test_only_what_drifted_is_fixed(node: Node) -> None:
+def test_only_drifted_settings_are_corrected(node: Node) -> None:
     run(node, PORTS)
     kernel = node.kernel
     kernel.delete_address(3, ipaddress.ip_interface("172.16.11.201/24"))
@@ -199,7 +199,7 @@ def test_settings_of_others_are_kept_and_conflicts_reported(node: Node) -> None:
     assert (3, "192.0.2.1/24") in kernel.summary()["addresses"]
 
 
-def test_an_address_on_an_interface_that_appeared_meanwhile_is_reported(node: Node) -> None:
+def test_an_address_on_an_interface_that_appeared_during_the_read_is_reported(node: Node) -> None:
     node.kernel.add_address(3, ipaddress.ip_interface("172.16.11.201/24"))
     node.kernel.held_addresses = [each._replace(ifindex=99) for each in node.kernel.held_addresses]
     assert "172.16.11.201 is already the address of 99" in errors(node, PORTS)
@@ -279,7 +279,7 @@ def test_a_port_without_an_address_is_only_set_up(node: Node) -> None:
     assert rules(node) == []
 
 
-def test_ipv6_rails(node: Node) -> None:
+def test_an_ipv6_rail_has_its_routes_and_rules(node: Node) -> None:
     six = port(1, address="fd00:11::c9/64", gateway="fd00:11::1")
     run(node, [six])
     assert changes(node, [six]) == []
@@ -422,7 +422,7 @@ def test_a_kill_at_any_point_is_fixed_by_the_next_run(
         assert changes(node, wanted) == [], count
 
 
-def test_after_a_kill_another_plan_leaves_nothing_of_the_killed_run(tmp_path: Path, node: Node) -> None:
+def test_a_changed_plan_after_a_kill_removes_the_settings_of_the_killed_run(tmp_path: Path, node: Node) -> None:
     broken, other = [port(1), port(2, table=152), port(4)], [port(1, address="172.16.11.9/24")]
     total = len(changes(interrupted(tmp_path, broken, 0), broken))
     for count in range(1, total):

@@ -217,7 +217,7 @@ def test_only_the_recorded_process_is_ended(tmp_path: Path) -> None:
         other.wait()
 
 
-def test_a_listening_port_is_seen() -> None:
+def test_a_listening_port_is_reported() -> None:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         assert sock.getsockname()[1] not in probe_runs.listening(System())
@@ -450,7 +450,7 @@ def server(tmp_path: Path) -> t.Iterator[Node]:
 PORT = {"rail": "gpu01", "device": None, "address": None, "pci": "0000:18:00.0", "netdev": "ibrail01", "gpu": None}
 
 
-def test_a_server_listens_at_the_management_address_alone_and_reports_it(
+def test_a_server_listens_only_at_the_management_address_and_reports_it(
     server: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probe_rendezvous, "management_address", lambda *_known: "127.0.0.9")
@@ -504,7 +504,7 @@ def test_a_server_that_ends_at_once_is_reported(server: Node, tmp_path: Path) ->
     assert (result["port"], result["error"]) == (None, "ib_write_bw did not start to listen")
 
 
-def test_servers_wait_on_the_ports_that_a_firewall_lets_through(server: Node, tmp_path: Path) -> None:
+def test_servers_listen_on_the_ports_that_a_firewall_allows(server: Node, tmp_path: Path) -> None:
     roce = dict(PORT, device="rxe0", address="172.16.11.201", pci=None, netdev=None)
     first = free_ports(9)
     with socket.create_server(("127.0.0.1", first)):
@@ -583,7 +583,7 @@ def waits(port: int) -> bool:
     return port in probe_runs.listening(System())
 
 
-def test_a_run_leaves_the_servers_of_another_alone(server: Node) -> None:
+def test_a_run_does_not_end_the_servers_of_another_run(server: Node) -> None:
     first, _names = serve(server, ONE)
     second, _names = serve(server, TWO)
     assert first != second and waits(first) and waits(second)

@@ -185,7 +185,7 @@ def test_a_driver_without_dcb_trust(kernel: QosKernel) -> None:
     assert run(subsystem(kernel, PLAIN)) == []
 
 
-def test_the_firmware_gives_dcbx_to_the_host(kernel: QosKernel) -> None:
+def test_dcbx_of_the_firmware_is_given_to_the_host(kernel: QosKernel) -> None:
     for nic in kernel.nics():
         nic.dcbx = 0x0C
     assert "rail1: the NIC's firmware negotiates" in message(subsystem(kernel, dcbx="any"))
@@ -394,7 +394,9 @@ def test_the_planners_own_values_never_disagree(kernel: QosKernel) -> None:
         ((20, 3), errno.EOPNOTSUPP, "ports[0] (rail1): trust: Operation not supported"),
     ],
 )
-def test_a_driver_that_refuses(kernel: QosKernel, what: tuple[int, int], number: int, part: str) -> None:
+def test_a_refusal_of_the_driver_is_an_error_and_the_next_run_converges(
+    kernel: QosKernel, what: tuple[int, int], number: int, part: str
+) -> None:
     kernel.dcb.fail.append((what, number))
     one = subsystem(kernel)
     state, changes = plan(one)
@@ -596,7 +598,7 @@ def test_the_module_accepts_the_options_of_the_plan() -> None:
     known(FULL, roce_qos_options.QOS)
 
 
-def test_a_port_that_a_pod_has_is_left_alone_and_kept_for_boot(kernel: QosKernel) -> None:
+def test_a_port_that_a_pod_has_is_not_changed_and_stays_persistent(kernel: QosKernel) -> None:
     function = "0000:02:00.0"
     shutil.rmtree(kernel.tree.root / ("sys/bus/pci/devices/%s/net/rail2" % function))
     os.unlink(kernel.tree.root / "sys/class/net/rail2")

@@ -106,7 +106,7 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
         ("without-buffers", "host", "dscp", DSCP),
     ],
 )
-def test_a_port_is_read_as_it_was_set(
+def test_a_port_reads_back_with_the_set_values(
     tmp_path: Path, name: str, dcbx: str, trust: str, entries: dict[int, int]
 ) -> None:
     live = Server(tmp_path, name).live()
@@ -130,7 +130,7 @@ def test_a_server_set_up_with_the_vendors_tool_is_unchanged(tmp_path: Path) -> N
     assert fabric_qos.host_variable(site())["tclass"] == 162  # the mark that their script writes
 
 
-def test_a_fresh_port(tmp_path: Path) -> None:
+def test_a_port_without_settings_gets_all_settings(tmp_path: Path) -> None:
     on, off = [0, 0, 0, 1, 0, 0, 0, 0], [0] * 8
     changes = Server(tmp_path / "pcp", "fresh-pcp").dcb_changes(PLAIN)
     assert changes == {"pfc": (off, on), "trust": ("pcp", "dscp"), "dscp2prio": ([], [[26, 3], [48, 6]])}

@@ -163,7 +163,7 @@ ALL: dict[str, t.Any] = {
 # -- memlock --------------------------------------------------------------------------------------------------------
 
 
-def test_the_memlock_limit_of_containers_needs_no_restart(node: Node) -> None:
+def test_the_memlock_limit_of_containers_applies_without_a_restart(node: Node) -> None:
     done, state, _it = run(node, memlock="unlimited")
     assert done == [
         (memlock.DROP_IN % "containerd", "LimitMEMLOCK", "8388608", "unlimited"),

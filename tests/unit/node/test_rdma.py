@@ -75,7 +75,7 @@ def resources(kind: int, *entries: bytes) -> list[bytes]:
 
 
 @pytest.mark.parametrize(("value", "mode"), [(0, "exclusive"), (1, "shared")])
-def test_mode(value: int, mode: str) -> None:
+def test_the_mode_is_decoded(value: int, mode: str) -> None:
     assert rdma_netlink.netns_mode(Kernel(sys_get=[codec.u8(rdma_netlink.ATTR_SYS_NETNS_MODE, value)])) == mode
 
 
@@ -89,13 +89,13 @@ def test_another_error_of_the_mode_is_raised() -> None:
 
 
 @pytest.mark.parametrize(("mode", "value"), [("exclusive", b"\0"), ("shared", b"\1")])
-def test_set_mode(mode: str, value: bytes) -> None:
+def test_the_mode_is_encoded(mode: str, value: bytes) -> None:
     kernel = Kernel(sys_set=0)
     rdma_netlink.set_netns_mode(kernel, mode)
     assert kernel.asked == [("sys_set", {rdma_netlink.ATTR_SYS_NETNS_MODE: value})]
 
 
-def test_devices() -> None:
+def test_devices_are_decoded_and_sorted_by_index() -> None:
     found = rdma_netlink.devices(Kernel(get=[device(3, "rxe_b"), device(2, "rxe_a")]))
     assert [row["name"] for row in found] == ["rxe_a", "rxe_b"]
     assert found[0] == {
@@ -110,7 +110,7 @@ def test_devices() -> None:
     }
 
 
-def test_links() -> None:
+def test_links_are_decoded_per_port() -> None:
     kernel = Kernel(get=[device(3, "rxe_a")], port_get=[port()])
     (found,) = rdma_netlink.links(kernel)
     assert kernel.asked[1] == ("port_get", {rdma_netlink.ATTR_DEV_INDEX: struct.pack("=I", 3)})
@@ -123,7 +123,7 @@ def test_links() -> None:
     assert (found["netdev"], found["netdev_index"], found["lid"]) == ("enp5s0", 7, None)
 
 
-def test_a_device_that_vanishes_while_links_are_read_is_left_out() -> None:
+def test_a_device_that_disappears_while_links_are_read_is_omitted() -> None:
     answers = {3: errno.ENODEV, 4: [port(None)]}
     kernel = Kernel(
         get=[device(3, "rxe_a"), device(4, "rxe_b")],
@@ -170,7 +170,7 @@ def test_new_link_rename_delete() -> None:
     ]
 
 
-def test_holders(tmp_path: Path) -> None:
+def test_processes_with_an_open_verbs_file_are_holders(tmp_path: Path) -> None:
     for pid, command, files in ((70, "ib_write_bw", ["/dev/infiniband/uverbs0"]), (71, "trainer", []), (72, "sh", [])):
         place = tmp_path / "proc" / str(pid)
         (place / "fd").mkdir(parents=True)

@@ -301,7 +301,7 @@ def test_a_link_of_another_type_with_the_name_is_replaced(host: Host) -> None:
     ]
 
 
-def test_absent(host: Host) -> None:
+def test_an_absent_soft_link_is_removed(host: Host) -> None:
     host.device("rxe_gpu01", "rxe", 1)
     host.device("rxe_gpu02", "rxe", 2)
     assert act(host.link({"name": "rxe_gpu01", "type": "rxe", "state": "absent"})) == [
@@ -325,7 +325,7 @@ def qp(pid: int) -> bytes:
     return codec.u8(rdma_netlink.ATTR_RES_TYPE, 2) + codec.u32(rdma_netlink.ATTR_RES_PID, pid)
 
 
-def test_in_use_is_refused_with_the_users_name(host: Host) -> None:
+def test_a_device_in_use_is_refused_with_the_name_of_the_user(host: Host) -> None:
     host.device("rxe_gpu01", "rxe", 1)
     host.device("mlx5_0", "hardware", 2)
     host.users = {"mlx5_0": [qp(70), qp(70)]}
@@ -423,7 +423,7 @@ def test_why_hardware_is_not_visible(host: Host) -> None:
     assert "may be in another network namespace (pod1)" in refused(host.link(nic(1, "mlx5_1")))
 
 
-def test_a_device_that_a_pod_has_is_left_alone_and_kept_for_boot(host: Host) -> None:
+def test_a_device_that_a_pod_has_is_not_changed_and_stays_persistent(host: Host) -> None:
     """Whole devices go with their RDMA device; a soft one goes with its netdev."""
     host.device("mlx5_2", "hardware", 2)
     for number, what in ((1, "infiniband"), (3, "net")):
@@ -632,7 +632,7 @@ def test_absent_of_some_ports(host: Host) -> None:
     assert take_back(host)[1] == reasons + ["the RDMA device mlx5_gpu04 keeps its name until the next boot"]
 
 
-def test_absent_without_persist_is_live_alone(host: Host) -> None:
+def test_absent_without_persist_removes_only_live_settings(host: Host) -> None:
     done, _reasons = take_back(made(host), persist=False)
     assert [each[0] for each in done] == ["rxe_gpu01", "rxe_gpu02"] and host.system.exists(KEPT)
 
@@ -725,7 +725,7 @@ def test_present_keeps_records_of_soft_links_that_stay(host: Host) -> None:
     assert not host.system.exists(NOTED)
 
 
-def test_a_management_soft_link_is_not_removed_by_name_alone(host: Host) -> None:
+def test_a_soft_link_of_the_management_path_is_not_removed_by_its_name(host: Host) -> None:
     host.device("rxe0", "rxe", 0x1E)
     assert "mgmt0 carries the default route" in refused(host.link({"name": "rxe0", "type": "rxe", "state": "absent"}))
 

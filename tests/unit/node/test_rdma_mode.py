@@ -144,7 +144,7 @@ def test_live_and_file(host: Host) -> None:
     }
 
 
-def test_back_to_shared(host: Host) -> None:
+def test_switching_back_to_shared_changes_file_and_kernel(host: Host) -> None:
     act(host.mode())
     changes, after = act(host.mode("shared"))
     assert changes == [
@@ -154,7 +154,7 @@ def test_back_to_shared(host: Host) -> None:
     assert after["next_boot"] == "shared"
 
 
-def test_the_kernels_default_needs_no_file(host: Host) -> None:
+def test_the_kernels_default_mode_does_not_need_a_file(host: Host) -> None:
     changes, after = act(host.mode("shared"))
     assert changes == []
     assert after["next_boot_source"] == "the kernel's default"
@@ -360,7 +360,7 @@ def test_images_of_dracut_are_rebuilt(host: Host) -> None:
     assert host.commands[1] == "/sbin/dracut --force %s 6.1.0-44-amd64" % IMAGE
 
 
-def test_the_image_is_left_alone_where_the_module_is_not_in_it(host: Host) -> None:
+def test_an_image_without_the_module_is_not_rebuilt(host: Host) -> None:
     host.image(age=100, listing="usr/lib/modules/6.1.0-44-amd64/kernel/drivers/net/virtio_net.ko\n")
     changes, _after = act(host.mode())
     assert [change[0] for change in changes] == [KNOWN, FILE, "rdma"]

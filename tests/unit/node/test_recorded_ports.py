@@ -156,7 +156,7 @@ def test_the_ethernet_port_of_such_a_card_is_not_an_infiniband_port(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("name", "count", "infiniband"), [("vpi-both", 3, "mlx5_1"), ("server", 19, "mlx5_5")])
-def test_gid_tables(tmp_path: Path, name: str, count: int, infiniband: str) -> None:
+def test_a_recorded_gid_table_is_read(tmp_path: Path, name: str, count: int, infiniband: str) -> None:
     node = Node(tmp_path)
     text = recording("infiniband/show_gids-%s.txt" % name)
     rows = [line.split() for line in text.splitlines() if line.startswith("mlx5_")]

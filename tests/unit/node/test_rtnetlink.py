@@ -69,7 +69,7 @@ def rule(name: str) -> rtnetlink.Rule:
     return decoded
 
 
-def test_recorded_rules() -> None:
+def test_recorded_rules_are_decoded() -> None:
     assert (rule("local").priority, rule("local").table, rule("local").plain) == (0, 255, True)
     assert (rule("fwmark").priority, rule("fwmark").table, rule("fwmark").plain) == (500, 7, False)
     assert (rule("blackhole").priority, rule("blackhole").plain) == (501, False)

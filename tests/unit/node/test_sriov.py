@@ -143,7 +143,7 @@ def test_killed_at_any_operation_the_next_run_converges(kernel: NicKernel, lasti
     assert place > 9
 
 
-def test_a_failure_leaves_autoprobe_as_it_was(kernel: NicKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_restores_autoprobe(kernel: NicKernel, monkeypatch: pytest.MonkeyPatch) -> None:
     it = subsystem(kernel, ports=[port()])
     changes = it.changes(it.observe())
     kernel.unknown.add("vlan")
@@ -622,7 +622,7 @@ def test_absent_of_one_pf_alone(two: NicKernel) -> None:
     assert not two.exists("/etc/railyard")
 
 
-def test_absent_without_persist_is_live_alone(two: NicKernel) -> None:
+def test_absent_without_persist_removes_only_live_settings(two: NicKernel) -> None:
     assert [each[0] for each in take_back(two, persist=False)[0]] == [PF, OTHER]
     assert two.exists(KEPT)
 

@@ -47,7 +47,7 @@ def test_links_are_followed_inside_the_root(system: System, tmp_path: Path) -> N
     assert system.link_name("/sys/class") is None
 
 
-def test_a_written_file_is_whole_and_leaves_nothing_beside_it(system: System, tmp_path: Path) -> None:
+def test_a_written_file_is_complete_and_leaves_no_temporary_file(system: System, tmp_path: Path) -> None:
     system.write_file("/etc/railyard/file", "text\n", 0o600)
     system.write_file("/etc/railyard/file", "other\n", 0o640)
     assert (tmp_path / "etc/railyard/file").read_text() == "other\n"
