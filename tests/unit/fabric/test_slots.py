@@ -206,6 +206,14 @@ def test_names_are_valid_device_names(rails: str, names: Data, wanted: list[tupl
     assert findings(dict(file, names=names)) == wanted
 
 
+@pytest.mark.parametrize("attachment", ["ipoib", "ib-sriov"])
+def test_attachments_of_infiniband_are_refused(attachment: str) -> None:
+    file = worked(attachment=attachment, pods_per_node=None, slots={"all_rails": 1})
+    outcome = lint(yaml.safe_dump(file, sort_keys=False).encode())
+    refused = [finding.text() for finding in outcome.findings if finding.code == "RY801"]
+    assert outcome.plan is None and len(refused) == 1 and "agent" in refused[0], refused
+
+
 # -- what the agent reads
 
 
