@@ -182,6 +182,11 @@ def test_profiles_and_groups_have_their_own_and_are_written_again() -> None:
         ({"slots": {"all_rails": 30, "per_rail": 3}}, [("RY323", "addresses.block")]),
         ({"attachment": "host-device", "pods_per_node": 1, "slots": {"all_rails": 2}}, [("RY836", "fabric.slots")]),
         ({"attachment": "sriov", "pods_per_node": 4, "vfs": {"count": 3}}, [("RY610", "fabric.vfs.count")]),
+        (
+            {"attachment": "sriov", "vfs": {"count": 8, "trust": "true", "spoofchk": "false"}},
+            [("RY842", "fabric.vfs.trust"), ("RY842", "fabric.vfs.spoofchk")],
+        ),
+        ({"attachment": "sriov", "vfs": {"count": 8, "trust": "false", "spoofchk": "true"}}, []),
         ({"pods_per_node": 33}, [("RY323", "addresses.block")]),
     ],
 )
