@@ -139,7 +139,9 @@ soak: $(VENV)/ready ## properties on a thousand new examples each, 2,000 random 
 bench: $(VENV)/ready ## ratios, measured side by side: planner, objects, pods on rails and a cluster on this machine, the hosts on the lab
 	$(BIN)/python -m benchmarks planner
 	$(BIN)/python -m benchmarks objects
+	$(BIN)/python -m benchmarks slices
 	$(BIN)/python -m benchmarks attach
+	$(BIN)/python -m benchmarks agent-idle
 	$(BIN)/python -m benchmarks kubernetes
 	$(BIN)/python -m benchmarks replay
 	lab/lab up --name bench --rails 8

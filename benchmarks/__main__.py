@@ -1,6 +1,8 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``python -m benchmarks [planner|objects|attach|kubernetes|webhooks|replay|hosts]``; without an argument all.
+"""``python -m benchmarks [PART]``; without a part, all.
+
+Parts: planner, objects, slices, attach, agent-idle, kubernetes, webhooks, replay, hosts.
 
 Only the part of the hosts needs guests. ``record [--lab NAME]`` writes the recordings of the part ``replay``.
 """
@@ -10,12 +12,14 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import attach, hosts, kubernetes, objects, planner, recordings, replay, webhooks
+from benchmarks import agent_idle, attach, hosts, kubernetes, objects, planner, recordings, replay, slices, webhooks
 
 PARTS = {
     "planner": planner.main,
     "objects": objects.main,
+    "slices": slices.main,
     "attach": attach.main,
+    "agent-idle": agent_idle.main,
     "kubernetes": kubernetes.main,
     "webhooks": webhooks.main,
     "replay": replay.main,

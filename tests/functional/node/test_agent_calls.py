@@ -111,6 +111,29 @@ def test_a_claim_is_prepared_once_by_an_agent_killed_in_prepare(dra: DraNode) ->
     assert [path.name for path in (dra.node.root / "var/lib/railyard/agent").iterdir() if path.name[0] == "."] == []
 
 
+def test_a_slot_of_a_claim_is_not_attached_to_another_pod(dra: DraNode) -> None:
+    kubelet = dra.start()
+    claim = dra.api.claim("net", "rails-0", pod="owner")
+    kubelet.prepare(claim)
+    owner, thief = Pod("owner"), Pod("thief")
+    try:
+        # a plugin of the container runtime that adds CDI devices which a pod names in an annotation
+        for device in ("rails-0", "rails-1"):
+            answer = dra.node.attach(device, thief)
+            assert answer["error"].startswith("device %s: no claim of pod default/thief is prepared with it" % device)
+            assert answer["reason"] == "claim"
+        assert (thief.links(), dra.node.run("slots").stdout.count("default/")) == (set(), 0)
+        assert dra.node.attach("rails-0", owner) == {"ok": True}
+        # its container restarts while the record of the claim is gone
+        (dra.node.root / "var/lib/railyard/agent/claims.json").unlink()
+        dra.restart()
+        owner.restart_container()
+        assert dra.node.attach("rails-0", owner) == {"ok": True}
+    finally:
+        owner.end()
+        thief.end()
+
+
 def test_a_claim_waits_for_an_api_server_that_is_gone(dra: DraNode) -> None:
     chance = random.Random(16)
     kubelet = dra.start()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -17,10 +18,11 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_socket, hook
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_metrics, agent_socket, hook
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_socket import AgentSocket, ask
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
+from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.exposition import Exposition
 from tests.functional.node.agent_pods import AgentNode
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace
 from tests.unit.node.packed import reached
@@ -114,6 +116,58 @@ def test_requests_that_are_wrong_are_answered(node: LiveNode) -> None:
 
 
 @in_own_namespace
+def test_a_request_that_is_too_long_is_not_read(node: LiveNode) -> None:
+    Served(AgentNode(node))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(20)
+        client.connect(agent_socket.SOCKET)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            client.sendall(b"x" * (hook.LENGTH + 2**18))
+            assert client.recv(10) == b""
+    assert ask({"do": "status"}) == {"node": "node-1"}
+
+
+@in_own_namespace
+def test_a_request_for_the_pod_of_another_sandbox_is_refused(node: LiveNode) -> None:
+    agents = AgentNode(node)
+    served, owner, thief = Served(agents), agents.pod("a"), agents.pod("b")
+    assert run_hook("rails-0", owner.state())[0] == 0
+    before = owner.whole()
+    # the ID of the owner's sandbox with a process of another pod, and the reverse
+    for state in (owner.state(pid=thief.pid), thief.state(pid=owner.pid)):
+        assert "it is held by pod default/a" in run_hook("rails-0", state)[2]
+    assert "the pod has an interface net1 already" in run_hook("rails-1", thief.state(pid=owner.pid))[2]
+    # a process of the node, and one that does not exist
+    for pid in (os.getpid(), 2**22 + 1):
+        assert run_hook("rails-1", thief.state(pid=pid))[0] == 1
+    for device in ("../rails-0", "rails-0\nrails-1", "rails", "", "-" * 5000):
+        error = run_hook(device, thief.state())[2]
+        assert error.count("\n") == 1 and len(error) < 500, error
+    assert (owner.whole(), thief.links()) == (before, set())
+    assert served.pods._state.holders()["rails-0"].pod == "default/a"
+
+
+@in_own_namespace
+def test_names_of_a_pod_cannot_add_lines(node: LiveNode) -> None:
+    agents = AgentNode(node)
+    served, pod = Served(agents), agents.pod("a")
+    state = pod.state()
+    evil = 'x\n{"ok": true}\r\x1b[2J"} 1'
+    for key in ("sandbox-uid", "sandbox-name", "sandbox-namespace", "container-name"):
+        state["annotations"]["io.kubernetes.cri." + key] = evil
+    assert run_hook("rails-0", state) == (0, "", "")
+    holder = served.pods._state.holders()["rails-0"]
+    out = Exposition()
+    agent_metrics.add_pods(out, node.system, [holder])
+    names = (holder.pod_uid, holder.pod_name, holder.pod_namespace, holder.container)
+    assert {name.isprintable() for name in names} == {True}
+    lines = [line for line in out.text().splitlines() if not line.startswith("#")]
+    assert lines and all(line.startswith("railyard_pod_network_") and '\\"}?1"' in line for line in lines)
+    error = run_hook("rails-0", agents.pod("b").state())[2]
+    assert error.startswith("railyard: device rails-0: it is held by pod ") and error.count("\n") == 1
+
+
+@in_own_namespace
 def test_only_root_is_served(node: LiveNode) -> None:
     agents = AgentNode(node)
     Served(agents)
@@ -131,6 +185,10 @@ def test_only_root_is_served(node: LiveNode) -> None:
         for user in (0, OTHER_USER)
     ]
     assert found == ['{"node": "node-1"}\n', ""]
+    # root of a user namespace, as in a pod with hostUsers: false
+    inside = ["setpriv", "--reuid", str(OTHER_USER), "unshare", "--user", "--map-root-user", *words]
+    done = subprocess.run([*inside, client % (0, agent_socket.SOCKET)], capture_output=True, text=True)
+    assert done.stdout == "", done
 
 
 @in_own_namespace

@@ -458,6 +458,24 @@ def test_the_seeds_cluster(start: str) -> None:
     assert len(got["rails"]) == 8 and got["names"]["resource"] == "shared_cx5_gpu{n}"
 
 
+@pytest.mark.parametrize("start", ["000", "002"])
+def test_the_seeds_cluster_on_the_agent_keeps_the_addresses_of_pods(start: str) -> None:
+    outcome = run([_seed(start)], NODES._replace(provider="agent"))
+    assert [finding.text() for finding in outcome.lint if finding.severity == "error"] == []
+    got = data(outcome)
+    assert (got["fabric"]["provider"], "names" in got) == ("agent", False)
+    plan = lint(outcome.text.encode()).plan
+    assert plan
+    nodes = plan.document()["nodes"]
+    for number, rail in enumerate(got["rails"].values(), 1):
+        pool = "172.16.%d." % (10 + number)
+        assert rail["pods"] == "%s1-%s200" % (pool, pool)
+        addresses = [slot["address"] for node in nodes for slot in node["agent"]["rails"][number - 1]["slots"]]
+        # the pool from its first address on, each address once
+        assert addresses == ["%s%d/24" % (pool, last) for last in range(1, len(addresses) + 1)]
+    assert all(rail["slots"] for node in nodes for rail in node["agent"]["rails"])
+
+
 @pytest.mark.parametrize("start", ["001", "004"])
 def test_a_page_without_manifests_is_reported_as_a_page(start: str) -> None:
     outcome = run([_seed(start)], NODES)

@@ -182,6 +182,11 @@ def test_profiles_and_groups_have_their_own_and_are_written_again() -> None:
         ({"slots": {"all_rails": 30, "per_rail": 3}}, [("RY323", "addresses.block")]),
         ({"attachment": "host-device", "pods_per_node": 1, "slots": {"all_rails": 2}}, [("RY836", "fabric.slots")]),
         ({"attachment": "sriov", "pods_per_node": 4, "vfs": {"count": 3}}, [("RY610", "fabric.vfs.count")]),
+        (
+            {"attachment": "sriov", "vfs": {"count": 8, "trust": "true", "spoofchk": "false"}},
+            [("RY842", "fabric.vfs.trust"), ("RY842", "fabric.vfs.spoofchk")],
+        ),
+        ({"attachment": "sriov", "vfs": {"count": 8, "trust": "false", "spoofchk": "true"}}, []),
         ({"pods_per_node": 33}, [("RY323", "addresses.block")]),
     ],
 )
@@ -204,6 +209,14 @@ def test_names_are_valid_device_names(rails: str, names: Data, wanted: list[tupl
     file["rails"] = {rails: {"subnet": "172.16.11.0/24"}}
     file["profiles"]["guest"]["ports"] = {rails: {"netdev": "enp1s0"}}
     assert findings(dict(file, names=names)) == wanted
+
+
+@pytest.mark.parametrize("attachment", ["ipoib", "ib-sriov"])
+def test_attachments_of_infiniband_are_refused(attachment: str) -> None:
+    file = worked(attachment=attachment, pods_per_node=None, slots={"all_rails": 1})
+    outcome = lint(yaml.safe_dump(file, sort_keys=False).encode())
+    refused = [finding.text() for finding in outcome.findings if finding.code == "RY801"]
+    assert outcome.plan is None and len(refused) == 1 and "agent" in refused[0], refused
 
 
 # -- what the agent reads

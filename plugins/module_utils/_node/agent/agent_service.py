@@ -254,14 +254,16 @@ class Service:
             self._pods.recover()
             for problem in self._pods.unrecorded:
                 log(problem)
-            path = self._system.path(agent_socket.SOCKET)
-            self._socket = LoggingSocket(self._pods, self.status, self._attach_ended, path)
-            self._socket.attaches = self._attaches
-            self._socket.start()
         # a running attach continues with the spec that it started with
         self._pods.spec = self._spec
         self._numa = {rail.rail: self._numa_node(rail) for rail in self._spec.rails}
         self._choose_servers()
+        if self._socket is None:
+            # after the choice of the driver, which checks the pods that are attached
+            path = self._system.path(agent_socket.SOCKET)
+            self._socket = LoggingSocket(self._pods, self.status, self._attach_ended, path)
+            self._socket.attaches = self._attaches
+            self._socket.start()
         self._look()
         self._attempt("metrics", self._serve_metrics)
 
@@ -390,11 +392,11 @@ class Service:
         return out.text()
 
     def _close(self) -> None:
+        if self._socket:
+            self._socket.close()
         if self._dra:
             self._dra.stop()
         for server in self._servers.values():
             server.stop()
         if self._metrics:
             self._metrics.close()
-        if self._socket:
-            self._socket.close()

@@ -20,6 +20,10 @@ TEXTS = {
         "remove hostNetwork from the pod, or the rails from its limits",
     ),
     "device": ("the node file does not have it", "delete the pod, so that it gets another device"),
+    "claim": (
+        "no claim of pod {pod} is prepared with it",
+        "request slots by claims or limits of the pod, and not by annotations that add devices",
+    ),
     "busy": ("another attach of it has not ended", "run journalctl -u railyard-agent"),
     "held": (
         "it is held by pod {pod}",

@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_
     RailSpec,
     SlotSpec,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import AttachError, Pod
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.cdi_files import qualified_name
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.host_links import vf_pci
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
@@ -74,6 +75,7 @@ class DraFront:
         self._retry_at = 0.0
         self.state = ClaimState(system)
         self.claims = PreparedClaims(self.state, self._api, self._offer, self._held_by, self._release, log)
+        pods.check_pod = self.check_pod
         publisher = SlicePublisher(self._api, spec.resource_prefix, spec.node)
         self.slices = PublishThread(publisher, log)
         self._server = DraServer(
@@ -120,9 +122,20 @@ class DraFront:
 
     def stop(self) -> None:
         """Stop serving and publishing. Prepared claims and slices stay."""
+        self._pods.check_pod = lambda _device, _pod: None
         self._server.stop()
         self.slices.close()
         self._reporter.shutdown(wait=False)
+
+    def check_pod(self, device: str, pod: Pod) -> None:
+        """Raise :class:`AttachError` if no claim of the pod is prepared with the device.
+
+        The kubelet names only devices of prepared claims. Plugins of container runtimes that add CDI devices by
+        annotations of pods do not ask the kubelet.
+        """
+        claim = self.state.of_device(device)
+        if claim is None or not (claim.pod_uid == pod.uid if pod.uid else claim.pod == str(pod)):
+            raise AttachError("claim", "device %s" % device, pod=pod)
 
     def _api(self) -> ApiServer:
         return ApiServer(self._system, self.spec.kubeconfig)

@@ -55,7 +55,8 @@ class PodAttach:
     """The devices of one node. Safe for several threads. Call :meth:`recover` first.
 
     ``spec`` may be replaced after the node file has changed. ``problems``: device -> why the last sweep could not free
-    it. ``unrecorded``: messages of :meth:`recover` about interfaces that are not in the record.
+    it. ``unrecorded``: messages of :meth:`recover` about interfaces that are not in the record. ``check_pod``: raises
+    :class:`AttachError` if a pod may not get a device; it is not called for the pod that has the device.
 
     :param patience: seconds to wait for the end of the last pod of a device.
     """
@@ -65,6 +66,7 @@ class PodAttach:
         self.spec = spec
         self.problems: dict[str, str] = {}
         self.unrecorded: list[str] = []
+        self.check_pod: t.Callable[[str, Pod], None] = lambda _device, _pod: None
         self._state = state
         self._patience = patience
         self._locks: dict[str, threading.Lock] = {}
@@ -91,6 +93,9 @@ class PodAttach:
             if os.path.samestat(os.fstat(fd), os.fstat(home)):
                 raise AttachError("host-network", "device %s" % device.id, pod=pod)
             nsid = host.number_namespace(fd)
+            held = self._state.holders().get(device.id)
+            if held is None or (held.sandbox_id, held.nsid) != (pod.sandbox_id, nsid):
+                self.check_pod(device.id, pod)
             before = self._await_free(host, device, pod, nsid)
             # an attached pod stays attached in the record: if the agent is killed, the next one must not undo it
             phase, since = (before.phase, before.since) if before else (ATTACHING, time.time())

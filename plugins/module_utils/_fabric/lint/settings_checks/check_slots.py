@@ -44,6 +44,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
     SLOTS_MANY,
     SLOTS_MISSING,
     SLOTS_UNUSED,
+    SPOOFING,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV6
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
@@ -71,6 +72,8 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
         if not facts_of(fabric.provider).refused(variant.attachment):
             _counted(fabric, variant, variants.rails_of(variant) or set(variant.ports), report)
         _driver(fabric, variant, report)
+        if variant.attachment == "sriov":
+            _spoofing(fabric, variant, report)
     _names(fabric, report)
     _pools(fabric, variants, report)
 
@@ -115,6 +118,17 @@ def _devices(fabric: Fabric, variant: Variant, rails: t.Collection[str], slots: 
             report.add(
                 SLOTS_MANY, slots.path, message, "lower all_rails or per_rail, or set vfs.count to %d" % slots.total
             )
+
+
+def _spoofing(fabric: Fabric, variant: Variant, report: Report) -> None:
+    """Report settings by which the NIC does not stop a pod that uses another MAC address."""
+    for rail in fabric.rails:
+        settings = variant.vfs_on(fabric, rail)
+        for key, unsafe in (("spoofchk", False), ("trust", True)):
+            setting: Setting | None = settings.get(key)
+            if setting and setting.value is unsafe and not report.has(setting.path):
+                message = "with %s: %s, a pod can use the MAC address of another" % (key, str(unsafe).lower())
+                report.add(SPOOFING, setting.path, message, "set %s to %s" % (key, str(not unsafe).lower()))
 
 
 def _driver(fabric: Fabric, variant: Variant, report: Report) -> None:
