@@ -110,7 +110,7 @@ def test_plan_yml_shows_the_plan_writes_files_and_compares(tmp_path: Path) -> No
     (out / "plan.json").write_bytes(kept)
     for _time in range(2):
         itself = plan(plan_diff="out/plan.json", plan_fail_on="renumbered")
-        assert itself.returncode == 2 and "out/plan.json is left as it was" in itself.text
+        assert itself.returncode == 2 and "out/plan.json is not overwritten" in itself.text
         assert (out / "plan.json").read_bytes() == kept
     taken = plan(plan_diff="out/plan.json")
     assert taken.returncode == 0 and (out / "plan.json").read_bytes() != kept
