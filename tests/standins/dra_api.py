@@ -88,8 +88,8 @@ class DraApi:
             def _do(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
                 data = self.rfile.read(length)
-                certificate = t.cast(ssl.SSLSocket, self.connection).getpeercert()
-                subject = dict(pair for rdn in (certificate or {}).get("subject", ()) for pair in rdn)
+                certificate: t.Any = t.cast(ssl.SSLSocket, self.connection).getpeercert() or {}
+                subject = dict(pair for rdn in certificate.get("subject", ()) for pair in rdn)
                 user = str(subject.get("commonName", ""))
                 if self.headers.get("Authorization") == "Bearer " + TOKEN:
                     user = "system:serviceaccount:railyard:agent"
