@@ -155,6 +155,8 @@ def main(arguments: t.Sequence[str] = ()) -> int:
                     run = play(directory, playbook, *options.words, delay=delay)
                     _figures(playbook, nodes, delay, run, before.get((playbook, delay)), options.tasks)
                     before[playbook, delay] = (nodes, run)
+                    if options.parts:
+                        _parts(directory, playbook, options, delay, run)
     return 0
 
 
@@ -165,9 +167,28 @@ def _parser() -> t.Any:
     parser.add_argument("--nodes", default="64,512,4096", help="numbers of nodes")
     parser.add_argument("--delay", default="0", help="seconds that a module execution takes")
     parser.add_argument("--playbook", default=",".join(PLAYBOOKS), help="names of playbooks")
+    parser.add_argument("--parts", type=int, default=0, help="run verify or drift in so many parts too")
     parser.add_argument("--tasks", action="store_true", help="print each task")
     parser.add_argument("words", nargs="*", help="further options of ansible-playbook, after --")
     return parser
+
+
+def _parts(directory: Path, playbook: str, options: t.Any, delay: float, whole: Replayed) -> None:
+    """Run the parts one after the other and then the verdict, and compare them with a run of all nodes."""
+    names = ["%d/%d" % (number + 1, options.parts) for number in range(options.parts)]
+    runs = [
+        play(directory, playbook, "-e", "railyard_part=" + name, *options.words, delay=delay)
+        for name in [*names, "judge"]
+    ]
+    for run in runs:
+        if run.status:
+            sys.exit(run.output)
+    costs = [run.processor for run in runs]
+    say(
+        "  in %d parts / all nodes: processor time of the largest part; of the verdict; of all" % len(names),
+        "%.2f; %.2f; %.2f" % tuple(cost / whole.processor for cost in (max(costs[:-1]), costs[-1], sum(costs))),
+    )
+    say("  module executions of the verdict", "%d" % sum(runs[-1].executions.values()))
 
 
 def _figures(

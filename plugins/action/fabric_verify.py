@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
     NodeReport,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pair_layers import SHARE
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import node_parts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_output
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import (
     Asked,
@@ -29,9 +30,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.ver
     document,
     judge,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _planned, _run_history
+from ansible_collections.railyard.fabric.plugins.plugin_utils import (
+    _fabric_files,
+    _planned,
+    _run_history,
+    _verify_parts,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
-from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import Spool
+from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import NODE, OPTIONS, Spool
 
 # Variables in which the role verify and the playbooks register the results of nodes.
 _STATES = "__verify_modules"
@@ -41,6 +47,8 @@ _PROBED, _REFUSED, _OTHERS = "__proof_results", "__proof_refused", "__proof_othe
 # Options of the role nccl that override the plan.
 _OWN = ("nccl_settings", "nccl_ucx_settings")
 _INSIDE, _POD_PROBED, _POD_REFUSED = "__verify_inside", "__verify_pod_results", "__verify_pod_refused"
+# What a node reports, and what a part keeps of it.
+_REPORTED = (*(_INFO, _STATES, _AFTER, _PROBED, _REFUSED, _OTHERS), *(_INSIDE, _POD_PROBED, _POD_REFUSED))
 
 Row = t.Dict[str, t.Any]
 
@@ -64,6 +72,8 @@ class ActionModule(ControllerAction):
         "file": {"type": "path"},
         "report_dir": {"type": "path", "required": True},
         "history": {"type": "int", "default": 30},
+        "part": {"type": "str", "default": ""},
+        "parts_dir": {"type": "path"},
     }
 
     def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> dict[str, t.Any]:
@@ -71,9 +81,10 @@ class ActionModule(ControllerAction):
         return super().run(tmp, task_vars)
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
-        """Return the verdict, and write its files."""
-        spool = Spool(options["run"] or "")
-        hosts = {name: {**self._vars["hostvars"].raw_get(name), **spool.variables(name)} for name in options["nodes"]}
+        """Return the verdict, and write its files. Of a part, only keep what the nodes reported."""
+        parts = self._parts(options) if options["part"] == node_parts.JUDGE else []
+        names = [name for each in parts for name in each.head["nodes"]] or options["nodes"]
+        hosts = self._hosts(names, Spool(options["run"] or ""), parts)
         unknown_nodes = [name for name, variables in hosts.items() if "railyard_node" not in variables]
         if unknown_nodes:
             remedy = "use the inventory with the fabric file (-i), and nodes of it"
@@ -85,19 +96,21 @@ class ActionModule(ControllerAction):
         if unknown:
             remedy = "name some of %s" % ", ".join(fabric["rails"])
             raise RailyardError("no rail is called %s" % ", ".join(unknown), "verify_rails", remedy)
-        reports = [_node_report(name, variables, options["states"]) for name, variables in hosts.items()]
-        asked = Asked(
-            *(options[key] for key in ("nodes", "layers", "rails", "budget", "share", "unproven_allowed")),
-        )._replace(
-            tags=[str(tag) for tag in self._vars.get("ansible_run_tags") or () if tag != "all"],
-            skip_tags=[str(tag) for tag in self._vars.get("ansible_skip_tags") or ()],
+        pairs, pod_pairs = (
+            [pair for each in parts for pair in each.head[key]] + [pair for each in options[rounds] for pair in each]
+            for key, rounds in (("pairs", "rounds"), ("pod_pairs", "pod_rounds"))
         )
-        pairs = [pair for each in options["rounds"] for pair in each]
-        pod_pairs = [pair for each in options["pod_rounds"] for pair in each]
-        verdict = judge(options["kind"], fabric, reports, asked, pairs, _seen(options["cluster"]), pod_pairs)
         began = min(
             [float(variables[_BEGAN]) for variables in hosts.values() if _BEGAN in variables], default=time.time()
         )
+        if options["part"] and not parts:
+            return self._leave(options, hosts, {"began": began, "pairs": pairs, "pod_pairs": pod_pairs}, check)
+        reports = [_node_report(name, variables, options["states"]) for name, variables in hosts.items()]
+        asked = Asked(
+            names, *(options[key] for key in ("layers", "rails", "budget", "share", "unproven_allowed"))
+        )._replace(**self._tags())
+        verdict = judge(options["kind"], fabric, reports, asked, pairs, _seen(options["cluster"]), pod_pairs)
+        began = min([began, *(each.head["began"] for each in parts)])
         about = {
             "plan": _digest(options["file"]),
             "railyard": _fabric_files.version(),
@@ -113,6 +126,8 @@ class ActionModule(ControllerAction):
             # the verdict is shown even if the file cannot be written
             Display().display("\n".join(verify_output.lines(verdict, verdict_document)))
             raise
+        for each in parts if not check else ():
+            each.remove()
         lines = verify_output.lines(verdict, verdict_document, written_files[0]["path"])
         return {
             "changed": any(each["changed"] for each in written_files),
@@ -131,6 +146,56 @@ class ActionModule(ControllerAction):
             },
             "files": [each["path"] for each in written_files],
         }
+
+    def _tags(self) -> dict[str, list[str]]:
+        """Return the tags of the Ansible run."""
+        return {
+            "tags": [str(tag) for tag in self._vars.get("ansible_run_tags") or () if tag != "all"],
+            "skip_tags": [str(tag) for tag in self._vars.get("ansible_skip_tags") or ()],
+        }
+
+    def _made_by(self, options: t.Mapping[str, t.Any]) -> Row:
+        """Return what must be the same in all parts."""
+        own = {key: options[key] for key in ("layers", "rails")}
+        about = {"railyard": _fabric_files.version(), "plan": _digest(options["file"]), "thorough": options["states"]}
+        return {**about, **own, **self._tags()}
+
+    def _parts(self, options: t.Mapping[str, t.Any]) -> list[_verify_parts.Written]:
+        """Return the parts on which this run gives the verdict."""
+        parts = _verify_parts.read(options["parts_dir"], options["kind"])
+        _verify_parts.check_made_by(parts, self._made_by(options))
+        return parts
+
+    def _hosts(self, names: t.Sequence[str], spool: Spool, parts: t.Sequence[_verify_parts.Written]) -> dict[str, Row]:
+        """Return the variables of nodes, with what they reported in this run and in their part."""
+        hosts = {name: dict(self._vars["hostvars"].raw_get(name)) for name in names}
+        for part in parts:
+            for name, row in part.rows().items():
+                own = {key: value for key, value in hosts[name].items() if key not in _REPORTED}
+                hosts[name] = {**own, **row}
+        for name, variables in hosts.items():
+            for key, value in spool.variables(name).items():
+                variables[key] = [*variables.get(key, ()), *value] if parts and isinstance(value, list) else value
+        return hosts
+
+    def _leave(self, options: t.Mapping[str, t.Any], hosts: t.Mapping[str, Row], about: Row, check: bool) -> Row:
+        """Write what nodes reported, for the run that gives the verdict."""
+        spool, part = Spool(options["run"] or ""), node_parts.parse(options["part"])
+        notes = {name: {key: spool.noted(name, key) for key in (NODE, OPTIONS)} for name in hosts}
+        units = {name: row[NODE]["unit"] for name, row in notes.items() if row[NODE]}
+        head = {
+            "kind": options["kind"],
+            "made_by": self._made_by(options),
+            "nodes": list(hosts),
+            **about,
+            "links": {name: notes[name] for name in node_parts.links(units)},
+        }
+        rows = {name: {key: each[key] for key in _REPORTED if key in each} for name, each in hosts.items()}
+        done = _verify_parts.write(options["parts_dir"], part, head, rows, check)
+        line = "part %s: %d of %d nodes were read; the results are in %s" % (
+            *(part, len(units), len(hosts), done["path"]),
+        )
+        return {"changed": done["changed"], "ok": True, "lines": [line], "files": [done["path"]]}
 
 
 def _node_report(name: str, variables: t.Mapping[str, t.Any], states: bool) -> NodeReport:

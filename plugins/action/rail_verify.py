@@ -12,14 +12,20 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import module_options, port_matching
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_pairs, probe_targets
-from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import Spool, plain
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import (
+    node_parts,
+    probe_pairs,
+    probe_targets,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _verify_parts
+from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import NODE, OPTIONS, Spool, plain
 
 _INFO, _PROBE, _HOST = "railyard.fabric.rail_info", "railyard.fabric.rail_probe", "railyard.fabric.rail_host"
 READ, CHOOSE, STEP, END = "read", "choose", "step", "end"
-# Kinds of values in the spool: the plan of a node with the rails to probe, options of probes, its turns, the servers of
-# its last round, whether a round passed, and that it could not end a step.
-_NODE, _OPTIONS, _TURNS, _SERVED, _PROBED, _GONE = "node", "options", "turns", "served", "probed%d", "gone"
+# Kinds of values in the spool beside NODE and OPTIONS: the turns of a node, the servers of its last round, whether a
+# round passed, and that it could not end a step.
+_TURNS, _SERVED, _PROBED, _GONE = "turns", "served", "probed%d", "gone"
 # Seconds that a node waits in a step for another node, and seconds between two checks.
 _WAIT_SECONDS, _LOOK_SECONDS = 300.0, 0.1
 # Variables of the inventory that hold the plan.
@@ -41,6 +47,7 @@ class ActionModule(ActionBase):
         "states": {"type": "bool", "default": False},
         "nodes": {"type": "list", "elements": "str", "default": []},
         "max_rounds": {"type": "int", "default": 8},
+        "parts": {"type": "path"},
         "step": {"type": "int", "default": 0},
         "deadline": {"type": "float", "default": 0},
         "rails": {"type": "list", "elements": "str", "default": []},
@@ -89,8 +96,8 @@ class ActionModule(ActionBase):
             result.update(failed, modules=shown)
         self._spool.add(self._name, row)
         ports = [port for port in node["ports"] if not options["rails"] or port["rail"] in options["rails"]]
-        self._spool.note(self._name, _NODE, plain(dict(node, ports=ports)))
-        self._spool.note(self._name, _OPTIONS, plain({key: options[key] for key in ("probe", "deadline")}))
+        self._spool.note(self._name, NODE, plain(dict(node, ports=ports)))
+        self._spool.note(self._name, OPTIONS, plain({key: options[key] for key in ("probe", "deadline")}))
         return result
 
     def _states(self, node: Row) -> Row:
@@ -115,18 +122,30 @@ class ActionModule(ActionBase):
         return {key: value for key, value in result.items() if key not in ("invocation", "changes", "diff")}
 
     def _choose(self, options: Row) -> Row:
-        """Choose who probes whom, from all nodes that could be read."""
-        read = self._spool.nodes(_NODE)
-        nodes = [name for name in options["nodes"] if name in read]
-        rounds = probe_pairs.rounds(nodes, options["max_rounds"])
+        """Choose who probes whom, from all nodes that could be read, or from those that link parts of other runs."""
+        if options["parts"]:
+            nodes, rounds = options["nodes"], self._rounds_across(options)
+        else:
+            read = self._spool.nodes(NODE)
+            nodes = [name for name in options["nodes"] if name in read]
+            rounds = probe_pairs.rounds(nodes, options["max_rounds"])
         steps, turns = probe_pairs.turns(rounds, nodes)
         for name, own in turns.items():
             self._spool.note(name, _TURNS, own)
-        return {"nodes": nodes, "steps": steps}
+        # without parts, a filter computes the rounds again: results of tasks have no long lists
+        return {"nodes": nodes, "steps": steps, **({"rounds": rounds} if options["parts"] else {})}
+
+    def _rounds_across(self, options: Row) -> list[list[probe_pairs.Pair]]:
+        """Return the rounds of pairs of different parts. Notes the nodes as their parts have read them."""
+        links = [each.head["links"] for each in _verify_parts.read(options["parts"], VERIFY)]
+        for name, notes in (item for each in links for item in each.items()):
+            self._spool.note(name, NODE, notes[NODE])
+            self._spool.note(name, OPTIONS, dict(notes[OPTIONS], deadline=0))
+        return node_parts.rounds_across([list(each) for each in links], options["max_rounds"])
 
     def _step(self, options: Row) -> Row:
         """Probe the partners of this step's rounds, and then serve the partner of the next round."""
-        options.update(self._spool.noted(self._name, _OPTIONS) or {})
+        options.update(self._spool.noted(self._name, OPTIONS) or {})
         turns = [probe_pairs.Turn(*each) for each in self._spool.noted(self._name, _TURNS) or ()]
         current = [turn for turn in turns if turn.step == options["step"]]
         if not current:
@@ -149,7 +168,7 @@ class ActionModule(ActionBase):
         if options["deadline"] and time.time() >= options["deadline"]:
             self._spool.note(self._name, _SERVED, {"round": turn.round, "late": True, "results": []})
             return {}
-        node = self._spool.noted(self._name, _NODE)
+        node = self._spool.noted(self._name, NODE)
         layer = self._value("railyard_fabric")["link_layer"]
         ports = module_options.port_options(node["ports"], "rail_probe", node, layer)
         stated = {key: options["probe"][key] for key in ("meet", "tcp_ports") if options["probe"].get(key)}
@@ -172,7 +191,7 @@ class ActionModule(ActionBase):
             self._spool.note(self._name, _PROBED % turn.round, False)
             return {}
         fabric = self._value("railyard_fabric")
-        node, partner = (self._spool.noted(name, _NODE) for name in (self._name, turn.partner))
+        node, partner = (self._spool.noted(name, NODE) for name in (self._name, turn.partner))
         targets = probe_targets.targets(
             node, partner, served.get("results") or [], fabric["routing"]["cross_rail"], fabric["link_layer"]
         )
@@ -213,7 +232,7 @@ class ActionModule(ActionBase):
 
     def _end(self, options: Row) -> Row:
         """End servers after the last round, ask which other runs probed, and read the counters again."""
-        if self._name not in self._spool.nodes(_NODE):
+        if self._name not in self._spool.nodes(NODE):
             return {"skipped": True, "skip_reason": "The node was not read"}
         if self._spool.noted(self._name, _SERVED):
             self._kept({"mode": "stop", "run": options["run"]})

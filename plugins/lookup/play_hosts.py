@@ -12,11 +12,14 @@ author:
   - Railyard contributors (@railyard)
 description:
   - For C(hosts) of a play, which Ansible evaluates in every run, also with C(--limit), C(--tags), C(--skip-tags) and
-    C(--start-at-task). Returns the pattern unchanged.
+    C(--start-at-task). Returns the pattern unchanged or, with the extra variable C(railyard_part), C(railyard_nodes) as
+    a pattern of the nodes of that part.
   - Ends the run with exit status 1 if no host matches the pattern, if the limit excludes all of them, and if
     O(reboot_batch) is not a number of nodes.
   - If the command line runs playbooks of this collection, ends the run for tags that these playbooks do not have, and
     for C(--start-at-task), which would skip the checks of previous tasks.
+  - C(railyard_part) is V(K/N) for the K-th of N blocks of the nodes that the limit leaves. Ends the run for other
+    values, and for playbooks of this collection that have no parts.
   - Does nothing with C(--syntax-check), C(--list-hosts), C(--list-tasks) and C(--list-tags).
 options:
   _terms:
@@ -35,6 +38,16 @@ options:
       - How many nodes reboot at once, in the form of C(serial) of a play.
       - The value 0, which means all nodes to Ansible, is an error.
     type: raw
+  parts:
+    description:
+      - The directory of parts, where C(railyard_part) may be V(judge). The pattern is then of the nodes that probe
+        nodes of other parts. Ends the run if parts are missing, too old, there twice, or of other nodes.
+    type: path
+  kind:
+    description: The kind of the parts.
+    type: str
+    choices: [verify, drift]
+    default: verify
 """
 
 EXAMPLES = r"""
@@ -64,10 +77,13 @@ from ansible.plugins.loader import filter_loader, test_loader
 from ansible.plugins.lookup import LookupBase
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.plugin_utils import _run_guard
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import node_parts
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _run_guard, _verify_parts
 from ansible_collections.railyard.fabric.plugins.plugin_utils._stop import stop
 
 _LISTINGS = ("syntax", "listhosts", "listtasks", "listtags")
+# A pattern without nodes, about which Ansible does not warn.
+_NONE = "railyard_nodes:!railyard_nodes"
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -83,12 +99,13 @@ class LookupModule(LookupBase):
         test_loader.get("defined")
         if not any(context.CLIARGS.get(each) for each in _LISTINGS):
             try:
-                self._check(pattern, variables)
+                return [self._checked(pattern, variables)]
             except RailyardError as error:
                 stop([str(error)], AnsibleLookupError)
         return terms
 
-    def _check(self, pattern: str, variables: t.Mapping[str, t.Any]) -> None:
+    def _checked(self, pattern: str, variables: t.Mapping[str, t.Any]) -> str:
+        """Return the pattern after the checks, of the part's nodes where the run is of a part."""
         run = _run(variables)
         own = run.own(_ROOT)
         _run_guard.check_run(run, own)
@@ -97,11 +114,32 @@ class LookupModule(LookupBase):
         required = self.get_option("required")
         if required is None:
             required = run.needs(pattern, own)
+        groups = variables["groups"]
+        nodes = groups.get(_run_guard.NODES, [])
+        part = _run_guard.part_of(
+            variables.get("railyard_part"), own, bool(self.get_option("parts")), variables.get("reboot_allowed")
+        )
+        if not required and not part:
+            return pattern
+        matched = self._matched(pattern, groups, run.limit)
         if required:
-            groups = variables["groups"]
-            _run_guard.check_matched(
-                pattern, self._matched(pattern, groups, run.limit), groups.get(_run_guard.NODES, []), run.limit
-            )
+            _run_guard.check_matched(pattern, matched, nodes, run.limit)
+        return self._of_part(part, matched, nodes) if part and pattern == _run_guard.NODES else pattern
+
+    def _of_part(self, part: node_parts.Part | str, matched: t.Sequence[str], nodes: t.Sequence[str]) -> str:
+        """Return a pattern of the nodes of a part.
+
+        :param matched: all nodes of the run; ``nodes``: all nodes of the inventory.
+        """
+        if isinstance(part, node_parts.Part):
+            own = node_parts.cut(matched, part)
+            # the limit leaves out the nodes between
+            return "%s[%d:%d]" % (_run_guard.NODES, *map(nodes.index, (own[0], own[-1]))) if own else _NONE
+        directory = str(self.get_option("parts"))
+        parts = _verify_parts.read(directory, str(self.get_option("kind")))
+        _verify_parts.check_nodes(parts, matched, directory)
+        # without nodes to probe, the tasks of the verdict run for one node, which they do not contact
+        return ",".join([name for each in parts for name in each.head["links"]] or matched[:1])
 
     def _matched(self, pattern: str, groups: t.Mapping[str, t.Sequence[str]], limit: str | None) -> list[str]:
         """Return the hosts that match pattern and limit. A lookup has no access to the inventory of the run."""

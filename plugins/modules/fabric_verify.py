@@ -100,6 +100,16 @@ options:
     description: The number of earlier verdicts to keep.
     type: int
     default: 30
+  part:
+    description:
+      - V(K/N) if O(nodes) are the K-th of N parts. What they reported is then written to O(parts_dir), and not judged.
+      - V(judge) judges all parts in O(parts_dir) with the results of this run, and removes them when the verdict is
+        written. Parts of another plan, release or selection of layers and rails are an error.
+    type: str
+    default: ''
+  parts_dir:
+    description: Directory for the parts, C(KIND-K-of-N.jsonl).
+    type: path
 seealso:
   - module: railyard.fabric.rail_info
   - module: railyard.fabric.rail_probe
@@ -126,7 +136,7 @@ lines:
   elements: str
 failures:
   description: The failures, as in the file of the verdict.
-  returned: success
+  returned: success, unless O(part) names a part
   type: list
   elements: dict
   sample:
@@ -148,12 +158,12 @@ bad:
     - The bad rails of each node; empty if all its rails are good.
     - A node is missing if the state of its rails is not known, because it did not answer, because no traffic was sent
       over one of its rails, or because not all layers and rails were judged.
-  returned: success
+  returned: success, unless O(part) names a part
   type: dict
   sample: {ai-1: [gpu02], ai-2: []}
 counts:
   description: Numbers for later tasks.
-  returned: success
+  returned: success, unless O(part) names a part
   type: dict
   sample: {kind: verify, ok: false, failures: 1, warnings: 0, rails: 8, rails_proven: 7, rails_unproven: 0}
 files:

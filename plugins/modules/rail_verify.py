@@ -59,6 +59,11 @@ options:
     description: With O(part=choose), the most rounds.
     type: int
     default: 8
+  parts:
+    description:
+      - With O(part=choose), the directory in which other runs have left parts. The nodes are then those that the parts
+        name for pairs with nodes of other parts. They are not read again.
+    type: path
   step:
     description: With O(part=step), the number of the step, from 0.
     type: int
@@ -126,6 +131,12 @@ nodes:
   type: list
   elements: str
   sample: [ai-1, ai-2]
+rounds:
+  description: The rounds of pairs, each pair with its server first.
+  returned: with O(part=choose) and O(parts)
+  type: list
+  elements: list
+  sample: [[[ai-1, ai-9]]]
 steps:
   description: The number of steps.
   returned: with O(part=choose)

@@ -17,6 +17,7 @@ from pathlib import Path
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers.layer_modules import LAYERS, REMOVABLE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import node_parts
 
 COLLECTION = "railyard.fabric."
 NODES = "railyard_nodes"
@@ -29,12 +30,15 @@ TAGS: dict[str, tuple[str, ...]] = {
 }
 # Playbook -> the tags that --skip-tags accepts, where they differ: these playbooks compare each layer separately.
 SKIPPED: dict[str, tuple[str, ...]] = {"drift": LAYERS, "verify": LAYERS}
+# Playbooks that can run on a part of the nodes.
+PARTS = ("hosts", "verify", "drift")
 # Playbooks that contact nodes. A limit may exclude their tasks on the control node.
 _CONTACT_NODES = {"discover", "drift", "hosts", "site", "teardown", "verify"}
 # Tags with a meaning in Ansible, and those that molecule always skips.
 _SPECIAL = ("all", "always", "never", "tagged", "untagged", "molecule-notest", "notest")
 # Tags of plays that contact no node.
 _CLUSTER = {"kubernetes"}
+_PART = "railyard_part"
 _BATCH = re.compile(r"([1-9][0-9]{0,6})(%?)\Z")
 
 
@@ -114,6 +118,39 @@ def check_batch(batch: t.Any) -> None:
             "railyard_reboot_batch",
             "use 1 or more, or a share of the nodes such as 10%",
         )
+
+
+def part_of(
+    given: t.Any, own: t.Sequence[str], judges: bool, reboot_allowed: t.Any = None
+) -> node_parts.Part | str | None:
+    """Return the part that ``railyard_part`` names, ``JUDGE`` for the verdict on all parts, or None for all nodes.
+
+    :param own: the playbooks of the run, see :meth:`Run.own`.
+    :param judges: whether the playbook gives a verdict on parts.
+    :raises RailyardError: for other values, for playbooks without parts, and for a part with consent to reboots.
+    """
+    text = str(given or "").strip()
+    if not text:
+        return None
+    without = [name for name in own if name not in PARTS]
+    if without:
+        known = " and ".join("%s.yml" % name for name in PARTS)
+        raise RailyardError("%s.yml does not run on parts" % without[0], _PART, "run %s with it" % known)
+    if text == node_parts.JUDGE and judges:
+        return node_parts.JUDGE
+    try:
+        part = node_parts.parse(text)
+    except ValueError as error:
+        remedy = "write K/N for the K-th of N parts, such as 2/8"
+        verdict = ", or %s for the verdict on all parts" % node_parts.JUDGE
+        raise RailyardError(str(error), _PART, remedy + verdict * judges) from error
+    if str(reboot_allowed or "").lower() in ("true", "yes", "on", "1"):
+        raise RailyardError(
+            "part %s reboots no node, because only one run of all nodes stops at the first node that fails" % part,
+            "reboot_allowed",
+            "run all parts without it, and then hosts.yml with it and without %s" % _PART,
+        )
+    return part
 
 
 def check_matched(pattern: str, matched: t.Collection[str], nodes: t.Collection[str], limit: str | None) -> None:

@@ -20,6 +20,8 @@ from ansible import constants
 
 Row = t.Dict[str, t.Any]
 _ROWS = "rows"
+# Kinds of notes: the plan of a node that was read, with the rails to probe; and options of its probes.
+NODE, OPTIONS = "node", "options"
 
 
 class Spool:

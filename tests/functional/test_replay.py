@@ -100,3 +100,18 @@ def test_a_recording_of_replayed_nodes_is_the_recording(directory: Path, tmp_pat
         recorded = json.loads(path.read_text())
         assert json.loads((planned / path.name).read_text()) == recorded, "run python -m benchmarks record"
         assert json.loads((replayed / path.name).read_text()) == recorded, path.name
+
+
+def test_a_part_of_hosts_names_the_nodes_that_need_a_reboot_and_reboots_none(tmp_path: Path) -> None:
+    replay.prepare(tmp_path, 4)
+    plain = list(json.loads((tmp_path / "plain.json").read_text())["all"]["hosts"])
+    recording = tmp_path / "recordings" / "rail_host.json"
+    result = json.loads(recording.read_text())
+    recording.write_text(json.dumps({**result, "reboot_required": True, "reboot_reasons": ["VFs of the firmware"]}))
+    done = replay.play(tmp_path, "hosts", "-e", "railyard_part=2/2")
+    assert done.status == 2 and done.executions == {"rail_host": 2}, done.output
+    for name in plain[2:]:
+        assert "%s needs a reboot: VFs of the firmware" % name in done.output
+    assert plain[0] not in done.output
+    assert "Part 2/2 reboots no node, and 2 of its nodes need a reboot." in done.output
+    assert "run hosts.yml with -e reboot_allowed=true and without railyard_part" in done.output

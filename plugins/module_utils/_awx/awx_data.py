@@ -78,7 +78,7 @@ class Webhook:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a template in the data file. None: not set there."""
+    """Settings of a template in the data file. None: not set there. ``slices``: parts of the nodes in the workflow."""
 
     enabled: bool | None = None
     forks: int | None = None
@@ -90,6 +90,7 @@ class Settings:
     notify: bool | None = None
     instance_groups: Names = None
     access: Access = None
+    slices: int | None = None
     extra_vars: t.Mapping[str, t.Any] = field(default_factory=dict)
 
     def over(self, base: Settings) -> Settings:

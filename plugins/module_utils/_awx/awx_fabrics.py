@@ -21,7 +21,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_data impo
     Webhook,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_templates import (
+    MAX_SLICES,
+    NAMED,
     NIGHTLY,
+    PARTS,
     SITE,
     TEMPLATES,
     Question,
@@ -143,7 +146,7 @@ class FabricReader:
         if not section:
             return None
         service = section.choice("service", _WEBHOOKS, "write service: github, gitlab or bitbucket_dc")
-        template = section.choice("template", [*TEMPLATES, SITE]) or "validate"
+        template = section.choice("template", [*NAMED, SITE]) or "validate"
         section.done()
         return Webhook(service, template) if service else None
 
@@ -162,7 +165,7 @@ class FabricReader:
             self._named(name, each.path)
             if name in found:
                 self._report.add(rules.CHOICE, each.path, "drift: makes a schedule of this name", "choose another name")
-            template = each.choice("template", [*TEMPLATES, SITE], "write template: verify, or another")
+            template = each.choice("template", [*NAMED, SITE], "write template: verify, or another")
             schedule = self._schedule(each, template) if template else None
             if schedule:
                 found[name] = schedule
@@ -220,7 +223,7 @@ class FabricReader:
         """Return template -> its settings, from the section ``templates`` of ``at``."""
         section = at.section("templates")
         found = {}
-        for name in TEMPLATES:
+        for name in NAMED:
             part = section.section(name) if section else None
             if part:
                 found[name] = Settings(
@@ -234,6 +237,7 @@ class FabricReader:
                     notify=part.flag("notify"),
                     instance_groups=self.names(part, "instance_groups"),
                     access=self.access(part, _OF_TEMPLATES),
+                    slices=part.number("slices", 1, MAX_SLICES) if name in PARTS else None,
                     extra_vars=self._extra_vars(part, name),
                 )
                 part.done()

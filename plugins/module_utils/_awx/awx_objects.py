@@ -10,15 +10,26 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.railyard.fabric.plugins.module_utils._awx import awx_kinds, awx_rights
-from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_data import Data, Names, Schedule, rrule
+from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_data import (
+    Data,
+    Names,
+    Schedule,
+    Settings,
+    rrule,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_templates import (
+    MAX_SLICES,
     NEEDS,
+    PARTS,
     SITE,
     TEMPLATES,
     WORKFLOW,
     WORKFLOW_QUESTIONS,
     Question,
     Step,
+    part_steps,
+    questions,
+    sliced,
 )
 
 # Suffix of the name of the control node's inventory.
@@ -111,7 +122,7 @@ class _Converter:
         """Return all objects, and those to delete."""
         data = self._data
         keys = {name: self._keys(name) for name in data.fabrics}
-        steps = {name: _steps(keys[name]) for name in keys}
+        steps = {name: sliced(_steps(keys[name]), self._slices(name)) for name in keys}
         present = [
             *self._credential_type(),
             *(self._credential(key) for key, each in data.credentials.items() if not each.existing),
@@ -130,7 +141,7 @@ class _Converter:
             present += self._workflow(name, steps[name])
             absent += [
                 Object("workflow_job_template_nodes", key, owner=("workflow_job_template", self._site(name)))
-                for key in WORKFLOW
+                for key in (*WORKFLOW, *(part for each in PARTS for part in part_steps(each, MAX_SLICES)))
                 if steps[name] and key not in steps[name]
             ]
             present += [
@@ -241,10 +252,19 @@ class _Converter:
         return [
             key
             for key, template in TEMPLATES.items()
-            if self._data.settings(name, key).enabled is not False
+            if self._settings(name, key).enabled is not False
+            and (not template.part_of or self._slices(name)[template.part_of] > 1)
             and (template.cluster != NEEDS or fabric.cluster)
             and not (template.required and not getattr(fabric, template.directory[0]))
         ]
+
+    def _settings(self, name: str, key: str) -> Settings:
+        """Return the settings of a template; a template of parts has those of the template of all nodes."""
+        template = TEMPLATES.get(key)
+        return self._data.settings(name, template.part_of if template and template.part_of else key)
+
+    def _slices(self, name: str) -> dict[str, int]:
+        return {key: self._data.settings(name, key).slices or 1 for key in PARTS}
 
     def _labels(self, fabric: str) -> tuple[Ref, ...] | None:
         of_fabric = self._data.fabrics[fabric].labels
@@ -258,9 +278,7 @@ class _Converter:
 
     def _access(self, fabric: str, kind: str, key: str = "") -> t.Mapping[str, frozenset[str]] | None:
         base = self._data.fabrics[fabric].access
-        return awx_rights.of(
-            kind, self._data.access if base is None else base, key, self._data.settings(fabric, key).access
-        )
+        return awx_rights.of(kind, self._data.access if base is None else base, key, self._settings(fabric, key).access)
 
     def _inventory(self, name: str) -> Object:
         about = "Nodes of %s" % self._data.fabrics[name].file
@@ -289,9 +307,10 @@ class _Converter:
         return Object("inventory_sources", self._named(name, "fabric file"), fields, ("inventory", inventory))
 
     def _template(self, name: str, key: str) -> Object:
-        fabric, template, settings = self._data.fabrics[name], TEMPLATES[key], self._data.settings(name, key)
+        fabric, template, settings = self._data.fabrics[name], TEMPLATES[key], self._settings(name, key)
         used = [*(fabric.credentials if template.nodes else ()), fabric.cluster if template.cluster else None]
-        asked = {each.variable for each in template.questions}
+        # answers to questions of the template of all nodes are about other things than parts, such as reboots
+        asked = {each.variable for each in (*template.questions, *questions(template.part_of or key))}
         given: dict[str, t.Any] = {"fabric_file": fabric.file} if template.file else {}
         if template.directory[0] and getattr(fabric, template.directory[0]):
             given[template.directory[1]] = getattr(fabric, template.directory[0])
@@ -311,6 +330,7 @@ class _Converter:
             "verbosity": settings.verbosity or 0,
             "job_tags": ",".join(settings.tags or ()),
             "skip_tags": ",".join(settings.skip_tags or ()),
+            "allow_simultaneous": bool(template.part_of),
             "ask_limit_on_launch": template.nodes,
             "ask_job_type_on_launch": template.check,
             "ask_diff_mode_on_launch": template.check,
@@ -338,7 +358,7 @@ class _Converter:
         error.
         """
         scheduled = any(each.template == key for each in self._data.fabrics[name].schedules.values())
-        return scheduled or key not in {step.template for step in WORKFLOW.values()}
+        return scheduled or (TEMPLATES[key].part_of or key) not in {step.template for step in WORKFLOW.values()}
 
     # -- the workflow
 
@@ -373,11 +393,12 @@ class _Converter:
             survey,
             access=self._access(name, "workflow_job_templates"),
         )
-        return [workflow, *(self._step(name, key, step) for key, step in steps.items())]
+        waiting = {each for step in steps.values() for each in step.always}
+        return [workflow, *(self._step(name, key, step, key in waiting) for key, step in steps.items())]
 
-    def _step(self, name: str, key: str, step: Step) -> Object:
+    def _step(self, name: str, key: str, step: Step, after_parts: bool) -> Object:
         site = self._site(name)
-        fields: dict[str, t.Any] = {"all_parents_must_converge": False, "extra_data": dict(step.answers)}
+        fields: dict[str, t.Any] = {"all_parents_must_converge": after_parts, "extra_data": dict(step.answers)}
         approval = None
         if step.template:
             fields["unified_job_template"] = Ref("job_templates", self._named(name, step.template))
@@ -390,7 +411,8 @@ class _Converter:
             }
         links = {
             "%s_nodes" % event: tuple(Ref("workflow_job_template_nodes", each, site.name) for each in following)
-            for event, following in (("success", step.success), ("failure", step.failure))
+            for event, following in (("success", step.success), ("failure", step.failure), ("always", step.always))
+            if event != "always" or following
         }
         return Object(
             "workflow_job_template_nodes", key, fields, ("workflow_job_template", site), links, approval=approval

@@ -86,6 +86,7 @@ class _Reader:
         found = fabrics.fabrics()
         templates = fabrics.templates(top)
         self._check_clusters(found, templates)
+        self._check_slices(found, templates)
         labels, groups, access = (
             fabrics.names(top, "labels"),
             fabrics.names(top, "instance_groups"),
@@ -126,6 +127,15 @@ class _Reader:
                         key,
                     )
                     self._report.add(rules.MISSING, ("fabrics", name), message, remedy)
+
+    def _check_slices(self, fabrics: t.Mapping[str, Fabric], templates: t.Mapping[str, Settings]) -> None:
+        """Report parts of verify that could not leave their results for the verdict."""
+        for name, fabric in fabrics.items():
+            settings = fabric.templates.get("verify", Settings()).over(templates.get("verify", Settings()))
+            if (settings.slices or 1) > 1 and not fabric.reports:
+                message = "verify has slices, and the fabric has no directory in which their jobs leave results"
+                remedy = "add reports: and the path of a directory that AWX mounts in its jobs"
+                self._report.add(rules.MISSING, ("fabrics", name), message, remedy)
 
     def _approval(self) -> Approval:
         part = self._top.section("approval")

@@ -83,7 +83,8 @@ class Template(t.NamedTuple):
     check mode; ``tags``: a launch may ask for tags, which are layers. ``directory``: the fabric's key of a directory
     that persists after jobs, and the variable for it; ``required``: without that directory, the template does not
     exist. ``hosts``: it reads the fabric's inventory. Other templates do not wait until AWX has updated it, so that
-    they can report errors in the fabric file.
+    they can report errors in the fabric file. ``part_of``: the template that has the same settings and runs on all
+    nodes, where this one runs on a part of them; its jobs may run at the same time.
     """
 
     playbook: str
@@ -97,12 +98,17 @@ class Template(t.NamedTuple):
     required: bool = False
     hosts: bool = True
     tags: bool = False
+    part_of: str = ""
 
 
-_PART = (
+_SELECTION = (
     Question("verify_layers", "Layers", "Separated by commas, such as link,rdma; all of them where it is empty"),
     Question("verify_rails", "Rails", "Separated by commas, such as gpu01; all of them where it is empty"),
 )
+_BUDGET = Question(
+    "verify_budget", "Seconds", "After which no further pairs are tried; 0: all are", 0, low=0, high=86400
+)
+_PART = Question("railyard_part", "Part of the nodes", "Such as 2/8, the second of eight", required=True)
 _REBOOT = (
     yes_or_no("reboot_drain", "Drain nodes before", "Evicts pods, as their disruption budgets allow"),
     Question("railyard_reboot_batch", "Nodes that reboot at once", "How many at the same time", 1, low=1, high=4096),
@@ -133,6 +139,15 @@ TEMPLATES: t.Mapping[str, Template] = {
             yes_or_no("reboot_allowed", "Reboot nodes that need it", "Without consent they are listed and left alone"),
             *_REBOOT,
         ),
+    ),
+    "hosts-part": Template(
+        "hosts.yml",
+        "Prepares a part of the nodes; reboots none of them",
+        nodes=True,
+        check=True,
+        tags=True,
+        questions=(_PART,),
+        part_of="hosts",
     ),
     "reboots": Template(
         "reboots.yml",
@@ -183,14 +198,23 @@ TEMPLATES: t.Mapping[str, Template] = {
         cluster=TAKES,
         file=True,
         questions=(
-            *_PART,
-            Question(
-                "verify_budget", "Seconds", "After which no further pairs are tried; 0: all are", 0, low=0, high=86400
-            ),
+            *_SELECTION,
+            _BUDGET,
             yes_or_no("verify_cordon", "Cordon nodes with a bad rail"),
             yes_or_no("verify_unproven_allowed", "Accept rails that nothing has proven", "Such as one node's alone"),
+            Question("railyard_part", "Parts", "judge: the verdict on what verify-part has left; empty: all nodes"),
         ),
         directory=("reports", "verify_report_dir"),
+    ),
+    "verify-part": Template(
+        "verify.yml",
+        "Verifies a part of the nodes and leaves the results for the verdict on all parts",
+        nodes=True,
+        cluster=TAKES,
+        file=True,
+        questions=(*_SELECTION, _BUDGET, _PART),
+        directory=("reports", "verify_report_dir"),
+        part_of="verify",
     ),
     "drift": Template(
         "drift.yml",
@@ -198,7 +222,7 @@ TEMPLATES: t.Mapping[str, Template] = {
         nodes=True,
         cluster=TAKES,
         file=True,
-        questions=_PART,
+        questions=_SELECTION,
         directory=("reports", "verify_report_dir"),
     ),
     "report": Template(
@@ -239,6 +263,10 @@ TEMPLATES: t.Mapping[str, Template] = {
     ),
 }
 
+# A template -> the template of its parts, which has no settings of its own in the data file.
+PARTS = {each.part_of: key for key, each in TEMPLATES.items() if each.part_of}
+NAMED = tuple(key for key, each in TEMPLATES.items() if not each.part_of)
+MAX_SLICES = 32
 # The template of the nightly schedule.
 NIGHTLY = "drift"
 # The key of the workflow, used like that of a template.
@@ -255,12 +283,16 @@ def questions(key: str) -> tuple[Question, ...]:
 
 
 class Step(t.NamedTuple):
-    """A node of the workflow. ``template`` None: an approval. Steps without a template in AWX are skipped."""
+    """A node of the workflow. ``template`` None: an approval. Steps without a template in AWX are skipped.
+
+    ``always``: steps that wait for the end of this step and of all others before them, whatever their results are.
+    """
 
     template: str | None
     success: tuple[str, ...] = ()
     failure: tuple[str, ...] = ()
     answers: t.Mapping[str, str] = {}
+    always: tuple[str, ...] = ()
 
 
 # AWX branches only on success and failure. So hosts fails without consent to reboots, and the step reboots, which
@@ -274,3 +306,30 @@ WORKFLOW: t.Mapping[str, Step] = {
     "kubernetes": Step("kubernetes", success=("verify",)),
     "verify": Step("verify"),
 }
+# What the step of a template answers after its parts. hosts then runs on all nodes, and finds those that need a reboot.
+_AFTER_PARTS: t.Mapping[str, t.Mapping[str, str]] = {"hosts": {}, "verify": {"railyard_part": "judge"}}
+
+
+def part_steps(template: str, slices: int) -> list[str]:
+    """Return the keys of the steps that run a template on parts of the nodes; none with one slice."""
+    return ["%s-%d" % (PARTS[template], number + 1) for number in range(slices if slices > 1 else 0)]
+
+
+def sliced(steps: t.Mapping[str, Step], slices: t.Mapping[str, int]) -> dict[str, Step]:
+    """Return the steps with those of parts before the steps that run on all nodes.
+
+    :param slices: template -> the number of parts.
+    """
+    found = dict(steps)
+    for key in (each for each in PARTS if each in steps):
+        parts = part_steps(key, slices.get(key, 1))
+        if not parts:
+            continue
+        for name, step in found.items():
+            following = (parts if each == key else [each] for each in step.success)
+            found[name] = step._replace(success=tuple(each for names in following for each in names))
+        for number, name in enumerate(parts):
+            answers = {"railyard_part": "%d/%d" % (number + 1, len(parts))}
+            found[name] = Step(PARTS[key], always=(key,), answers=answers)
+        found[key] = found[key]._replace(answers={**found[key].answers, **_AFTER_PARTS[key]})
+    return found

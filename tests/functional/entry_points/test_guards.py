@@ -102,6 +102,45 @@ def test_a_valid_batch_continues_to_the_hosts(words: tuple[str, ...]) -> None:
     assert "UNREACHABLE" in done.stdout and "reboot_batch:" not in done.one_line, done.text
 
 
+@pytest.mark.parametrize(
+    ("book", "part", "message"),
+    [
+        ("hosts", "0/8", "railyard_part: 0/8 is not a part of the nodes. Remedy: write K/N"),
+        ("hosts", "judge", "railyard_part: judge is not a part of the nodes. Remedy: write K/N"),
+        ("verify", "9/8", "such as 2/8, or judge for the verdict on all parts"),
+        ("verify", "x", "railyard_part: x is not a part of the nodes"),
+        ("verify", "judge", "there are no parts of verify here. Remedy: run verify.yml -e railyard_part=1/N"),
+        ("drift", "judge", "there are no parts of drift here"),
+        (
+            "site",
+            "1/2",
+            "railyard_part: site.yml does not run on parts. Remedy: run hosts.yml and verify.yml and drift.yml",
+        ),
+        ("teardown", "1/2", "railyard_part: teardown.yml does not run on parts"),
+    ],
+)
+def test_a_part_that_does_not_exist_is_an_error(book: str, part: str, message: str, tmp_path: Path) -> None:
+    given = {"railyard_part": part, "verify_report_dir": str(tmp_path), "teardown_hosts": True}
+    refused(play(book, **given), message)
+
+
+def test_a_part_reboots_no_node() -> None:
+    message = "reboot_allowed: part 1/2 reboots no node, because only one run of all nodes stops at the first node"
+    refused(play("hosts", railyard_part="1/2", reboot_allowed=True), message)
+
+
+def test_a_part_is_a_block_of_the_nodes_that_the_limit_leaves() -> None:
+    def nodes(part: str, limit: str) -> set[str]:
+        done = play("hosts", "--check", "--limit", limit, railyard_part=part)
+        assert "railyard_part:" not in done.one_line, done.text
+        return {word for word in done.stdout.split() if word.startswith(NODE[:-1])}
+
+    second = NODE[:-1] + "2"
+    assert nodes("2/3", "all") == {second}
+    assert nodes("1/2", "%s,other" % second) == {second}
+    assert nodes("3/3", "all") == set()
+
+
 @pytest.mark.parametrize("book", ["hosts", "teardown", "kubernetes"])
 def test_a_run_begins_at_its_first_task(book: str) -> None:
     done = play(book, "--start-at-task", "Revert", teardown_hosts=True)

@@ -46,8 +46,10 @@ def named(found: Wanted, kind: str) -> dict[str, Object]:
     return {each.name.rpartition(": ")[2]: each for each in found.of(kind)}
 
 
-def absent(found: Wanted, kind: str) -> set[str]:
-    return {each.name.rpartition(": ")[2] for each in found.absent if each.kind == kind}
+def absent(found: Wanted, kind: str, parts: bool = False) -> set[str]:
+    """The names of what must not exist; of templates and steps of parts only with ``parts``."""
+    names = {each.name.rpartition(": ")[2] for each in found.absent if each.kind == kind}
+    return {name for name in names if parts == ("-part" in name)}
 
 
 def edges(each: Object) -> dict[str, list[str]]:
@@ -295,10 +297,70 @@ def test_nodes_of_a_fabric_without_a_cluster_are_not_drained() -> None:
 
 def test_slices_and_simultaneous_jobs_are_off_for_every_template() -> None:
     """A slice has its own inventory and its own serial: as many nodes would reboot at once as there are slices."""
-    found = made()
+    found = made(SAMPLE.replace("forks: 64", "slices: 2"))
     assert all(each.fields["job_slice_count"] == 1 for each in found.of("job_templates"))
     both = [*found.of("job_templates"), *found.of("workflow_job_templates")]
-    assert all(each.fields["allow_simultaneous"] is False for each in both)
+    simultaneous = [each.name for each in both if each.fields["allow_simultaneous"]]
+    assert simultaneous == ["Railyard ai-east: hosts-part"]
+
+
+def test_parts_run_before_the_step_that_runs_on_all_nodes() -> None:
+    text = SAMPLE.replace(
+        "hosts: {forks: 64",
+        "verify: {slices: 2, extra_vars: {verify_layers: link, verify_cordon: true}}\n"
+        "  hosts: {slices: 3, instance_groups: [a], extra_vars: {reboot_allowed: true, reboot_timeout: 9}, forks: 64",
+    )
+    found = made(text)
+    steps = named(found, "workflow_job_template_nodes")
+    hosts, verify = ["hosts-part-1", "hosts-part-2", "hosts-part-3"], ["verify-part-1", "verify-part-2"]
+    assert edges(steps["validate"])["success_nodes"] == hosts
+    for number, name in enumerate(hosts):
+        assert {key: names for key, names in edges(steps[name]).items() if names} == {"always_nodes": ["hosts"]}
+        assert steps[name].fields["extra_data"] == {"railyard_part": "%d/3" % (number + 1)}
+    assert edges(steps["hosts"]) == {"success_nodes": ["kubernetes"], "failure_nodes": ["reboots"]}
+    assert steps["hosts"].fields["extra_data"] == {}
+    assert edges(steps["kubernetes"])["success_nodes"] == verify
+    assert all(edges(steps[name])["always_nodes"] == ["verify"] for name in verify)
+    assert steps["verify"].fields["extra_data"] == {"railyard_part": "judge"}
+    waiting = {name for name, step in steps.items() if step.fields["all_parents_must_converge"]}
+    assert waiting == {"hosts", "verify"}
+
+    templates = named(found, "job_templates")
+    part = templates["hosts-part"]
+    assert part.fields["playbook"] == "playbooks/hosts.yml" and part.fields["forks"] == 64
+    assert part.fields["extra_vars"] == {"reboot_timeout": 9}, "a part reboots no node"
+    assert part.links["instance_groups"] == templates["hosts"].links["instance_groups"]
+    assert [each["variable"] for each in (part.survey or {})["spec"]] == ["railyard_part"]
+    part = templates["verify-part"]
+    assert part.fields["extra_vars"] == {
+        "fabric_file": "inventories/macvlan-roce/fabric.yml",
+        "verify_report_dir": "/var/lib/railyard/reports/ai-east",
+    }
+    asked = [
+        {each["variable"]: each.get("default") for each in (templates[key].survey or {})["spec"]}
+        for key in ("verify", "verify-part")
+    ]
+    assert asked[0]["verify_layers"] == asked[1]["verify_layers"] == "link" and "verify_cordon" not in asked[1]
+
+
+def test_parts_that_the_file_no_longer_has_are_removed() -> None:
+    found = made(SAMPLE.replace("forks: 64", "slices: 2"))
+    gone = absent(found, "workflow_job_template_nodes", parts=True)
+    assert {"hosts-part-3", "hosts-part-32", "verify-part-1"} <= gone
+    assert not gone & {"hosts-part-1", "hosts-part-2"}
+    found = made()
+    assert absent(found, "job_templates", parts=True) == {"hosts-part", "verify-part"}
+    assert {"hosts-part-1", "verify-part-1"} <= absent(found, "workflow_job_template_nodes", parts=True)
+
+
+def test_parts_of_verify_need_a_directory_that_their_jobs_share() -> None:
+    text = SAMPLE.replace("hosts: {forks: 64", "verify: {slices: 2").replace(
+        "    reports: /var/lib/railyard/reports/ai-east\n", ""
+    )
+    (message,) = errors(text)
+    assert "fabrics.ai-east: verify has slices" in message and "Remedy: add reports:" in message
+    (message,) = errors(SAMPLE.replace("hosts: {forks: 64", "drift: {slices: 2"))
+    assert "templates.drift.slices: unknown key" in message
 
 
 def test_jobs_that_read_the_fabric_file_alone_do_not_wait_for_the_inventory() -> None:
