@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import typing as t
 from pathlib import Path
 
@@ -115,3 +116,55 @@ def test_a_part_of_hosts_names_the_nodes_that_need_a_reboot_and_reboots_none(tmp
     assert plain[0] not in done.output
     assert "Part 2/2 reboots no node, and 2 of its nodes need a reboot." in done.output
     assert "run hosts.yml with -e reboot_allowed=true and without railyard_part" in done.output
+
+
+def edited(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_four_parts_have_the_verdict_of_one_run(tmp_path: Path) -> None:
+    replay.prepare(tmp_path, 8)
+    plain = json.loads((tmp_path / "plain.json").read_text())["all"]["hosts"]
+    lost = list(plain)[5]
+    (tmp_path / "dark").mkdir()
+    (tmp_path / "dark" / plain[lost]["ansible_host"]).write_text("rail_info")
+    assert replay.play(tmp_path, "verify").status == 2
+    whole = verdict(tmp_path)
+    (tmp_path / "reports" / "verify.json").unlink()
+
+    for number in range(1, 5):
+        done = replay.play(tmp_path, "verify", "-e", "railyard_part=%d/4" % number)
+        assert done.status == 0, done.output
+        assert "part %d/4: %d of 2 nodes were read" % (number, 1 if number == 3 else 2) in done.output
+        assert not (tmp_path / "reports" / "verify.json").exists()
+    parts = tmp_path / "reports" / "parts"
+    third, kept = parts / "verify-3-of-4.jsonl", tmp_path / "kept.jsonl"
+    judge = ("verify", "-e", "railyard_part=judge")
+
+    third.rename(kept)
+    done = replay.play(tmp_path, *judge)
+    assert done.status == 1 and not done.executions, done.output
+    assert "part 3/4 is missing. Remedy: run verify.yml -e railyard_part=3/4 first." in done.output
+    shutil.copy(kept, third)
+    edited(third, '"plan": "', '"plan": "0')
+    done = replay.play(tmp_path, *judge)
+    assert done.status == 2 and "part 3/4 is of another run: plan is 0" in done.output, done.output
+    shutil.copy(kept, third)
+
+    done = replay.play(tmp_path, *judge)
+    assert done.status == 2, done.output
+    # the nodes were read by their parts, and the lost node is in no pair
+    assert set(done.executions) == {"rail_probe"}
+    found = verdict(tmp_path)
+    for key in ("ok", "plan", "nodes", "rails", "matrix", "proof", "failures", "warnings", "boots", "counters"):
+        assert found[key] == whole[key], key
+    assert [each["code"] for each in found["failures"]] == ["RV001"] and found["failures"][0]["node"] == lost
+    of = {name: number // 2 for number, name in enumerate(plain)}
+    linked = {frozenset((of[row["from"]], of[row["to"]])) for row in found["measures"]}
+    assert linked >= {frozenset((one, two)) for one in range(4) for two in range(one)}
+    assert {each["name"]: each["checked"] for each in found["layers"] if each["name"] not in ("reach", "rdma")} == {
+        each["name"]: each["checked"] for each in whole["layers"] if each["name"] not in ("reach", "rdma")
+    }
+    assert not list(parts.iterdir())

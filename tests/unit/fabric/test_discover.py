@@ -15,7 +15,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover import discover_findings
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover import (
+    discover_addresses,
+    discover_findings,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_build import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_run import (
     NodeInfo,
@@ -353,6 +356,19 @@ def test_a_stray_address_widens_no_subnet() -> None:
         r"( +# .*\n)* +- {mode: link, subnet: 10.192.48.0/24",
         outcome.text,
     )
+
+
+def test_rails_of_different_nodes_have_addresses_at_their_places() -> None:
+    # only one node has two rails, and its addresses on them disagree with the other nodes
+    places = [{"c": 5, "a": 2}, {"d": 1}, {"d": 4, "b": 3}, {"b": 5}]
+    tracks = [
+        discover_addresses.Track("gpu%02d" % rail, 32, discover_addresses.SUBNET, 1, dict(units), dict(units), {}, {})
+        for rail, units in enumerate(places, 1)
+    ]
+    result = discover_addresses.InferredAddresses()
+    discover_addresses._indexes(tracks, dict.fromkeys("abcd"), result, discover_findings.Findings())
+    assert all(track.fitting for track in tracks)
+    assert sorted(result.indexes) == list("abcd") and min(result.indexes.values()) >= 1
 
 
 def test_explicit_indexes_if_names_do_not_give_them() -> None:

@@ -223,6 +223,11 @@ def _routing(ports: Ports, tracks: t.Sequence[Track], result: InferredAddresses)
 # -- indexes -----------------------------------------------------------------------------------------------------------
 
 
+def _fitting(track: Track, places: t.Mapping[str, int]) -> dict[str, int]:
+    """Return the nodes of a track whose place minus the track's base is that of the node, with their places."""
+    return {node: place for node, place in track.units.items() if place - track.base == places[node]}
+
+
 def _indexes(
     tracks: t.Sequence[Track], numbers: t.Mapping[str, int | None], result: InferredAddresses, findings: Findings
 ) -> None:
@@ -242,7 +247,10 @@ def _indexes(
         places = {node: counted.most_common(1)[0][0] for node, counted in votes.items()}
     for track in tracks:
         # One wrong address must not widen a subnet.
-        track.fitting = {node: place for node, place in track.units.items() if place - track.base == places[node]}
+        track.fitting = _fitting(track, places)
+        if not track.fitting:  # the addresses of other rails have moved all of its nodes
+            track.base = Counter(place - places[node] for node, place in track.units.items()).most_common(1)[0][0]
+            track.fitting = _fitting(track, places)
         track.most = max(track.fitting.values())
     shift = _shift(tracks, places, numbers)
     result.indexes = {node: place + shift for node, place in places.items()}
