@@ -25,7 +25,7 @@ pytest := $(BIN)/python -m pytest
 divided = $(pytest) -n $(N) --no-loadscope-reorder
 
 # Test files that are too long for `make test`: each has the whole lab to itself for many minutes.
-in_long := agent_churn agent_faults agent_interruption agent_nodes agent_pods agent_verify boot_loader faults interruption nic_driver pods runner take_back
+in_long := agent_churn agent_faults agent_interruption agent_nodes agent_pods agent_verify boot_loader faults interruption netplan nic_driver pods runner take_back
 long_files := $(in_long:%=tests/integration/test_%.py)
 in_test := tests/integration $(addprefix --ignore=,$(long_files))
 long_parts := $(in_long:%=long-%)
@@ -77,6 +77,7 @@ endif
 
 # their guests are Kubernetes nodes
 $(filter long-agent_%,$(long_parts)) long-pods: lab_options := --cluster
+long-netplan: lab_options := --system $(or $(RAILYARD_SYSTEM),debian-13) --network netplan
 
 $(long_parts): $(VENV)/ready
 	$(call on_lab,$(pytest) tests/integration/test_$(@:long-%=%).py)
