@@ -81,14 +81,14 @@ def test_lab_with_another_system_is_refused_and_unchanged(
     lab = running_lab()
     assert cli.main(["up", "--name", "one", option, value]) == 1
     error = capsys.readouterr().err
-    assert "is there with %s" % option in error and "not %s. Remedy: add --fresh" % value in error
+    assert "exists with %s" % option in error and "not %s. Remedy: add --fresh" % value in error
     assert state.load("one") == lab
 
 
 def test_the_same_system_and_no_system_agree_with_a_lab(labs: Path) -> None:
     lab = running_lab()
-    lifecycle._agree(lifecycle.Spec("one"), lab)
-    lifecycle._agree(lifecycle.Spec("one", system="debian-13", network="netplan"), lab)
+    lifecycle._check_options(lifecycle.Spec("one"), lab)
+    lifecycle._check_options(lifecycle.Spec("one", system="debian-13", network="netplan"), lab)
 
 
 def test_status_and_inventory_show_system_and_network(labs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,7 +109,7 @@ def test_lab_of_an_older_checkout_is_read(labs: Path) -> None:
     place.write_text(json.dumps(values))
     old = state.load("one")
     assert old is not None and (old.system, old.network) == ("unknown", "networkd")
-    lifecycle._agree(lifecycle.Spec("one"), old)
+    lifecycle._check_options(lifecycle.Spec("one"), old)
 
 
 def test_each_release_and_network_has_its_own_image() -> None:
