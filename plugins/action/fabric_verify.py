@@ -106,9 +106,9 @@ class ActionModule(ControllerAction):
         if options["part"] and not parts:
             return self._leave(options, hosts, {"began": began, "pairs": pairs, "pod_pairs": pod_pairs}, check)
         reports = [_node_report(name, variables, options["states"]) for name, variables in hosts.items()]
-        asked = Asked(
-            names, *(options[key] for key in ("layers", "rails", "budget", "share", "unproven_allowed"))
-        )._replace(**self._tags())
+        asked = Asked(names, *(options[key] for key in ("layers", "rails", "budget", "share", "unproven_allowed")))
+        tags = self._tags()
+        asked = asked._replace(tags=tags["tags"], skip_tags=tags["skip_tags"])
         verdict = judge(options["kind"], fabric, reports, asked, pairs, _seen(options["cluster"]), pod_pairs)
         began = min([began, *(each.head["began"] for each in parts)])
         about = {

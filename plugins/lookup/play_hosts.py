@@ -133,8 +133,10 @@ class LookupModule(LookupBase):
         """
         if isinstance(part, node_parts.Part):
             own = node_parts.cut(matched, part)
+            if not own:
+                return _NONE
             # the limit leaves out the nodes between
-            return "%s[%d:%d]" % (_run_guard.NODES, *map(nodes.index, (own[0], own[-1]))) if own else _NONE
+            return "%s[%d:%d]" % (_run_guard.NODES, nodes.index(own[0]), nodes.index(own[-1]))
         directory = str(self.get_option("parts"))
         parts = _verify_parts.read(directory, str(self.get_option("kind")))
         _verify_parts.check_nodes(parts, matched, directory)

@@ -69,7 +69,7 @@ def test_a_node_that_cannot_be_completed_does_not_end_the_run_of_the_others(dire
     (incomplete,) = (name for name, each in plain.items() if each["ansible_host"] == values[3].name)
     done = replay.play(directory, "hosts", "-e", "preflight_install=false")
     assert done.status == 2 and "%s does not have perftest" % incomplete in done.output, done.output
-    assert "Name the nodes that need a reboot" in [task["task"].rpartition(" : ")[2] for task in done.tasks]
+    assert "Show the nodes that need a reboot" in [task["task"].rpartition(" : ")[2] for task in done.tasks]
     assert "failed=1 (1 node)" in done.output and "failed=0 (%d nodes)" % (NODES - 1) in done.output
 
 

@@ -33,7 +33,7 @@ class VfAttribute(t.NamedTuple):
 
     ``partner``: the attribute that the kernel sets in the same message. ``requires``: the attribute without which this
     one has no effect, because of ``reason``. ``at_most``: the attribute whose value is the greatest for this one,
-    unless it is 0.
+    unless it is 0. ``unsafe``: the value with which a VF can send from the MAC address of another.
     """
 
     name: str
@@ -48,6 +48,7 @@ class VfAttribute(t.NamedTuple):
     requires: str | None = None
     reason: str = ""
     at_most: str | None = None
+    unsafe: bool | None = None
 
     @property
     def identity(self) -> bool:
@@ -83,8 +84,8 @@ VF_ATTRIBUTES = (
     VfAttribute("mac", MAC, ETHERNET),
     _number("vlan", 4094, partner="qos"),
     _number("qos", 7, partner="vlan", requires="vlan", reason="is part of a VLAN tag"),
-    VfAttribute("trust", FLAG, ETHERNET, default=False, neutral=False),
-    VfAttribute("spoofchk", FLAG, ETHERNET, default=True, neutral=False),
+    VfAttribute("trust", FLAG, ETHERNET, default=False, neutral=False, unsafe=True),
+    VfAttribute("spoofchk", FLAG, ETHERNET, default=True, neutral=False, unsafe=False),
     VfAttribute("link_state", CHOICE, None, default="auto", neutral="auto", choices=("auto", "enable", "disable")),
     _number("min_tx_rate", _MAX_RATE, unit=MEGABITS, partner="max_tx_rate", at_most="max_tx_rate"),
     _number("max_tx_rate", _MAX_RATE, unit=MEGABITS, partner="min_tx_rate"),

@@ -103,8 +103,8 @@ KUBECONFIG = rule(
 
 SPOOFING = rule(
     "RY842 vf-without-spoof-check: VFs that let a pod use the MAC address of another",
-    _fabric(_SLOTS + ", vfs: {count: 6, trust: false, spoofchk: false}", "sriov"),
-    _fabric(_SLOTS + ", vfs: {count: 6, trust: false, spoofchk: true}", "sriov"),
+    _fabric(_SLOTS + ", vfs: {count: 6, trust: true}", "sriov"),
+    _fabric(_SLOTS + ", vfs: {count: 6, trust: false}", "sriov"),
     WARNING,
     why="A container with CAP_NET_ADMIN or CAP_NET_RAW can then send from the MAC address of another slot. The agent"
     " needs neither trust nor a disabled check.",

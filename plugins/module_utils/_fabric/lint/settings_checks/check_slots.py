@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import SUBNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.shared_subnet import SharedSubnetPlanner
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.file_rules import UNKNOWN
@@ -124,11 +125,18 @@ def _spoofing(fabric: Fabric, variant: Variant, report: Report) -> None:
     """Report settings by which the NIC does not stop a pod that uses another MAC address."""
     for rail in fabric.rails:
         settings = variant.vfs_on(fabric, rail)
-        for key, unsafe in (("spoofchk", False), ("trust", True)):
-            setting: Setting | None = settings.get(key)
-            if setting and setting.value is unsafe and not report.has(setting.path):
-                message = "with %s: %s, a pod can use the MAC address of another" % (key, str(unsafe).lower())
-                report.add(SPOOFING, setting.path, message, "set %s to %s" % (key, str(not unsafe).lower()))
+        for attribute in vf_attributes.SETTINGS:
+            setting: Setting | None = settings.get(attribute.name)
+            if (
+                setting
+                and setting.value is not None
+                and setting.value is attribute.unsafe
+                and not report.has(setting.path)
+            ):
+                assigned = (attribute.name, str(setting.value).lower())
+                message = "with %s: %s, a pod can use the MAC address of another" % assigned
+                remedy = "set %s to %s" % (attribute.name, str(not setting.value).lower())
+                report.add(SPOOFING, setting.path, message, remedy)
 
 
 def _driver(fabric: Fabric, variant: Variant, report: Report) -> None:
