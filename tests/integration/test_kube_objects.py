@@ -10,6 +10,8 @@ import os
 import signal
 import ssl
 import threading
+import time
+import types
 import typing as t
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -606,18 +608,23 @@ def test_the_wait_outlasts_a_server_that_is_away_for_a_while(bench: Bench, monke
     monkeypatch.setattr(_cluster_access, "say", shown.append)
     bench.apply(bench.plan())
     options = {"file": str(bench.place / "fabric.yml"), "kubernetes": OPTIONS, "kubeconfig": str(bench.kubeconfig)}
-    options.update(context=None, connections=4, timeout=4, interval=1, required=True)
+    options.update(context=None, connections=4, timeout=300, interval=1, required=True)
     action = kube_ready.ActionModule.__new__(kube_ready.ActionModule)
+    passed = [0.0]
 
     def away(value: bool) -> None:
         bench.proxy.away = value
 
-    timers = [threading.Timer(0.7, away, (True,)), threading.Timer(2.2, away, (False,))]
-    for timer in timers:
-        timer.start()
+    def sleep(seconds: float) -> None:
+        """The server is away after the first look, until that is reported. The timeout passes with the next look."""
+        reported = any("the API server does not answer" in line for line in shown)
+        away(not reported)
+        passed[0] = 300.0 if reported else 0.0
+        time.sleep(seconds)
+
+    clock = types.SimpleNamespace(sleep=sleep, monotonic=lambda: time.monotonic() + passed[0])
+    monkeypatch.setattr(kube_ready, "time", clock)
     found = action.work(options, False)
-    for timer in timers:
-        timer.join()
     assert found["failed"] and "0 of 4 resources of 2 nodes" in found["msg"]
     assert [line for line in shown if "the API server does not answer" in line]
     away(True)
