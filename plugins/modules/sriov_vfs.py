@@ -21,6 +21,11 @@ description:
   - If the MAC or GUID of an existing VF changes, only that VF is unbound from its driver and bound again. Other
     attributes are set without that.
   - A PF with VFs is set up if its netdev is down.
+  - On nodes with NetworkManager (C(/etc/NetworkManager) exists) and with O(persist=true), udev rules in
+    C(/etc/udev/rules.d/84-railyard-vfs.rules) set C(NM_UNMANAGED) for the VFs of these PFs before the VFs are created,
+    so that NetworkManager does not set them up. The call that writes the rules also sets down VFs that are up and not
+    in use. A PF gets no rule, and a warning, if one of its VFs has an address on the node or is part
+    of another interface.
   - The PF that carries the connection or the default route, itself or by a VF, is never touched.
   - Ports that are already configured do not need a netlink library; changes need pyroute2 on the node.
 author:

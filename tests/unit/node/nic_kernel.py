@@ -10,10 +10,11 @@ import shutil
 import typing as t
 from pathlib import Path
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link, Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Address
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov import unmanaged_vfs
 from tests.unit.node.trees import INFINIBAND, NETWORK, Tree
 
 
@@ -37,6 +38,9 @@ class NicKernel(System):
         self.kill_at: int | None = None
         self.bound_with: list[tuple[str, str | None]] = []
         self.vf_driver: str | None = "igbvf"
+        self.network_manager = False
+        #: the rules that udev has read
+        self.udev_rules = ""
 
     def nic(self, bus: int, netdev: str | None, total: int = 7, layer: str = "ethernet", driver: str = "igb") -> str:
         """A PF at ``0000:BB:00.0``."""
@@ -81,6 +85,16 @@ class NicKernel(System):
     def remove_file(self, path: str) -> None:
         self.did("remove " + path)
         super().remove_file(path)
+
+    def run(self, argv: t.Sequence[str], timeout: float = 300.0) -> CommandResult:
+        if argv[0] not in ("udevadm", "nmcli"):
+            return super().run(argv, timeout)
+        self.did(" ".join(argv))
+        if argv[:2] == ["udevadm", "control"]:
+            self.udev_rules = self.read_file(unmanaged_vfs.FILE) or ""
+        elif argv[:2] == ["nmcli", "device"]:
+            self.links[argv[3]]["up"] = False
+        return CommandResult(0, "", "")
 
     def did(self, what: str) -> None:
         if self.kill_at is not None and len(self.operations) >= self.kill_at:
@@ -145,6 +159,8 @@ class NicKernel(System):
         if any(link["pci"] == pf for link in self.links.values()):
             name = "%sv%d" % (next(link["name"] for link in self.links.values() if link["pci"] == pf), number)
             self.tree.netdev(vf, name, address=address)
+            link = {"index": 100 + len(self.bound_with), "name": name, "pci": vf, "type": 1, "carrier": True}
+            self.links[name] = dict(link, up=self.network_manager and not self.is_unmanaged(pf))
 
     def release(self, vf: str) -> None:
         driver = self.place(vf) / "driver"
@@ -152,7 +168,18 @@ class NicKernel(System):
             driver.unlink()
         for name in self.listdir("/sys/bus/pci/devices/%s/net" % vf):
             (Path(self.root) / "sys/class/net" / name).unlink()
+            self.links.pop(name, None)
         shutil.rmtree(self.place(vf).resolve() / "net", ignore_errors=True)
+
+    # -- what NetworkManager does
+
+    def start_network_manager(self) -> None:
+        self.network_manager = True
+        self.tree.write(unmanaged_vfs.INSTALLED + "/NetworkManager.conf", "")
+        self.tree.write(unmanaged_vfs.RUNNING, "")
+
+    def is_unmanaged(self, pf: str) -> bool:
+        return unmanaged_vfs.RULE % pf in self.udev_rules
 
     # -- what Rtnetlink does
 

@@ -74,6 +74,7 @@ PACKED = (
     "_node.safety.vf_holders",
     "_node.sriov.pf_actions",
     "_node.sriov.pf_state",
+    "_node.sriov.unmanaged_vfs",
     "_node.sriov.vendor_files",
     "_node.sriov.vf_changes",
     "_node.sriov.vf_spec",

@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.manag
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov import vf_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_actions import Pf
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_state import MARK
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.unmanaged_vfs import Holders, UnmanagedVfs
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_changes import PfChanges, Settings, then
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_spec import Port
 
@@ -29,7 +30,6 @@ MODULE = "sriov_vfs"
 # Before the RDMA links, which may use VFs.
 RANK = 10
 TIMEOUT = 120
-Holders = t.Callable[[System, t.Sequence[str], Rtnetlink], t.Dict[str, t.List[str]]]
 
 
 class Seen(t.Dict[str, t.Any]):
@@ -153,9 +153,19 @@ class SriovVfs(PersistentSubsystem):
         management = ManagementPath.observe(self._system)
         if self._absent:
             return self._reverted(observed, management)
-        changes = self._live([PfChanges(self._settings, port, pf) for port, pf in observed.pfs], management)
-        if self._persist:
-            changes += self._boot_changes(observed, management)
+        plans = [PfChanges(self._settings, port, pf) for port, pf in observed.pfs]
+        live = self._live(plans, management)
+        if not self._persist:
+            return live
+        kept = self._kept(observed, management)
+        # first, because NetworkManager sets VFs up as soon as they exist
+        return self._unmanaged(kept, plans) + live + self._boot_changes(kept)
+
+    def _unmanaged(self, kept: t.Sequence[tuple[Port, Pf]], plans: t.Sequence[PfChanges]) -> list[Change]:
+        rules = UnmanagedVfs(self._system, self._table, self._holders_of)
+        replaced = {str(vf["pci"]) for plan in plans for vf in plan.touched}
+        changes = rules.changes([pf for _port, pf in kept], replaced)
+        self.warnings += rules.warnings
         return changes
 
     def _live(self, plans: t.Sequence[PfChanges], management: ManagementPath) -> list[Change]:
@@ -211,13 +221,15 @@ class SriovVfs(PersistentSubsystem):
             return changes
         named = {pf.pci for _port, pf in observed.pfs} if self._named else None
         remaining = [each for each in boot.ports() if named is not None and self._address(each) not in named]
+        changes += UnmanagedVfs(self._system, self._table, self._holders_of).removal(named if remaining else None)
         return changes + boot.changes(dict(kept, ports=remaining) if remaining else None, staying=self._staying)
 
     # -- boot ------------------------------------------------------------------------------------------------------
 
-    def _boot_changes(self, observed: Seen, management: ManagementPath) -> list[Change]:
-        boot, kept = self._boot(), []
-        before = [self._address(each) for each in boot.ports()]
+    def _kept(self, observed: Seen, management: ManagementPath) -> list[tuple[Port, Pf]]:
+        """Return the ports to make persistent, and warn about those of the management path."""
+        kept = []
+        before = [self._address(each) for each in self._boot().ports()]
         for port, pf in observed.pfs:
             if not (port.vf_count or port.vfs):
                 continue
@@ -226,9 +238,13 @@ class SriovVfs(PersistentSubsystem):
             if why:
                 self.warnings.append("%s: %s is not made persistent: %s" % (port.place, pf.name, why))
             else:
-                kept.append(_without_none(port.options))
-        options = {"ports": kept, "timeout": self._settings.timeout, "autoprobe": self._settings.autoprobe}
-        return boot.changes(_without_none(options) if kept else None)
+                kept.append((port, pf))
+        return kept
+
+    def _boot_changes(self, kept: t.Sequence[tuple[Port, Pf]]) -> list[Change]:
+        ports = [_without_none(port.options) for port, _pf in kept]
+        options = {"ports": ports, "timeout": self._settings.timeout, "autoprobe": self._settings.autoprobe}
+        return self._boot().changes(_without_none(options) if kept else None)
 
 
 def _port_state(pf: Pf) -> Row:
