@@ -121,8 +121,7 @@ def test_rails_that_nothing_has_proven_fail_the_run_unless_that_is_accepted(tmp_
 
 def test_drift_writes_its_own_and_no_proof(tmp_path: Path, world: World) -> None:
     name = next(iter(world.plans))
-    change = {"subject": "enp11s0f0np0", "attribute": "mtu", "before": 1500, "after": 4200}
-    world.states[name]["rail_ports"] = {"changes": [change], "diff": {}}
+    world.nic(name, world.plans[name]["ports"][0]["rail"])["mtu"] = 1500
     done = judge(tmp_path, world, "-e", "verify_kind=drift")
     assert done.returncode == 2 and "1 things drifted" not in done.stdout
     assert "1 thing drifted on 2 nodes" in done.stdout

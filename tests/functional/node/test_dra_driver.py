@@ -267,7 +267,7 @@ def test_a_claim_that_cannot_be_prepared_is_refused_with_a_reason(dra: DraNode) 
     api.claim("net", "rails-0")
     assert "uid is uid-of-net, and kubelet asks for old. Remedy: delete the pod" in refusal("default", "old", "net")
     assert "the API server answers 404" in refusal("default", "none", "none")
-    assert "is of pool node-2, and this node's pool is node-1" in refusal(
+    assert "is in pool node-2, and this node's pool is node-1" in refusal(
         *api.claim("pool", {"device": "rails-0", "pool": "node-2"})
     )
     assert "this node does not have device gpu01-9" in refusal(*api.claim("device", "gpu01-9"))
