@@ -339,7 +339,10 @@ def test_commands_of_administrators_report_the_state(node: Node) -> None:
     assert any(re.match(row, line) for line in lines)
     unknown = node.run("explain", "ns/nothing")
     assert unknown.returncode == 1
-    assert "pod ns/nothing: has no device of railyard.fabric on node node-1. Remedy: run kubectl describe pod" in unknown.stderr
+    assert (
+        "pod ns/nothing: has no device of railyard.fabric on node node-1. Remedy: run kubectl describe pod"
+        in unknown.stderr
+    )
 
 
 def test_explain_shows_allocated_and_attached_devices(node: Node) -> None:
