@@ -75,4 +75,5 @@ def test_pods_leave_the_node_as_it_was(node: LiveNode) -> None:
         return not difference(before)
 
     wait_for(is_as_before, lambda: (agents.held(), difference(before)))
-    assert len(os.listdir("/proc/self/fd")) == len(descriptors)
+    # garbage of earlier tests may have been closed meanwhile
+    assert len(os.listdir("/proc/self/fd")) <= len(descriptors)
