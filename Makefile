@@ -125,7 +125,7 @@ functional: $(VENV)/ready ## playbooks and programs as a user runs them, and thi
 cluster: $(VENV)/ready ## the tests on a real API server, which is built once; no guests
 	$(pytest) -m cluster tests/integration
 
-browser: $(VENV)/ready ## the report in headless Chromium, which is installed where there is none
+browser: $(VENV)/ready ## the report in headless Chromium, which is installed if it is missing
 	tools/chromium
 	$(pytest) tests/browser
 

@@ -40,7 +40,7 @@ def entries() -> tuple[Entry, ...]:
 
 
 def accepted(file: str, reason: str) -> Entry | None:
-    """The entry that allows a test of ``file`` to be skipped for ``reason``; None where there is none."""
+    """The entry that allows a test of ``file`` to be skipped for ``reason``; None if no entry does."""
     return next((each for each in entries() if each.matches(file, reason)), None)
 
 

@@ -22,7 +22,7 @@ def folder(kind: str) -> Path | None:
 
 
 def schemas() -> Path:
-    """The folder of upstream's schemas; the test is skipped where there is none."""
+    """The folder of upstream's schemas; the test is skipped if it is missing."""
     found = folder("schemas")
     if found is None:
         pytest.skip("upstream's schemas are not here: RAILYARD_SCHEMAS names a folder that has them")

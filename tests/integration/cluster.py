@@ -107,7 +107,7 @@ class Cluster:
         return found
 
     def get(self, wanted: Object) -> Object | None:
-        """The object of the same kind, name and namespace as the server has it; None when there is none."""
+        """The object of the same kind, name and namespace as the server has it; None if it does not exist."""
         metadata = wanted["metadata"]
         try:
             found = self.resource(wanted).get(name=metadata["name"], namespace=metadata.get("namespace"))

@@ -72,7 +72,7 @@ for line in sys.stdin:
 
 
 class Modules:
-    """The process on one guest. It is started where there is none, or where it does not answer any more."""
+    """The process on one guest. It is started if it is missing or no longer answers."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -106,7 +106,7 @@ class Modules:
 
     @staticmethod
     def _ask(process: subprocess.Popen[bytes], calls: t.Sequence[Call], seconds: float) -> list[Row] | None:
-        """The answer; None where there is none."""
+        """The answer; None without one."""
         assert process.stdin and process.stdout
         try:
             process.stdin.write(json.dumps(calls).encode() + b"\n")

@@ -58,7 +58,7 @@ def test_an_agent_killed_in_allocate_serves_again(node: Node) -> None:
             timer = kill_soon(node, chance, 0.1)
             with pytest.raises(grpc.RpcError):
                 while True:
-                    # an answer is whole, or there is none
+                    # an answer is complete or missing
                     assert plugin.allocate(["rails-0"])[0][1] == ["%s=rails-0" % RAILS]
             timer.join()
             kubelet.wait(lambda plugin=plugin: plugin.ended)

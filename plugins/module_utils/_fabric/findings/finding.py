@@ -78,7 +78,7 @@ def register(
 
 
 def rule_of(rules: t.Mapping[str, Rule], text: str) -> Rule | None:
-    """Return the rule with this code or name; None if there is none."""
+    """Return the rule with this code or name; None if no rule has it."""
     return rules.get(text) or next((each for each in rules.values() if each.name == text), None)
 
 

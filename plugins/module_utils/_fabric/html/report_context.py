@@ -39,7 +39,7 @@ class Material(t.NamedTuple):
 
     @property
     def judged(self) -> Verdict | None:
-        """Return the verdict that the matrix shows, None if there is none."""
+        """Return the verdict that the matrix shows; None without one."""
         return self.verdicts.get(VERIFY)
 
     @property

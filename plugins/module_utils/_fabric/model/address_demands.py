@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.vari
 
 
 def demands_of(fabric: Fabric, variants: Variants) -> dict[str, tuple[Demand, Path]]:
-    """Return rail -> (its demand, the place of the number of pods per node; empty if there is none)."""
+    """Return rail -> (its demand, the place of the number of pods per node; empty if it is missing)."""
     demands: dict[str, tuple[Demand, Path]] = {}
     node_counts: dict[str, int] = {}
     pods: dict[str, tuple[int, Path]] = {}

@@ -210,7 +210,7 @@ class Outermost(t.Generic[Owner]):
         self._firsts = {bits: [net.first for net, _owner in placed] for bits, placed in self._networks.items()}
 
     def find(self, address: int, bits: int = IPV4) -> tuple[Network, Owner] | None:
-        """Return the network that contains the address, with its owner; None if there is none."""
+        """Return the network that contains the address, with its owner; None if no network does."""
         at = bisect.bisect_right(self._firsts[bits], address) - 1
         return self._networks[bits][at] if at >= 0 and self._networks[bits][at][0].holds(address) else None
 

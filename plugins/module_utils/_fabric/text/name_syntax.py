@@ -58,7 +58,7 @@ def mac(text: str) -> str | None:
 
 
 def nearest(text: str, choices: t.Iterable[str]) -> str | None:
-    """Return the choice of which ``text`` is probably a misspelling; None if there is none."""
+    """Return the choice of which ``text`` is probably a misspelling; None if no choice is similar."""
     known = list(choices)
     # gpu1 means gpu01, not gpu16 or gpu10, which have as many characters in common with it.
     same = [choice for choice in known if _unpadded(choice) == _unpadded(text[:64].lower())]
@@ -77,7 +77,7 @@ def did_you_mean(near: str | None) -> str:
 
 
 def trailing_number(name: str) -> int | None:
-    """Return the number at the end of a name before its first dot; None if there is none."""
+    """Return the number at the end of a name before its first dot; None without a number."""
     match = re.search(r"([0-9]{1,9})\Z", name.partition(".")[0])
     return int(match.group(1)) if match else None
 

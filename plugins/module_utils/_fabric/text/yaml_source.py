@@ -124,7 +124,7 @@ class _Frame:
 
 
 def parse(raw: bytes, report: Report) -> Document | None:
-    """Return the document in the bytes of a file; None if there is none. Findings are added to ``report``."""
+    """Return the document in the bytes of a file; None if it is empty or wrong. Adds findings to ``report``."""
     text = _decode(raw, report)
     if text is None:
         return None

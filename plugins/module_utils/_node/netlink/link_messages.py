@@ -211,7 +211,7 @@ def _guid(value: bytes) -> str | None:
 
 
 def _vf_index(table: t.Mapping[int, bytes]) -> int:
-    """Return the VF's index, with which each attribute except the nested ones begins; -1 if there is none."""
+    """Return the VF's index, with which each attribute except the nested ones begins; -1 if it is missing."""
     value = table.get(IFLA_VF_MAC) or table.get(IFLA_VF_VLAN) or table.get(IFLA_VF_LINK_STATE) or b""
     return int(struct.unpack_from("=I", value)[0]) if len(value) >= 4 else -1
 

@@ -155,7 +155,7 @@ def links(sock: NetlinkSocket, of: t.Iterable[Row] | None = None) -> list[Row]:
     """Return the ports of devices (rows of :func:`devices`; by default all).
 
     Each: ``device_index``, ``device``, ``port`` (from 1), ``state``, ``physical_state``, ``netdev``, ``netdev_index``
-    (None if there is none in this network namespace), ``lid``, ``sm_lid``, ``lmc``, ``subnet_prefix`` (None except on
+    (None if it is not in this network namespace), ``lid``, ``sm_lid``, ``lmc``, ``subnet_prefix`` (None except on
     InfiniBand and OPA).
     """
     found: list[Row] = []

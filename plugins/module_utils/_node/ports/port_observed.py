@@ -87,7 +87,7 @@ def at(port: Port, key: str) -> str:
 
 
 def find(system: System, port: Port, observed: Seen) -> tuple[Link | None, RailyardError | None]:
-    """Return a port's interface, or the error why there is none. The PCI address has priority over the name."""
+    """Return a port's interface, or the error if it is missing. The PCI address has priority over the name."""
     if not port.pci:
         link = observed.named(port.netdev)
         return link, None if link else _no_netdev(port, observed)

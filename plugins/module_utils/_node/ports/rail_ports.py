@@ -375,7 +375,7 @@ class RailPorts(Subsystem):
 
 
 def _rule_of(address: Interface, port: Port, observed: Seen) -> Rule | None:
-    """Return the rule by a source address; the planned one if there are several, None if there is none."""
+    """Return the rule by a source address; the planned one if there are several, None if no rule matches."""
     rules = [
         rule
         for rule in observed.rules

@@ -452,7 +452,7 @@ class _State(t.Dict[str, t.Any]):
 
 
 def _address(text: t.Any) -> str | None:
-    """Return a PCI address in the form of sysfs; None if there is none."""
+    """Return a PCI address in the form of sysfs; None without a text."""
     return pci.full_address(str(text)) if text else None
 
 

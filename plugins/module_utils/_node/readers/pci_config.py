@@ -77,7 +77,7 @@ class Config:
         return None
 
     def extended(self, wanted: int) -> int | None:
-        """Return the offset of an extended capability; None if there is none or the extended space is not readable."""
+        """Return the offset of an extended capability; None if it is missing or the extended space is not readable."""
         offset, visited = SPACE, set()
         while SPACE <= offset <= len(self.data) - 4 and offset not in visited:
             visited.add(offset)

@@ -34,7 +34,7 @@ class Vpd(t.NamedTuple):
 
 
 def read(system: System, path: str, patience: float = PATIENCE) -> Vpd | None:
-    """Read a function's VPD from its sysfs file. None if there is none, or reading takes over ``patience`` seconds."""
+    """Read a VPD from its sysfs file. None if the file is missing or reading takes over ``patience`` seconds."""
     data = bytearray()
     deadline = time.monotonic() + patience
     try:

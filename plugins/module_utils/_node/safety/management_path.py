@@ -86,7 +86,7 @@ class ManagementPath:
 
 
 def netdev_pci(system: System, netdev: str) -> str | None:
-    """Return the PCI address of a netdev, also if a virtio or other bus is between them; None if there is none."""
+    """Return the PCI address of a netdev, also if a virtio or other bus is between them; None without one."""
     device = "/sys/class/net/%s/device" % netdev
     if not system.exists(device):
         return None

@@ -115,7 +115,7 @@ def series(known: t.Mapping[int, str]) -> Series | None:
 
 
 def _last_numeral(parts: t.Sequence[str], number: int) -> int:
-    """Return the index of the last numeral that equals the rail's number; -1 if there is none."""
+    """Return the index of the last numeral that equals the rail's number; -1 if no numeral does."""
     indexes = [at for at in range(1, len(parts), 2) if int(parts[at]) == number]
     return indexes[-1] if indexes else -1
 

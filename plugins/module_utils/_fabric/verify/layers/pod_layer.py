@@ -144,7 +144,7 @@ def _rail_named(why: str, rails: t.Mapping[str, str]) -> str | None:
 
 
 def _inside(report: NodeReport, uid: str) -> Row:
-    """Return the node's row of a pod, or the reason why there is none as ``why``."""
+    """Return the node's row of a pod, or the reason why it is missing as ``why``."""
     if report.inside is None:
         return {"why": report.inside_why or "the pods of the node were not read"}
     rows = [row for row in report.inside["pods"] if row["uid"] == uid]
