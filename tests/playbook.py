@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import typing as t
@@ -95,3 +96,23 @@ def play(
     """Run a playbook: the words are those of :func:`words_of`, and the rest is as for :func:`run`."""
     argv = words_of(playbook, *words, inventory=inventory, given=given)
     return run("ansible-playbook", *argv, env=env, cwd=cwd, timeout=timeout)
+
+
+def start(playbook: str | Path, inventory: str | Path, **env: str) -> subprocess.Popen[str]:
+    """Start a playbook in a session of its own, so that :func:`kill` ends all of its processes."""
+    return subprocess.Popen(
+        [PROGRAMS / "ansible-playbook", *words_of(playbook, inventory=inventory)],
+        cwd=ROOT,
+        env=environment(**env),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def kill(run: subprocess.Popen[str]) -> None:
+    """Kill all processes of a started playbook at once, as a failure of the control node does."""
+    os.killpg(run.pid, signal.SIGKILL)
+    run.communicate()

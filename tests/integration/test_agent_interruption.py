@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
-import subprocess
 import time
 
 import pytest
@@ -31,7 +29,7 @@ from tests.integration.agent_lab import (
 )
 from tests.integration.conftest import LAB
 from tests.integration.lab_pods import NAMES, SECONDS, Kube, check_interfaces
-from tests.playbook import PROGRAMS, ROOT, environment, play, words_of
+from tests.playbook import kill, play, start
 
 pytestmark = pytest.mark.lab
 
@@ -50,16 +48,7 @@ def kill_site(task: int, seconds: float) -> str:
 
     Returns the name of the task that it was in.
     """
-    run = subprocess.Popen(
-        [PROGRAMS / "ansible-playbook", *words_of("site.yml", inventory=INVENTORY)],
-        cwd=ROOT,
-        env=environment(RAILYARD_LAB=LAB),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
+    run = start("site.yml", INVENTORY, RAILYARD_LAB=LAB)
     assert run.stdout
     begun: list[str] = []
     try:
@@ -71,8 +60,7 @@ def kill_site(task: int, seconds: float) -> str:
                 break
         return begun[-1]
     finally:
-        os.killpg(run.pid, signal.SIGKILL)
-        run.communicate()
+        kill(run)
 
 
 def test_no_pod_loses_a_rail_when_site_yml_is_killed(kube: Kube, prepared: None, node: GetNode) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ import typing as t
 import pytest
 
 from tests.integration.conftest import LAB, Node
-from tests.playbook import PROGRAMS, ROOT, environment, words_of
+from tests.playbook import ROOT, kill, start
 
 pytestmark = pytest.mark.lab
 
@@ -50,21 +49,8 @@ true
 """
 
 
-def start() -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [PROGRAMS / "ansible-playbook", *words_of("playbooks/hosts.yml", inventory=INVENTORY)],
-        cwd=ROOT,
-        env=environment(RAILYARD_LAB=LAB),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
-
-
 def converge() -> str:
-    run = start()
+    run = start("playbooks/hosts.yml", INVENTORY, RAILYARD_LAB=LAB)
     out, _none = run.communicate(timeout=600)
     assert run.returncode == 0, out
     return out
@@ -103,11 +89,9 @@ def test_a_killed_run_is_fixed_by_the_next(node: t.Callable[[str], Node], durati
     boots = {name: node(name).boot_id() for name in NODES}
     for name in NODES:
         node(name).run(PRISTINE)
-    run = start()
+    run = start("playbooks/hosts.yml", INVENTORY, RAILYARD_LAB=LAB)
     time.sleep(moment)
-    # the whole session dies at once, as when the controller does; modules on the nodes are cut off where they are
-    os.killpg(run.pid, signal.SIGKILL)
-    run.communicate()
+    kill(run)
     for name in NODES:
         node(name).run("pkill -9 -x python3; true")
         assert node(name).boot_id() == boots[name]
