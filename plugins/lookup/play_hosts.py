@@ -41,7 +41,7 @@ options:
   parts:
     description:
       - The directory of parts, where C(railyard_part) may be V(judge). The pattern is then of the nodes that probe
-        nodes of other parts. Ends the run if parts are missing, too old, there twice, or of other nodes.
+        nodes of other parts. Ends the run if parts are missing, duplicate, too old, or of other nodes.
     type: path
   kind:
     description: The kind of the parts.

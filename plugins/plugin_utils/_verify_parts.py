@@ -73,11 +73,11 @@ def read(directory: str, kind: str) -> list[Written]:
         place = _fabric_files.shown_path(directory)
         raise RailyardError("there are no parts of %s here" % kind, place, remedy % kind)
     count = statistics.mode(each.part.count for each in parts)
-    strangers = [_fabric_files.shown_path(each.path) for each in parts if each.part.count != count]
-    if strangers:
-        message = "most parts here are of %d, and others are not" % count
+    others = [_fabric_files.shown_path(each.path) for each in parts if each.part.count != count]
+    if others:
+        message = "most files here are parts K/%d, and others are not" % count
         place = _fabric_files.shown_path(directory)
-        raise RailyardError(message, place, "remove the parts of another run: %s" % ", ".join(strangers))
+        raise RailyardError(message, place, "remove the parts of another run: %s" % ", ".join(others))
     errors = []
     for before, each in zip([None, *parts], parts):
         if before and before.part == each.part:

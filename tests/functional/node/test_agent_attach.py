@@ -7,6 +7,7 @@ VFs and hardware RDMA devices are moved on guests of the lab.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -316,6 +317,14 @@ def test_a_record_that_cannot_be_written_stops_the_attach(node: LiveNode) -> Non
     assert agent.sweep() == ["rails-0"]
     agent.attach("rails-0", pod.state())
     assert pod.whole() == WHOLE
+    # the slot of a pod that has ended stays held until the record can be written, and the status names the reason
+    with contextlib.suppress(OSError):
+        filler.write_bytes(b"x" * (64 << 10))
+    pod.end()
+    wait_for(lambda: agent.sweep() or agent.problems, "the end of the pod is not noticed")
+    assert agent.problems == {"rails-0": full}
+    filler.unlink()
+    assert (agent.sweep(), agent.problems) == (["rails-0"], {})
 
 
 @in_own_namespace

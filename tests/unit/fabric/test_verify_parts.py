@@ -138,7 +138,7 @@ def test_an_old_part_is_an_error(directory: Path) -> None:
 def test_parts_of_two_divisions_are_an_error(directory: Path) -> None:
     other = write(directory, "1/3")
     (line,) = errors(lambda: _verify_parts.read(str(directory), "verify"))
-    assert "most parts here are of 4" in line and other.name in line
+    assert "most files here are parts K/4" in line and other.name in line
 
 
 def test_a_part_of_other_nodes_is_an_error(directory: Path) -> None:

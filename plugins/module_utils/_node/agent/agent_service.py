@@ -342,6 +342,7 @@ class Service:
         if self._pods:
             with contextlib.suppress(RailyardError):
                 self._pods.sweep()
+        held_problems = list(self._pods.problems.values()) if self._pods else []
         holders = self._state.holders()
         spec = self._spec
         rails = [(rail, self._health.get(rail.rail)) for rail in spec.rails]
@@ -376,7 +377,7 @@ class Service:
             "claims": [claim.as_dict() for claim in claims],
             "holders": [holder.as_dict() for _device, holder in sorted(holders.items())],
             "attaches": self._attaches.as_dict(),
-            "problems": [*self._problems.values(), *claim_errors],
+            "problems": [*self._problems.values(), *held_problems, *claim_errors],
         }
 
     def _is_registered(self, resource: str) -> bool:

@@ -131,13 +131,15 @@ def main(argv: t.Sequence[str] | None = None, system: System | None = None, pati
             continue
         path = "%s/%s" % (BOOT_DIR, name)
         while True:
+            began = time.monotonic()
             try:
                 sys.stdout.writelines(apply(path, system, check, until))
                 break
             # any error of a file must not prevent the next files
             except Exception as error:
                 if time.monotonic() < deadline:
-                    time.sleep(1)
+                    # on a node that is slow while it boots, at most half of the time for attempts
+                    time.sleep(max(1.0, time.monotonic() - began))
                     continue
                 status = 1
                 # if the lock is not free, the ports would only wait again
