@@ -24,6 +24,8 @@ ok one two:
 	echo begin $@ >>order; sleep 0.3; echo end $@ >>order
 bad:
 	echo it is broken; exit 3
+priority:
+	nice >>order; cat /proc/self/autogroup >>order; true
 tests:
 	mkdir -p $$RAILYARD_RESULTS; cp results.json $$RAILYARD_RESULTS/1.json
 red:
@@ -68,6 +70,14 @@ def test_every_part_runs_to_its_end_and_a_failure_counts(run: Run) -> None:
 def test_parts_with_guests_follow_one_another(run: Run, tmp_path: Path) -> None:
     assert run("--lab", "one,two", "tests")[0] == 0
     assert (tmp_path / "order").read_text().split("\n")[:4] == ["begin one", "end one", "begin two", "end two"]
+
+
+def test_parts_beside_guests_have_a_lower_priority(run: Run, tmp_path: Path) -> None:
+    assert run("--lab", "ok", "priority")[0] == 0
+    words = (tmp_path / "order").read_text().split()
+    assert str(os.nice(0) + int(parts.BESIDE)) in words
+    # "/autogroup-NUMBER nice VALUE", on kernels that group processes by session
+    assert not Path("/proc/self/autogroup").exists() or words[words.index("nice") + 1] == parts.BESIDE
 
 
 def test_passed_parts_are_not_repeated(run: Run) -> None:
