@@ -38,10 +38,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     lenient_json,
     manifest_texts,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer import free_ranges
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, Range, network
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import network
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import HostRange
 from tests import upstream
 
@@ -669,33 +668,6 @@ def test_data_outside_json_is_reported_by_line() -> None:
     assert _shape(reading.value) == {"a": ["1", "2"], "b": {"c": "d"}}
 
 
-_RANGES = st.lists(
-    st.tuples(st.integers(0, 60), st.integers(0, 9)).map(lambda pair: Range(pair[0], sum(pair))), max_size=6
-)
-
-
-@given(_RANGES, _RANGES)
-def test_free_ranges_are_those_of_sets(ranges: list[Range], taken: list[Range]) -> None:
-    def members(of: t.Iterable[Range]) -> set[int]:
-        return {number for each in of for number in range(each.first, each.last + 1)}
-
-    left, shared = free_ranges.without(ranges, taken), free_ranges.common(ranges, taken)
-    assert members(left) == members(ranges) - members(taken)
-    assert members(shared) == members(ranges) & members(taken)
-    assert all(low.last + 1 < high.first for result in (left, shared) for low, high in zip(result, result[1:]))
-    best = free_ranges.longest(left)
-    assert (best is None) == (not left)
-    assert best is None or all(best.size >= each.size for each in left)
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
-def test_a_covering_network_is_the_smallest(one: int, other: int) -> None:
-    first, last = sorted((one, other))
-    net = free_ranges.covering(first, last, IPV4)
-    assert net.holds(first) and net.holds(last)
-    assert net.prefix == IPV4 or not network(first, net.prefix + 1).holds(last)
-
-
 @pytest.mark.parametrize(
     ("text", "members", "wanted"),
     [
@@ -744,11 +716,6 @@ def test_texts_without_numbers_do_not_form_a_series() -> None:
     assert template is not None and template.template() == "gpu{n}-net{n+10}"
     padded = name_counting.series({1: "rail_00", 2: "rail_01"})
     assert padded is not None and padded.template() == "rail_{n-1:02}"
-
-
-def test_usable_addresses_of_networks() -> None:
-    for prefix, bits, first, last in ((24, IPV4, 1, 254), (120, IPV6, 1, 255), (31, IPV4, 0, 1), (127, IPV6, 0, 1)):
-        assert free_ranges.usable_range(network(0, prefix, bits)) == Range(first, last, bits)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
-    IPV4,
     IPV6,
     Network,
     Range,
@@ -296,14 +295,3 @@ class Planner(abc.ABC):
                 self._add(kind, key, message, "end one range before the other begins")
             if not last or taken.last > last[0].last:
                 last = (taken, name)
-
-
-def usable(first: int, last: int, bits: int) -> tuple[int, int]:
-    """Return the first and the last address of a network that an interface can have.
-
-    In a network of two addresses, these are both (RFC 3021, RFC 6164). In others, the first address is that of the
-    network or of any of its routers (RFC 4291), and the last IPv4 address is the broadcast address.
-    """
-    if last - first < 2:
-        return first, last
-    return first + 1, last - 1 if bits == IPV4 else last

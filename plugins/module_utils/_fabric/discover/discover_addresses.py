@@ -24,25 +24,24 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer.free_ranges import (
-    covering,
-    longest,
-    single,
-    usable_range,
-    without,
-)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     IPV4,
     IPV6,
     Network,
     Range,
+    covering,
     link_local,
     network,
     parse_address,
     parse_range,
     show,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import (
+    Ranges,
+    longest,
+    single,
+    without,
+)
 
 # Rail -> node -> its port.
 Ports = t.Mapping[str, t.Mapping[str, Nic]]
@@ -319,7 +318,7 @@ def _fits(track: Track, shift: int) -> bool:
     if track.mode == SUBNET and track.known:
         # The range of hosts begins with index 1, even if no node has it: the gateway must not be in it.
         via, end = _gateway(track), track.most
-        low = usable_range(track.known).first
+        low = track.known.usable.first
         return start >= low and not (via is not None and start <= via <= end)
     return _subnet(track, start) is not None
 
@@ -404,7 +403,7 @@ def _common(
     if net is None:
         raise AssertionError("the network of a track is known here")
     place = ("rails", track.rail)
-    usable = usable_range(net)
+    usable = net.usable
     first = max(track.base + 1, usable.first)
     hosts = Range(first, max(first, min(track.most, usable.last)), track.bits)
     vias = {via for via in track.gateways.values() if via is not None}

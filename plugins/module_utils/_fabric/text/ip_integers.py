@@ -70,6 +70,22 @@ class Network:
         """The number of addresses."""
         return self.last - self.first + 1
 
+    @property
+    def addresses(self) -> Range:
+        """All addresses."""
+        return Range(self.first, self.last, self.bits)
+
+    @property
+    def usable(self) -> Range:
+        """The addresses that an interface can have.
+
+        In a network of two addresses, these are both (RFC 3021, RFC 6164). In others, the first address is that of the
+        network or of any of its routers (RFC 4291), and the last IPv4 address is the broadcast address.
+        """
+        if self.size <= 2:
+            return self.addresses
+        return Range(self.first + 1, self.last - (self.bits == IPV4), self.bits)
+
     def holds(self, address: int) -> bool:
         """Return whether the network contains the address."""
         return self.first <= address <= self.last
@@ -170,6 +186,11 @@ def network(address: int, prefix: int, bits: int = IPV4) -> Network:
     size = 1 << bits - prefix
     first = address & ~(size - 1)
     return Network(first, first + size - 1, prefix, bits)
+
+
+def covering(first: int, last: int, bits: int) -> Network:
+    """Return the smallest network that contains both addresses."""
+    return network(first, bits - (first ^ last).bit_length(), bits)
 
 
 def nth_subnet(supernet: Network, prefix: int, number: int) -> Network | None:

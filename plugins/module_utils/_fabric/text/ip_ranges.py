@@ -19,7 +19,7 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Range
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network, Range
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,29 @@ def merged(ranges: t.Iterable[Range]) -> list[Range]:
         else:
             result.append(part)
     return result
+
+
+def single(address: int, bits: int) -> Range:
+    """Return the range of one address."""
+    return Range(address, address, bits)
+
+
+def without(ranges: t.Iterable[Range], taken: t.Iterable[Range]) -> list[Range]:
+    """Return sorted, disjoint ranges of the addresses that are not in ``taken``."""
+    free = Ranges(tuple(merged(ranges))).without(taken)
+    return list(free.parts) if free else []
+
+
+def common(ranges: t.Iterable[Range], others: t.Iterable[Range | Network]) -> list[Range]:
+    """Return sorted, disjoint ranges of the addresses that are in both."""
+    other_ranges = list(others)
+    overlaps = (mine.overlap(theirs) for mine in ranges for theirs in other_ranges)
+    return merged(overlap for overlap in overlaps if overlap)
+
+
+def longest(ranges: t.Sequence[Range]) -> Range | None:
+    """Return the longest range, the lowest one of equal length; None without ranges."""
+    return max(ranges, key=lambda part: (part.size, -part.first)) if ranges else None
 
 
 def partial_blocks(part: Range, block: int, holes: t.Iterable[Range]) -> t.Iterator[tuple[int, int, int]]:

@@ -28,14 +28,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Addressing,
     exclude,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer.free_ranges import (
-    common,
-    longest,
-    single,
-    usable_range,
-    whole_range,
-    without,
-)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     IPV4,
     IPV6,
@@ -44,7 +36,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
     network,
     show,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import merged
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import (
+    common,
+    longest,
+    merged,
+    single,
+    without,
+)
 
 # Number of addresses for ports of an IPv6 rail: twice the number of nodes of the largest cluster.
 _PORTS = 8192
@@ -251,12 +249,12 @@ def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: 
     Return whether they are not from shell lines.
     """
     for name, reserved in facts.taken.items():
-        exclude(rail, name, common([whole_range(rail.net)], reserved))
+        exclude(rail, name, common([rail.net.addresses], reserved))
     exclude(rail, "routers", _routers(draft, rail))
     claimed = claimed_addresses.within(facts.claims, rail.net) + rail.pods + rail.all_taken
     if rail.gateway is not None:
         claimed.append(single(rail.gateway, rail.net.bits))
-    free = without([usable_range(rail.net)], claimed)
+    free = without([rail.net.usable], claimed)
     port_addresses = sorted(port.address for port in _ports_of(draft, facts) if port.address is not None)
     port_addresses = [address for address in port_addresses if rail.net.bits == IPV4 and rail.net.holds(address)]
     if port_addresses:

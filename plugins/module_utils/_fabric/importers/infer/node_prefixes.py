@@ -29,21 +29,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Addressing,
     exclude,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer.free_ranges import (
-    common,
-    covering,
-    single,
-    usable_range,
-    whole_range,
-    without,
-)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     IPV4,
     IPV6,
     Network,
     Range,
+    covering,
     network,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import common, single, without
 
 
 def prefixes(drafts: t.Sequence[Draft], facts: Facts, found: Found) -> Addressing:
@@ -167,14 +161,14 @@ def _set_static_indexes(drafts: t.Sequence[Draft], facts: Facts, result: Address
                     )
                     remedy = "give a node the same place in the network of every rail"
                     found.add(import_rules.LAYOUT, pool.place, message, remedy, "node %d" % result.indexes[node])
-                    exclude(rail, node, [whole_range(net)])
+                    exclude(rail, node, [net.addresses])
 
 
 def _is_gateway(net: Network, addresses: Range, result: Addressing) -> bool:
     """Return whether this is a single address of a node's prefix that neither the port nor pods get."""
     if addresses.size > 1 or result.node_prefix is None:
         return False
-    usable = usable_range(network(addresses.first, result.node_prefix, net.bits))
+    usable = network(addresses.first, result.node_prefix, net.bits).usable
     ends = {"first": usable.first, "last": usable.last}
     return not usable.holds(addresses.first) or addresses.first == ends.get(result.gateway or "")
 
@@ -207,7 +201,7 @@ def _from_divided_pools(drafts: t.Sequence[Draft], pools: t.Sequence[Pool], resu
             result.host = "none"
         result.leaf_end = "first" if gateway == net.first else "second"
         return
-    usable = usable_range(network(net.first, result.node_prefix, net.bits))
+    usable = network(net.first, result.node_prefix, net.bits).usable
     result.gateway = "none" if gateway is None else "last" if gateway == usable.last else "first"
     if gateway is not None and gateway not in (usable.first, usable.last):
         message = "the gateway is neither the first nor the last address of a node's network"
@@ -234,7 +228,7 @@ def _addresses_for_pods(pool: Pool, one_node: Pool, result: Addressing) -> str:
     """Return addresses of the first node, as text, that its pods do not get today but get in the plan."""
     if pool.net is None or one_node.net is None:
         return ""
-    first, bits, usable = pool.net.first, pool.net.bits, usable_range(one_node.net)
+    first, bits, usable = pool.net.first, pool.net.bits, one_node.net.usable
     low, high = usable.first, usable.last
     ports = {"last": [high - (result.gateway == "last")], "none": []}
     others = ports.get(result.host or "", [low + (result.gateway == "first")])
@@ -252,7 +246,7 @@ def _first_node(pool: Pool) -> Pool:
     node_net = network(first, pool.node_prefix, pool.net.bits)
     left_out = [Range(first + low, first + high, node_net.bits) for low, high in pool.left_out]
     left_out += [single(pool.gateway, node_net.bits)] if pool.gateway is not None else []
-    return replace(pool, net=node_net, ranges=without([usable_range(node_net)], left_out))
+    return replace(pool, net=node_net, ranges=without([node_net.usable], left_out))
 
 
 def _gateway_position(pools: t.Sequence[Pool], found: Found) -> str:
@@ -261,7 +255,7 @@ def _gateway_position(pools: t.Sequence[Pool], found: Found) -> str:
     for pool in pools:
         if pool.net is None:
             continue
-        usable = usable_range(pool.net)
+        usable = pool.net.usable
         if pool.gateway is None:
             positions.add("none")
         elif pool.gateway in (usable.first, usable.last):
@@ -287,7 +281,7 @@ def _host_position(pools: t.Sequence[Pool], gateway: str, found: Found) -> str |
     for pool in pools:
         if pool.net is None or not pool.ranges:
             continue
-        usable = usable_range(pool.net)
+        usable = pool.net.usable
         ends = {"first": usable.first + (gateway == "first"), "last": usable.last - (gateway == "last")}
         for position, address in ends.items():
             if any(each.holds(address) for each in pool.ranges):

@@ -10,8 +10,8 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer.free_ranges import without
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, Network, Range
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import without
 
 SUBNET, BLOCK, PREFIX, LINK, NONE = "subnet", "block", "prefix", "link", "none"
 

@@ -28,7 +28,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.subnet_pool import pool_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import manifest_texts
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer.free_ranges import usable_range, whole_range
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import network, show
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Scalar, Value
 
@@ -134,7 +133,7 @@ def _inline_pool(block: Value, value: Mapping, place: Place, name: str, found: F
     net = pool_ranges.prefixed(subnet)
     if net:
         around = network(*net)
-        subnet, inside = str(around), usable_range(around)
+        subnet, inside = str(around), around.usable
         ends = (first or show(inside.first, inside.bits), last or show(inside.last, inside.bits))
         fields.put("ips", ["%s-%s" % ends], place)
     fields.put("subnet", subnet, place)
@@ -153,7 +152,7 @@ def _as_range(text: str) -> str:
     parsed = pool_ranges.prefixed(text)
     if not parsed:
         return text
-    return str(whole_range(network(*parsed)))
+    return str(network(*parsed).addresses)
 
 
 def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
@@ -168,7 +167,7 @@ def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> No
             inner.put(key, fields.text(key), fields.place_of(key))
     net = pool_ranges.prefixed(fields.text("subnet") or "")
     if net:
-        inner.put("ips", [str(usable_range(network(*net)))], fields.place_of("subnet"))
+        inner.put("ips", [str(network(*net).usable)], fields.place_of("subnet"))
     excluded = [_exclusion(item) for item in fields.items("exclusions")]
     gateway = fields.text("gateway")
     inner.put("excludeIPs", [text for text in excluded + [gateway or ""] if text], fields.place_of("exclusions"))
@@ -180,7 +179,7 @@ def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> No
             name
         )
         pool = facts.pools[-1]
-        if pool.net and pool.gateway == usable_range(pool.net).first:
+        if pool.net and pool.gateway == pool.net.usable.first:
             message += "; the first block begins with the gateway"
         remedy = "use a prefix per node (a CIDRPool), or a gateway at the end of the subnet"
         found.add(import_rules.BLOCKS, fields.place_of("perNodeBlockSize"), message, remedy, "one range for all nodes")

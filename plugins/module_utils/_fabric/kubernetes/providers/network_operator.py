@@ -10,7 +10,6 @@ import json
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import usable
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu import gpu_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import (
     device_plugins,
@@ -204,7 +203,7 @@ def _ip_pool(view: View, network: Network, share: Share) -> Object:
     pods must not have are excluded. If the gateway is in the first block, that block has one address less.
     """
     subnet, first, last = _numbers(share)
-    begin, end = usable(subnet.first, subnet.last, subnet.bits)
+    begin, end = subnet.usable.first, subnet.usable.last
     place = "rails.%s.pods" % network.rail
     size = _block(view, network)
     nodes = max(view.fabric["max_nodes"] or 0, len(view.nodes))
@@ -291,9 +290,8 @@ def _cidr_pool(view: View, network: Network, version: int, shares: t.Sequence[tu
 def _excluded(subnet: ip_integers.Network, first: int, last: int) -> list[Object]:
     """Return the indexes in a node's prefix that pods must not have. nv-ipam leaves out network and broadcast addresses
     itself."""
-    low, high = usable(subnet.first, subnet.last, subnet.bits)
     found = []
-    for start, end in ((low, first - 1), (last + 1, high)):
+    for start, end in ((subnet.usable.first, first - 1), (last + 1, subnet.usable.last)):
         if start <= end:
             found.append({"startIndex": start - subnet.first, "endIndex": end - subnet.first})
     return found

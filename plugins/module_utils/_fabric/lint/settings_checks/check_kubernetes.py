@@ -18,7 +18,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     SUBNET,
     Demand,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import usable
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     Path,
     Report,
@@ -307,7 +306,7 @@ def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
             path = rail.where("pods" if bits == IPV4 else "pods6")
             if scheme.pods is None or report.within(path):
                 continue
-            first, _last = usable(scheme.network.first, scheme.network.last, bits)
+            first = scheme.network.usable.first
             pods = scheme.pods.without(scheme.excluded)
             if pods is None:
                 continue
