@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
-    IPV6,
+    SUFFIX,
     Network,
     Range,
     link_local,
@@ -211,7 +211,7 @@ class Planner(abc.ABC):
         gateway = scheme.gateway
         self.link_local_gateway = gateway if isinstance(gateway, int) and link_local(gateway, self.bits) else None
         self.units = units
-        self._suffix = "6" if self.bits == IPV6 else ""
+        self._suffix = SUFFIX[self.bits]
         self._problems: list[Problem] = []
 
     @abc.abstractmethod

@@ -25,8 +25,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
+    FAMILY,
     IPV4,
     IPV6,
+    SUFFIX,
     Network,
     Range,
     covering,
@@ -131,7 +133,7 @@ def addressing(
 def _leased(ports: Ports, findings: Findings) -> None:
     """Report temporary addresses of a rail's ports: one finding per rail and family."""
     for rail in ports:
-        for bits, family in ((IPV4, "IPv4"), (IPV6, "IPv6")):
+        for bits, family in FAMILY.items():
             leased = {node: nic.leased[bits] for node, nic in ports[rail].items() if bits in nic.leased}
             if leased:
                 first = next(iter(leased.values()))
@@ -284,9 +286,7 @@ def _left(
             if node not in track.units and track.bits not in nic.addresses and nic.netdev
         ]
         if unaddressed:
-            message = "the port has no %s address, but others of the rail do" % (
-                "IPv6" if track.bits == IPV6 else "IPv4"
-            )
+            message = "the port has no %s address, but others of the rail do" % FAMILY[track.bits]
             findings.add(
                 "DS311", ("rails", track.rail), message, "run hosts.yml, which sets the planned value", unaddressed
             )
@@ -413,11 +413,11 @@ def _common(
         findings.add(
             "DS307", place, message, "set gateway to the address of the leaf; hosts.yml configures it on all nodes"
         )
-    six = "6" if track.bits == IPV6 else ""
-    stated = given.get("gateway" + six)
+    suffix = SUFFIX[track.bits]
+    stated = given.get("gateway" + suffix)
     if gateway is None and stated:
         gateway = parse_address(stated, net)
-    stated_pods = parse_range(given["pods" + six], net) if given.get("pods" + six) else None
+    stated_pods = parse_range(given["pods" + suffix], net) if given.get("pods" + suffix) else None
     if stated_pods:
         pods: Ranges | None = Ranges.of(Range(stated_pods[0], stated_pods[1], track.bits))
     else:
@@ -425,9 +425,9 @@ def _common(
         free = _free(hosts, own_gateway, usable, from_first)
         pods = Ranges.of(free) if free else None
         message = "pods get the addresses of the rails' %ssubnets that hosts and gateways do not use" % (
-            "IPv6 " if six else ""
+            "IPv6 " if suffix else ""
         )
-        remedy = "check that these addresses are unused, or set -e discover_pods%s=FIRST-LAST" % six
+        remedy = "check that these addresses are unused, or set -e discover_pods%s=FIRST-LAST" % suffix
         findings.add("DS306", ("rails",), message, remedy)
     return Scheme(SUBNET, net, gateway=gateway, pods=pods, hosts=Ranges.of(hosts))
 

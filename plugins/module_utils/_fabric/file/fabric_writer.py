@@ -34,7 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infi
     file_value as _infiniband,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_model import Qos
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV6, Range, show
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX, Range, show
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import file_value
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import trailing_number
 
@@ -211,7 +211,7 @@ def _rail(rail: Rail) -> Data:
 
 def _scheme(scheme: Scheme) -> Data:
     bits = scheme.network.bits
-    suffix = "6" if bits == IPV6 else ""
+    suffix = SUFFIX[bits]
     gateway = show(scheme.gateway, bits) if isinstance(scheme.gateway, int) else scheme.gateway
     of_family = _without_none(
         subnet=str(scheme.network),

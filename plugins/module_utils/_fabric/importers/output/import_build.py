@@ -34,7 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_names import Names
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, show
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, SUFFIX, show
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import file_value
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
     BadRange,
@@ -288,7 +288,7 @@ class Builder:
         mtu = self._out.data["fabric"]["mtu"]
         for place, (name, draft) in enumerate(zip(self._names, self._drafts), 1):
             rail: dict[str, t.Any] = {}
-            for bits, suffix in ((IPV4, ""), (IPV6, "6")):
+            for bits, suffix in SUFFIX.items():
                 rail_addresses = layout.rails[bits].get(place)
                 if rail_addresses:
                     rail.update(_family(rail_addresses, suffix))
