@@ -41,7 +41,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import network
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import HostRange
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import HostRange, natural
 from tests import upstream
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -704,7 +704,7 @@ def test_series_are_found_from_any_two_of_their_texts(
 
 @given(st.lists(st.from_regex(r"\A[a-c]{1,2}-?[0-9]{1,3}\Z"), unique=True))
 def test_ranges_of_nodes_are_their_names(names: list[str]) -> None:
-    names.sort(key=name_counting.natural)
+    names.sort(key=natural)
     expanded = [name for pattern in name_counting.ranged(names) for name in HostRange(pattern)]
     assert expanded == names
 

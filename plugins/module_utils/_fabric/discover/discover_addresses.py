@@ -110,15 +110,14 @@ def addressing(
     """
     result = InferredAddresses()
     tracks = [track for rail in ports for track in _tracks(rail, ports[rail], findings)]
-    _routing(ports, tracks, result)
+    _routing(ports, result)
     _indexes(tracks, numbers, result, findings)
     _left(ports, tracks, numbers, result, findings)
     for track in tracks:
-        scheme = _scheme(track, result, findings, given, from_first)
-        if scheme:
-            result.schemes.setdefault(track.rail, {})[track.bits] = scheme
-            result.modes[track.rail] = track.mode
-            _check(track, scheme, result, findings)
+        scheme = _scheme(track, findings, given, from_first)
+        result.schemes.setdefault(track.rail, {})[track.bits] = scheme
+        result.modes[track.rail] = track.mode
+        _check(track, scheme, result, findings)
     for rail in ports:
         if rail not in result.schemes:
             result.modes[rail] = NONE if infiniband else SUBNET
@@ -209,7 +208,7 @@ def _via(nic: Nic, bits: int) -> int | None:
     return routes[0].via if routes else None
 
 
-def _routing(ports: Ports, tracks: t.Sequence[Track], result: InferredAddresses) -> None:
+def _routing(ports: Ports, result: InferredAddresses) -> None:
     """Set the routing that routes and rules of ports show."""
     nics = [nic for rail in ports.values() for nic in rail.values() if nic.addresses]
     if any(nic.table is not None for nic in nics):
@@ -347,12 +346,9 @@ def _covering(units: t.Iterable[int], size: int, bits: int) -> Network:
 # -- schemes -----------------------------------------------------------------------------------------------------------
 
 
-def _scheme(
-    track: Track, result: InferredAddresses, findings: Findings, given: t.Mapping[str, str], from_first: bool
-) -> Scheme | None:
-    """Return the scheme of a track."""
+def _scheme(track: Track, findings: Findings, given: t.Mapping[str, str], from_first: bool) -> Scheme:
     if track.mode == SUBNET:
-        return _common(track, result, findings, given, from_first)
+        return _common(track, findings, given, from_first)
     net = _subnet(track, track.base + 1)
     if net is None:
         message = "no network begins with the address of the node with index 1 (%s)" % show(
@@ -387,17 +383,13 @@ def _own(track: Track, net: Network) -> Scheme:
                 best = fits, scheme
     if best is None:
         raise AssertionError("every mode gives a scheme")
-    return replace(best[1], gateway=None if best[1].gateway == FIRST else best[1].gateway, host=_stated(best[1].host))
+    scheme = best[1]
+    # the defaults are not written
+    defaults = {key: None for key in ("gateway", "host") if getattr(scheme, key) == FIRST}
+    return replace(scheme, **defaults)
 
 
-def _stated(host: str | None) -> str | None:
-    """Return a port position, or None for the default."""
-    return None if host == FIRST else host
-
-
-def _common(
-    track: Track, result: InferredAddresses, findings: Findings, given: t.Mapping[str, str], from_first: bool
-) -> Scheme:
+def _common(track: Track, findings: Findings, given: t.Mapping[str, str], from_first: bool) -> Scheme:
     """Return the scheme of mode subnet. Report differing gateways and inferred pod addresses."""
     net = track.known
     if net is None:

@@ -33,6 +33,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.s
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import vf_identity
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
     ATTACHMENTS,
+    DEFAULT_MTU,
     ETHERNET,
     INFINIBAND,
     SHARED,
@@ -62,7 +63,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 
 # Slots that a port gets where the addresses are enough.
 _PODS = 8
-SAFE_MTU = {ETHERNET: 1500, INFINIBAND: 2044}
 
 
 class Options(t.NamedTuple):
@@ -134,7 +134,7 @@ class Builder:
 
     def _mtus(self) -> None:
         stated = Counter(nic.mtu for ports in self._ports().values() for nic in ports.values() if nic.mtu)
-        fallback = SAFE_MTU[self._layer]
+        fallback = DEFAULT_MTU[self._layer]
         self.fabric.mtu = self._options.mtu or (stated.most_common(1)[0][0] if stated else fallback)
 
     def _rails(self, addresses: InferredAddresses) -> None:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_build import Builder, Options
@@ -30,13 +29,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint import lint_run as linting
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import BadRange, HostRange
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
+    BadRange,
+    HostRange,
+    natural,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, fold, table
 
 _HEAD = ("rule", "severity", "place", "nodes", "what is uncertain", "remedy")
 # Longest line of a comment, in characters, without its indentation.
 _WIDE = 106
-_DIGITS = re.compile(r"([0-9]+)")
 
 
 class NodeInfo(t.NamedTuple):
@@ -61,7 +63,7 @@ def run(infos: t.Sequence[NodeInfo], options: Options) -> Outcome:
     """Create a fabric file from nodes. Does not raise for any result of ``rail_info``, however incomplete."""
     findings = Findings()
     observed: list[ObservedNode] = []
-    for info in sorted(infos, key=lambda info: _natural(info.name)):
+    for info in sorted(infos, key=lambda info: natural(info.name)):
         if "nics" not in info.result:
             message = "the node did not report its NICs"
             remedy = "fix the error that is shown for it above, and run discovery again"
@@ -74,10 +76,6 @@ def run(infos: t.Sequence[NodeInfo], options: Options) -> Outcome:
     fabric = builder.build()
     text = write(fabric, _comments(fabric, findings.all, len(observed)))
     return Outcome(text, findings.all, linting.lint(text.encode("utf-8")).findings, len(observed), len(builder.rails))
-
-
-def _natural(name: str) -> list[t.Any]:
-    return [int(part) if part.isdigit() else part for part in _DIGITS.split(name)]
 
 
 def _comments(fabric: Fabric, findings: t.Sequence[DiscoverFinding], nodes: int) -> dict[Path, list[str]]:

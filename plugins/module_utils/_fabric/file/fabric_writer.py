@@ -14,6 +14,7 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import SUBNET, Scheme
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_fabric import PLUGIN
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.yaml_layout import Comments, render
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import link_layer_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import file_value as _driver
@@ -56,7 +57,7 @@ def write(fabric: Fabric, comments: Comments | None = None) -> str:
 
 def document(fabric: Fabric) -> Data:
     """Return the sections of the file as nested mappings."""
-    sections: Data = {"plugin": "railyard.fabric.rails", "fabric": _general(fabric)}
+    sections: Data = {"plugin": PLUGIN, "fabric": _general(fabric)}
     if fabric.qos:
         sections["qos"] = _qos(fabric.qos)
     if fabric.names:

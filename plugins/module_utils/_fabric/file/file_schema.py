@@ -59,7 +59,7 @@ class _Keys:
         self.required: list[set[str]] = []
         self.closed = False
 
-    def declare(self, key: str, kind: Schema | None = None) -> None:
+    def declare(self, key: str, kind: Schema | None) -> None:
         """Add a key, with a schema of its values unless they are mappings or lists of mappings."""
         kinds = self.kinds.setdefault(key, [])
         if kind is not None and kind not in kinds:

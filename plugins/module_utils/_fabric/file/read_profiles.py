@@ -71,7 +71,7 @@ def read_profile(name: str, parent: Section, report: Report) -> Profile:
     if ports and filled(ports, report, "at least one port"):
         for rail, own in ports.sections():
             texts = port_texts(own)
-            identified(own, texts, report)
+            identified(own, texts)
             own.done()
             profile.ports[rail] = make_port(rail, own.path, texts, report)
     others = section.section("other_ports")
@@ -84,7 +84,7 @@ def read_profile(name: str, parent: Section, report: Report) -> Profile:
 def _other_port(name: str, section: Section, report: Report) -> OtherPort:
     role = section.choice("role", ROLES, "set its role: storage or management")
     texts = port_texts(section)
-    identified(section, texts, report)
+    identified(section, texts)
     section.done()
     return OtherPort(name, section.path, role, make_port(name, section.path, texts, report))
 

@@ -34,6 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
     Network,
     Range,
     network,
+    overlaps,
     show,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import (
@@ -230,17 +231,11 @@ def _growth(known: t.Mapping[int, Addressed]) -> int:
 def _report_overlaps(drafts: t.Sequence[Draft], result: Addressing, found: Found) -> None:
     """Report rails whose subnets overlap."""
     for bits in (IPV4, IPV6):
-        rails = sorted(result.rails[bits].items(), key=lambda each: (each[1].net.first, each[1].net.prefix))
-        for (left_place, left), (right_place, right) in zip(rails, rails[1:]):
-            if right.net.first <= left.net.last:
-                message = "%s of %s overlaps %s of %s" % (
-                    right.net,
-                    shown(drafts[right_place - 1].label),
-                    left.net,
-                    shown(drafts[left_place - 1].label),
-                )
-                remedy = "give each rail its own subnet: a node cannot distinguish two rails in one subnet"
-                found.add(import_rules.RAILS_OVERLAP, drafts[right_place - 1].place, message, remedy, "both unchanged")
+        nets = [(rail.net, drafts[place - 1]) for place, rail in result.rails[bits].items()]
+        for outer, first, inner, second in overlaps(nets):
+            message = "%s of %s overlaps %s of %s" % (inner, shown(second.label), outer, shown(first.label))
+            remedy = "give each rail its own subnet: a node cannot distinguish two rails in one subnet"
+            found.add(import_rules.RAILS_OVERLAP, second.place, message, remedy, "both unchanged")
 
 
 def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: bool, found: Found) -> bool:

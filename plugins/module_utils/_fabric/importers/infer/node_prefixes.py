@@ -36,6 +36,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
     Range,
     covering,
     network,
+    overlaps,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import common, single, without
 
@@ -102,7 +103,7 @@ def prefixes(drafts: t.Sequence[Draft], facts: Facts, found: Found) -> Addressin
 
 def _report_claimed(drafts: t.Sequence[Draft], facts: Facts, result: Addressing, found: Found) -> None:
     """Report addresses in the prefixes of nodes that another object reserves or can allocate."""
-    _set_static_indexes(drafts, facts, result, found)
+    _set_static_indexes(drafts, result, found)
     reserved = [Claim(each, name) for name, ranges in facts.taken.items() for each in ranges]
     owners = {claimed_addresses.owner_of(pool.kind, pool.label) for draft in drafts for pool in draft.pools}
     others = [claim for claim in facts.claims if claim.owner not in owners]
@@ -118,11 +119,11 @@ def _report_claimed(drafts: t.Sequence[Draft], facts: Facts, result: Addressing,
                     for inside in unreported if claim.range.bits == bits else ():
                         if not _is_gateway(rail.net, inside, result):
                             reported.append(inside)
-                            _report_claim(draft, rail, inside, claim, claims is reserved, found)
+                            _report_claim(draft, inside, claim, claims is reserved, found)
                             exclude(rail, claim.owner, [inside])
 
 
-def _report_claim(draft: Draft, rail: Addressed, inside: Range, claim: Claim, reserved: bool, found: Found) -> None:
+def _report_claim(draft: Draft, inside: Range, claim: Claim, reserved: bool, found: Found) -> None:
     """Report one range of addresses that a node's prefix shares with another object."""
     message = "%s of %s %s" % (
         inside,
@@ -134,7 +135,7 @@ def _report_claim(draft: Draft, rail: Addressed, inside: Range, claim: Claim, re
     found.add(import_rules.NOT_KNOWN if reserved else import_rules.HELD, draft.place, message, remedy, written)
 
 
-def _set_static_indexes(drafts: t.Sequence[Draft], facts: Facts, result: Addressing, found: Found) -> None:
+def _set_static_indexes(drafts: t.Sequence[Draft], result: Addressing, found: Found) -> None:
     """Set the index of nodes whose network a pool names. Report an index that differs between rails."""
     for place, draft in enumerate(drafts, 1):
         for pool in draft.pools:
@@ -305,8 +306,7 @@ def _covering(nets: t.Sequence[Network]) -> Network:
 
 def _disjoint(nets: t.Iterable[Network]) -> bool:
     """Return whether no two of the networks overlap."""
-    ordered = sorted(nets, key=lambda net: net.first)
-    return all(left.last < right.first for left, right in zip(ordered, ordered[1:]))
+    return not any(overlaps((net, None) for net in nets))
 
 
 def _widen(covers: t.Mapping[int, Network]) -> dict[int, Network]:

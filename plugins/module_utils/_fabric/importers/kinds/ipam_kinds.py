@@ -158,8 +158,7 @@ def _as_range(text: str) -> str:
 def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
     """Read an IPPool: one subnet of which nv-ipam assigns blocks to nodes."""
     _namespace, name = object_shape.name_of(manifest)
-    spec = object_shape.entry(manifest.root, "spec")
-    fields = object_shape.read(manifest, spec if isinstance(spec, Mapping) else None, _IPPOOL, found)
+    fields = object_shape.read(manifest, object_shape.spec_of(manifest), _IPPOOL, found)
     facts.provider(NETWORK_OPERATOR)
     inner = object_shape.Fields(fields.place)
     for key in ("subnet", "gateway"):
@@ -199,8 +198,7 @@ def _indexes(item: Value) -> tuple[int, int] | None:
 def cidr_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
     """Read a CIDRPool: a network that is divided into one prefix per node."""
     _namespace, name = object_shape.name_of(manifest)
-    spec = object_shape.entry(manifest.root, "spec")
-    fields = object_shape.read(manifest, spec if isinstance(spec, Mapping) else None, _CIDRPOOL, found)
+    fields = object_shape.read(manifest, object_shape.spec_of(manifest), _CIDRPOOL, found)
     facts.provider(NETWORK_OPERATOR)
     pool = Pool(fields.place, name, None, found.kind)
     facts.pools.append(pool)
