@@ -152,7 +152,6 @@ class Share(t.NamedTuple):
 
     @property
     def leaf(self) -> int | None:
-        """The address of the leaf."""
         return self.gateway
 
 

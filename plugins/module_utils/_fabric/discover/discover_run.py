@@ -118,7 +118,6 @@ def _there(path: Path, data: t.Any, fabric: Fabric) -> Path:
 
 
 def as_table(findings: t.Sequence[DiscoverFinding]) -> str:
-    """Return the findings as a table for a terminal."""
     rows = [
         (each.label, each.severity, dotted(each.place), named(each.nodes), each.message, each.remedy)
         for each in findings
@@ -127,7 +126,6 @@ def as_table(findings: t.Sequence[DiscoverFinding]) -> str:
 
 
 def counts(findings: t.Sequence[DiscoverFinding]) -> dict[str, int]:
-    """Return severity -> number of findings."""
     return {severity: sum(each.severity == severity for each in findings) for severity in (ERROR, WARNING)}
 
 

@@ -271,12 +271,10 @@ def _by_tables(model: Model) -> list[str]:
 
 
 def _default(model: Model, template: str | None) -> Template:
-    """Return the template of rail names."""
     return Template(template or ("gpu{n:02}" if model.nodes[0].gpus else "rail{n:02}"))
 
 
 def _named(by_name: t.Mapping[str, str], order: t.Sequence[str], model: Model, template: str | None) -> list[Named]:
-    """Return the rails of the first model, in order."""
     planes = model.choice.planes
     if by_name and template is None:
         parts = [_PARTS.match(name) for name in by_name.values()]

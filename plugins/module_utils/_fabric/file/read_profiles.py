@@ -49,7 +49,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
 
 
 def read_profile(name: str, parent: Section, report: Report) -> Profile:
-    """Return the profile ``name`` of the section ``profiles``."""
     path = parent.path + (name,)
     label(name, path, name_rules.PROFILE_NAME, "a profile", report)
     profile = Profile(name, path)
@@ -115,7 +114,6 @@ def _gpus(section: Section, report: Report) -> dict[int, str | None] | None:
 
 
 def read_groups(fabric: Fabric, section: Section, report: Report) -> None:
-    """Read the section ``groups`` into the fabric."""
     for name, own in section.sections():
         group_name(name, own.path, report)
         group = Group(name, own.path)

@@ -125,7 +125,6 @@ class _RailKeys:
 
 
 def read_rails(fabric: Fabric, section: Section, addresses: Section | None, report: Report) -> None:
-    """Read the sections ``rails`` and ``addresses`` into the fabric."""
     if not filled(section, report, "each rail, or a generator with count"):
         return
     reader = _Reader(fabric, section, addresses, report)
@@ -173,7 +172,6 @@ class _Reader:
                 self._report_unused(key, section.path + (key,), where)
 
     def listed(self) -> None:
-        """Read rails that are listed by name."""
         entries = self.section.mapping.entries
         if len(entries) > MAX_RAILS:
             self._too_many(len(entries))

@@ -388,7 +388,6 @@ class PlanOutput:
         }
 
     def _rail(self, rail: Rail, demand: t.Any) -> dict[str, t.Any]:
-        """Return a rail of the document."""
         found: dict[str, t.Any] = {
             "name": rail.name,
             "number": rail.number,
@@ -434,7 +433,6 @@ class PlanOutput:
         return list(found.values())
 
     def _unit(self, unit: Unit) -> dict[str, t.Any]:
-        """Return a unit of the document, with its leaves."""
         leaves = []
         for rail in self.fabric.rails:
             leaf: dict[str, t.Any] = {

@@ -63,7 +63,6 @@ class Section:
         self.report.add(rules.MISSING, self.path + (key,), "%s is missing" % key, required)
 
     def text(self, key: str, required: str = "") -> str | None:
-        """Return a single value as text."""
         value = self.value(key, required)
         return None if value is None else text_of(value, self.path + (key,), self.report)
 
@@ -96,7 +95,6 @@ class Section:
         return None
 
     def choice(self, key: str, choices: t.Sequence[str], required: str = "") -> str | None:
-        """Return one of ``choices``."""
         text = self.text(key, required)
         if text is None or text in choices:
             return text
@@ -106,7 +104,6 @@ class Section:
         return None
 
     def section(self, key: str, required: str = "") -> Section | None:
-        """Return a mapping as a section."""
         value = self.value(key, required)
         return None if value is None else section_of(value, self.path + (key,), self.report)
 

@@ -43,11 +43,9 @@ class Range:
 
     @property
     def size(self) -> int:
-        """The number of addresses."""
         return self.last - self.first + 1
 
     def holds(self, address: int) -> bool:
-        """Return whether the range contains the address."""
         return self.first <= address <= self.last
 
     def overlap(self, other: Range | Network) -> Range | None:
@@ -70,12 +68,10 @@ class Network:
 
     @property
     def size(self) -> int:
-        """The number of addresses."""
         return self.last - self.first + 1
 
     @property
     def addresses(self) -> Range:
-        """All addresses."""
         return Range(self.first, self.last, self.bits)
 
     @property
@@ -90,7 +86,6 @@ class Network:
         return Range(self.first + 1, self.last - (self.bits == IPV4), self.bits)
 
     def holds(self, address: int) -> bool:
-        """Return whether the network contains the address."""
         return self.first <= address <= self.last
 
 

@@ -30,7 +30,6 @@ class Ranges:
 
     @classmethod
     def of(cls, *parts: Range) -> Ranges:
-        """Return the pool of these ranges."""
         return cls(parts)
 
     def __str__(self) -> str:
@@ -38,17 +37,14 @@ class Ranges:
 
     @functools.cached_property
     def size(self) -> int:
-        """The number of addresses."""
         return sum(part.size for part in self.parts)
 
     @functools.cached_property
     def first(self) -> int:
-        """The lowest address."""
         return min(part.first for part in self.parts)
 
     @functools.cached_property
     def last(self) -> int:
-        """The highest address."""
         return max(part.last for part in self.parts)
 
     @functools.cached_property
@@ -123,7 +119,6 @@ def merged(ranges: t.Iterable[Range]) -> list[Range]:
 
 
 def single(address: int, bits: int) -> Range:
-    """Return the range of one address."""
     return Range(address, address, bits)
 
 

@@ -44,7 +44,6 @@ class Scalar:
 
     @property
     def null(self) -> bool:
-        """Whether the value is null."""
         return self.plain and self.text in _NULL
 
 

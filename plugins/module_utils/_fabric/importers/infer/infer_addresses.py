@@ -229,7 +229,6 @@ def _growth(known: t.Mapping[int, Addressed]) -> int:
 
 
 def _report_overlaps(drafts: t.Sequence[Draft], result: Addressing, found: Found) -> None:
-    """Report rails whose subnets overlap."""
     for bits in (IPV4, IPV6):
         nets = [(rail.net, drafts[place - 1]) for place, rail in result.rails[bits].items()]
         for outer, first, inner, second in overlaps(nets):

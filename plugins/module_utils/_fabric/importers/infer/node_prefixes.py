@@ -300,12 +300,10 @@ def _host_position(pools: t.Sequence[Pool], gateway: str, found: Found) -> str |
 
 
 def _covering(nets: t.Sequence[Network]) -> Network:
-    """Return the smallest network that contains all of these."""
     return covering(min(net.first for net in nets), max(net.last for net in nets), IPV4)
 
 
 def _disjoint(nets: t.Iterable[Network]) -> bool:
-    """Return whether no two of the networks overlap."""
     return not any(overlaps((net, None) for net in nets))
 
 

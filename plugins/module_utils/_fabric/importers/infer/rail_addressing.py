@@ -30,12 +30,10 @@ class Addressed:
 
     @property
     def for_pods(self) -> list[Range]:
-        """Return the addresses that pods get."""
         return without(self.pods, self.all_taken)
 
     @property
     def all_taken(self) -> list[Range]:
-        """Return the addresses in ``taken``."""
         return [each for ranges in self.taken.values() for each in ranges]
 
 

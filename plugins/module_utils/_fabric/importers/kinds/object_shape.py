@@ -146,7 +146,6 @@ def peek(value: Value | None) -> str:
 
 
 def place_at(manifest: Manifest, value: Value, path: str) -> Place:
-    """Return the place of a value in the manifest's file."""
     return Place(manifest.file, value.line, value.column, path)
 
 

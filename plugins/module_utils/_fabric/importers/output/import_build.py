@@ -76,7 +76,6 @@ class Builder:
         self._names = self._rail_names()
 
     def build(self) -> Sections:
-        """Return all sections."""
         out = self._out
         layout = addressing(self._drafts, self._facts, self._node_count(), self._infiniband, self._found)
         nets = [rail.net for of_version in layout.rails.values() for rail in of_version.values()]
@@ -388,7 +387,6 @@ class Builder:
         return {self._options.profile: {**self._of_nics(), "ports": ports}}
 
     def _of_nics(self) -> dict[str, t.Any]:
-        """Return the driver and the settings of NICs and PCI."""
         found: dict[str, t.Any] = {}
         facts = self._facts
         if facts.driver:

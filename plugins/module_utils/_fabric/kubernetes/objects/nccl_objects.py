@@ -79,7 +79,6 @@ def objects(view: View, options: Options) -> t.Iterator[Object]:
 
 
 def name(view: View, variant: str) -> str:
-    """Return the name of the ConfigMap of a variant."""
     return "%s-nccl-%s" % (view.name, variant)
 
 

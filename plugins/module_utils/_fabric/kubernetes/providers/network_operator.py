@@ -437,11 +437,9 @@ class NetworkOperator(Provider):
     charts = {OPERATOR.name: values}
 
     def objects(self, view: View, options: Options) -> t.Iterator[Object]:
-        """Yield the objects of the cluster."""
         return objects(view, options)
 
     def secrets(self, view: View, options: Options) -> list[partition_keys.Secret]:
-        """Return the secrets that must exist before anything is applied."""
         return partition_keys.secrets(view, options)
 
     def pod_routes(self, attachment: str, port: Port, shares: t.Sequence[Share]) -> PodRoutes:

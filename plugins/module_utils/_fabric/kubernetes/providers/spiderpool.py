@@ -331,5 +331,4 @@ class Spiderpool(Provider):
     charts = {SPIDERPOOL.name: values}
 
     def objects(self, view: View, options: Options) -> t.Iterator[Object]:
-        """Yield the objects of the cluster."""
         return objects(view, options)

@@ -131,5 +131,4 @@ def files(name: str, way: str, version: str, checksums: t.Mapping[str, str]) -> 
 
 
 def labels(name: str) -> dict[str, str]:
-    """Return the labels of all objects of the software."""
     return {MANAGED_BY: MANAGER, SOFTWARE: name}

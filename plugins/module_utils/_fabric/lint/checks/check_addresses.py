@@ -76,7 +76,6 @@ _DEMANDS = (address_planner.GROWTH, address_planner.PODS, address_planner.SMALL)
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     _subnets(fabric, report)
     planners = fabric.planners()
     demands = demands_of(fabric, variants)

@@ -21,7 +21,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_
 
 
 def check(fabric: Fabric, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     _hosts(fabric, report)
     for rail in fabric.rails:
         _podless(fabric, rail, report)

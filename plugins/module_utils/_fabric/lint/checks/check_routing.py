@@ -34,7 +34,6 @@ _ROCE_MTUS = (1024, 2048, 4096)
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     for rail in fabric.rails:
         _router(fabric, rail, report)
     _management(fabric, report)

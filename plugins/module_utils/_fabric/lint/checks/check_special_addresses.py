@@ -26,7 +26,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.speci
 
 
 def check(fabric: Fabric, _variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     _nodes(fabric, report)
     for rail in fabric.rails:
         for net in rail.networks:

@@ -33,7 +33,6 @@ _TRANSLATING = frozenset(("iommu=off", "iommu=nopt", "intel_iommu=off", "amd_iom
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     for variant in variants.with_unused():
         if host_model.PCI in variant.host:
             _pci(variant, report)

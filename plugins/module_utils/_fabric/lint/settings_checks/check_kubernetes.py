@@ -77,7 +77,6 @@ _SPIDERPOOL_POOL = 5000
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     _attachments(fabric, variants, report)
     _modes(fabric, variants, report)
     facts = facts_of(fabric.provider)
@@ -112,7 +111,6 @@ def _attachments(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _without_kubernetes(fabric: Fabric, report: Report) -> None:
-    """Report settings for pods in a fabric without Kubernetes."""
     found: list[tuple[Path, str]] = []
     if fabric.pods_per_node is not None:
         found.append((("fabric", "pods_per_node"), "the number of pods"))

@@ -54,7 +54,6 @@ _TEMPLATES = {
 
 
 def check_plan(plan: Plan, report: Report) -> None:
-    """Report the findings about the plan of the rules in this module."""
     if report.failed:
         return
     document = plan.sample()

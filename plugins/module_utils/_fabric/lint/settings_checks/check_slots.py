@@ -57,7 +57,6 @@ _LONGEST = 63
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     if fabric.provider is None:
         return
     if not facts_of(fabric.provider).slots:

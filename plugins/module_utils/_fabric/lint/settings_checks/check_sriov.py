@@ -39,7 +39,6 @@ _INFINIBAND_VFS = 16
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     known = variants.with_unused()
     _unused(fabric, known, report)
     checked_firmware: set[int] = set()
