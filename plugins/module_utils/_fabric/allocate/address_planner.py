@@ -103,7 +103,7 @@ def planner(scheme: Scheme, units: Units | None = None) -> Planner:
 
 
 def supernet_problem(supernet: Network, prefix: int, rails: int) -> Problem | None:
-    """Return the problem of a supernet that is divided into a network of this prefix length per rail; None if none.
+    """Return the problem of a supernet that is divided into a network of this prefix length per rail, or None.
 
     :param rails: the highest number of a rail with such a network.
     """

@@ -43,7 +43,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_
 class SharedSubnetPlanner(Planner):
     """The modes subnet and block: all nodes share the subnet of the rail; units do not matter.
 
-    ``pods`` and ``hosts``: those of the scheme without taken addresses; None if none remain.
+    ``pods`` and ``hosts``: those of the scheme without taken addresses; None if no address remains.
     """
 
     def __init__(self, scheme: Scheme, units: Units | None = None) -> None:

@@ -361,7 +361,7 @@ class PlanOutput:
         }
 
     def _ipoib(self, variant: Variant, port: Port) -> dict[str, t.Any] | None:
-        """Return a port's IPoIB mode, partition keys and their child interfaces; None if none is set."""
+        """Return a port's IPoIB mode, partition keys and their child interfaces; None without settings."""
         of_fabric, of_variant = self.fabric.infiniband, variant.partitions
         if of_fabric is None and of_variant is None:
             return None
@@ -465,7 +465,7 @@ def _taken(rail: Rail) -> dict[str, str]:
 def _pods(
     pods: dict[str, t.Any] | None, share: Share, bits: int, suffix: str, gateway: str | None
 ) -> dict[str, t.Any] | None:
-    """Add the pod addresses of one family to those of the other family. Return None if there are none."""
+    """Add the pod addresses of one family to those of the other family. Return None without addresses."""
     if share.pods_first is None or share.pods_last is None:
         return pods
     if pods is None:

@@ -49,7 +49,7 @@ class Range:
         return self.first <= address <= self.last
 
     def overlap(self, other: Range | Network) -> Range | None:
-        """Return the addresses that both contain; None if there are none, or if the families differ."""
+        """Return the addresses that both contain; None without such addresses, or if the families differ."""
         first, last = max(self.first, other.first), min(self.last, other.last)
         return Range(first, last, self.bits) if first <= last and self.bits == other.bits else None
 

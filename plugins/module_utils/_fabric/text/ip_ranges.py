@@ -49,7 +49,7 @@ class Ranges:
 
     @functools.cached_property
     def repeated(self) -> Range | None:
-        """The first addresses that are in two of the ranges; None if there are none."""
+        """The first addresses that are in two of the ranges; None without such addresses."""
         ordered = sorted(self.parts, key=_first)
         overlaps = (before.overlap(after) for before, after in zip(ordered, ordered[1:]))
         return next((overlap for overlap in overlaps if overlap), None)
@@ -70,7 +70,7 @@ class Ranges:
         return self.parts[part].first + number - self._starts[part]
 
     def overlap(self, other: Ranges) -> Range | None:
-        """Return the first addresses that both pools contain; None if there are none."""
+        """Return the first addresses that both pools contain; None without such addresses."""
         left, right = sorted(self.parts, key=_first), sorted(other.parts, key=_first)
         at_left = at_right = 0
         while at_left < len(left) and at_right < len(right):
@@ -165,7 +165,7 @@ def partial_blocks(part: Range, block: int, holes: t.Iterable[Range]) -> t.Itera
 
 
 def file_value(ranges: t.Sequence[Range]) -> str | list[str] | None:
-    """Return ranges in the form of a fabric file: a text for one, a list for several, None for none."""
+    """Return ranges in the form of a fabric file: a text for one, a list for several; None without ranges."""
     texts = [str(part) for part in ranges]
     return texts if len(texts) > 1 else texts[0] if texts else None
 

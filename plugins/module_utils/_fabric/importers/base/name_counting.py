@@ -82,7 +82,7 @@ class Series:
 def series(known: t.Mapping[int, str]) -> Series | None:
     """Return the series that contains all texts, or None.
 
-    A single text gives a series in which its rail number is counted.
+    For a single text, it is the series in which its rail number is counted.
 
     :param known: rail number -> text.
     """
