@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     planner,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic, most_common
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     FAMILY,
     IPV4,
@@ -426,8 +426,7 @@ def _common(track: Track, findings: Findings, given: t.Mapping[str, str], from_f
 
 def _gateway(track: Track) -> int | None:
     """Return the gateway of most nodes; None without one."""
-    vias = Counter(via for via in track.gateways.values() if via is not None)
-    return vias.most_common(1)[0][0] if vias else None
+    return most_common(track.gateways.values())
 
 
 def _free(hosts: Range, gateway: int | None, usable: Range, from_first: bool) -> Range | None:

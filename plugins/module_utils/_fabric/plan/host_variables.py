@@ -219,20 +219,18 @@ class PlanOutput:
 
     def _part(self, variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
         """Return the values of a port that do not depend on the node's place, in the documented order of keys."""
-        fabric, numbered = self.fabric, self._source
         return {
             "rail": rail.name,
             "number": rail.number,
             "base": rail.base,
             "plane": rail.plane,
             **self._overridable(variant, rail, port),
-            "mtu": rail.mtu or fabric.mtu,
+            "mtu": rail.mtu or self.fabric.mtu,
             "address": None,
             "address6": None,
             "gateway": None,
             "gateway6": None,
-            "table": fabric.routing.first_table + rail.number - 1 if numbered else None,
-            "rule_priority": fabric.routing.first_priority + rail.number - 1 if numbered else None,
+            **self._table(rail),
             "routes": [],
             "sysctl": dict(SYSCTL),
             "leaf": None,
@@ -241,6 +239,14 @@ class PlanOutput:
             "firmware": self._firmware(variant),
             "ipoib": self._ipoib(variant, port),
             "names": self._names(variant, rail),
+        }
+
+    def _table(self, rail: Rail) -> dict[str, int | None]:
+        """Return routing table and rule priority of a rail; None if routes are selected by destination."""
+        routing, offset = self.fabric.routing, rail.number - 1
+        return {
+            "table": routing.first_table + offset if self._source else None,
+            "rule_priority": routing.first_priority + offset if self._source else None,
         }
 
     @staticmethod
@@ -324,17 +330,19 @@ class PlanOutput:
                 "port": None,
                 "address": None,
                 "address6": None,
-                "aggregate": None,
-                "aggregate6": None,
+                **self._aggregates(rail, unit.number if unit else 1),
             }
-            for side in self._sides[rail.name]:
-                part["aggregate" + side.suffix] = str(side.planner.aggregate(unit.number if unit else 1))
         if unit is None and not self._sides[rail.name]:
             return None
         leaf = dict(part)
         if unit is not None and unit.leaf_port is not None:
             leaf["port"] = self.leaves.port(unit, rail, node.place or 0)
         return leaf
+
+    def _aggregates(self, rail: Rail, unit: int) -> dict[str, str | None]:
+        """Return the networks that the leaf of a unit advertises."""
+        networks = {side.suffix: str(side.planner.aggregate(unit)) for side in self._sides[rail.name]}
+        return {"aggregate" + suffix: networks.get(suffix) for suffix in SUFFIX.values()}
 
     def _vfs(self, variant: Variant, rail: Rail, identities: t.Sequence[str]) -> dict[str, t.Any]:
         """Return the VFs of a port. ``identities``: a MAC address or GUID for each."""
@@ -395,8 +403,7 @@ class PlanOutput:
             "plane": rail.plane,
             "mode": rail.mode,
             "mtu": rail.mtu or self.fabric.mtu,
-            "table": self.fabric.routing.first_table + rail.number - 1 if self._source else None,
-            "rule_priority": self.fabric.routing.first_priority + rail.number - 1 if self._source else None,
+            **self._table(rail),
             "networks": self._networks(rail),
             "taken": _taken(rail),
         }
@@ -433,17 +440,10 @@ class PlanOutput:
         return list(found.values())
 
     def _unit(self, unit: Unit) -> dict[str, t.Any]:
-        leaves = []
-        for rail in self.fabric.rails:
-            leaf: dict[str, t.Any] = {
-                "rail": rail.name,
-                "name": self.leaves.name(unit, rail),
-                "aggregate": None,
-                "aggregate6": None,
-            }
-            for side in self._sides[rail.name]:
-                leaf["aggregate" + side.suffix] = str(side.planner.aggregate(unit.number))
-            leaves.append(leaf)
+        leaves = [
+            {"rail": rail.name, "name": self.leaves.name(unit, rail), **self._aggregates(rail, unit.number)}
+            for rail in self.fabric.rails
+        ]
         return {
             "name": unit.name,
             "number": unit.number,

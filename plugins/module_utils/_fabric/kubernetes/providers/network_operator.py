@@ -94,11 +94,7 @@ def _cluster(view: View, options: Options) -> Object:
         secondary["ipoib"] = _image(options, "ipoib")
     spec: Object = {
         # The operator's agents are not needed on nodes without rails.
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [{"matchExpressions": [{"key": FABRIC, "operator": "In", "values": [view.name]}]}]
-            }
-        },
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _selector(view)},
         "secondaryNetwork": secondary,
     }
     if gpu_spec.nic_container(view, options):
