@@ -30,8 +30,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint import lint_run as linting
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
-    BadRange,
-    HostRange,
+    expanded,
     natural,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, fold, table
@@ -81,7 +80,7 @@ def run(infos: t.Sequence[NodeInfo], options: Options) -> Outcome:
 def _comments(fabric: Fabric, findings: t.Sequence[DiscoverFinding], nodes: int) -> dict[Path, list[str]]:
     """Return the findings as comments above the value concerned; for a node within a range, above the range."""
     data = document(fabric)
-    keys = _ranges(data["nodes"])
+    keys = {name: key for key in data["nodes"] for name in expanded(key)}
     comments: dict[Path, list[str]] = {
         (): ["Discovered on %s. DECIDE marks what nodes do not show, CHECK what was inferred." % count(nodes, "node")]
     }
@@ -91,17 +90,6 @@ def _comments(fabric: Fabric, findings: t.Sequence[DiscoverFinding], nodes: int)
             path = ("nodes", keys.get(str(path[1]), str(path[1])))
         comments.setdefault(_there(path, data, fabric), []).extend(fold(finding.comment, _WIDE))
     return comments
-
-
-def _ranges(nodes: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """Return node -> its key in the file."""
-    keys: dict[str, str] = {}
-    for key in nodes:
-        try:
-            keys.update((name, key) for name in HostRange(key))
-        except BadRange:
-            keys[key] = key
-    return keys
 
 
 def _there(path: Path, data: t.Any, fabric: Fabric) -> Path:

@@ -171,6 +171,14 @@ class HostRange:
             yield from self._expand(level + 1, head + text + self._parts[level + 1], last)
 
 
+def expanded(pattern: str) -> list[str]:
+    """Return the texts of a host range; an invalid one as it is."""
+    try:
+        return list(HostRange(pattern))
+    except BadRange:
+        return [pattern]
+
+
 class BadTemplate(ValueError):
     """A template with an invalid field."""
 

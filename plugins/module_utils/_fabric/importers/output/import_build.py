@@ -40,8 +40,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.prov
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, SUFFIX, show
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import file_value
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
-    BadRange,
-    HostRange,
+    expanded,
     natural,
     trailing_number,
 )
@@ -414,7 +413,7 @@ class Builder:
 
     def _node_count(self) -> int:
         if self._options.nodes:
-            return sum(len(_expanded(pattern)) for pattern in self._options.nodes)
+            return sum(len(expanded(pattern)) for pattern in self._options.nodes)
         return len(self._known_nodes())
 
     @staticmethod
@@ -422,11 +421,11 @@ class Builder:
         """Set indexes of nodes whose addresses are in manifests. A range with another index becomes single nodes."""
         found: dict[str, dict[str, t.Any]] = {}
         for pattern, keys in nodes.items():
-            names = _expanded(pattern)
+            names = expanded(pattern)
             if all(layout.indexes.get(name) in (None, keys.get("index", trailing_number(name))) for name in names):
                 found[pattern] = keys
                 continue
-            values = {key: _expanded(value) if isinstance(value, str) else [value] for key, value in keys.items()}
+            values = {key: expanded(value) if isinstance(value, str) else [value] for key, value in keys.items()}
             for at, name in enumerate(names):
                 found[name] = {key: each[at] if len(each) == len(names) else each[0] for key, each in values.items()}
                 if layout.indexes.get(name) not in (None, trailing_number(name)):
@@ -435,7 +434,7 @@ class Builder:
 
     def _own_networks(self, nodes: dict[str, dict[str, t.Any]], layout: Addressing) -> None:
         """Add nodes to which a pool assigns a network, so that no other node gets it."""
-        known = {name for pattern in nodes for name in _expanded(pattern)}
+        known = {name for pattern in nodes for name in expanded(pattern)}
         static = {node for draft in self._drafts for pool in draft.pools for node in pool.static}
         for name in sorted((static & set(layout.indexes)) - known, key=natural):
             nodes[name] = {"profile": self._options.profile, "index": layout.indexes[name]}
@@ -476,13 +475,6 @@ class Builder:
             else:
                 plain.append(name)
         return dict({name: {"profile": profile} for name in name_counting.ranged(plain)}, **section)
-
-
-def _expanded(pattern: str) -> list[str]:
-    try:
-        return list(HostRange(pattern))
-    except BadRange:
-        return [pattern]
 
 
 def _family(addresses: Addressed, suffix: str) -> dict[str, t.Any]:

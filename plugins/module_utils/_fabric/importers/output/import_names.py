@@ -57,7 +57,7 @@ class Names:
                 section["resource_prefix"] = prefix
         elif prefixes:
             message = "the resources have several prefixes: %s" % ", ".join(sorted(prefixes))
-            self._found.add(import_rules.NAMES, self._place, message, "take one", self._defaults.resource_prefix)
+            self._found.add(import_rules.NAMES, self._place, message, "use one prefix", self._defaults.resource_prefix)
         resources = [bare(draft.resource or "") for draft in self._drafts]
         defaults = ["%s_%s" % (name.replace("-", "_"), self._attachment.replace("-", "_")) for name in self._rails]
         self._template(section, "resource", resources, defaults, SHAPES["resource"][0].match)

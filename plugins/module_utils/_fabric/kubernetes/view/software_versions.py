@@ -110,7 +110,7 @@ def files(name: str, way: str, version: str, checksums: t.Mapping[str, str]) -> 
     pin = PINS[name]
     if way not in pin.files:
         raise RailyardError(
-            "%r is not a way to install it" % way, "%s: method" % name, "take one of %s" % ", ".join(sorted(pin.files))
+            "%r is not a way to install it" % way, "%s: method" % name, "use one of %s" % ", ".join(sorted(pin.files))
         )
     found = pin.files[way]
     if version and version != pin.version:

@@ -98,8 +98,8 @@ def _nodes(fabric: Fabric, report: Report) -> None:
 
 
 def _leaves(fabric: Fabric, variants: Variants, report: Report) -> None:
-    # Nodes at the same place have the same leaf port, and are reported already.
     """Report two rail ports on one leaf port."""
+    # Nodes at the same place have the same leaf port, and are reported already.
     if report.within_by(PLACE_TWICE, ("nodes",)) or not any(unit.leaf_port for unit in fabric.units.values()):
         return
     leaves = Leaves(fabric)

@@ -106,8 +106,8 @@ def _used(
 
 
 def _uncounted(rail: Rail, variant: Variant, report: Report) -> None:
-    # The count, or vfs itself, may be misspelt in any place where it can be set.
     """Report a missing VF count, unless an unreadable key may contain it."""
+    # The count, or vfs itself, may be misspelt in any place where it can be set.
     for path in [("fabric",), rail.path, variant.profile.path] + [group.path for group in variant.groups]:
         if report.within(path + ("vfs",)) or report.within_by(UNKNOWN, path):
             return
