@@ -718,6 +718,22 @@ def test_texts_without_numbers_do_not_form_a_series() -> None:
     assert padded is not None and padded.template() == "rail_{n-1:02}"
 
 
+def test_every_overlap_of_rails_is_reported() -> None:
+    pools = ("172.16.0.0/16", "172.16.11.0/24", "172.16.12.0/24")
+    text = "---\n".join(
+        "apiVersion: spiderpool.spidernet.io/v2beta1\nkind: SpiderIPPool\nmetadata: {name: gpu%d}\nspec: {subnet: %s}\n"
+        "---\napiVersion: spiderpool.spidernet.io/v2beta1\nkind: SpiderMultusConfig\nmetadata: {name: gpu%d-macvlan}\n"
+        "spec: {cniType: macvlan, macvlan: {master: [nic%d], ippools: {ipv4: [gpu%d]}}}\n"
+        % (number, subnet, number, number, number)
+        for number, subnet in enumerate(pools, 1)
+    )
+    messages = [each.finding.message for each in of_text(text).findings if each.finding.code == "IM310"]
+    assert messages == [
+        "172.16.11.0/24 of gpu2-macvlan overlaps 172.16.0.0/16 of gpu1-macvlan",
+        "172.16.12.0/24 of gpu3-macvlan overlaps 172.16.0.0/16 of gpu1-macvlan",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "code"), [("172.16.12.0", "IM305"), ("172.16.12.255", "IM305"), ("172.16.11.9-172.16.12.0", "IM304")]
 )
