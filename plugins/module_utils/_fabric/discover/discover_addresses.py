@@ -385,8 +385,8 @@ def _own(track: Track, net: Network) -> Scheme:
         raise AssertionError("every mode gives a scheme")
     scheme = best[1]
     # the defaults are not written
-    defaults = {key: None for key in ("gateway", "host") if getattr(scheme, key) == FIRST}
-    return replace(scheme, **defaults)
+    gateway = None if scheme.gateway == FIRST else scheme.gateway
+    return replace(scheme, gateway=gateway, host=None if scheme.host == FIRST else scheme.host)
 
 
 def _common(track: Track, findings: Findings, given: t.Mapping[str, str], from_first: bool) -> Scheme:

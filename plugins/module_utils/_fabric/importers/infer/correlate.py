@@ -93,8 +93,8 @@ def _of_devices(facts: Facts, found: Found) -> list[Draft]:
     rails: list[Draft] = []
     ports_of: dict[str, set[str]] = {}
     for device in facts.devices:
-        names = (netdev or address or "" for netdev, address in _ports(device))
-        ports_of.setdefault(bare(device.resource), set()).update(names)
+        identities = (netdev or address or "" for netdev, address in _ports(device))
+        ports_of.setdefault(bare(device.resource), set()).update(identities)
     for device in facts.devices:
         ports = ports_of[bare(device.resource)]
         if len(ports) > 1:
