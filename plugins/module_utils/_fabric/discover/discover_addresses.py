@@ -367,26 +367,26 @@ def _scheme(track: Track, findings: Findings, given: t.Mapping[str, str], from_f
 def _own(track: Track, net: Network) -> Scheme:
     """Return the scheme of mode prefix whose gateway and port positions reproduce the addresses of the most ports."""
     length = track.bits - (track.size.bit_length() - 1)
-    best: tuple[int, Scheme] | None = None
     local = _gateway(track)
     routers = (local,) if local is not None and link_local(local, track.bits) else (FIRST, LAST, NONE)
-    for gateway in routers:
-        for host in (FIRST, LAST):
-            scheme = Scheme(PREFIX, net, gateway=gateway, node_prefix=length, host=host)
-            plan = planner(scheme)
-            fits = 0
-            for node, address in track.addresses.items():
-                share = plan.share(0, 0, track.units[node] - track.base)
-                via = track.gateways[node]
-                fits += 2 * (share.address == address) + (via is not None and share.gateway == via)
-            if best is None or fits > best[0]:
-                best = fits, scheme
-    if best is None:
-        raise AssertionError("every mode gives a scheme")
-    scheme = best[1]
+    schemes = [
+        Scheme(PREFIX, net, gateway=gateway, node_prefix=length, host=host)
+        for gateway in routers
+        for host in (FIRST, LAST)
+    ]
+    best = max(schemes, key=lambda scheme: _reproduced(track, scheme))
     # the defaults are not written
-    gateway = None if scheme.gateway == FIRST else scheme.gateway
-    return replace(scheme, gateway=gateway, host=None if scheme.host == FIRST else scheme.host)
+    gateway = None if best.gateway == FIRST else best.gateway
+    return replace(best, gateway=gateway, host=None if best.host == FIRST else best.host)
+
+
+def _reproduced(track: Track, scheme: Scheme) -> int:
+    """Return how many addresses, which count twice, and gateways of ports are those of the scheme."""
+    plan, count = planner(scheme), 0
+    for node, address in track.addresses.items():
+        share, via = plan.share(0, 0, track.units[node] - track.base), track.gateways[node]
+        count += 2 * (share.address == address) + (via is not None and share.gateway == via)
+    return count
 
 
 def _common(track: Track, findings: Findings, given: t.Mapping[str, str], from_first: bool) -> Scheme:
