@@ -178,25 +178,21 @@ PACKAGES: dict[str, Package] = {
     "_fabric.report": Package(
         "Plans and findings as tables, files and pictures.", "_common _fabric.findings _fabric.model _fabric.text"
     ),
-    "_fabric.infer": Package(
-        "Networks and free ranges that follow from known addresses, for import and discovery.",
-        "_fabric.allocate _fabric.text",
-    ),
     "_fabric.importers.base": Package(
         "Facts and findings of an import.",
-        "_fabric.findings _fabric.infer _fabric.text",
+        "_fabric.findings _fabric.text",
     ),
     "_fabric.importers.sources": Package(
         "Manifests in files, pages and scripts.", "_fabric.findings _fabric.importers.base _fabric.text"
     ),
     "_fabric.importers.infer": Package(
         "Which network, pool and port belong together, and which address scheme they have.",
-        "_fabric.findings _fabric.importers.base _fabric.infer _fabric.text",
+        "_fabric.findings _fabric.importers.base _fabric.text",
     ),
     "_fabric.importers.kinds": Package(
         "Readers of upstream's kinds, one module per family.",
         "_common _fabric.findings _fabric.importers.base _fabric.importers.infer _fabric.importers.sources "
-        "_fabric.infer _fabric.text",
+        "_fabric.text",
     ),
     "_fabric.importers.output": Package(
         "The import as a whole: a fabric file and findings.",
@@ -205,7 +201,7 @@ PACKAGES: dict[str, Package] = {
     ),
     "_fabric.discover": Package(
         "From observed nodes to a fabric file with open questions.",
-        "_common _fabric.allocate _fabric.file _fabric.findings _fabric.infer _fabric.lint _fabric.model _fabric.text",
+        "_common _fabric.allocate _fabric.file _fabric.findings _fabric.lint _fabric.model _fabric.text",
     ),
     "_fabric.kubernetes.view": Package(
         "The plan as providers see it: networks, options, labels, kinds, versions of software.",
@@ -216,8 +212,7 @@ PACKAGES: dict[str, Package] = {
     ),
     "_fabric.kubernetes.providers": Package(
         "Objects of each provider.",
-        "_common _fabric.allocate _fabric.kubernetes.gpu _fabric.kubernetes.view _fabric.model _fabric.plan "
-        "_fabric.text",
+        "_common _fabric.kubernetes.gpu _fabric.kubernetes.view _fabric.model _fabric.plan _fabric.text",
     ),
     "_fabric.kubernetes.software": Package(
         "Values and manifests of the software that a cluster needs first.",

@@ -53,7 +53,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 def cni_networks(
     node: t.Mapping[str, t.Any], fabric: t.Mapping[str, t.Any], options: t.Mapping[str, t.Any] | None = None
 ) -> list[dict[str, t.Any]]:
-    """Return the CNI networks of a node."""
     try:
         return plain_cni.of_node(fabric, node, options)
     except RailyardError as error:
@@ -63,7 +62,5 @@ def cni_networks(
 
 
 class FilterModule:
-    """The filter ``cni_networks``; see DOCUMENTATION."""
-
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         return {"cni_networks": cni_networks}

@@ -58,7 +58,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan impor
 
 
 def identified(node: t.Mapping[str, t.Any], nics: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
-    """Return the plan of a node with the PCI addresses of its ports."""
     try:
         return port_matching.identify(node, nics)
     except RailyardError as error:
@@ -68,7 +67,5 @@ def identified(node: t.Mapping[str, t.Any], nics: t.Sequence[t.Mapping[str, t.An
 
 
 class FilterModule:
-    """The filter ``identified``; see DOCUMENTATION."""
-
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         return {"identified": identified}

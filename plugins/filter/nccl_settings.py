@@ -53,7 +53,6 @@ _LIBRARIES = {"nccl": nccl_objects.host_settings, "ucx": nccl_objects.host_ucx}
 
 
 def nccl_settings(node: t.Mapping[str, t.Any], fabric: t.Mapping[str, t.Any], library: str = "nccl") -> dict[str, str]:
-    """Return the settings of NCCL or UCX on a node."""
     if library not in _LIBRARIES:
         raise AnsibleFilterError("railyard.fabric.nccl_settings: %r is neither nccl nor ucx" % library)
     try:
@@ -65,7 +64,5 @@ def nccl_settings(node: t.Mapping[str, t.Any], fabric: t.Mapping[str, t.Any], li
 
 
 class FilterModule:
-    """The filter ``nccl_settings``; see DOCUMENTATION."""
-
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         return {"nccl_settings": nccl_settings}

@@ -49,7 +49,5 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
 
 
 class FilterModule:
-    """The filter ``pod_node``; see DOCUMENTATION."""
-
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         return {"pod_node": pod_targets.pod_node}

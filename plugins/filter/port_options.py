@@ -67,7 +67,6 @@ def port_options(
     node: t.Mapping[str, t.Any] | None = None,
     link_layer: str = "ethernet",
 ) -> list[dict[str, t.Any]]:
-    """Return the ``ports`` option of a module for planned ports."""
     try:
         return module_options.port_options(ports, module, node, link_layer)
     except (ValueError, KeyError, TypeError) as error:
@@ -75,7 +74,5 @@ def port_options(
 
 
 class FilterModule:
-    """The filter ``port_options``; see DOCUMENTATION."""
-
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         return {"port_options": port_options}

@@ -48,7 +48,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.pro
 
 
 def proof_rounds(nodes: t.Sequence[str], max_rounds: t.Any) -> list[list[list[str]]]:
-    """Return the pairs of nodes of each round."""
     try:
         return probe_pairs.rounds(nodes, int(max_rounds))  # an extra variable of the command line is text
     except (TypeError, ValueError) as error:
@@ -56,7 +55,5 @@ def proof_rounds(nodes: t.Sequence[str], max_rounds: t.Any) -> list[list[list[st
 
 
 class FilterModule:
-    """The filter ``proof_rounds``; see DOCUMENTATION."""
-
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         return {"proof_rounds": proof_rounds}

@@ -63,7 +63,5 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.pro
 
 
 class FilterModule:
-    """The filter ``proof_targets``; see DOCUMENTATION."""
-
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         return {"proof_targets": probe_targets.targets}

@@ -18,7 +18,7 @@ description:
     O(reboot_batch) is not a number of nodes.
   - If the command line runs playbooks of this collection, ends the run for tags that these playbooks do not have, and
     for C(--start-at-task), which would skip the checks of previous tasks.
-  - C(railyard_part) is V(K/N) for the K-th of N blocks of the nodes that the limit leaves. Ends the run for other
+  - C(railyard_part) is V(K/N) for the K-th of N blocks of the nodes that the limit selects. Ends the run for other
     values, and for playbooks of this collection that have no parts.
   - Does nothing with C(--syntax-check), C(--list-hosts), C(--list-tasks) and C(--list-tags).
 options:
@@ -40,8 +40,9 @@ options:
     type: raw
   parts:
     description:
-      - The directory of parts, where C(railyard_part) may be V(judge). The pattern is then of the nodes that probe
-        nodes of other parts. Ends the run if parts are missing, duplicate, too old, or of other nodes.
+      - The directory of parts, for plays that accept the value V(judge) of C(railyard_part). The pattern is then that
+        of the nodes that probe nodes of other parts. Ends the run if parts are missing, duplicate, too old, or of other
+        nodes.
     type: path
   kind:
     description: The kind of the parts.
@@ -105,7 +106,7 @@ class LookupModule(LookupBase):
         return terms
 
     def _checked(self, pattern: str, variables: t.Mapping[str, t.Any]) -> str:
-        """Return the pattern after the checks, of the part's nodes where the run is of a part."""
+        """Check the run, and return the pattern; for a part, a pattern of its nodes."""
         run = _run(variables)
         own = run.own(_ROOT)
         _run_guard.check_run(run, own)
@@ -129,13 +130,14 @@ class LookupModule(LookupBase):
     def _of_part(self, part: node_parts.Part | str, matched: t.Sequence[str], nodes: t.Sequence[str]) -> str:
         """Return a pattern of the nodes of a part.
 
-        :param matched: all nodes of the run; ``nodes``: all nodes of the inventory.
+        :param matched: all nodes of the run.
+        :param nodes: all nodes of the inventory.
         """
         if isinstance(part, node_parts.Part):
             own = node_parts.cut(matched, part)
             if not own:
                 return _NONE
-            # the limit leaves out the nodes between
+            # nodes between these that the limit excludes do not run
             return "%s[%d:%d]" % (_run_guard.NODES, nodes.index(own[0]), nodes.index(own[-1]))
         directory = str(self.get_option("parts"))
         parts = _verify_parts.read(directory, str(self.get_option("kind")))

@@ -38,11 +38,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     lenient_json,
     manifest_texts,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer import free_ranges
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, Range, network
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import HostRange
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import network
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import HostRange, natural
 from tests import upstream
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -669,33 +668,6 @@ def test_data_outside_json_is_reported_by_line() -> None:
     assert _shape(reading.value) == {"a": ["1", "2"], "b": {"c": "d"}}
 
 
-_RANGES = st.lists(
-    st.tuples(st.integers(0, 60), st.integers(0, 9)).map(lambda pair: Range(pair[0], sum(pair))), max_size=6
-)
-
-
-@given(_RANGES, _RANGES)
-def test_free_ranges_are_those_of_sets(ranges: list[Range], taken: list[Range]) -> None:
-    def members(of: t.Iterable[Range]) -> set[int]:
-        return {number for each in of for number in range(each.first, each.last + 1)}
-
-    left, shared = free_ranges.without(ranges, taken), free_ranges.common(ranges, taken)
-    assert members(left) == members(ranges) - members(taken)
-    assert members(shared) == members(ranges) & members(taken)
-    assert all(low.last + 1 < high.first for result in (left, shared) for low, high in zip(result, result[1:]))
-    best = free_ranges.longest(left)
-    assert (best is None) == (not left)
-    assert best is None or all(best.size >= each.size for each in left)
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
-def test_a_covering_network_is_the_smallest(one: int, other: int) -> None:
-    first, last = sorted((one, other))
-    net = free_ranges.covering(first, last, IPV4)
-    assert net.holds(first) and net.holds(last)
-    assert net.prefix == IPV4 or not network(first, net.prefix + 1).holds(last)
-
-
 @pytest.mark.parametrize(
     ("text", "members", "wanted"),
     [
@@ -732,7 +704,7 @@ def test_series_are_found_from_any_two_of_their_texts(
 
 @given(st.lists(st.from_regex(r"\A[a-c]{1,2}-?[0-9]{1,3}\Z"), unique=True))
 def test_ranges_of_nodes_are_their_names(names: list[str]) -> None:
-    names.sort(key=name_counting.natural)
+    names.sort(key=natural)
     expanded = [name for pattern in name_counting.ranged(names) for name in HostRange(pattern)]
     assert expanded == names
 
@@ -746,9 +718,20 @@ def test_texts_without_numbers_do_not_form_a_series() -> None:
     assert padded is not None and padded.template() == "rail_{n-1:02}"
 
 
-def test_usable_addresses_of_networks() -> None:
-    for prefix, bits, first, last in ((24, IPV4, 1, 254), (120, IPV6, 1, 255), (31, IPV4, 0, 1), (127, IPV6, 0, 1)):
-        assert free_ranges.usable_range(network(0, prefix, bits)) == Range(first, last, bits)
+def test_every_overlap_of_rails_is_reported() -> None:
+    pools = ("172.16.0.0/16", "172.16.11.0/24", "172.16.12.0/24")
+    text = "---\n".join(
+        "apiVersion: spiderpool.spidernet.io/v2beta1\nkind: SpiderIPPool\nmetadata: {name: gpu%d}\nspec: {subnet: %s}\n"
+        "---\napiVersion: spiderpool.spidernet.io/v2beta1\nkind: SpiderMultusConfig\nmetadata: {name: gpu%d-macvlan}\n"
+        "spec: {cniType: macvlan, macvlan: {master: [nic%d], ippools: {ipv4: [gpu%d]}}}\n"
+        % (number, subnet, number, number, number)
+        for number, subnet in enumerate(pools, 1)
+    )
+    messages = [each.finding.message for each in of_text(text).findings if each.finding.code == "IM310"]
+    assert messages == [
+        "172.16.11.0/24 of gpu2-macvlan overlaps 172.16.0.0/16 of gpu1-macvlan",
+        "172.16.12.0/24 of gpu3-macvlan overlaps 172.16.0.0/16 of gpu1-macvlan",
+    ]
 
 
 @pytest.mark.parametrize(

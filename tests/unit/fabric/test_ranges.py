@@ -22,8 +22,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text impor
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Range
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import (
     Ranges,
+    common,
+    longest,
     merged,
     partial_blocks,
+    without,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_spec import of_share, view_of
 
@@ -57,6 +60,32 @@ def test_ranges_are_lists_of_their_addresses(parts: list[Range], held: list[Rang
         both = Ranges(tuple(held)).overlap(pool)
         assert bool(both) == bool(set(listed) & set(every(held)))
         assert not both or set(every([both])) <= set(listed) & set(every(held))
+
+
+@given(st.lists(spans, max_size=6), st.lists(spans, max_size=6))
+def test_free_ranges_are_those_of_sets(ranges: list[Range], taken: list[Range]) -> None:
+    left, shared = without(ranges, taken), common(ranges, taken)
+    assert every(left) == sorted(set(every(ranges)) - set(every(taken)))
+    assert every(shared) == sorted(set(every(ranges)) & set(every(taken)))
+    assert all(low.last + 1 < high.first for result in (left, shared) for low, high in zip(result, result[1:]))
+    best = longest(left)
+    assert (best is None) == (not left)
+    assert best is None or all(best.size >= each.size for each in left)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
+def test_a_covering_network_is_the_smallest(one: int, other: int) -> None:
+    first, last = sorted((one, other))
+    net = ip_integers.covering(first, last, ip_integers.IPV4)
+    assert net.holds(first) and net.holds(last)
+    assert net.prefix == ip_integers.IPV4 or not ip_integers.network(first, net.prefix + 1).holds(last)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "bits", "first", "last"), [(24, 32, 1, 254), (120, 128, 1, 255), (31, 32, 0, 1), (127, 128, 0, 1)]
+)
+def test_usable_addresses_of_networks(prefix: int, bits: int, first: int, last: int) -> None:
+    assert ip_integers.network(0, prefix, bits).usable == Range(first, last, bits)
 
 
 @given(st.integers(0, 9), st.integers(1, 7), st.lists(spans, max_size=5))

@@ -49,7 +49,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.n
     NetworkPerNodePlanner,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.shared_subnet import SharedSubnetPlanner
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV6, Network
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX, Network
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 
 __all__ = (
@@ -103,11 +103,11 @@ def planner(scheme: Scheme, units: Units | None = None) -> Planner:
 
 
 def supernet_problem(supernet: Network, prefix: int, rails: int) -> Problem | None:
-    """Return the problem of a supernet that is divided into a network of this prefix length per rail; None if none.
+    """Return the problem of a supernet that is divided into a network of this prefix length per rail, or None.
 
     :param rails: the highest number of a rail with such a network.
     """
-    suffix = "6" if supernet.bits == IPV6 else ""
+    suffix = SUFFIX[supernet.bits]
     if not supernet.prefix <= prefix <= supernet.bits:
         remedy = "write a number from %d to %d" % (supernet.prefix, supernet.bits)
         return Problem(SIZE, "rail_prefix" + suffix, "a /%d per rail does not fit into %s" % (prefix, supernet), remedy)

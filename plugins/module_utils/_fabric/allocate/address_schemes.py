@@ -11,8 +11,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
-    IPV4,
-    IPV6,
+    SUFFIX,
     Network,
     Range,
     link_local,
@@ -153,7 +152,6 @@ class Share(t.NamedTuple):
 
     @property
     def leaf(self) -> int | None:
-        """The address of the leaf."""
         return self.gateway
 
 
@@ -212,7 +210,7 @@ class Planner(abc.ABC):
         gateway = scheme.gateway
         self.link_local_gateway = gateway if isinstance(gateway, int) and link_local(gateway, self.bits) else None
         self.units = units
-        self._suffix = "6" if self.bits == IPV6 else ""
+        self._suffix = SUFFIX[self.bits]
         self._problems: list[Problem] = []
 
     @abc.abstractmethod
@@ -296,14 +294,3 @@ class Planner(abc.ABC):
                 self._add(kind, key, message, "end one range before the other begins")
             if not last or taken.last > last[0].last:
                 last = (taken, name)
-
-
-def usable(first: int, last: int, bits: int) -> tuple[int, int]:
-    """Return the first and the last address of a network that an interface can have.
-
-    In a network of two addresses, these are both (RFC 3021, RFC 6164). In others, the first address is that of the
-    network or of any of its routers (RFC 4291), and the last IPv4 address is the broadcast address.
-    """
-    if last - first < 2:
-        return first, last
-    return first + 1, last - 1 if bits == IPV4 else last

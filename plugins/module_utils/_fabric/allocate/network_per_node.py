@@ -28,7 +28,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     Scheme,
     Share,
     Units,
-    usable,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     IPV4,
@@ -63,9 +62,10 @@ class NetworkPerNodePlanner(Planner):
         # The taken range, with its name, before which the nodes end.
         self._stop: tuple[str, Range] | None = None
         self.room = self._room()
-        low, high = usable(0, self._size - 1, self.bits)
-        self._usable = high - low + 1
         # Offsets from the first address of a node's network.
+        usable = network(0, self.length, self.bits).usable
+        low, high = usable.first, usable.last
+        self._usable = usable.size
         self._gateway: int | None = None
         self._host: int | None = None
         if link:
@@ -230,15 +230,9 @@ class NetworkPerNodePlanner(Planner):
         parts += ["1 for its port"] * (scheme.host != NONE) + ["1 for the gateway"] * has_gateway
         message = "a /%d has %d usable addresses, and a node needs %s" % (self.length, self._usable, ", ".join(parts))
         longest = next(
-            length for length in range(self.bits, -1, -1) if _usable_size(1 << self.bits - length, self.bits) >= needed
+            length for length in range(self.bits, -1, -1) if network(0, length, self.bits).usable.size >= needed
         )
         self._add(SMALL, "node_prefix" + suffix, message, "write %d or less" % longest)
-
-
-def _usable_size(size: int, bits: int) -> int:
-    """Return how many addresses of a network of ``size`` addresses an interface can have."""
-    low, high = usable(0, size - 1, bits)
-    return high - low + 1
 
 
 def _split_end(word: int | str, low: int, high: int) -> tuple[int | None, int, int]:

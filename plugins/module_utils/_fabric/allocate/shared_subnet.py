@@ -34,7 +34,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     Scheme,
     Share,
     Units,
-    usable,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, Range
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges, partial_blocks
@@ -44,12 +43,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_
 class SharedSubnetPlanner(Planner):
     """The modes subnet and block: all nodes share the subnet of the rail; units do not matter.
 
-    ``pods`` and ``hosts``: those of the scheme without taken addresses; None if none remain.
+    ``pods`` and ``hosts``: those of the scheme without taken addresses; None if no address remains.
     """
 
     def __init__(self, scheme: Scheme, units: Units | None = None) -> None:
         super().__init__(scheme, units)
-        self._low, self._high = usable(self.network.first, self.network.last, self.bits)
+        self._low, self._high = self.network.usable.first, self.network.usable.last
         gateway = {FIRST: self._low, LAST: self._high}.get(str(scheme.gateway), scheme.gateway)
         self.gateway = gateway if isinstance(gateway, int) else None
         taken = scheme.excluded

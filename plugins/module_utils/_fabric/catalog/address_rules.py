@@ -38,8 +38,8 @@ def _own_prefixes(more: str, fabric: str = "") -> str:
     )
 
 
-def _fabric(more: str, mtu: int = 4200) -> str:
-    return "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: %d%s}" % (mtu, more)
+def _fabric(more: str) -> str:
+    return "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200%s}" % more
 
 
 ADDRESS = rule(

@@ -231,6 +231,6 @@ $ANSIBLE_VAULT;1.1;AES256
 nodes:
   ai-1: {profile: hgx, address: 10.1.16.1}
 """,
-    why="A fabric file contains no secrets, and lint, plan and reports read it without a password. Secrets belong into"
+    why="A fabric file contains no secrets, and lint, plan and reports read it without a password. Secrets belong in"
     " host_vars and group_vars beside it, where Ansible decrypts them.",
 )

@@ -4,6 +4,5 @@
 
 """From observed nodes to a fabric file with open questions.
 
-May import: _common, _fabric.allocate, _fabric.file, _fabric.findings, _fabric.infer, _fabric.lint, _fabric.model,
-_fabric.text.
+May import: _common, _fabric.allocate, _fabric.file, _fabric.findings, _fabric.lint, _fabric.model, _fabric.text.
 """

@@ -23,26 +23,27 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     planner,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer.free_ranges import (
-    covering,
-    longest,
-    single,
-    usable_range,
-    without,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic, most_common
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
+    FAMILY,
     IPV4,
     IPV6,
+    SUFFIX,
     Network,
     Range,
+    covering,
     link_local,
     network,
     parse_address,
     parse_range,
     show,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import (
+    Ranges,
+    longest,
+    single,
+    without,
+)
 
 # Rail -> node -> its port.
 Ports = t.Mapping[str, t.Mapping[str, Nic]]
@@ -109,15 +110,14 @@ def addressing(
     """
     result = InferredAddresses()
     tracks = [track for rail in ports for track in _tracks(rail, ports[rail], findings)]
-    _routing(ports, tracks, result)
+    _routing(ports, result)
     _indexes(tracks, numbers, result, findings)
     _left(ports, tracks, numbers, result, findings)
     for track in tracks:
-        scheme = _scheme(track, result, findings, given, from_first)
-        if scheme:
-            result.schemes.setdefault(track.rail, {})[track.bits] = scheme
-            result.modes[track.rail] = track.mode
-            _check(track, scheme, result, findings)
+        scheme = _scheme(track, findings, given, from_first)
+        result.schemes.setdefault(track.rail, {})[track.bits] = scheme
+        result.modes[track.rail] = track.mode
+        _check(track, scheme, result, findings)
     for rail in ports:
         if rail not in result.schemes:
             result.modes[rail] = NONE if infiniband else SUBNET
@@ -132,7 +132,7 @@ def addressing(
 def _leased(ports: Ports, findings: Findings) -> None:
     """Report temporary addresses of a rail's ports: one finding per rail and family."""
     for rail in ports:
-        for bits, family in ((IPV4, "IPv4"), (IPV6, "IPv6")):
+        for bits, family in FAMILY.items():
             leased = {node: nic.leased[bits] for node, nic in ports[rail].items() if bits in nic.leased}
             if leased:
                 first = next(iter(leased.values()))
@@ -208,7 +208,7 @@ def _via(nic: Nic, bits: int) -> int | None:
     return routes[0].via if routes else None
 
 
-def _routing(ports: Ports, tracks: t.Sequence[Track], result: InferredAddresses) -> None:
+def _routing(ports: Ports, result: InferredAddresses) -> None:
     """Set the routing that routes and rules of ports show."""
     nics = [nic for rail in ports.values() for nic in rail.values() if nic.addresses]
     if any(nic.table is not None for nic in nics):
@@ -285,9 +285,7 @@ def _left(
             if node not in track.units and track.bits not in nic.addresses and nic.netdev
         ]
         if unaddressed:
-            message = "the port has no %s address, but others of the rail do" % (
-                "IPv6" if track.bits == IPV6 else "IPv4"
-            )
+            message = "the port has no %s address, but others of the rail do" % FAMILY[track.bits]
             findings.add(
                 "DS311", ("rails", track.rail), message, "run hosts.yml, which sets the planned value", unaddressed
             )
@@ -319,7 +317,7 @@ def _fits(track: Track, shift: int) -> bool:
     if track.mode == SUBNET and track.known:
         # The range of hosts begins with index 1, even if no node has it: the gateway must not be in it.
         via, end = _gateway(track), track.most
-        low = usable_range(track.known).first
+        low = track.known.usable.first
         return start >= low and not (via is not None and start <= via <= end)
     return _subnet(track, start) is not None
 
@@ -348,12 +346,9 @@ def _covering(units: t.Iterable[int], size: int, bits: int) -> Network:
 # -- schemes -----------------------------------------------------------------------------------------------------------
 
 
-def _scheme(
-    track: Track, result: InferredAddresses, findings: Findings, given: t.Mapping[str, str], from_first: bool
-) -> Scheme | None:
-    """Return the scheme of a track."""
+def _scheme(track: Track, findings: Findings, given: t.Mapping[str, str], from_first: bool) -> Scheme:
     if track.mode == SUBNET:
-        return _common(track, result, findings, given, from_first)
+        return _common(track, findings, given, from_first)
     net = _subnet(track, track.base + 1)
     if net is None:
         message = "no network begins with the address of the node with index 1 (%s)" % show(
@@ -372,39 +367,35 @@ def _scheme(
 def _own(track: Track, net: Network) -> Scheme:
     """Return the scheme of mode prefix whose gateway and port positions reproduce the addresses of the most ports."""
     length = track.bits - (track.size.bit_length() - 1)
-    best: tuple[int, Scheme] | None = None
     local = _gateway(track)
     routers = (local,) if local is not None and link_local(local, track.bits) else (FIRST, LAST, NONE)
-    for gateway in routers:
-        for host in (FIRST, LAST):
-            scheme = Scheme(PREFIX, net, gateway=gateway, node_prefix=length, host=host)
-            plan = planner(scheme)
-            fits = 0
-            for node, address in track.addresses.items():
-                share = plan.share(0, 0, track.units[node] - track.base)
-                via = track.gateways[node]
-                fits += 2 * (share.address == address) + (via is not None and share.gateway == via)
-            if best is None or fits > best[0]:
-                best = fits, scheme
-    if best is None:
-        raise AssertionError("every mode gives a scheme")
-    return replace(best[1], gateway=None if best[1].gateway == FIRST else best[1].gateway, host=_stated(best[1].host))
+    schemes = [
+        Scheme(PREFIX, net, gateway=gateway, node_prefix=length, host=host)
+        for gateway in routers
+        for host in (FIRST, LAST)
+    ]
+    best = max(schemes, key=lambda scheme: _reproduced(track, scheme))
+    # the defaults are not written
+    gateway = None if best.gateway == FIRST else best.gateway
+    return replace(best, gateway=gateway, host=None if best.host == FIRST else best.host)
 
 
-def _stated(host: str | None) -> str | None:
-    """Return a port position, or None for the default."""
-    return None if host == FIRST else host
+def _reproduced(track: Track, scheme: Scheme) -> int:
+    """Return how many addresses, which count twice, and gateways of ports are those of the scheme."""
+    plan, count = planner(scheme), 0
+    for node, address in track.addresses.items():
+        share, via = plan.share(0, 0, track.units[node] - track.base), track.gateways[node]
+        count += 2 * (share.address == address) + (via is not None and share.gateway == via)
+    return count
 
 
-def _common(
-    track: Track, result: InferredAddresses, findings: Findings, given: t.Mapping[str, str], from_first: bool
-) -> Scheme:
+def _common(track: Track, findings: Findings, given: t.Mapping[str, str], from_first: bool) -> Scheme:
     """Return the scheme of mode subnet. Report differing gateways and inferred pod addresses."""
     net = track.known
     if net is None:
         raise AssertionError("the network of a track is known here")
     place = ("rails", track.rail)
-    usable = usable_range(net)
+    usable = net.usable
     first = max(track.base + 1, usable.first)
     hosts = Range(first, max(first, min(track.most, usable.last)), track.bits)
     vias = {via for via in track.gateways.values() if via is not None}
@@ -414,11 +405,11 @@ def _common(
         findings.add(
             "DS307", place, message, "set gateway to the address of the leaf; hosts.yml configures it on all nodes"
         )
-    six = "6" if track.bits == IPV6 else ""
-    stated = given.get("gateway" + six)
+    suffix = SUFFIX[track.bits]
+    stated = given.get("gateway" + suffix)
     if gateway is None and stated:
         gateway = parse_address(stated, net)
-    stated_pods = parse_range(given["pods" + six], net) if given.get("pods" + six) else None
+    stated_pods = parse_range(given["pods" + suffix], net) if given.get("pods" + suffix) else None
     if stated_pods:
         pods: Ranges | None = Ranges.of(Range(stated_pods[0], stated_pods[1], track.bits))
     else:
@@ -426,17 +417,16 @@ def _common(
         free = _free(hosts, own_gateway, usable, from_first)
         pods = Ranges.of(free) if free else None
         message = "pods get the addresses of the rails' %ssubnets that hosts and gateways do not use" % (
-            "IPv6 " if six else ""
+            "IPv6 " if suffix else ""
         )
-        remedy = "check that these addresses are unused, or set -e discover_pods%s=FIRST-LAST" % six
+        remedy = "check that these addresses are unused, or set -e discover_pods%s=FIRST-LAST" % suffix
         findings.add("DS306", ("rails",), message, remedy)
     return Scheme(SUBNET, net, gateway=gateway, pods=pods, hosts=Ranges.of(hosts))
 
 
 def _gateway(track: Track) -> int | None:
     """Return the gateway of most nodes; None without one."""
-    vias = Counter(via for via in track.gateways.values() if via is not None)
-    return vias.most_common(1)[0][0] if vias else None
+    return most_common(track.gateways.values())
 
 
 def _free(hosts: Range, gateway: int | None, usable: Range, from_first: bool) -> Range | None:

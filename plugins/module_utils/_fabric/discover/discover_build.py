@@ -23,7 +23,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.d
     addressing,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic, ObservedNode
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import (
+    Nic,
+    ObservedNode,
+    most_common,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.server_models import (
     Model,
     Named,
@@ -33,6 +37,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.s
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import vf_identity
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
     ATTACHMENTS,
+    DEFAULT_MTU,
     ETHERNET,
     INFINIBAND,
     SHARED,
@@ -62,7 +67,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 
 # Slots that a port gets where the addresses are enough.
 _PODS = 8
-SAFE_MTU = {ETHERNET: 1500, INFINIBAND: 2044}
 
 
 class Options(t.NamedTuple):
@@ -92,8 +96,8 @@ class Builder:
         self.models = models(nodes, options.profile, findings)
         self.rails = assign(self.models, options.rails, findings)
         self.fabric = Fabric(name=options.name or "discovered")
-        layers = Counter(nic.layer for model in self.models for rail in model.rails for _node, nic in model.on(rail))
-        self._layer = layers.most_common(1)[0][0] if layers else ETHERNET
+        layers = (nic.layer for model in self.models for rail in model.rails for _node, nic in model.on(rail))
+        self._layer = most_common(layers) or ETHERNET
 
     def build(self) -> Fabric:
         """Return the fabric, and add findings about what is uncertain."""
@@ -133,9 +137,8 @@ class Builder:
         return addressing(self._ports(), numbers, self._findings, options.given, infiniband, from_first)
 
     def _mtus(self) -> None:
-        stated = Counter(nic.mtu for ports in self._ports().values() for nic in ports.values() if nic.mtu)
-        fallback = SAFE_MTU[self._layer]
-        self.fabric.mtu = self._options.mtu or (stated.most_common(1)[0][0] if stated else fallback)
+        mtus = (nic.mtu for ports in self._ports().values() for nic in ports.values())
+        self.fabric.mtu = self._options.mtu or most_common(mtus) or DEFAULT_MTU[self._layer]
 
     def _rails(self, addresses: InferredAddresses) -> None:
         ports = self._ports()
@@ -146,9 +149,9 @@ class Builder:
             rail.planes = planes[named.base]
             rail.mode = addresses.modes.get(named.name)
             rail.schemes = addresses.schemes.get(named.name, {})
-            mtus = Counter(nic.mtu for nic in ports[named.name].values() if nic.mtu)
-            common = mtus.most_common(1)[0][0] if mtus else self.fabric.mtu
-            if common != self.fabric.mtu and not self._options.mtu:
+            mtus = [nic.mtu for nic in ports[named.name].values() if nic.mtu]
+            common = most_common(mtus)
+            if common not in (None, self.fabric.mtu) and not self._options.mtu:
                 rail.mtu = common
             wanted = rail.mtu or self.fabric.mtu
             for mtu in sorted(set(mtus) - {wanted}):
@@ -285,11 +288,10 @@ class Builder:
         """Set the RDMA mode of most nodes if the attachment supports it. Report other nodes."""
         fabric = self.fabric
         own = [node for model in self.models if self._own(model) is None for node in model.nodes]
-        modes = Counter(node.rdma_mode for node in own if node.rdma_mode)
-        if not modes:
+        common = most_common(node.rdma_mode for node in own)
+        if not common:
             return
         follows = rdma_mode_of(fabric.attachment)
-        common = modes.most_common(1)[0][0]
         if common != follows and common in ATTACHMENTS[fabric.attachment or ""].modes:
             fabric.rdma_mode = common
             if common == SHARED:
@@ -335,14 +337,12 @@ class Builder:
         pci = model.rails[rail.name]
         port = Port(rail.name, path, pci=pci, gpus=model.gpus[rail.name])
         ports = [(node.name, nic) for node, nic in model.on(rail.name)]
-        names = Counter(nic.netdev for _node, nic in ports if nic.netdev)
-        port.netdev = names.most_common(1)[0][0] if names else None
+        port.netdev = most_common(nic.netdev for _node, nic in ports)
         bare = [node for node, nic in ports if nic.rdma is None and not nic.hidden]
         if bare:
             remedy = "load its driver, or set soft_rdma to rxe or siw in the profile"
             self._findings.add("DS402", path, "the port has no RDMA device", remedy, bare)
-        devices = Counter(nic.rdma for _node, nic in ports if nic.rdma)
-        device = devices.most_common(1)[0][0] if devices else None
+        device = most_common(nic.rdma for _node, nic in ports)
         if soft:
             self._soft(path, rail, soft, ports)
             device = None if device == "%s_%s" % (soft, rail.name) else device
@@ -430,7 +430,7 @@ class Builder:
             yield from node.nics[pci].vfs
 
     def _grouped(self, model: Model, common: t.Mapping[str, int], count: int) -> None:
-        """Nodes of a model with another count are a group, because nodes have no key for VFs."""
+        """Make a group of the nodes of a model with another count, because nodes have no key for VFs."""
         members = {node.name for node in model.nodes}
         for node in self.fabric.nodes:
             own = common.get(node.name, count)
@@ -441,7 +441,7 @@ class Builder:
                 node.groups = node.groups + (name,)
 
     def _check_vfs(self) -> None:
-        """Whether VFs have the addresses derived from the fabric's name, as after an earlier run."""
+        """Report VFs whose addresses are not those that the plan derives from the seed of the fabric."""
         seed = self.fabric.mac_seed or self.fabric.name or ""
         guids = self._layer == INFINIBAND
         make, key = (vf_identity.guid, "port_guid") if guids else (vf_identity.mac, "mac")

@@ -78,7 +78,6 @@ class DiscoverFinding(t.NamedTuple):
     remedy: str
 
     def as_dict(self) -> dict[str, t.Any]:
-        """Return the finding as a result."""
         return {
             "code": self.code,
             "name": self.name,
@@ -91,7 +90,6 @@ class DiscoverFinding(t.NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the name of the code."""
         return CODES[self.code][0]
 
     @property

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_build import Builder, Options
@@ -30,13 +29,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint import lint_run as linting
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import BadRange, HostRange
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
+    expanded,
+    natural,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, fold, table
 
 _HEAD = ("rule", "severity", "place", "nodes", "what is uncertain", "remedy")
 # Longest line of a comment, in characters, without its indentation.
 _WIDE = 106
-_DIGITS = re.compile(r"([0-9]+)")
 
 
 class NodeInfo(t.NamedTuple):
@@ -61,7 +62,7 @@ def run(infos: t.Sequence[NodeInfo], options: Options) -> Outcome:
     """Create a fabric file from nodes. Does not raise for any result of ``rail_info``, however incomplete."""
     findings = Findings()
     observed: list[ObservedNode] = []
-    for info in sorted(infos, key=lambda info: _natural(info.name)):
+    for info in sorted(infos, key=lambda info: natural(info.name)):
         if "nics" not in info.result:
             message = "the node did not report its NICs"
             remedy = "fix the error that is shown for it above, and run discovery again"
@@ -76,14 +77,10 @@ def run(infos: t.Sequence[NodeInfo], options: Options) -> Outcome:
     return Outcome(text, findings.all, linting.lint(text.encode("utf-8")).findings, len(observed), len(builder.rails))
 
 
-def _natural(name: str) -> list[t.Any]:
-    return [int(part) if part.isdigit() else part for part in _DIGITS.split(name)]
-
-
 def _comments(fabric: Fabric, findings: t.Sequence[DiscoverFinding], nodes: int) -> dict[Path, list[str]]:
     """Return the findings as comments above the value concerned; for a node within a range, above the range."""
     data = document(fabric)
-    keys = _ranges(data["nodes"])
+    keys = {name: key for key in data["nodes"] for name in expanded(key)}
     comments: dict[Path, list[str]] = {
         (): ["Discovered on %s. DECIDE marks what nodes do not show, CHECK what was inferred." % count(nodes, "node")]
     }
@@ -93,17 +90,6 @@ def _comments(fabric: Fabric, findings: t.Sequence[DiscoverFinding], nodes: int)
             path = ("nodes", keys.get(str(path[1]), str(path[1])))
         comments.setdefault(_there(path, data, fabric), []).extend(fold(finding.comment, _WIDE))
     return comments
-
-
-def _ranges(nodes: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """Return node -> its key in the file."""
-    keys: dict[str, str] = {}
-    for key in nodes:
-        try:
-            keys.update((name, key) for name in HostRange(key))
-        except BadRange:
-            keys[key] = key
-    return keys
 
 
 def _there(path: Path, data: t.Any, fabric: Fabric) -> Path:
@@ -120,7 +106,6 @@ def _there(path: Path, data: t.Any, fabric: Fabric) -> Path:
 
 
 def as_table(findings: t.Sequence[DiscoverFinding]) -> str:
-    """Return the findings as a table for a terminal."""
     rows = [
         (each.label, each.severity, dotted(each.place), named(each.nodes), each.message, each.remedy)
         for each in findings
@@ -129,7 +114,6 @@ def as_table(findings: t.Sequence[DiscoverFinding]) -> str:
 
 
 def counts(findings: t.Sequence[DiscoverFinding]) -> dict[str, int]:
-    """Return severity -> number of findings."""
     return {severity: sum(each.severity == severity for each in findings) for severity in (ERROR, WARNING)}
 
 

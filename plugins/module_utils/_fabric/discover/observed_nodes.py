@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import typing as t
+from collections import Counter
 from dataclasses import dataclass, field
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
@@ -16,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
 
 Row = t.Mapping[str, t.Any]
 SOFT = ("rxe", "siw")
+T = t.TypeVar("T")
 
 
 class PortAddress(t.NamedTuple):
@@ -126,6 +128,12 @@ def observe(name: str, address: str | None, info: Row, lldp: Row, findings: Find
     system = info.get("system") or {}
     models = tuple("%s:%s" % (row.get("maker"), row.get("device")) for row in info.get("gpus") or ())
     return ObservedNode(name, address, system.get("rdma_mode"), gpus, nics, models)
+
+
+def most_common(values: t.Iterable[T | None]) -> T | None:
+    """Return the most common value that is neither None nor empty, the first of equally common ones; or None."""
+    counted = Counter(value for value in values if value)
+    return counted.most_common(1)[0][0] if counted else None
 
 
 def _by_netdev(rows: t.Iterable[Row]) -> dict[tuple[str | None, str | None], Row]:

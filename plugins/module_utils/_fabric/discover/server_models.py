@@ -13,7 +13,11 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.gpu_affinity import Choice, choose
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic, ObservedNode
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import (
+    Nic,
+    ObservedNode,
+    most_common,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import Template
 
@@ -121,14 +125,13 @@ def _traits(node: ObservedNode) -> dict[t.Any, t.Any]:
 
 def _common(nics: t.Sequence[Nic]) -> Nic:
     """Return what the nodes of a model have in common about one port."""
-    speeds = Counter(nic.speed for nic in nics if nic.speed)
     carrier = None if all(nic.carrier is None for nic in nics) else any(nic.carrier for nic in nics)
     first = next((nic for nic in nics if nic.netdev), None) or next((nic for nic in nics if not nic.hidden), nics[0])
     device = next((nic for nic in nics if nic.rdma), first)
     # A serial number belongs to one card: a model has only the fact that functions share it.
     return replace(
         first,
-        speed=speeds.most_common(1)[0][0] if speeds else None,
+        speed=most_common(nic.speed for nic in nics),
         carrier=carrier,
         rdma=first.rdma or device.rdma,
         soft=first.soft if first.rdma else device.soft,
@@ -271,12 +274,10 @@ def _by_tables(model: Model) -> list[str]:
 
 
 def _default(model: Model, template: str | None) -> Template:
-    """Return the template of rail names."""
     return Template(template or ("gpu{n:02}" if model.nodes[0].gpus else "rail{n:02}"))
 
 
 def _named(by_name: t.Mapping[str, str], order: t.Sequence[str], model: Model, template: str | None) -> list[Named]:
-    """Return the rails of the first model, in order."""
     planes = model.choice.planes
     if by_name and template is None:
         parts = [_PARTS.match(name) for name in by_name.values()]

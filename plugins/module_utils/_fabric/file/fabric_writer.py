@@ -14,6 +14,7 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import SUBNET, Scheme
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_fabric import PLUGIN
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.yaml_layout import Comments, render
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import link_layer_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import file_value as _driver
@@ -34,7 +35,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infi
     file_value as _infiniband,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_model import Qos
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV6, Range, show
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX, Range, show
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import file_value
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import trailing_number
 
@@ -56,7 +57,7 @@ def write(fabric: Fabric, comments: Comments | None = None) -> str:
 
 def document(fabric: Fabric) -> Data:
     """Return the sections of the file as nested mappings."""
-    sections: Data = {"plugin": "railyard.fabric.rails", "fabric": _general(fabric)}
+    sections: Data = {"plugin": PLUGIN, "fabric": _general(fabric)}
     if fabric.qos:
         sections["qos"] = _qos(fabric.qos)
     if fabric.names:
@@ -211,7 +212,7 @@ def _rail(rail: Rail) -> Data:
 
 def _scheme(scheme: Scheme) -> Data:
     bits = scheme.network.bits
-    suffix = "6" if bits == IPV6 else ""
+    suffix = SUFFIX[bits]
     gateway = show(scheme.gateway, bits) if isinstance(scheme.gateway, int) else scheme.gateway
     of_family = _without_none(
         subnet=str(scheme.network),

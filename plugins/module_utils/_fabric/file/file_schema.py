@@ -59,14 +59,13 @@ class _Keys:
         self.required: list[set[str]] = []
         self.closed = False
 
-    def declare(self, key: str, kind: Schema | None = None) -> None:
+    def declare(self, key: str, kind: Schema | None) -> None:
         """Add a key, with a schema of its values unless they are mappings or lists of mappings."""
         kinds = self.kinds.setdefault(key, [])
         if kind is not None and kind not in kinds:
             kinds.append(kind)
 
     def schema(self) -> Schema:
-        """Return the schema of the mapping."""
         required = set.intersection(*self.required) if self.required else set()
         keys = {key: self._value_schema(key, key in required) for key in self.kinds}
         schema: Schema = {"type": "object", "properties": {key: keys[key] for key in keys if key != _NAME}}
@@ -177,12 +176,10 @@ class _Recorder(Section):
 
 
 def as_json() -> bytes:
-    """Return the schema as the contents of a file."""
     return (json.dumps(schema(), indent=1) + "\n").encode("utf-8")
 
 
 def schema() -> Schema:
-    """Return the schema of the fabric file."""
     top = _Keys()
     for run in (
         _Pass(),

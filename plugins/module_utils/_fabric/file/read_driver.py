@@ -114,7 +114,7 @@ def read_partitions(section: Section, report: Report) -> Partitions | None:
     own = section.section("infiniband")
     if not own:
         return None
-    own.value("pkeys", "write the keys, such as pkeys: [0x8001]; other keys of infiniband belong into fabric")
+    own.value("pkeys", "write the keys, such as pkeys: [0x8001]; other keys of infiniband belong in fabric")
     partitions = Partitions(own.path, _pkeys(own, report))
     own.done()
     return partitions

@@ -52,7 +52,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
 
 
 def read_general(fabric: Fabric, section: Section, report: Report) -> None:
-    """Read the section ``fabric`` into the fabric."""
     fabric.name = section.text("name", "name the fabric")
     if fabric.name is not None:
         label(fabric.name, section.path + ("name",), name_rules.FABRIC_NAME, "a fabric", report)
@@ -120,7 +119,6 @@ def _routing(fabric: Fabric, section: Section) -> None:
 
 
 def read_names(fabric: Fabric, section: Section, report: Report) -> None:
-    """Read the section ``names`` into the fabric."""
     fabric.names_path = section.path
     for kind, (fields, texts) in object_names.FIELDS.items():
         if "k" in fields and isinstance(section.value(kind), Mapping):

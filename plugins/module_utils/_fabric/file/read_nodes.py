@@ -32,7 +32,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_
 
 
 def read_nodes(fabric: Fabric, section: Section, report: Report) -> None:
-    """Read the section ``nodes`` into the fabric."""
     patterns: dict[str, str] = {}
     total = 0
     for pattern, path, names, own in entries_of(section, "set its profile, such as {profile: hgx}", report):

@@ -124,7 +124,7 @@ def make_port(rail: str, path: Path, texts: Texts, report: Report) -> Port:
     return port
 
 
-def identified(section: Section, texts: Texts, report: Report) -> bool:
+def identified(section: Section, texts: Texts) -> bool:
     """Return whether a key identifies the port. If not, report it, unless a key is probably misspelt."""
     if any(key in texts or section.has(key) for key in _NAMES):
         return True

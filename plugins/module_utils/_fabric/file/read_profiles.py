@@ -49,7 +49,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
 
 
 def read_profile(name: str, parent: Section, report: Report) -> Profile:
-    """Return the profile ``name`` of the section ``profiles``."""
     path = parent.path + (name,)
     label(name, path, name_rules.PROFILE_NAME, "a profile", report)
     profile = Profile(name, path)
@@ -71,7 +70,7 @@ def read_profile(name: str, parent: Section, report: Report) -> Profile:
     if ports and filled(ports, report, "at least one port"):
         for rail, own in ports.sections():
             texts = port_texts(own)
-            identified(own, texts, report)
+            identified(own, texts)
             own.done()
             profile.ports[rail] = make_port(rail, own.path, texts, report)
     others = section.section("other_ports")
@@ -84,7 +83,7 @@ def read_profile(name: str, parent: Section, report: Report) -> Profile:
 def _other_port(name: str, section: Section, report: Report) -> OtherPort:
     role = section.choice("role", ROLES, "set its role: storage or management")
     texts = port_texts(section)
-    identified(section, texts, report)
+    identified(section, texts)
     section.done()
     return OtherPort(name, section.path, role, make_port(name, section.path, texts, report))
 
@@ -115,7 +114,6 @@ def _gpus(section: Section, report: Report) -> dict[int, str | None] | None:
 
 
 def read_groups(fabric: Fabric, section: Section, report: Report) -> None:
-    """Read the section ``groups`` into the fabric."""
     for name, own in section.sections():
         group_name(name, own.path, report)
         group = Group(name, own.path)

@@ -46,8 +46,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
-    IPV4,
     IPV6,
+    SUFFIX,
     Network,
     Range,
     is_offset,
@@ -57,8 +57,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ra
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Scalar
 
 MAX_RAILS = 64
-# Family -> the end of its keys.
-_FAMILIES = ((IPV4, ""), (IPV6, "6"))
 PLANES = (1, 2, 4)
 # Keys of one family. Those of IPv6 end with a 6.
 _IPV4_KEYS = ("subnet", "gateway", "pods", "hosts", "node_prefix", "block")
@@ -127,7 +125,6 @@ class _RailKeys:
 
 
 def read_rails(fabric: Fabric, section: Section, addresses: Section | None, report: Report) -> None:
-    """Read the sections ``rails`` and ``addresses`` into the fabric."""
     if not filled(section, report, "each rail, or a generator with count"):
         return
     reader = _Reader(fabric, section, addresses, report)
@@ -175,7 +172,6 @@ class _Reader:
                 self._report_unused(key, section.path + (key,), where)
 
     def listed(self) -> None:
-        """Read rails that are listed by name."""
         entries = self.section.mapping.entries
         if len(entries) > MAX_RAILS:
             self._too_many(len(entries))
@@ -274,7 +270,7 @@ class _Reader:
         if own.has("mtu"):
             rail.paths["mtu"] = own.path + ("mtu",)
         rail.vfs = read_vfs(own)
-        for bits, suffix in _FAMILIES:
+        for bits, suffix in SUFFIX.items():
             net = self._network(rail, keys, bits, suffix)
             if net:
                 rail.schemes[bits] = self._scheme(keys, mode or SUBNET, net, suffix)
@@ -295,7 +291,7 @@ class _Reader:
         if mode == NONE:
             return NONE
         missing = []
-        for bits, suffix in _FAMILIES:
+        for bits, suffix in SUFFIX.items():
             family_keys = _IPV6_KEYS if suffix else _IPV4_KEYS
             is_used = any(key in keys.paths for key in family_keys)
             if bits not in rail.schemes and is_used and "subnet" + suffix not in keys.paths:

@@ -46,7 +46,6 @@ def entries_of(
 
 
 def read_units(fabric: Fabric, section: Section, report: Report) -> None:
-    """Read the section ``units`` into the fabric."""
     total = 0
     remedy = "set the number of its places, such as {nodes: 32}"
     for pattern, path, names, own in entries_of(section, remedy, report):
@@ -60,7 +59,6 @@ def read_units(fabric: Fabric, section: Section, report: Report) -> None:
 
 
 def _read_pattern(fabric: Fabric, names: name_syntax.HostRange, section: Section, report: Report) -> None:
-    """Add the units of an entry to the fabric."""
     path = section.path
     count = len(names)
     site = section.text("site")

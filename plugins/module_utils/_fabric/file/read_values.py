@@ -24,8 +24,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section, text_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
+    FAMILY,
     IPV4,
     IPV6,
+    SUFFIX,
     Network,
     Range,
     bits_of,
@@ -50,7 +52,6 @@ _FORMS = {
     IPV4: ("172.16.11.0/24", "172.16.11.254, .254 or +254", "172.16.11.1-172.16.11.200, .1-.200 or +1-+200"),
     IPV6: ("fd00:11::/64", "fd00:11::fe, ::fe or +254", "fd00:11::1-fd00:11::ff, ::1-::ff or +1-+255"),
 }
-_FAMILY = {IPV4: "IPv4", IPV6: "IPv6"}
 
 
 def filled(section: Section, report: Report, entry: str) -> bool:
@@ -215,8 +216,8 @@ def _other_family(text: str, bits: int, path: Path, report: Report) -> bool:
     if not bits or not family or family == bits:
         return False
     key = next(part for part in reversed(path) if isinstance(part, str))
-    right_key = key.rstrip("6") + ("6" if family == IPV6 else "")
-    message = "%s is %s, and %s is for %s" % (shown(text), _FAMILY[family], shown(key), _FAMILY[bits])
+    right_key = key.rstrip("6") + SUFFIX[family]
+    message = "%s is %s, and %s is for %s" % (shown(text), FAMILY[family], shown(key), FAMILY[bits])
     report.add(address_rules.FAMILY, path, message, "set %s instead" % right_key)
     return True
 

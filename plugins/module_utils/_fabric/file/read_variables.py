@@ -29,7 +29,6 @@ def group_name(group: str, path: Path, report: Report) -> None:
 
 
 def read_groups_of(section: Section, report: Report) -> tuple[str, ...]:
-    """Return the groups of nodes."""
     groups = section.texts("groups")
     for group in groups:
         group_name(group, section.path + ("groups",), report)

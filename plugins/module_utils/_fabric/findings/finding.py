@@ -42,7 +42,6 @@ class Rule:
 
     @property
     def label(self) -> str:
-        """The label of its findings."""
         return label(self.name, self.code)
 
 
@@ -107,7 +106,6 @@ class Finding:
 
     @property
     def label(self) -> str:
-        """The label, such as ``rail-subnet-overlap (RY311)``."""
         return label(self.name, self.code)
 
     @property

@@ -324,7 +324,7 @@ def layer_modules(
 
 
 def _absent(row: LayerModule, node: Values) -> Options:
-    """Return the options that revert a layer. The module reverts what it finds on the node, whatever is planned."""
+    """Return the options that revert a layer. The module reverts all that it finds on the node, planned or not."""
     options: Options = {"state": ABSENT}
     if row.module == "nccl_files":
         nccl = node.get("nccl") or {}

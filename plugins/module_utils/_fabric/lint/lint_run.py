@@ -74,7 +74,6 @@ class Outcome(t.NamedTuple):
 
     @property
     def errors(self) -> list[Finding]:
-        """The findings that are errors."""
         return [finding for finding in self.findings if finding.severity == ERROR]
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 ETHERNET = "ethernet"
 INFINIBAND = "infiniband"
+# MTU of a new interface: the default of Linux, and that of RFC 4392 for InfiniBand.
+DEFAULT_MTU = {ETHERNET: 1500, INFINIBAND: 2044}
 SHARED = "shared"
 EXCLUSIVE = "exclusive"
 

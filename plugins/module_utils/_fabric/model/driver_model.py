@@ -44,7 +44,6 @@ class Driver:
 
 
 def host_variable(driver: Driver | None) -> dict[str, t.Any] | None:
-    """Return the host variable ``driver``."""
     if driver is None:
         return None
     return {
@@ -59,7 +58,6 @@ def host_variable(driver: Driver | None) -> dict[str, t.Any] | None:
 
 
 def file_value(driver: Driver | None) -> dict[str, t.Any] | None:
-    """Return the keys of ``driver`` in a fabric file."""
     if driver is None:
         return None
     keys = ("kind", "version", "source", "key", "unsigned", "allow_unlisted")

@@ -42,7 +42,6 @@ class Partitions:
     pkeys: tuple[int, ...]
 
     def file_value(self) -> dict[str, t.Any]:
-        """Return the section ``infiniband`` of a profile or group in a fabric file."""
         return {"pkeys": ["0x%04x" % key for key in self.pkeys]}
 
 
@@ -60,7 +59,6 @@ def child_netdev(netdev: str, key: int) -> str:
 
 
 def host_variable(infiniband: Infiniband | None) -> dict[str, t.Any] | None:
-    """Return the host variable ``infiniband``."""
     if infiniband is None:
         return None
     return {
@@ -71,7 +69,6 @@ def host_variable(infiniband: Infiniband | None) -> dict[str, t.Any] | None:
 
 
 def file_value(infiniband: Infiniband | None) -> dict[str, t.Any] | None:
-    """Return the section ``infiniband`` of ``fabric`` in a fabric file."""
     if infiniband is None:
         return None
     values = {key: getattr(infiniband, key) for key in ("ipoib_mode", "subnet_manager")}

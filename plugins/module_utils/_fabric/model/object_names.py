@@ -16,6 +16,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import SUBNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import RailTemplates, Template
 
 _RAIL = ("rail", "fabric", "attachment")
@@ -112,7 +113,7 @@ class Naming:
 
     def pools(self, families: t.Collection[int]) -> list[str]:
         """Return the kinds of pools of a rail with these families."""
-        return [kind for bits, kind in ((32, "pool"), (128, "pool6")) if bits in families]
+        return [kind for bits, kind in ((IPV4, "pool"), (IPV6, "pool6")) if bits in families]
 
     def own_pools(self, kind: str, mode: str | None) -> bool:
         """Return whether the template makes a pool for each node."""

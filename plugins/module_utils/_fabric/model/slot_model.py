@@ -38,7 +38,6 @@ class Slots:
 
     @property
     def total(self) -> int:
-        """The number of slots of a port."""
         return self.all_rails + self.per_rail
 
     def resource(self, rail: str, number: int) -> str:

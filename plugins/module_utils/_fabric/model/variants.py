@@ -56,7 +56,6 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """The name of the profile."""
         return self.profile.name
 
     def vfs_on(self, fabric: Fabric, rail: Rail) -> VfSettings:

@@ -27,7 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot
     slots_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV6, show
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX, show
 
 # Version of the file's format. It changes when an older agent would misread the file.
 FORMAT = 1
@@ -141,6 +141,6 @@ class AgentFiles:
             share = planner.share(unit.number if unit else 0, node.place or 0, index)
             for slot, address in zip(rows, planner.slots(share, index, slots.total, self._most_slots)):
                 if address is not None:
-                    key = "address6" if bits == IPV6 else "address"
+                    key = "address" + SUFFIX[bits]
                     slot[key] = "%s/%d" % (show(address, bits), share.prefix)
         return rows

@@ -45,7 +45,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.prov
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.agent_file import AgentFiles
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, show
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX, show
 
 # A host with several NICs must use only the netdev's own address in ARP requests and replies. Loose reverse path
 # filtering accepts packets whose return route is in the rail's own table.
@@ -53,15 +53,14 @@ SYSCTL = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2}
 # Version of the document's format. It changes when an older reader would misread the document.
 FORMAT = 1
 
-_FAMILIES = ((IPV4, ""), (IPV6, "6"))
 _MATCH = ("slot", "serial", "mac")
 
 
 class _Side(t.NamedTuple):
-    """One address family on one rail. ``bits``: 32 or 128; ``six``: the suffix of its keys."""
+    """One address family on one rail. ``bits``: 32 or 128; ``suffix``: the end of its keys."""
 
     bits: int
-    six: str
+    suffix: str
     planner: Planner
     per_node: bool  # whether each node has its own network
 
@@ -77,11 +76,8 @@ class PlanOutput:
         planners = fabric.planners()
         self._sides = {
             rail.name: [
-                _Side(
-                    bits, six, planners[rail.name][bits], isinstance(planners[rail.name][bits], NetworkPerNodePlanner)
-                )
-                for bits, six in _FAMILIES
-                if bits in planners[rail.name]
+                _Side(bits, SUFFIX[bits], planner, isinstance(planner, NetworkPerNodePlanner))
+                for bits, planner in sorted(planners[rail.name].items())
             ]
             for rail in fabric.rails
         }
@@ -127,7 +123,7 @@ class PlanOutput:
     def _subnets(self, rail: Rail) -> dict[str, t.Any]:
         """Return the whole networks of a rail, of which nodes get shares."""
         networks: dict[str, t.Any] = {"mode": rail.mode, "subnet": None, "subnet6": None}
-        networks.update({"subnet" + side.six: str(side.planner.scheme.network) for side in self._sides[rail.name]})
+        networks.update({"subnet" + side.suffix: str(side.planner.scheme.network) for side in self._sides[rail.name]})
         return networks
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -223,20 +219,18 @@ class PlanOutput:
 
     def _part(self, variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
         """Return the values of a port that do not depend on the node's place, in the documented order of keys."""
-        fabric, numbered = self.fabric, self._source
         return {
             "rail": rail.name,
             "number": rail.number,
             "base": rail.base,
             "plane": rail.plane,
             **self._overridable(variant, rail, port),
-            "mtu": rail.mtu or fabric.mtu,
+            "mtu": rail.mtu or self.fabric.mtu,
             "address": None,
             "address6": None,
             "gateway": None,
             "gateway6": None,
-            "table": fabric.routing.first_table + rail.number - 1 if numbered else None,
-            "rule_priority": fabric.routing.first_priority + rail.number - 1 if numbered else None,
+            **self._table(rail),
             "routes": [],
             "sysctl": dict(SYSCTL),
             "leaf": None,
@@ -245,6 +239,14 @@ class PlanOutput:
             "firmware": self._firmware(variant),
             "ipoib": self._ipoib(variant, port),
             "names": self._names(variant, rail),
+        }
+
+    def _table(self, rail: Rail) -> dict[str, int | None]:
+        """Return routing table and rule priority of a rail; None if routes are selected by destination."""
+        routing, offset = self.fabric.routing, rail.number - 1
+        return {
+            "table": routing.first_table + offset if self._source else None,
+            "rule_priority": routing.first_priority + offset if self._source else None,
         }
 
     @staticmethod
@@ -300,19 +302,19 @@ class PlanOutput:
         pods: dict[str, t.Any] | None = None
         routes: list[dict[str, t.Any]] = []
         number, place, index = unit.number if unit else 0, node.place or 0, node.index or 0
-        for bits, six, planner, per_node in self._sides[rail.name]:
+        for bits, suffix, planner, per_node in self._sides[rail.name]:
             share = planner.share(number, place, index)
             gateway = None if share.gateway is None else show(share.gateway, bits)
             if share.address is not None:
-                values["address" + six] = "%s/%d" % (show(share.address, bits), share.prefix)
+                values["address" + suffix] = "%s/%d" % (show(share.address, bits), share.prefix)
                 if gateway and self._source and self.fabric.routing.cross_rail:
-                    values["gateway" + six] = gateway
+                    values["gateway" + suffix] = gateway
                 elif gateway and per_node:
                     # The address has a route to the node's own network; other networks of the rail are behind the leaf.
                     routes.append({"to": str(planner.network), "via": gateway, "table": values["table"]})
             if leaf is not None:
-                leaf["address" + six] = gateway
-            pods = _pods(pods, share, bits, six, gateway)
+                leaf["address" + suffix] = gateway
+            pods = _pods(pods, share, bits, suffix, gateway)
         if routes:
             values["routes"] = routes
         values["leaf"] = leaf
@@ -328,17 +330,19 @@ class PlanOutput:
                 "port": None,
                 "address": None,
                 "address6": None,
-                "aggregate": None,
-                "aggregate6": None,
+                **self._aggregates(rail, unit.number if unit else 1),
             }
-            for side in self._sides[rail.name]:
-                part["aggregate" + side.six] = str(side.planner.aggregate(unit.number if unit else 1))
         if unit is None and not self._sides[rail.name]:
             return None
         leaf = dict(part)
         if unit is not None and unit.leaf_port is not None:
             leaf["port"] = self.leaves.port(unit, rail, node.place or 0)
         return leaf
+
+    def _aggregates(self, rail: Rail, unit: int) -> dict[str, str | None]:
+        """Return the networks that the leaf of a unit advertises."""
+        networks = {side.suffix: str(side.planner.aggregate(unit)) for side in self._sides[rail.name]}
+        return {"aggregate" + suffix: networks.get(suffix) for suffix in SUFFIX.values()}
 
     def _vfs(self, variant: Variant, rail: Rail, identities: t.Sequence[str]) -> dict[str, t.Any]:
         """Return the VFs of a port. ``identities``: a MAC address or GUID for each."""
@@ -365,7 +369,7 @@ class PlanOutput:
         }
 
     def _ipoib(self, variant: Variant, port: Port) -> dict[str, t.Any] | None:
-        """Return a port's IPoIB mode, partition keys and their child interfaces; None if none is set."""
+        """Return a port's IPoIB mode, partition keys and their child interfaces; None without settings."""
         of_fabric, of_variant = self.fabric.infiniband, variant.partitions
         if of_fabric is None and of_variant is None:
             return None
@@ -392,7 +396,6 @@ class PlanOutput:
         }
 
     def _rail(self, rail: Rail, demand: t.Any) -> dict[str, t.Any]:
-        """Return a rail of the document."""
         found: dict[str, t.Any] = {
             "name": rail.name,
             "number": rail.number,
@@ -400,24 +403,23 @@ class PlanOutput:
             "plane": rail.plane,
             "mode": rail.mode,
             "mtu": rail.mtu or self.fabric.mtu,
-            "table": self.fabric.routing.first_table + rail.number - 1 if self._source else None,
-            "rule_priority": self.fabric.routing.first_priority + rail.number - 1 if self._source else None,
+            **self._table(rail),
             "networks": self._networks(rail),
             "taken": _taken(rail),
         }
         values = self.naming.values(rail, self.fabric.attachment or "", "")
         for kind in ("pool", "pool6"):
             found[kind] = self._rail_pool(kind, rail, values)
-        for _bits, six in _FAMILIES:
-            found.update({key + six: None for key in ("subnet", "gateway", "pods", "hosts", "capacity")})
+        for suffix in SUFFIX.values():
+            found.update({key + suffix: None for key in ("subnet", "gateway", "pods", "hosts", "capacity")})
         for side in self._sides[rail.name]:
             common = side.planner if isinstance(side.planner, SharedSubnetPlanner) else None
             gateway = common.gateway if common else None
-            found["subnet" + side.six] = str(side.planner.network)
-            found["gateway" + side.six] = None if gateway is None else show(gateway, side.bits)
+            found["subnet" + side.suffix] = str(side.planner.network)
+            found["gateway" + side.suffix] = None if gateway is None else show(gateway, side.bits)
             for key, pool in (("pods", common.pods), ("hosts", common.hosts)) if common else ():
-                found[key + side.six] = str(pool) if pool else None
-            found["capacity" + side.six] = side.planner.capacity(demand).document()
+                found[key + side.suffix] = str(pool) if pool else None
+            found["capacity" + side.suffix] = side.planner.capacity(demand).document()
         return found
 
     def _networks(self, rail: Rail) -> list[dict[str, t.Any]]:
@@ -438,18 +440,10 @@ class PlanOutput:
         return list(found.values())
 
     def _unit(self, unit: Unit) -> dict[str, t.Any]:
-        """Return a unit of the document, with its leaves."""
-        leaves = []
-        for rail in self.fabric.rails:
-            leaf: dict[str, t.Any] = {
-                "rail": rail.name,
-                "name": self.leaves.name(unit, rail),
-                "aggregate": None,
-                "aggregate6": None,
-            }
-            for side in self._sides[rail.name]:
-                leaf["aggregate" + side.six] = str(side.planner.aggregate(unit.number))
-            leaves.append(leaf)
+        leaves = [
+            {"rail": rail.name, "name": self.leaves.name(unit, rail), **self._aggregates(rail, unit.number)}
+            for rail in self.fabric.rails
+        ]
         return {
             "name": unit.name,
             "number": unit.number,
@@ -469,19 +463,19 @@ def _taken(rail: Rail) -> dict[str, str]:
 
 
 def _pods(
-    pods: dict[str, t.Any] | None, share: Share, bits: int, six: str, gateway: str | None
+    pods: dict[str, t.Any] | None, share: Share, bits: int, suffix: str, gateway: str | None
 ) -> dict[str, t.Any] | None:
-    """Add the pod addresses of one family to those of the other family. Return None if there are none."""
+    """Add the pod addresses of one family to those of the other family. Return None without addresses."""
     if share.pods_first is None or share.pods_last is None:
         return pods
     if pods is None:
         pods = dict.fromkeys(_POD_KEYS)
-    pods["first" + six] = show(share.pods_first, bits)
-    pods["last" + six] = show(share.pods_last, bits)
-    pods["subnet" + six] = "%s/%d" % (show(share.subnet, bits), share.prefix)
-    pods["gateway" + six] = gateway
+    pods["first" + suffix] = show(share.pods_first, bits)
+    pods["last" + suffix] = show(share.pods_last, bits)
+    pods["subnet" + suffix] = "%s/%d" % (show(share.subnet, bits), share.prefix)
+    pods["gateway" + suffix] = gateway
     if share.ranges:
-        pods["ranges" + six] = [str(each) for each in share.ranges]
+        pods["ranges" + suffix] = [str(each) for each in share.ranges]
     return pods
 
 

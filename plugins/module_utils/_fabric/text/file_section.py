@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import file_rules as rules
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, Rule, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import (
     Mapping,
@@ -63,7 +63,6 @@ class Section:
         self.report.add(rules.MISSING, self.path + (key,), "%s is missing" % key, required)
 
     def text(self, key: str, required: str = "") -> str | None:
-        """Return a single value as text."""
         value = self.value(key, required)
         return None if value is None else text_of(value, self.path + (key,), self.report)
 
@@ -96,7 +95,6 @@ class Section:
         return None
 
     def choice(self, key: str, choices: t.Sequence[str], required: str = "") -> str | None:
-        """Return one of ``choices``."""
         text = self.text(key, required)
         if text is None or text in choices:
             return text
@@ -106,7 +104,6 @@ class Section:
         return None
 
     def section(self, key: str, required: str = "") -> Section | None:
-        """Return a mapping as a section."""
         value = self.value(key, required)
         return None if value is None else section_of(value, self.path + (key,), self.report)
 
@@ -171,16 +168,13 @@ def section_of(value: Value, path: Path, report: Report) -> Section | None:
     return None
 
 
-def text_of(value: Value, path: Path, report: Report, rule: Rule | None = None) -> str | None:
-    """Return the text of a single value that is not empty; None for another value, which is reported.
-
-    :param rule: the rule of the finding; without it, that of a value of the wrong type.
-    """
+def text_of(value: Value, path: Path, report: Report) -> str | None:
+    """Return the text of a single value that is not empty; None for another value, which is reported."""
     if not isinstance(value, Scalar):
-        report.add(rule or rules.KIND, path, "%s instead of a single value" % value.kind, "write one value")
+        report.add(rules.KIND, path, "%s instead of a single value" % value.kind, "write one value")
         return None
     if value.null or not value.text.strip():
-        report.add(rule or rules.KIND, path, "the value is empty", "write a value, or remove the key")
+        report.add(rules.KIND, path, "the value is empty", "write a value, or remove the key")
         return None
     if any(mark in value.text for mark in _TEMPLATE_MARKS):
         message = "%s is a template, and templates are not evaluated in this file" % shown(value.text)

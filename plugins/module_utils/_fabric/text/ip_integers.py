@@ -18,6 +18,9 @@ from dataclasses import dataclass
 
 IPV4 = 32
 IPV6 = 128
+# Family -> its name, and the end of its keys in the fabric file and in the plan.
+FAMILY = {IPV4: "IPv4", IPV6: "IPv6"}
+SUFFIX = {IPV4: "", IPV6: "6"}
 
 _OCTETS = re.compile(r"(0|[1-9][0-9]{0,2})\.(0|[1-9][0-9]{0,2})\.(0|[1-9][0-9]{0,2})\.(0|[1-9][0-9]{0,2})\Z")
 _SHORT = re.compile(r"(?:\.(?:0|[1-9][0-9]{0,2})){1,3}\Z")
@@ -40,15 +43,13 @@ class Range:
 
     @property
     def size(self) -> int:
-        """The number of addresses."""
         return self.last - self.first + 1
 
     def holds(self, address: int) -> bool:
-        """Return whether the range contains the address."""
         return self.first <= address <= self.last
 
     def overlap(self, other: Range | Network) -> Range | None:
-        """Return the addresses that both contain; None if there are none, or if the families differ."""
+        """Return the addresses that both contain; None without such addresses, or if the families differ."""
         first, last = max(self.first, other.first), min(self.last, other.last)
         return Range(first, last, self.bits) if first <= last and self.bits == other.bits else None
 
@@ -67,11 +68,24 @@ class Network:
 
     @property
     def size(self) -> int:
-        """The number of addresses."""
         return self.last - self.first + 1
 
+    @property
+    def addresses(self) -> Range:
+        return Range(self.first, self.last, self.bits)
+
+    @property
+    def usable(self) -> Range:
+        """The addresses that an interface can have.
+
+        In a network of two addresses, these are both (RFC 3021, RFC 6164). In others, the first address is that of the
+        network or of any of its routers (RFC 4291), and the last IPv4 address is the broadcast address.
+        """
+        if self.size <= 2:
+            return self.addresses
+        return Range(self.first + 1, self.last - (self.bits == IPV4), self.bits)
+
     def holds(self, address: int) -> bool:
-        """Return whether the network contains the address."""
         return self.first <= address <= self.last
 
 
@@ -170,6 +184,11 @@ def network(address: int, prefix: int, bits: int = IPV4) -> Network:
     size = 1 << bits - prefix
     first = address & ~(size - 1)
     return Network(first, first + size - 1, prefix, bits)
+
+
+def covering(first: int, last: int, bits: int) -> Network:
+    """Return the smallest network that contains both addresses."""
+    return network(first, bits - (first ^ last).bit_length(), bits)
 
 
 def nth_subnet(supernet: Network, prefix: int, number: int) -> Network | None:

@@ -19,7 +19,7 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Range
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network, Range
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,6 @@ class Ranges:
 
     @classmethod
     def of(cls, *parts: Range) -> Ranges:
-        """Return the pool of these ranges."""
         return cls(parts)
 
     def __str__(self) -> str:
@@ -38,22 +37,19 @@ class Ranges:
 
     @functools.cached_property
     def size(self) -> int:
-        """The number of addresses."""
         return sum(part.size for part in self.parts)
 
     @functools.cached_property
     def first(self) -> int:
-        """The lowest address."""
         return min(part.first for part in self.parts)
 
     @functools.cached_property
     def last(self) -> int:
-        """The highest address."""
         return max(part.last for part in self.parts)
 
     @functools.cached_property
     def repeated(self) -> Range | None:
-        """The first addresses that are in two of the ranges; None if there are none."""
+        """The first addresses that are in two of the ranges; None without such addresses."""
         ordered = sorted(self.parts, key=_first)
         overlaps = (before.overlap(after) for before, after in zip(ordered, ordered[1:]))
         return next((overlap for overlap in overlaps if overlap), None)
@@ -74,7 +70,7 @@ class Ranges:
         return self.parts[part].first + number - self._starts[part]
 
     def overlap(self, other: Ranges) -> Range | None:
-        """Return the first addresses that both pools contain; None if there are none."""
+        """Return the first addresses that both pools contain; None without such addresses."""
         left, right = sorted(self.parts, key=_first), sorted(other.parts, key=_first)
         at_left = at_right = 0
         while at_left < len(left) and at_right < len(right):
@@ -122,6 +118,28 @@ def merged(ranges: t.Iterable[Range]) -> list[Range]:
     return result
 
 
+def single(address: int, bits: int) -> Range:
+    return Range(address, address, bits)
+
+
+def without(ranges: t.Iterable[Range], taken: t.Iterable[Range]) -> list[Range]:
+    """Return sorted, disjoint ranges of the addresses that are not in ``taken``."""
+    free = Ranges(tuple(merged(ranges))).without(taken)
+    return list(free.parts) if free else []
+
+
+def common(ranges: t.Iterable[Range], others: t.Iterable[Range | Network]) -> list[Range]:
+    """Return sorted, disjoint ranges of the addresses that are in both."""
+    other_ranges = list(others)
+    overlaps = (mine.overlap(theirs) for mine in ranges for theirs in other_ranges)
+    return merged(overlap for overlap in overlaps if overlap)
+
+
+def longest(ranges: t.Sequence[Range]) -> Range | None:
+    """Return the longest range, the lowest one of equal length; None without ranges."""
+    return max(ranges, key=lambda part: (part.size, -part.first)) if ranges else None
+
+
 def partial_blocks(part: Range, block: int, holes: t.Iterable[Range]) -> t.Iterator[tuple[int, int, int]]:
     """Yield runs of blocks with excluded addresses: number of the run's first block (from 0), blocks in the run, and
     remaining addresses of each of its blocks.
@@ -147,7 +165,7 @@ def partial_blocks(part: Range, block: int, holes: t.Iterable[Range]) -> t.Itera
 
 
 def file_value(ranges: t.Sequence[Range]) -> str | list[str] | None:
-    """Return ranges in the form of a fabric file: a text for one, a list for several, None for none."""
+    """Return ranges in the form of a fabric file: a text for one, a list for several; None without ranges."""
     texts = [str(part) for part in ranges]
     return texts if len(texts) > 1 else texts[0] if texts else None
 

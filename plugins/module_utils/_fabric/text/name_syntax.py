@@ -35,6 +35,7 @@ TOKEN = re.compile(r"[!-~](?:[ -~]{0,62}[!-~])?\Z")
 PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([01][0-9a-f])\.([0-7])\Z")
 
 _RANGE = re.compile(r"\[([0-9]+|[A-Za-z]):([0-9]+|[A-Za-z])(?::([0-9]+))?\]")
+_DIGITS = re.compile(r"([0-9]+)")
 _ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _COUNTER = re.compile(r"([a-z])([+-][0-9]{1,9})?(?::0([1-9]))?\Z")
@@ -69,6 +70,11 @@ def nearest(text: str, choices: t.Iterable[str]) -> str | None:
 def _unpadded(text: str) -> str:
     """Return a name without leading zeros of its numbers."""
     return _ZEROS.sub("", text)
+
+
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """Return a sort key that places ens9 before ens10."""
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _DIGITS.split(text) if part]
 
 
 def did_you_mean(near: str | None) -> str:
@@ -163,6 +169,14 @@ class HostRange:
             text = string.ascii_letters[value] if width is None else "%0*d" % (width, value)
             last = None if width is None else value
             yield from self._expand(level + 1, head + text + self._parts[level + 1], last)
+
+
+def expanded(pattern: str) -> list[str]:
+    """Return the texts of a host range; an invalid one as it is."""
+    try:
+        return list(HostRange(pattern))
+    except BadRange:
+        return [pattern]
 
 
 class BadTemplate(ValueError):

@@ -14,7 +14,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
     IPV4,
     IPV6,
     Network,
-    Range,
     bits_of,
     network,
     parse_network,
@@ -89,7 +88,7 @@ def network_problem(net: Network) -> tuple[str, bool] | None:
     """Return why a rail cannot have this network, and whether the finding is suppressible; None if it can."""
     for nets, suppressible in ((_NEVER, False), (_LINK_LOCAL6, False), (_SELDOM, True)):
         for special, meaning in nets:
-            if special.bits == net.bits and Range(net.first, net.last, net.bits).overlap(special):
+            if net.addresses.overlap(special):
                 relation = "is in" if special.prefix <= net.prefix else "contains"
                 return "%s %s %s, %s" % (net, relation, special, meaning), suppressible
     if net.bits == IPV6 and not any(other.holds(net.first) and other.holds(net.last) for other, _meaning in _UNICAST6):

@@ -86,7 +86,6 @@ def fold(text: str, size: int) -> list[str]:
 
 
 def markdown(head: t.Sequence[str], rows: t.Iterable[Row]) -> list[str]:
-    """Return the lines of a Markdown table."""
     lines = ["| %s |" % " | ".join(head), "|%s" % ("---|" * len(head))]
     lines.extend("| %s |" % " | ".join(cell(value).replace("|", "\\|") for value in row) for row in rows)
     return lines

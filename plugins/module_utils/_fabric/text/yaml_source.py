@@ -44,7 +44,6 @@ class Scalar:
 
     @property
     def null(self) -> bool:
-        """Whether the value is null."""
         return self.plain and self.text in _NULL
 
 
@@ -272,7 +271,7 @@ class _Builder:
         if self._expects_key():
             self._key(scalar, event)
         else:
-            self._put(scalar, event)
+            self._put(scalar)
 
     def _tag(self, event: t.Any) -> None:
         if event.tag.startswith("tag:yaml.org,2002:"):
@@ -326,7 +325,7 @@ class _Builder:
         if frame.anchor:
             self._open.discard(frame.anchor)
             self._anchors[frame.anchor] = value
-        self._put(value, None)
+        self._put(value)
 
     def _alias(self, event: t.Any) -> None:
         if event.anchor in self._open:
@@ -343,13 +342,13 @@ class _Builder:
             # The levels of the alias and those around it count together.
             if len(self._stack) + value.depth > MAX_DEPTH:
                 self._deep(event)
-            self._put(value, event)
+            self._put(value)
 
     def _deep(self, event: t.Any) -> t.NoReturn:
         self.too_deep(_mark(event))
         raise _Stop
 
-    def _put(self, value: Value, event: t.Any) -> None:
+    def _put(self, value: Value) -> None:
         if not self._stack:
             self._root = value
             return

@@ -4,5 +4,5 @@
 
 """Facts and findings of an import.
 
-May import: _fabric.findings, _fabric.infer, _fabric.text.
+May import: _fabric.findings, _fabric.text.
 """

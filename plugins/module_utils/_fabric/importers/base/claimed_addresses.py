@@ -19,12 +19,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Pool,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import Leaf, joined
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer.free_ranges import (
-    common,
-    single,
-    whole_range,
-)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network, Range
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import common, single
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Sequence, Value
 
 _ADDRESS = r"[0-9a-fA-F:]*(?:\.[0-9]+){3}|[0-9a-fA-F]*:[0-9a-fA-F:.]+"
@@ -92,7 +88,7 @@ def _of_text(text: str, interpreted: bool) -> t.Iterator[Claim]:
         if net is None:
             yield Claim(single(*first))
         elif not interpreted and net.prefix:
-            yield Claim(whole_range(net))
+            yield Claim(net.addresses)
 
 
 def of_pool(pool: Pool) -> t.Iterator[Claim]:
@@ -102,7 +98,7 @@ def of_pool(pool: Pool) -> t.Iterator[Claim]:
     bits = pool.net.bits
     ranges = [*pool.ranges, *pool.excluded, *(single(each, bits) for each in pool.routers)]
     if pool.block or pool.node_prefix:
-        ranges = [whole_range(pool.net)]
+        ranges = [pool.net.addresses]
     if pool.gateway is not None:
         ranges.append(single(pool.gateway, bits))
     for each in ranges:
@@ -111,4 +107,4 @@ def of_pool(pool: Pool) -> t.Iterator[Claim]:
 
 def within(claims: t.Iterable[Claim], net: Network) -> list[Range]:
     """Return the claimed addresses in a network."""
-    return common((claim.range for claim in claims), [whole_range(net)])
+    return common((claim.range for claim in claims), [net])

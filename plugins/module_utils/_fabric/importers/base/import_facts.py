@@ -115,8 +115,6 @@ class HostPort:
 
 @dataclass
 class Facts:
-    """All facts of one import."""
-
     pools: list[Pool] = field(default_factory=list)
     networks: list[PodNetwork] = field(default_factory=list)
     devices: list[Device] = field(default_factory=list)

@@ -42,11 +42,9 @@ class ImportFinding(t.NamedTuple):
     also: tuple[Place, ...] = ()
 
     def text(self) -> str:
-        """Return the finding as one line."""
         return "%s Written: %s." % (self.finding.text(self.file), self.written)
 
     def as_dict(self) -> dict[str, t.Any]:
-        """Return the finding as a mapping for JSON."""
         found = self.finding
         return {
             "file": self.file,
@@ -121,12 +119,10 @@ class Found:
         )
 
     def has(self, broken: Rule) -> bool:
-        """Return whether the rule has a finding."""
         return broken.code in self._rules
 
     @property
     def failed(self) -> bool:
-        """Return whether a finding is an error."""
         return any(rule.severity == ERROR for rule in self._rules.values())
 
     def _grouped(self) -> t.Iterator[ImportFinding]:

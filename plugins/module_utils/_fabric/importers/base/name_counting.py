@@ -21,11 +21,6 @@ def ordinal(name: str) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def natural(text: str) -> list[tuple[int, int, str]]:
-    """Return a sort key that places ens9 before ens10."""
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _DIGITS.split(text) if part]
-
-
 def lettered(names: t.Sequence[str]) -> bool:
     """Return whether names are distinct and differ only in one number or one letter, such as device_a to device_h."""
     if len(set(names)) < len(names) or len(names) < 2:
@@ -87,7 +82,7 @@ class Series:
 def series(known: t.Mapping[int, str]) -> Series | None:
     """Return the series that contains all texts, or None.
 
-    A single text gives a series in which its rail number is counted.
+    For a single text, it is the series in which its rail number is counted.
 
     :param known: rail number -> text.
     """

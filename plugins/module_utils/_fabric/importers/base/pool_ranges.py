@@ -13,7 +13,6 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer.free_ranges import usable_range
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     IPV4,
     IPV6,
@@ -82,7 +81,7 @@ def _range(text: str, place: Place, found: Found) -> Range | None:
         parsed = prefixed(text)
         if parsed is None:
             return None
-        inside = usable_range(network(*parsed))
+        inside = network(*parsed).usable
         message = "%s is a prefix, and the field takes first-last" % shown(text)
         found.add(import_rules.RANGE, place, message, "write %s" % inside, "that")
         return inside
@@ -147,7 +146,7 @@ def cut_to(net: Network, listed: t.Sequence[tuple[str, Range]], place: Place, fo
             message = "%s is not of the family of %s" % (shown(text), net)
             found.add(import_rules.RANGE, place, message, "make a pool of its own for it", "nothing")
             continue
-        inside, usable = given.overlap(net), given.overlap(usable_range(net))
+        inside, usable = given.overlap(net), given.overlap(net.usable)
         if inside is None:
             message = "%s is not in %s" % (shown(text), net)
             found.add(import_rules.OUTSIDE, place, message, "write addresses of the subnet", "nothing")
@@ -156,7 +155,7 @@ def cut_to(net: Network, listed: t.Sequence[tuple[str, Range]], place: Place, fo
             message = "%s leaves %s" % (shown(text), net)
             remedy = "begin it within the subnet"
             if given.last > net.last:
-                remedy = "end it at %s" % show(usable_range(net).last, net.bits)
+                remedy = "end it at %s" % show(net.usable.last, net.bits)
             found.add(import_rules.OUTSIDE, place, message, remedy, str(usable or "nothing"))
         elif usable != inside:
             message = "%s holds the network's own address or its broadcast address" % shown(text)

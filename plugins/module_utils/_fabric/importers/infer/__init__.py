@@ -4,5 +4,5 @@
 
 """Which network, pool and port belong together, and which address scheme they have.
 
-May import: _fabric.findings, _fabric.importers.base, _fabric.infer, _fabric.text.
+May import: _fabric.findings, _fabric.importers.base, _fabric.text.
 """

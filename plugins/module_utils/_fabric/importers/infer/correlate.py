@@ -21,7 +21,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Pool,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest, pci
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
+    did_you_mean,
+    natural,
+    nearest,
+    pci,
+)
 
 # Name that Spiderpool recommends for the pool of one node and rail: interface, rail, node.
 _OF_NODE = re.compile(r"(.+)-rail([0-9]{1,3})-([a-z0-9.-]+)\Z")
@@ -88,15 +93,14 @@ def _of_devices(facts: Facts, found: Found) -> list[Draft]:
     rails: list[Draft] = []
     ports_of: dict[str, set[str]] = {}
     for device in facts.devices:
-        ports_of.setdefault(bare(device.resource), set()).update(
-            netdev or pci_ or "" for netdev, pci_ in _ports(device)
-        )
+        identities = (netdev or address or "" for netdev, address in _ports(device))
+        ports_of.setdefault(bare(device.resource), set()).update(identities)
     for device in facts.devices:
         ports = ports_of[bare(device.resource)]
         if len(ports) > 1:
             message = "%s selects %s: a pod gets any or all of them" % (
                 shown(device.resource),
-                name_counting.compact(sorted(ports, key=name_counting.natural)),
+                name_counting.compact(sorted(ports, key=natural)),
             )
             remedy = "give the port of each rail a resource of its own"
             found.add(import_rules.ONE_RESOURCE, device.place, message, remedy, "a rail and a resource for each port")
@@ -322,7 +326,7 @@ def _add_ask(ask: Ask, rails: list[Draft], facts: Facts, found: Found) -> None:
     unregistered = [name for name in missing if name not in series]
     if unregistered:
         message = "pods request %s, which no device plugin registers" % name_counting.compact(unregistered)
-        names = sorted(registered, key=name_counting.natural)
+        names = sorted(registered, key=natural)
         whole_series = "%s to %s" % (names[0], names[-1]) if found.has(import_rules.ELIDED) and len(names) > 1 else ""
         remedy = "request %s" % (whole_series or name_counting.compact(names))
         found.add(import_rules.UNREGISTERED, ask.place, message, remedy, "the resources that are registered")
@@ -366,7 +370,6 @@ def _add_requested(name: str, namespace: str, resource: str | None, ask: Ask, ra
 
 
 def _add_pools(rails: list[Draft], facts: Facts, found: Found) -> None:
-    """Add pools that no network names to the drafts."""
     used = {id(pool) for draft in rails for pool in draft.pools}
     for pool in facts.pools:
         node = _OF_NODE.match(pool.name)
@@ -402,7 +405,6 @@ def _add_pools(rails: list[Draft], facts: Facts, found: Found) -> None:
 
 
 def _number_in_names(draft: Draft) -> int | None:
-    """Return the number in the names of a rail; None without one."""
     if draft.number is not None:
         return draft.number
     for text in (draft.network, draft.resource and bare(draft.resource)):
@@ -444,12 +446,12 @@ def _order(rails: t.Sequence[Draft]) -> t.Callable[[Draft], t.Any]:
     ]
     for key in keys:
         if name_counting.lettered([key(draft) or "" for draft in rails]):
-            return lambda draft, key=key: name_counting.natural(key(draft) or "")  # type: ignore[misc]
+            return lambda draft, key=key: natural(key(draft) or "")  # type: ignore[misc]
     if all(draft.netdev for draft in rails):
-        return lambda draft: name_counting.natural(draft.netdev or "")
+        return lambda draft: natural(draft.netdev or "")
     if all(draft.pci for draft in rails):
-        return lambda draft: name_counting.natural(draft.pci or "")
-    return lambda draft: name_counting.natural(draft.network or draft.resource or draft.label)
+        return lambda draft: natural(draft.pci or "")
+    return lambda draft: natural(draft.network or draft.resource or draft.label)
 
 
 def _merge(first: Draft, draft: Draft) -> bool:

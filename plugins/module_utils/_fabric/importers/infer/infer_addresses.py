@@ -28,23 +28,22 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Addressing,
     exclude,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer.free_ranges import (
-    common,
-    longest,
-    single,
-    usable_range,
-    whole_range,
-    without,
-)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     IPV4,
     IPV6,
     Network,
     Range,
     network,
+    overlaps,
     show,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import merged
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import (
+    common,
+    longest,
+    merged,
+    single,
+    without,
+)
 
 # Number of addresses for ports of an IPv6 rail: twice the number of nodes of the largest cluster.
 _PORTS = 8192
@@ -230,19 +229,12 @@ def _growth(known: t.Mapping[int, Addressed]) -> int:
 
 
 def _report_overlaps(drafts: t.Sequence[Draft], result: Addressing, found: Found) -> None:
-    """Report rails whose subnets overlap."""
     for bits in (IPV4, IPV6):
-        rails = sorted(result.rails[bits].items(), key=lambda each: (each[1].net.first, each[1].net.prefix))
-        for (left_place, left), (right_place, right) in zip(rails, rails[1:]):
-            if right.net.first <= left.net.last:
-                message = "%s of %s overlaps %s of %s" % (
-                    right.net,
-                    shown(drafts[right_place - 1].label),
-                    left.net,
-                    shown(drafts[left_place - 1].label),
-                )
-                remedy = "give each rail its own subnet: a node cannot distinguish two rails in one subnet"
-                found.add(import_rules.RAILS_OVERLAP, drafts[right_place - 1].place, message, remedy, "both unchanged")
+        nets = [(rail.net, drafts[place - 1]) for place, rail in result.rails[bits].items()]
+        for outer, first, inner, second in overlaps(nets):
+            message = "%s of %s overlaps %s of %s" % (inner, shown(second.label), outer, shown(first.label))
+            remedy = "give each rail its own subnet: a node cannot distinguish two rails in one subnet"
+            found.add(import_rules.RAILS_OVERLAP, second.place, message, remedy, "both unchanged")
 
 
 def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: bool, found: Found) -> bool:
@@ -251,12 +243,12 @@ def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: 
     Return whether they are not from shell lines.
     """
     for name, reserved in facts.taken.items():
-        exclude(rail, name, common([whole_range(rail.net)], reserved))
+        exclude(rail, name, common([rail.net.addresses], reserved))
     exclude(rail, "routers", _routers(draft, rail))
     claimed = claimed_addresses.within(facts.claims, rail.net) + rail.pods + rail.all_taken
     if rail.gateway is not None:
         claimed.append(single(rail.gateway, rail.net.bits))
-    free = without([usable_range(rail.net)], claimed)
+    free = without([rail.net.usable], claimed)
     port_addresses = sorted(port.address for port in _ports_of(draft, facts) if port.address is not None)
     port_addresses = [address for address in port_addresses if rail.net.bits == IPV4 and rail.net.holds(address)]
     if port_addresses:

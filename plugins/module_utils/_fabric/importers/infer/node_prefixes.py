@@ -29,21 +29,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Addressing,
     exclude,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer.free_ranges import (
-    common,
-    covering,
-    single,
-    usable_range,
-    whole_range,
-    without,
-)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     IPV4,
     IPV6,
     Network,
     Range,
+    covering,
     network,
+    overlaps,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import common, single, without
 
 
 def prefixes(drafts: t.Sequence[Draft], facts: Facts, found: Found) -> Addressing:
@@ -108,7 +103,7 @@ def prefixes(drafts: t.Sequence[Draft], facts: Facts, found: Found) -> Addressin
 
 def _report_claimed(drafts: t.Sequence[Draft], facts: Facts, result: Addressing, found: Found) -> None:
     """Report addresses in the prefixes of nodes that another object reserves or can allocate."""
-    _set_static_indexes(drafts, facts, result, found)
+    _set_static_indexes(drafts, result, found)
     reserved = [Claim(each, name) for name, ranges in facts.taken.items() for each in ranges]
     owners = {claimed_addresses.owner_of(pool.kind, pool.label) for draft in drafts for pool in draft.pools}
     others = [claim for claim in facts.claims if claim.owner not in owners]
@@ -124,11 +119,11 @@ def _report_claimed(drafts: t.Sequence[Draft], facts: Facts, result: Addressing,
                     for inside in unreported if claim.range.bits == bits else ():
                         if not _is_gateway(rail.net, inside, result):
                             reported.append(inside)
-                            _report_claim(draft, rail, inside, claim, claims is reserved, found)
+                            _report_claim(draft, inside, claim, claims is reserved, found)
                             exclude(rail, claim.owner, [inside])
 
 
-def _report_claim(draft: Draft, rail: Addressed, inside: Range, claim: Claim, reserved: bool, found: Found) -> None:
+def _report_claim(draft: Draft, inside: Range, claim: Claim, reserved: bool, found: Found) -> None:
     """Report one range of addresses that a node's prefix shares with another object."""
     message = "%s of %s %s" % (
         inside,
@@ -140,7 +135,7 @@ def _report_claim(draft: Draft, rail: Addressed, inside: Range, claim: Claim, re
     found.add(import_rules.NOT_KNOWN if reserved else import_rules.HELD, draft.place, message, remedy, written)
 
 
-def _set_static_indexes(drafts: t.Sequence[Draft], facts: Facts, result: Addressing, found: Found) -> None:
+def _set_static_indexes(drafts: t.Sequence[Draft], result: Addressing, found: Found) -> None:
     """Set the index of nodes whose network a pool names. Report an index that differs between rails."""
     for place, draft in enumerate(drafts, 1):
         for pool in draft.pools:
@@ -167,14 +162,14 @@ def _set_static_indexes(drafts: t.Sequence[Draft], facts: Facts, result: Address
                     )
                     remedy = "give a node the same place in the network of every rail"
                     found.add(import_rules.LAYOUT, pool.place, message, remedy, "node %d" % result.indexes[node])
-                    exclude(rail, node, [whole_range(net)])
+                    exclude(rail, node, [net.addresses])
 
 
 def _is_gateway(net: Network, addresses: Range, result: Addressing) -> bool:
     """Return whether this is a single address of a node's prefix that neither the port nor pods get."""
     if addresses.size > 1 or result.node_prefix is None:
         return False
-    usable = usable_range(network(addresses.first, result.node_prefix, net.bits))
+    usable = network(addresses.first, result.node_prefix, net.bits).usable
     ends = {"first": usable.first, "last": usable.last}
     return not usable.holds(addresses.first) or addresses.first == ends.get(result.gateway or "")
 
@@ -207,7 +202,7 @@ def _from_divided_pools(drafts: t.Sequence[Draft], pools: t.Sequence[Pool], resu
             result.host = "none"
         result.leaf_end = "first" if gateway == net.first else "second"
         return
-    usable = usable_range(network(net.first, result.node_prefix, net.bits))
+    usable = network(net.first, result.node_prefix, net.bits).usable
     result.gateway = "none" if gateway is None else "last" if gateway == usable.last else "first"
     if gateway is not None and gateway not in (usable.first, usable.last):
         message = "the gateway is neither the first nor the last address of a node's network"
@@ -234,7 +229,7 @@ def _addresses_for_pods(pool: Pool, one_node: Pool, result: Addressing) -> str:
     """Return addresses of the first node, as text, that its pods do not get today but get in the plan."""
     if pool.net is None or one_node.net is None:
         return ""
-    first, bits, usable = pool.net.first, pool.net.bits, usable_range(one_node.net)
+    first, bits, usable = pool.net.first, pool.net.bits, one_node.net.usable
     low, high = usable.first, usable.last
     ports = {"last": [high - (result.gateway == "last")], "none": []}
     others = ports.get(result.host or "", [low + (result.gateway == "first")])
@@ -252,7 +247,7 @@ def _first_node(pool: Pool) -> Pool:
     node_net = network(first, pool.node_prefix, pool.net.bits)
     left_out = [Range(first + low, first + high, node_net.bits) for low, high in pool.left_out]
     left_out += [single(pool.gateway, node_net.bits)] if pool.gateway is not None else []
-    return replace(pool, net=node_net, ranges=without([usable_range(node_net)], left_out))
+    return replace(pool, net=node_net, ranges=without([node_net.usable], left_out))
 
 
 def _gateway_position(pools: t.Sequence[Pool], found: Found) -> str:
@@ -261,7 +256,7 @@ def _gateway_position(pools: t.Sequence[Pool], found: Found) -> str:
     for pool in pools:
         if pool.net is None:
             continue
-        usable = usable_range(pool.net)
+        usable = pool.net.usable
         if pool.gateway is None:
             positions.add("none")
         elif pool.gateway in (usable.first, usable.last):
@@ -287,7 +282,7 @@ def _host_position(pools: t.Sequence[Pool], gateway: str, found: Found) -> str |
     for pool in pools:
         if pool.net is None or not pool.ranges:
             continue
-        usable = usable_range(pool.net)
+        usable = pool.net.usable
         ends = {"first": usable.first + (gateway == "first"), "last": usable.last - (gateway == "last")}
         for position, address in ends.items():
             if any(each.holds(address) for each in pool.ranges):
@@ -305,14 +300,11 @@ def _host_position(pools: t.Sequence[Pool], gateway: str, found: Found) -> str |
 
 
 def _covering(nets: t.Sequence[Network]) -> Network:
-    """Return the smallest network that contains all of these."""
     return covering(min(net.first for net in nets), max(net.last for net in nets), IPV4)
 
 
 def _disjoint(nets: t.Iterable[Network]) -> bool:
-    """Return whether no two of the networks overlap."""
-    ordered = sorted(nets, key=lambda net: net.first)
-    return all(left.last < right.first for left, right in zip(ordered, ordered[1:]))
+    return not any(overlaps((net, None) for net in nets))
 
 
 def _widen(covers: t.Mapping[int, Network]) -> dict[int, Network]:

@@ -10,8 +10,8 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer.free_ranges import without
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, Network, Range
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import without
 
 SUBNET, BLOCK, PREFIX, LINK, NONE = "subnet", "block", "prefix", "link", "none"
 
@@ -30,12 +30,10 @@ class Addressed:
 
     @property
     def for_pods(self) -> list[Range]:
-        """Return the addresses that pods get."""
         return without(self.pods, self.all_taken)
 
     @property
     def all_taken(self) -> list[Range]:
-        """Return the addresses in ``taken``."""
         return [each for ranges in self.taken.values() for each in ranges]
 
 

@@ -5,5 +5,5 @@
 """Readers of upstream's kinds, one module per family.
 
 May import: _common, _fabric.findings, _fabric.importers.base, _fabric.importers.infer, _fabric.importers.sources,
-_fabric.infer, _fabric.text.
+_fabric.text.
 """

@@ -28,7 +28,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.subnet_pool import pool_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import manifest_texts
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer.free_ranges import usable_range, whole_range
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import network, show
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Scalar, Value
 
@@ -134,7 +133,7 @@ def _inline_pool(block: Value, value: Mapping, place: Place, name: str, found: F
     net = pool_ranges.prefixed(subnet)
     if net:
         around = network(*net)
-        subnet, inside = str(around), usable_range(around)
+        subnet, inside = str(around), around.usable
         ends = (first or show(inside.first, inside.bits), last or show(inside.last, inside.bits))
         fields.put("ips", ["%s-%s" % ends], place)
     fields.put("subnet", subnet, place)
@@ -153,14 +152,13 @@ def _as_range(text: str) -> str:
     parsed = pool_ranges.prefixed(text)
     if not parsed:
         return text
-    return str(whole_range(network(*parsed)))
+    return str(network(*parsed).addresses)
 
 
 def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
     """Read an IPPool: one subnet of which nv-ipam assigns blocks to nodes."""
     _namespace, name = object_shape.name_of(manifest)
-    spec = object_shape.entry(manifest.root, "spec")
-    fields = object_shape.read(manifest, spec if isinstance(spec, Mapping) else None, _IPPOOL, found)
+    fields = object_shape.read(manifest, object_shape.spec_of(manifest), _IPPOOL, found)
     facts.provider(NETWORK_OPERATOR)
     inner = object_shape.Fields(fields.place)
     for key in ("subnet", "gateway"):
@@ -168,7 +166,7 @@ def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> No
             inner.put(key, fields.text(key), fields.place_of(key))
     net = pool_ranges.prefixed(fields.text("subnet") or "")
     if net:
-        inner.put("ips", [str(usable_range(network(*net)))], fields.place_of("subnet"))
+        inner.put("ips", [str(network(*net).usable)], fields.place_of("subnet"))
     excluded = [_exclusion(item) for item in fields.items("exclusions")]
     gateway = fields.text("gateway")
     inner.put("excludeIPs", [text for text in excluded + [gateway or ""] if text], fields.place_of("exclusions"))
@@ -180,7 +178,7 @@ def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> No
             name
         )
         pool = facts.pools[-1]
-        if pool.net and pool.gateway == usable_range(pool.net).first:
+        if pool.net and pool.gateway == pool.net.usable.first:
             message += "; the first block begins with the gateway"
         remedy = "use a prefix per node (a CIDRPool), or a gateway at the end of the subnet"
         found.add(import_rules.BLOCKS, fields.place_of("perNodeBlockSize"), message, remedy, "one range for all nodes")
@@ -200,8 +198,7 @@ def _indexes(item: Value) -> tuple[int, int] | None:
 def cidr_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
     """Read a CIDRPool: a network that is divided into one prefix per node."""
     _namespace, name = object_shape.name_of(manifest)
-    spec = object_shape.entry(manifest.root, "spec")
-    fields = object_shape.read(manifest, spec if isinstance(spec, Mapping) else None, _CIDRPOOL, found)
+    fields = object_shape.read(manifest, object_shape.spec_of(manifest), _CIDRPOOL, found)
     facts.provider(NETWORK_OPERATOR)
     pool = Pool(fields.place, name, None, found.kind)
     facts.pools.append(pool)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Networks: NetworkAttachmentDefinition, and kinds of NVIDIA's PodNetwork Operator."""
+"""Networks: NetworkAttachmentDefinition, and kinds of NVIDIA's Network Operator."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import manifest_texts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import pci
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import (
-    Mapping,
     Scalar,
     Sequence,
     Value,
@@ -139,9 +138,9 @@ def operators(kind: str, manifest: manifest_texts.Manifest, facts: Facts, found:
     """Read a MacvlanNetwork, HostDeviceNetwork or IPoIBNetwork."""
     namespace, name = object_shape.name_of(manifest)
     attachment, own_fields = _OPERATORS[kind]
-    spec = object_shape.entry(manifest.root, "spec")
+    spec = object_shape.spec_of(manifest)
     known = dict(own_fields, networkNamespace=TEXT, ipam=TEXT)
-    fields = object_shape.read(manifest, spec if isinstance(spec, Mapping) else None, known, found)
+    fields = object_shape.read(manifest, spec, known, found)
     facts.provider(NETWORK_OPERATOR)
     master = fields.text("master")
     network = PodNetwork(

@@ -35,7 +35,6 @@ def port_below(master: str, infiniband: bool, place: Place, found: Found) -> str
 
 
 def report_partition(value: Scalar, place: Place, found: Found) -> None:
-    """Report the partition key of a network."""
     use(value)
     text = value.text.strip()
     written = "nothing"

@@ -118,6 +118,12 @@ def name_of(manifest: Manifest) -> tuple[str, str]:
     return plain_text(entry(metadata, "namespace")), plain_text(entry(metadata, "name"))
 
 
+def spec_of(manifest: Manifest) -> Mapping | None:
+    """Return the ``spec`` of an object; None if it is missing or not a mapping."""
+    spec = entry(manifest.root, "spec")
+    return spec if isinstance(spec, Mapping) else None
+
+
 def entry(value: Value | None, *keys: str) -> Value | None:
     """Return the value at the path of keys, or None."""
     for key in keys:
@@ -140,7 +146,6 @@ def peek(value: Value | None) -> str:
 
 
 def place_at(manifest: Manifest, value: Value, path: str) -> Place:
-    """Return the place of a value in the manifest's file."""
     return Place(manifest.file, value.line, value.column, path)
 
 

@@ -55,5 +55,5 @@ def _to_rails(destination: str, rails: t.Sequence[Network]) -> bool:
     parsed = pool_ranges.prefixed(destination)
     if parsed is None or not parsed[1]:
         return False
-    net = network(*parsed)
-    return any(net.bits == rail.bits and net.first <= rail.last and rail.first <= net.last for rail in rails)
+    addresses = network(*parsed).addresses
+    return any(addresses.overlap(rail) for rail in rails)

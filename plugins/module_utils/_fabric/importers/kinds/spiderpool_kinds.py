@@ -140,7 +140,7 @@ _RDMA_REMOVED = {
 def pool(manifest: Manifest, facts: Facts, found: Found) -> None:
     """Read a SpiderIPPool."""
     _namespace, name = object_shape.name_of(manifest)
-    fields = object_shape.read(manifest, _spec(manifest), _POOL, found)
+    fields = object_shape.read(manifest, object_shape.spec_of(manifest), _POOL, found)
     facts.provider(SPIDERPOOL)
     facts.pools.append(pool_of(fields, name, found))
     pool_routes.take(facts.pools[-1], _routes(manifest, fields, found))
@@ -170,7 +170,7 @@ def network(manifest: Manifest, facts: Facts, found: Found) -> None:
     """Read a SpiderMultusConfig."""
     namespace, name = object_shape.name_of(manifest)
     facts.provider(SPIDERPOOL)
-    spec = _spec(manifest)
+    spec = object_shape.spec_of(manifest)
     kind = _type(manifest, spec, found)
     if kind is None:
         return
@@ -338,7 +338,7 @@ def _without_sections(spec: Mapping | None, others: t.Sequence[str], section: st
 def reserved(manifest: Manifest, facts: Facts, found: Found) -> None:
     """Read a SpiderReservedIP."""
     _namespace, name = object_shape.name_of(manifest)
-    fields = object_shape.read(manifest, _spec(manifest), {"ips": TEXTS, "ipVersion": FAMILY}, found)
+    fields = object_shape.read(manifest, object_shape.spec_of(manifest), {"ips": TEXTS, "ipVersion": FAMILY}, found)
     facts.provider(SPIDERPOOL)
     listed = pool_ranges.ranges(fields.texts("ips"), fields.place_of("ips"), found)
     facts.taken.setdefault(name or "reserved", []).extend(each for _text, each in listed)
@@ -346,14 +346,11 @@ def reserved(manifest: Manifest, facts: Facts, found: Found) -> None:
 
 def coordinator(manifest: Manifest, facts: Facts, found: Found) -> None:
     """Read a SpiderCoordinator. Only ``hijackCIDR`` concerns the rails."""
-    fields = object_shape.read(manifest, _spec(manifest), _COORDINATOR, found, removed=_COORDINATOR_REMOVED)
+    fields = object_shape.read(
+        manifest, object_shape.spec_of(manifest), _COORDINATOR, found, removed=_COORDINATOR_REMOVED
+    )
     facts.provider(SPIDERPOOL)
     for text in fields.texts("hijackCIDR"):
         net = pool_ranges.exact(text)
         if net and net.bits == IPV4 and not text.startswith("169.254.") and text not in facts.reserved.values():
             facts.reserved["hijack-%d" % (len(facts.reserved) + 1)] = text
-
-
-def _spec(manifest: Manifest) -> Mapping | None:
-    spec = object_shape.entry(manifest.root, "spec")
-    return spec if isinstance(spec, Mapping) else None

@@ -87,8 +87,7 @@ _RESOURCE = re.compile(r"[a-zA-Z0-9_]+\Z")
 def policy(manifest: Manifest, facts: Facts, found: Found) -> None:
     """Read a SriovNetworkNodePolicy. Its resource has the operator's prefix, which the manifest does not contain."""
     _namespace, name = object_shape.name_of(manifest)
-    spec = object_shape.entry(manifest.root, "spec")
-    fields = object_shape.read(manifest, spec if isinstance(spec, Mapping) else None, _POLICY, found)
+    fields = object_shape.read(manifest, object_shape.spec_of(manifest), _POLICY, found)
     resource = fields.text("resourceName") or ""
     if not _RESOURCE.match(resource):
         message = "the operator rejects the resource name %s" % (shown(resource) if resource else "that is missing")
@@ -159,8 +158,8 @@ def _addresses(fields: Fields) -> list[str]:
 def network(attachment: str, manifest: Manifest, facts: Facts, found: Found) -> None:
     """Read a SriovNetwork (attachment ``sriov``) or SriovIBNetwork (``ib-sriov``)."""
     namespace, name = object_shape.name_of(manifest)
-    spec = object_shape.entry(manifest.root, "spec")
-    fields = object_shape.read(manifest, spec if isinstance(spec, Mapping) else None, _NETWORK, found)
+    spec = object_shape.spec_of(manifest)
+    fields = object_shape.read(manifest, spec, _NETWORK, found)
     infiniband = attachment == "ib-sriov"
     facts.provider(NETWORK_OPERATOR)
     if not fields.text("resourceName"):

@@ -11,13 +11,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Pool
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.object_shape import Fields
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.infer.free_ranges import (
-    common,
-    single,
-    whole_range,
-    without,
-)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import common, single, without
 
 
 def pool_of(fields: Fields, name: str, found: Found) -> Pool:
@@ -62,5 +57,5 @@ def pool_of(fields: Fields, name: str, found: Found) -> Pool:
         ranges = without(ranges, [single(*gateway)])
     pool.ranges = without(ranges, excluded)
     excluded = [each for each in excluded if (each.first, each.last) != (pool.gateway,) * 2]
-    pool.excluded = common([whole_range(pool.net)], excluded)
+    pool.excluded = common([pool.net.addresses], excluded)
     return pool

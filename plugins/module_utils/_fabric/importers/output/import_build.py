@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_fabric import PLUGIN
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Rule, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (
     import_rules,
@@ -18,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     CNI,
     NETWORK_OPERATOR,
     SPIDERPOOL,
+    Device,
     Facts,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
@@ -33,20 +35,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import pool_routes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_names import Names
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import attachment_table
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, show
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, SUFFIX, show
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import file_value
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
-    BadRange,
-    HostRange,
+    expanded,
+    natural,
     trailing_number,
 )
 
-PLUGIN = "railyard.fabric.rails"
-# InfiniBand or not -> MTU: the default of Linux, and the default of RFC 4392 for InfiniBand.
-SAFE_MTU = {False: 1500, True: 2044}
 _STEM = re.compile(r"(gpu|rail)[-_]?[0-9]", re.IGNORECASE)
-_ON_VFS = ("sriov", "ib-sriov")
 
 
 class Sections:
@@ -76,7 +75,6 @@ class Builder:
         self._names = self._rail_names()
 
     def build(self) -> Sections:
-        """Return all sections."""
         out = self._out
         layout = addressing(self._drafts, self._facts, self._node_count(), self._infiniband, self._found)
         nets = [rail.net for of_version in layout.rails.values() for rail in of_version.values()]
@@ -157,12 +155,15 @@ class Builder:
         return self._against_links(chosen)
 
     def _ib_links(self) -> bool:
-        links = {device.link for draft in self._drafts for device in draft.devices if device.link}
-        return "ib" in (links or self._facts.links)
+        return "ib" in ({device.link for device in self._linked()} or self._facts.links)
+
+    def _linked(self) -> list[Device]:
+        """Return the devices whose link type is known."""
+        return [device for draft in self._drafts for device in draft.devices if device.link]
 
     def _against_links(self, chosen: str) -> str:
-        links = {device.link for draft in self._drafts for device in draft.devices if device.link}
-        place = next((d.place for draft in self._drafts for d in draft.devices if d.link), self._place)
+        linked = self._linked()
+        links, place = {device.link for device in linked}, linked[0].place if linked else self._place
         if "ib" in links and chosen == "sriov":
             message = "the policy creates InfiniBand VFs, but the network has the type sriov, which is for Ethernet"
             self._found.add(import_rules.LINK, place, message, "write ib-sriov", "attachment: ib-sriov")
@@ -185,7 +186,7 @@ class Builder:
         section["attachment"] = self._attachment
         section["provider"] = self._provider
         if self._infiniband and self._attachment == "host-device":
-            section["link_layer"] = "infiniband"
+            section["link_layer"] = attachment_table.INFINIBAND
         section["mtu"] = self._mtu()
         vfs = self._vfs()
         if layout.pods_per_node:
@@ -206,13 +207,13 @@ class Builder:
 
     def _mtu(self) -> int:
         """Return the fabric's MTU: the option, else the most frequent one, else a safe default."""
-        mtus = [self._mtu_of(draft) for draft in self._drafts]
-        known = [mtu for mtu in mtus if mtu]
+        known = [mtu for mtu in map(self._mtu_of, self._drafts) if mtu]
         if self._options.mtu:
             return self._options.mtu
         if known:
             return max(set(known), key=known.count)
-        mtu = SAFE_MTU[self._infiniband]
+        link_layer = attachment_table.INFINIBAND if self._infiniband else attachment_table.ETHERNET
+        mtu = attachment_table.DEFAULT_MTU[link_layer]
         message = "no manifest contains the MTU of the rails"
         remedy = "set the MTU that every switch of the rails supports"
         remedy += ": 4092 is usual for InfiniBand" if self._infiniband else ": 4200 gives RoCE its transfers of 4096"
@@ -238,7 +239,7 @@ class Builder:
         return [max((d.vfs for d in draft.devices if d.vfs), default=None) for draft in self._drafts]
 
     def _vfs(self) -> dict[str, t.Any]:
-        if self._attachment not in _ON_VFS:
+        if not attachment_table.has_vfs(self._attachment):
             return {}
         section: dict[str, t.Any] = {}
         known = [count for count in self._counts() if count]
@@ -259,7 +260,7 @@ class Builder:
 
     def _own_vfs(self, place: int, draft: Draft) -> dict[str, t.Any]:
         """Return VF attributes of a rail that differ from those of the fabric."""
-        if self._attachment not in _ON_VFS:
+        if not attachment_table.has_vfs(self._attachment):
             return {}
         common = self._out.data["fabric"].get("vfs", {})
         attributes = dict(draft.networks[0].vfs) if draft.networks else {}
@@ -288,7 +289,7 @@ class Builder:
         mtu = self._out.data["fabric"]["mtu"]
         for place, (name, draft) in enumerate(zip(self._names, self._drafts), 1):
             rail: dict[str, t.Any] = {}
-            for bits, suffix in ((IPV4, ""), (IPV6, "6")):
+            for bits, suffix in SUFFIX.items():
                 rail_addresses = layout.rails[bits].get(place)
                 if rail_addresses:
                     rail.update(_family(rail_addresses, suffix))
@@ -385,7 +386,6 @@ class Builder:
         return {self._options.profile: {**self._of_nics(), "ports": ports}}
 
     def _of_nics(self) -> dict[str, t.Any]:
-        """Return the driver and the settings of NICs and PCI."""
         found: dict[str, t.Any] = {}
         facts = self._facts
         if facts.driver:
@@ -402,18 +402,18 @@ class Builder:
         return found
 
     def _report_completed(self) -> None:
-        for key, title in (("netdev", "netdev"), ("resource", "resource"), ("network", "network")):
+        for key in ("netdev", "resource", "network"):
             counted = [draft for draft in self._drafts if key in draft.counted]
             if counted:
                 values = [str(getattr(draft, key)) for draft in counted]
-                message = "the %s of %d rails is missing in the manifests" % (title, len(counted))
+                message = "the %s of %d rails is missing in the manifests" % (key, len(counted))
                 remedy = "check these names on a node" if key == "netdev" else "give the manifests of all rails"
                 written = "%s, continued from the others" % name_counting.compact(values)
                 self._found.add(import_rules.COUNTED, counted[0].place, message, remedy, written)
 
     def _node_count(self) -> int:
         if self._options.nodes:
-            return sum(len(_expanded(pattern)) for pattern in self._options.nodes)
+            return sum(len(expanded(pattern)) for pattern in self._options.nodes)
         return len(self._known_nodes())
 
     @staticmethod
@@ -421,11 +421,11 @@ class Builder:
         """Set indexes of nodes whose addresses are in manifests. A range with another index becomes single nodes."""
         found: dict[str, dict[str, t.Any]] = {}
         for pattern, keys in nodes.items():
-            names = _expanded(pattern)
+            names = expanded(pattern)
             if all(layout.indexes.get(name) in (None, keys.get("index", trailing_number(name))) for name in names):
                 found[pattern] = keys
                 continue
-            values = {key: _expanded(value) if isinstance(value, str) else [value] for key, value in keys.items()}
+            values = {key: expanded(value) if isinstance(value, str) else [value] for key, value in keys.items()}
             for at, name in enumerate(names):
                 found[name] = {key: each[at] if len(each) == len(names) else each[0] for key, each in values.items()}
                 if layout.indexes.get(name) not in (None, trailing_number(name)):
@@ -434,9 +434,9 @@ class Builder:
 
     def _own_networks(self, nodes: dict[str, dict[str, t.Any]], layout: Addressing) -> None:
         """Add nodes to which a pool assigns a network, so that no other node gets it."""
-        known = {name for pattern in nodes for name in _expanded(pattern)}
+        known = {name for pattern in nodes for name in expanded(pattern)}
         static = {node for draft in self._drafts for pool in draft.pools for node in pool.static}
-        for name in sorted((static & set(layout.indexes)) - known, key=name_counting.natural):
+        for name in sorted((static & set(layout.indexes)) - known, key=natural):
             nodes[name] = {"profile": self._options.profile, "index": layout.indexes[name]}
             self._out.say(("nodes", name), "CHECK: a pool gives this node its own network")
 
@@ -445,7 +445,7 @@ class Builder:
         for draft in self._drafts:
             for pool in draft.pools:
                 named.extend(pool.nodes)
-        return sorted(set(named), key=name_counting.natural)
+        return sorted(set(named), key=natural)
 
     def _nodes(self, layout: Addressing) -> dict[str, t.Any]:
         profile = self._options.profile
@@ -475,13 +475,6 @@ class Builder:
             else:
                 plain.append(name)
         return dict({name: {"profile": profile} for name in name_counting.ranged(plain)}, **section)
-
-
-def _expanded(pattern: str) -> list[str]:
-    try:
-        return list(HostRange(pattern))
-    except BadRange:
-        return [pattern]
 
 
 def _family(addresses: Addressed, suffix: str) -> dict[str, t.Any]:

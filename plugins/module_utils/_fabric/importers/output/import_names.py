@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import SHAPES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, SUFFIX
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import label
 
 
@@ -57,7 +57,7 @@ class Names:
                 section["resource_prefix"] = prefix
         elif prefixes:
             message = "the resources have several prefixes: %s" % ", ".join(sorted(prefixes))
-            self._found.add(import_rules.NAMES, self._place, message, "take one", self._defaults.resource_prefix)
+            self._found.add(import_rules.NAMES, self._place, message, "use one prefix", self._defaults.resource_prefix)
         resources = [bare(draft.resource or "") for draft in self._drafts]
         defaults = ["%s_%s" % (name.replace("-", "_"), self._attachment.replace("-", "_")) for name in self._rails]
         self._template(section, "resource", resources, defaults, SHAPES["resource"][0].match)
@@ -69,10 +69,10 @@ class Names:
             section["namespace"] = namespaces.pop()
         if addressing.mode != NONE and self._defaults.pools:
             each_node = addressing.mode != SUBNET and self._defaults.pool_per_node
-            for bits, key in ((IPV4, "pool"), (IPV6, "pool6")):
+            for bits, suffix in SUFFIX.items():
                 names = self._node_pools(bits) if each_node else self._pool_names(addressing, bits)
-                default = "{fabric}-{rail}" + "-{node}" * each_node
-                self._template(section, key, names, [default] * len(names), SHAPES["pool"][0].match, each_node)
+                defaults = ["{fabric}-{rail}" + "-{node}" * each_node] * len(names)
+                self._template(section, "pool" + suffix, names, defaults, SHAPES["pool"][0].match)
         return section
 
     def _node_pools(self, bits: int) -> list[str]:
@@ -144,7 +144,6 @@ class Names:
         names: t.Sequence[str],
         defaults: t.Sequence[str],
         is_valid: t.Callable[[str], t.Any],
-        each_node: bool = False,
     ) -> None:
         """Set a template that gives these names, or a name per rail, unless they are the defaults."""
         if not any(names) or list(names) == list(defaults):

@@ -62,7 +62,6 @@ class _Reader:
         self._firsts: list[dict[str, Scalar]] = []
 
     def run(self) -> Reading:
-        """Return the first value of the text."""
         stack: list[Mapping | Sequence] = []
         keys: list[Scalar | None] = []
         root: Value | None = None

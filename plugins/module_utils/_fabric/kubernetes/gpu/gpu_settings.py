@@ -113,8 +113,8 @@ def disagreements(values: t.Mapping[str, t.Any], wanted: Wanted) -> list[Disagre
             add(
                 HOST_MOFED,
                 "is %s, and the NIC driver is %s: nvidia-peermem would wait for, or be built against, the wrong one"
-                % (_yaml(host_mofed), "the host's" if on_host else "a container's"),
-                "set it to %s" % _yaml(on_host),
+                % (as_yaml(host_mofed), "the host's" if on_host else "a container's"),
+                "set it to %s" % as_yaml(on_host),
             )
     if containers:
         found += _module_types(kind, bool(_value(values, GDS)), wanted)
@@ -128,7 +128,7 @@ def disagreements(values: t.Mapping[str, t.Any], wanted: Wanted) -> list[Disagre
         )
     elif containers and gdrcopy != wanted.gdrcopy:
         message = "pods get gdrcopy, but nothing loads gdrdrv" if wanted.gdrcopy else "gdrcopy is not planned"
-        add(GDRCOPY, message, "set it to %s" % _yaml(wanted.gdrcopy), wanted.gdrcopy)
+        add(GDRCOPY, message, "set it to %s" % as_yaml(wanted.gdrcopy), wanted.gdrcopy)
     return found
 
 
@@ -172,6 +172,6 @@ def _value(values: t.Mapping[str, t.Any], key: str) -> t.Any:
     return _DEFAULTS[key] if found is None else found
 
 
-def _yaml(value: bool) -> str:
+def as_yaml(value: bool) -> str:
     """Return a boolean as YAML has it."""
     return "true" if value else "false"

@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common import gpudirect_paths as choice
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu.gpu_settings import Wanted
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu.gpu_settings import Wanted, as_yaml
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import CONTAINER, INSTALLED
@@ -83,7 +83,7 @@ def _path(planned: t.Collection[t.Any], flavours: set[t.Any], options: Options) 
 def _gdrcopy(values: t.Collection[t.Any], options: Options) -> bool:
     known = {each for each in values if each is not None}
     if options.gdrcopy is not None and known and options.gdrcopy not in known:
-        given, planned = _as_yaml(options.gdrcopy), _as_yaml(not options.gdrcopy)
+        given, planned = as_yaml(options.gdrcopy), as_yaml(not options.gdrcopy)
         raise _contradiction("gdrcopy", given, "gpudirect.gdrcopy: %s" % planned)
     return options.gdrcopy if options.gdrcopy is not None else (True in known if known else True)
 
@@ -107,11 +107,6 @@ def _values(nodes: View | t.Sequence[t.Any] | None, layer: str, key: str) -> set
     """Return all values of a layer's key. Nodes without the layer are left out."""
     given = _nodes(nodes) if nodes is None or isinstance(nodes, View) else nodes
     return {node[layer][key] for node in given if node.get(layer)}
-
-
-def _as_yaml(value: bool) -> str:
-    """Return a boolean as YAML has it."""
-    return "true" if value else "false"
 
 
 def _contradiction(option: str, given: str, planned: str) -> RailyardError:

@@ -69,7 +69,7 @@ def text(settings: t.Mapping[str, str]) -> str:
 def objects(view: View, options: Options) -> t.Iterator[Object]:
     """Yield a ConfigMap per variant in the namespace of the workloads.
 
-    It contains /etc/nccl.conf, and UCX's settings as environment variables. With the agent there are none: it sets the
+    It contains /etc/nccl.conf, and UCX's settings as environment variables. The agent needs no such object: it sets the
     environment of each pod.
     """
     for variant, node in ({} if facts_of(view.provider).slots else samples(view)).items():
@@ -79,7 +79,6 @@ def objects(view: View, options: Options) -> t.Iterator[Object]:
 
 
 def name(view: View, variant: str) -> str:
-    """Return the name of the ConfigMap of a variant."""
     return "%s-nccl-%s" % (view.name, variant)
 
 

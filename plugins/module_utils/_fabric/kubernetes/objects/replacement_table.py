@@ -16,6 +16,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.replacement_rules import Claim, Found, Rule, Use
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import ip_integers
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import without
 
 # Name of the space in which subnets of a family are compared. Addresses are compared within their subnet.
 _SUBNETS = "subnets of IPv%d"
@@ -32,35 +33,15 @@ def _claims(found: Found) -> list[Claim]:
     net = ip_integers.network(parsed[0], parsed[1], bits)
     version = 4 if bits == ip_integers.IPV4 else 6
     claims = [Claim(_SUBNETS % version, net.first, net.last, True, subnet)]
-    without = sorted(_ranges(spec.get("excludeIPs"), bits))
-    for first, last in _ranges(spec.get("ips"), bits):
-        for low, high in _without(first, last, without):
-            claims.append(Claim(subnet, low, high, False, _shown(low, high, bits)))
+    excluded = _ranges(spec.get("excludeIPs"), bits)
+    for part in _ranges(spec.get("ips"), bits):
+        claims += [Claim(subnet, rest.first, rest.last, False, str(rest)) for rest in without([part], excluded)]
     return claims
 
 
-def _ranges(texts: t.Iterable[str] | None, bits: int) -> t.Iterator[tuple[int, int]]:
-    for text in texts or ():
-        found = ip_integers.parse_range(str(text), bits=bits)
-        if found is not None:
-            yield found
-
-
-def _without(first: int, last: int, without: t.Sequence[tuple[int, int]]) -> t.Iterator[tuple[int, int]]:
-    """Yield the parts of a range outside the sorted ranges ``without``."""
-    for low, high in without:
-        if high < first or low > last:
-            continue
-        if low > first:
-            yield first, low - 1
-        first = high + 1
-    if first <= last:
-        yield first, last
-
-
-def _shown(first: int, last: int, bits: int) -> str:
-    low = ip_integers.show(first, bits)
-    return low if first == last else "%s-%s" % (low, ip_integers.show(last, bits))
+def _ranges(texts: t.Iterable[str] | None, bits: int) -> list[ip_integers.Range]:
+    parsed = filter(None, (ip_integers.parse_range(str(text), bits=bits) for text in texts or ()))
+    return [ip_integers.Range(first, last, bits) for first, last in parsed if first <= last]
 
 
 def _uses(found: Found) -> list[Use]:

@@ -4,6 +4,5 @@
 
 """Objects of each provider.
 
-May import: _common, _fabric.allocate, _fabric.kubernetes.gpu, _fabric.kubernetes.view, _fabric.model, _fabric.plan,
-_fabric.text.
+May import: _common, _fabric.kubernetes.gpu, _fabric.kubernetes.view, _fabric.model, _fabric.plan, _fabric.text.
 """

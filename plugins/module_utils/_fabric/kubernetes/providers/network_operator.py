@@ -10,7 +10,6 @@ import json
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import usable
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu import gpu_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import (
     device_plugins,
@@ -39,7 +38,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import OPERATOR
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import ip_integers
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import without
 
 API = "mellanox.com/v1alpha1"
 IPAM_API = "nv-ipam.nvidia.com/v1alpha1"
@@ -95,11 +94,7 @@ def _cluster(view: View, options: Options) -> Object:
         secondary["ipoib"] = _image(options, "ipoib")
     spec: Object = {
         # The operator's agents are not needed on nodes without rails.
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [{"matchExpressions": [{"key": FABRIC, "operator": "In", "values": [view.name]}]}]
-            }
-        },
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _selector(view)},
         "secondaryNetwork": secondary,
     }
     if gpu_spec.nic_container(view, options):
@@ -204,7 +199,7 @@ def _ip_pool(view: View, network: Network, share: Share) -> Object:
     pods must not have are excluded. If the gateway is in the first block, that block has one address less.
     """
     subnet, first, last = _numbers(share)
-    begin, end = usable(subnet.first, subnet.last, subnet.bits)
+    begin = subnet.usable.first
     place = "rails.%s.pods" % network.rail
     size = _block(view, network)
     nodes = max(view.fabric["max_nodes"] or 0, len(view.nodes))
@@ -226,11 +221,11 @@ def _ip_pool(view: View, network: Network, share: Share) -> Object:
     if share.gateway is not None:
         spec["gateway"] = share.gateway
         spec["defaultGateway"] = False
-    excluded = Ranges.of(ip_integers.Range(begin, end, subnet.bits)).without(_ranges(share))
+    excluded = without([subnet.usable], _ranges(share))
     if excluded:
         spec["exclusions"] = [
             {"startIP": ip_integers.show(each.first, each.bits), "endIP": ip_integers.show(each.last, each.bits)}
-            for each in excluded.parts
+            for each in excluded
         ]
     if share.routes:
         spec["routes"] = [{"dst": route} for route in share.routes]
@@ -291,12 +286,8 @@ def _cidr_pool(view: View, network: Network, version: int, shares: t.Sequence[tu
 def _excluded(subnet: ip_integers.Network, first: int, last: int) -> list[Object]:
     """Return the indexes in a node's prefix that pods must not have. nv-ipam leaves out network and broadcast addresses
     itself."""
-    low, high = usable(subnet.first, subnet.last, subnet.bits)
-    found = []
-    for start, end in ((low, first - 1), (last + 1, high)):
-        if start <= end:
-            found.append({"startIndex": start - subnet.first, "endIndex": end - subnet.first})
-    return found
+    excluded = without([subnet.usable], [ip_integers.Range(first, last, subnet.bits)])
+    return [{"startIndex": each.first - subnet.first, "endIndex": each.last - subnet.first} for each in excluded]
 
 
 def _number(text: str) -> int:
@@ -439,11 +430,9 @@ class NetworkOperator(Provider):
     charts = {OPERATOR.name: values}
 
     def objects(self, view: View, options: Options) -> t.Iterator[Object]:
-        """Yield the objects of the cluster."""
         return objects(view, options)
 
     def secrets(self, view: View, options: Options) -> list[partition_keys.Secret]:
-        """Return the secrets that must exist before anything is applied."""
         return partition_keys.secrets(view, options)
 
     def pod_routes(self, attachment: str, port: Port, shares: t.Sequence[Share]) -> PodRoutes:

@@ -198,9 +198,7 @@ class PlainCni(OwnTables):
     software = ("multus",)
 
     def objects(self, view: View, options: Options) -> t.Iterator[Object]:
-        """Yield the objects of the cluster."""
         return objects(view, options)
 
     def node_files(self, view: View, options: Options, node: Node) -> dict[str, str]:
-        """Return path on a node -> text."""
         return {"%s/%s" % (CONF_DIR, name): text for name, text in configurations(view, options, node).items()}

@@ -61,7 +61,7 @@ class Provider:
                 raise RailyardError(
                     "%s does not support %s: %s" % (self.facts.name, network.attachment, why),
                     "fabric.attachment",
-                    "take one of %s" % ", ".join(self.facts.served),
+                    "use one of %s" % ", ".join(self.facts.served),
                 )
 
     def objects(self, view: View, options: Options) -> t.Iterator[Object]:

@@ -50,7 +50,6 @@ class RailAgent(OwnTables):
             yield _template(view, options, EACH_RAIL + "-any-slot", single)
 
     def node_files(self, view: View, options: Options, node: Node) -> dict[str, str]:
-        """Return path on a node -> text."""
         return {FILE: json.dumps(node["agent"], indent=2) + "\n"}
 
 
@@ -95,7 +94,6 @@ def version_warnings(objects: t.Iterable[Object], version: tuple[int, int]) -> l
 
 
 def device_class(view: View, resource: str) -> str:
-    """Return the name of the DeviceClass of a resource."""
     return "%s.%s" % (resource, view.prefix)
 
 
@@ -129,7 +127,6 @@ def _template(view: View, options: Options, name: str, resources: t.Sequence[str
 
 
 def template_name(view: View, name: str) -> str:
-    """Return the name of a template of claims."""
     return "%s-%s" % (view.name, name)
 
 

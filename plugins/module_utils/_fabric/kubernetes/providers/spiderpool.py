@@ -33,6 +33,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     stated,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import BUNDLED, SPIDERPOOL
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import ip_ranges
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     IPV4,
     IPV6,
@@ -104,13 +105,8 @@ def reserved(view: View) -> t.Iterator[Object]:
 
 def merged(ranges: t.Iterable[str], bits: int) -> list[str]:
     """Return the ranges of one family in order, joined where they touch or overlap, as the webhook stores them."""
-    found: list[Range] = []
-    for first, last in sorted(filter(None, (parse_range(each, bits=bits) for each in ranges))):
-        if found and first <= found[-1].last + 1:
-            found[-1] = Range(found[-1].first, max(found[-1].last, last), bits)
-        else:
-            found.append(Range(first, last, bits))
-    return [str(each) for each in found]
+    parsed = filter(None, (parse_range(each, bits=bits) for each in ranges))
+    return [str(each) for each in ip_ranges.merged(Range(first, last, bits) for first, last in parsed)]
 
 
 def families(view: View) -> list[int]:
@@ -331,5 +327,4 @@ class Spiderpool(Provider):
     charts = {SPIDERPOOL.name: values}
 
     def objects(self, view: View, options: Options) -> t.Iterator[Object]:
-        """Yield the objects of the cluster."""
         return objects(view, options)

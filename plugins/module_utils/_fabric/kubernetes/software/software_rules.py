@@ -53,7 +53,6 @@ def started_by(name: str, objects: t.Iterable[Object]) -> tuple[list[Object], st
 
 
 def namespace(name: str, given: str, view: View, options: Options) -> str:
-    """Return the namespace of a release."""
     if given:
         return given
     if name == "sriov-operator":

@@ -117,7 +117,7 @@ class Options:
                 raise RailyardError(
                     "%r is not a valid value" % getattr(self, key),
                     "kubernetes.%s" % key,
-                    "take one of %s" % ", ".join(choice or '""' for choice in choices),
+                    "use one of %s" % ", ".join(choice or '""' for choice in choices),
                 )
         known = sorted((*IMAGES, *UNPINNED))
         for name in self.images:
@@ -125,7 +125,7 @@ class Options:
                 raise RailyardError(
                     "is not an image%s" % did_you_mean(nearest(name, known)),
                     "kubernetes.images.%s" % name,
-                    "take one of %s" % ", ".join(known),
+                    "use one of %s" % ", ".join(known),
                 )
             path, version = _tagged(str(self.images[name]))
             if not path.rpartition("/")[0] or not version:
@@ -156,7 +156,7 @@ class Options:
             raise RailyardError(
                 "%r is not a number of shared RDMA resources" % self.rdma_hca_max,
                 "kubernetes.rdma_hca_max",
-                "take 1 or more",
+                "set it to 1 or more",
             )
 
     def operator(self, provider: str) -> str:
@@ -249,7 +249,7 @@ def _dpdk(value: t.Any, place: str) -> t.Any:
     for name in value:
         if name not in _DPDK:
             near = did_you_mean(nearest(str(name), _DPDK))
-            raise RailyardError("is not a key%s" % near, "%s.%s" % (place, name), "take one of %s" % ", ".join(_DPDK))
+            raise RailyardError("is not a key%s" % near, "%s.%s" % (place, name), "use one of %s" % ", ".join(_DPDK))
     made = dict(value)
     rails = made.get("rails", [])
     if not isinstance(rails, (list, tuple)) or not all(isinstance(rail, str) for rail in rails):

@@ -95,7 +95,6 @@ class Network:
 
     @property
     def sample(self) -> Port:
-        """A port of the network."""
         return self.members[0][2]
 
     @property
@@ -173,11 +172,9 @@ class View:
         self.networks = sorted(self._networks.values(), key=lambda network: network.key)
 
     def network(self, name: str) -> Network:
-        """Return the network with this name."""
         return self._networks[name]
 
     def network_of(self, node: Node, port: Port) -> Network:
-        """Return the network of a port."""
         return self._networks[_network_name(node, port) or ""]
 
     def of(self, *attachments: str) -> list[Network]:

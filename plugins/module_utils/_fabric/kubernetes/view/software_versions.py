@@ -110,7 +110,7 @@ def files(name: str, way: str, version: str, checksums: t.Mapping[str, str]) -> 
     pin = PINS[name]
     if way not in pin.files:
         raise RailyardError(
-            "%r is not a way to install it" % way, "%s: method" % name, "take one of %s" % ", ".join(sorted(pin.files))
+            "%r is not a way to install it" % way, "%s: method" % name, "use one of %s" % ", ".join(sorted(pin.files))
         )
     found = pin.files[way]
     if version and version != pin.version:
@@ -131,5 +131,4 @@ def files(name: str, way: str, version: str, checksums: t.Mapping[str, str]) -> 
 
 
 def labels(name: str) -> dict[str, str]:
-    """Return the labels of all objects of the software."""
     return {MANAGED_BY: MANAGER, SOFTWARE: name}

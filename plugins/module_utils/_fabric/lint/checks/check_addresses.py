@@ -45,7 +45,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.addr
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
-    IPV6,
+    FAMILY,
+    SUFFIX,
     Network,
     clashes,
     overlaps,
@@ -75,7 +76,6 @@ _DEMANDS = (address_planner.GROWTH, address_planner.PODS, address_planner.SMALL)
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     _subnets(fabric, report)
     planners = fabric.planners()
     demands = demands_of(fabric, variants)
@@ -170,7 +170,7 @@ def _to_move(first: tuple[Rail, Network], second: tuple[Rail, Network]) -> tuple
 
 
 def _subnet_path(rail: Rail, net: Network) -> Path:
-    return rail.where("subnet6" if net.bits == IPV6 else "subnet")
+    return rail.where("subnet" + SUFFIX[net.bits])
 
 
 def _families(fabric: Fabric, report: Report) -> None:
@@ -181,10 +181,10 @@ def _families(fabric: Fabric, report: Report) -> None:
         return
     for rail in planned:
         for bits in sorted(families - set(rail.schemes)):
-            key = "subnet6" if bits == IPV6 else "subnet"
+            key = "subnet" + SUFFIX[bits]
             if report.within(rail.where(key)):
                 continue
-            message = "%s has no %s, but other rails do" % (rail.name, "IPv6" if bits == IPV6 else "IPv4")
+            message = "%s has no %s, but other rails do" % (rail.name, FAMILY[bits])
             report.add(ONE_FAMILY, rail.path, message, "set its %s" % key)
 
 

@@ -22,7 +22,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     names = [rail.name for rail in fabric.rails]
     for before, rail in zip(fabric.rails, fabric.rails[1:]):
         if rail.name <= before.name and names.count(rail.name) == 1:

@@ -16,12 +16,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Rail
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV6
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 
 
 def check(fabric: Fabric, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     _hosts(fabric, report)
     for rail in fabric.rails:
         _podless(fabric, rail, report)
@@ -65,7 +64,7 @@ def _podless(fabric: Fabric, rail: Rail, report: Report) -> None:
     if fabric.pods_per_node is None or rail.mode != address_planner.SUBNET:
         return
     for bits, scheme in rail.schemes.items():
-        path = rail.where("pods6" if bits == IPV6 else "pods")
+        path = rail.where("pods" + SUFFIX[bits])
         if scheme.pods is None and not report.within(path) and not report.within(rail.path):
             message = "pods_per_node is %d, and %s has no pods in %s" % (
                 fabric.pods_per_node,

@@ -36,7 +36,6 @@ _LANE = {1: 2.0, 2: 4.0, 3: 7.88, 4: 15.75, 5: 31.51, 6: 60.5, 7: 121.0}
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     for profile in fabric.profiles.values():
         _other_ports(profile, report)
     _overridden_ports(variants, report)

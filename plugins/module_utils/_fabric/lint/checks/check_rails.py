@@ -39,7 +39,6 @@ _SHARED_OWNERS = (("netdev", NETDEV_TWICE), ("pci", PCI_TWICE), ("rdma", RDMA_TW
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     rails = [rail.name for rail in fabric.rails]
     if any(report.has(rail.path) or report.has(rail.path + ("planes",)) for rail in fabric.rails):
         rails = []  # references to unreadable rails are not checked
@@ -82,7 +81,6 @@ def _known_profiles(fabric: Fabric, owners: t.Mapping[str, t.Sequence[Node]], re
 
 
 def _known_rails(ports: t.Mapping[str, Port | None], rails: t.Sequence[str], report: Report) -> None:
-    """Report ports of undefined rails."""
     for name, port in ports.items():
         if port and rails and name not in rails:
             near = nearest(name, [rail for rail in rails if rail not in ports])
@@ -112,7 +110,6 @@ def _overrides(node: Node, variant: Variant, rails: t.Sequence[str], report: Rep
 
 
 def _has_undefined_rails(profile: Profile, rails: t.Sequence[str]) -> bool:
-    """Return whether the profile has ports of undefined rails."""
     return any(name not in rails for name in profile.ports)
 
 
@@ -152,7 +149,6 @@ def _duplicates(ports: t.Mapping[str, Port], report: Report) -> None:
 
 
 def _groups(fabric: Fabric, report: Report) -> None:
-    """Report groups without nodes."""
     used = {name for node in fabric.nodes for name in node.groups}
     for group in fabric.groups.values():
         if group.name not in used and fabric.nodes and not report.within(("nodes",)) and not report.has(group.path):

@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV6, Outermost
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX, Outermost
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.special_networks import canonical, same_host
 
 # Tables 0, 253, 254 and 255 are unspec, default, main and local; priorities 32766 and 32767 look up main and default.
@@ -34,7 +34,6 @@ _ROCE_MTUS = (1024, 2048, 4096)
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     for rail in fabric.rails:
         _router(fabric, rail, report)
     _management(fabric, report)
@@ -49,7 +48,7 @@ def _router(fabric: Fabric, rail: Rail, report: Report) -> None:
     for bits, scheme in rail.schemes.items():
         if scheme.gateway != address_planner.NONE:
             continue
-        path = rail.where("gateway6" if bits == IPV6 else "gateway")
+        path = rail.where("gateway" + SUFFIX[bits])
         if fabric.routing.mode == "destination":
             message = "routes to %s need a gateway, and %s has none" % (scheme.network, rail.name)
             report.add(DESTINATION, path, message, "write gateway: first, or gateway: last")

@@ -29,7 +29,6 @@ _NEIGHBOURS = 1024
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     _pools(fabric, report)
     _neighbours(fabric, variants, report)
     _priorities(fabric, report)

@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog.sp
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV6
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV6, SUFFIX
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.special_networks import (
     IMPLICIT,
     host_problem,
@@ -26,11 +26,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.speci
 
 
 def check(fabric: Fabric, _variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     _nodes(fabric, report)
     for rail in fabric.rails:
         for net in rail.networks:
-            path = rail.where("subnet6" if net.bits == IPV6 else "subnet")
+            path = rail.where("subnet" + SUFFIX[net.bits])
             plain = mapped(net)
             problem = network_problem(net)
             if plain:

@@ -25,7 +25,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     if fabric.max_nodes and len(fabric.nodes) > fabric.max_nodes:
         message = "max_nodes is %d, and there are %d nodes" % (fabric.max_nodes, len(fabric.nodes))
         report.add(GROWN, ("fabric", "max_nodes"), message, "raise it to the planned number of nodes")
@@ -99,8 +98,8 @@ def _nodes(fabric: Fabric, report: Report) -> None:
 
 
 def _leaves(fabric: Fabric, variants: Variants, report: Report) -> None:
-    # Nodes at the same place have the same leaf port, and are reported already.
     """Report two rail ports on one leaf port."""
+    # Nodes at the same place have the same leaf port, and are reported already.
     if report.within_by(PLACE_TWICE, ("nodes",)) or not any(unit.leaf_port for unit in fabric.units.values()):
         return
     leaves = Leaves(fabric)

@@ -48,7 +48,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     checked: set[int] = set()
     for variant in variants.with_unused():
         for section in (variant.driver, variant.firmware):

@@ -24,7 +24,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     for variant in variants.with_unused():
         if not report.within(variant.profile.path + ("gpus",)):
             _profile_gpus(fabric, variant, report)

@@ -25,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
     THRESHOLD_ORDER,
     TRANSLATED,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import cell
 
 # Kernel argument -> the key of the fabric file that sets it.
 _OWNED = {"ib_core.netns_mode": "fabric.rdma_mode"}
@@ -33,7 +34,6 @@ _TRANSLATING = frozenset(("iommu=off", "iommu=nopt", "intel_iommu=off", "amd_iom
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     for variant in variants.with_unused():
         if host_model.PCI in variant.host:
             _pci(variant, report)
@@ -119,16 +119,11 @@ def _operator(variants: Variants, report: Report) -> None:
                 continue
             owner, other = settings.setdefault(key, (variant.name, stated))
             if stated != other:
-                message = "%s is %s, and %s on other nodes (%s)" % (key, _as_yaml(stated), _as_yaml(other), owner)
+                message = "%s is %s, and %s on other nodes (%s)" % (key, cell(stated), cell(other), owner)
                 remedy = (
                     "set the same value for all nodes with gpu_driver: container, or use the host's GPU driver on some"
                 )
                 report.add(GPU_OPERATOR_CONFLICT, _path(variant, host_model.GPUDIRECT, key), message, remedy)
-
-
-def _as_yaml(stated: object) -> str:
-    """Return a value as YAML has it."""
-    return str(stated).lower() if isinstance(stated, bool) else str(stated)
 
 
 def _peermem(variant: Variant, place: Path, report: Report) -> None:

@@ -18,7 +18,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     SUBNET,
     Demand,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import usable
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     Path,
     Report,
@@ -64,8 +63,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
     WITHOUT_PODS,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
-    IPV4,
     IPV6,
+    SUFFIX,
     Range,
     link_local,
     show,
@@ -78,7 +77,6 @@ _SPIDERPOOL_POOL = 5000
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     _attachments(fabric, variants, report)
     _modes(fabric, variants, report)
     facts = facts_of(fabric.provider)
@@ -113,15 +111,14 @@ def _attachments(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _without_kubernetes(fabric: Fabric, report: Report) -> None:
-    """Report settings for pods in a fabric without Kubernetes."""
     found: list[tuple[Path, str]] = []
     if fabric.pods_per_node is not None:
         found.append((("fabric", "pods_per_node"), "the number of pods"))
     found += [(fabric.names_path + (kind,), "the name of a Kubernetes object") for kind in fabric.names]
     for rail in fabric.rails:
-        for six, scheme in (("" if bits == IPV4 else "6", scheme) for bits, scheme in rail.schemes.items()):
+        for bits, scheme in rail.schemes.items():
             if scheme.pods is not None:
-                found.append((rail.where("pods" + six), "a range of pod addresses"))
+                found.append((rail.where("pods" + SUFFIX[bits]), "a range of pod addresses"))
     names = [name for name, facts in PROVIDERS.items() if facts.kubernetes]
     served = "%s or %s" % (", ".join(names[:-1]), names[-1])
     for path, subject in dict.fromkeys(found):
@@ -304,10 +301,10 @@ def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
     for rail in fabric.rails:
         demand = demands[rail.name][0]
         for bits, scheme in rail.schemes.items() if rail.mode == SUBNET else ():
-            path = rail.where("pods" if bits == IPV4 else "pods6")
+            path = rail.where("pods" + SUFFIX[bits])
             if scheme.pods is None or report.within(path):
                 continue
-            first, _last = usable(scheme.network.first, scheme.network.last, bits)
+            first = scheme.network.usable.first
             pods = scheme.pods.without(scheme.excluded)
             if pods is None:
                 continue
@@ -369,7 +366,7 @@ def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
             pods = scheme.pods.without(scheme.excluded) if scheme.pods and rail.mode == "subnet" else None
             if pods is None:
                 continue
-            pods_path = rail.where("pods" if scheme.network.bits == 32 else "pods6")
+            pods_path = rail.where("pods" + SUFFIX[scheme.network.bits])
             ranges = len(pods.merged().parts)
             if ranges > 1 and pods.size > MOST_LISTED:
                 message = "pods of %s are %d ranges of %s, and Spiderpool lists each address of several ranges" % (

@@ -27,7 +27,6 @@ _RULES: dict[str, Rule] = {"resource": RESOURCE, "network": NETWORK, "interface"
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     if not facts_of(fabric.provider).kubernetes:
         return
     if not fabric.name or report.within(("rails",)) or report.has(("fabric", "name")):

@@ -49,7 +49,6 @@ _LOSSLESS = 2
 
 
 def check(fabric: Fabric, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     qos = fabric.qos
     if qos is None:
         return

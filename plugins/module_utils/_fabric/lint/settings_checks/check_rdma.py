@@ -40,7 +40,6 @@ _IPOIB_MTU = 4092
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     checked: set[Path] = set()
     known = variants.with_unused()
     if not known and fabric.attachment:
@@ -88,7 +87,6 @@ def _mode(fabric: Fabric, report: Report) -> None:
 
 
 def _soft(fabric: Fabric, variant: Variant, report: Report) -> None:
-    """Report soft RDMA on InfiniBand."""
     profile = variant.profile
     if profile.soft_rdma and fabric.link_layer == INFINIBAND:
         message = "%s needs Ethernet, and the link layer is infiniband" % profile.soft_rdma

@@ -28,7 +28,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
     TOO_LONG,
     UNRENDERED,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, parse_range
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
+    IPV4,
+    IPV6,
+    SUFFIX,
+    parse_range,
+)
 
 # With several ranges, Spiderpool's webhook lists each address; so many take about 200 MB of memory.
 MOST_LISTED = 1 << 20
@@ -49,7 +54,6 @@ _TEMPLATES = {
 
 
 def check_plan(plan: Plan, report: Report) -> None:
-    """Report the findings about the plan of the rules in this module."""
     if report.failed:
         return
     document = plan.sample()
@@ -105,17 +109,18 @@ def _lengths(found: t.Iterable[tuple[derived_names.Derived, str]], path: Path, r
 def _large(plan: Plan, pool: dict[str, t.Any], report: Report) -> None:
     """Report a pool with more addresses than Spiderpool can list."""
     spec = pool["spec"]
-    bits, six = (IPV6, "6") if spec["ipVersion"] == 6 else (IPV4, "")
+    bits = IPV6 if spec["ipVersion"] == 6 else IPV4
     ranges = (parse_range(each, bits=bits) for each in spec["ips"])
     size = sum(last - first + 1 for first, last in filter(None, ranges))
     if size <= MOST_LISTED:
         return
     rail = next(each for each in plan.fabric.rails if each.name == pool["metadata"]["labels"][RAIL])
-    path = rail.where(("node_prefix" if rail.mode == PREFIX else "pods") + six)
+    key = ("node_prefix" if rail.mode == PREFIX else "pods") + SUFFIX[bits]
+    path = rail.where(key)
     if report.has(path):
         return
     message = "%s has %d addresses, and Spiderpool can list %d" % (pool["metadata"]["name"], size, MOST_LISTED)
-    remedy = "write node_prefix%s: %d or more" % (six, bits - 20) if rail.mode == PREFIX else "shorten the range"
+    remedy = "write %s: %d or more" % (key, bits - 20) if rail.mode == PREFIX else "shorten the range"
     report.add(POOL_FIXED, path, message, remedy)
 
 

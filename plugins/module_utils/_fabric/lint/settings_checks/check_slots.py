@@ -47,7 +47,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
     SLOTS_UNUSED,
     SPOOFING,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV6
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 
 # The keys of names that the agent uses.
@@ -57,7 +57,6 @@ _LONGEST = 63
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     if fabric.provider is None:
         return
     if not facts_of(fabric.provider).slots:
@@ -201,7 +200,7 @@ def _pools(fabric: Fabric, variants: Variants, report: Report) -> None:
     short: list[tuple[Path, Rail, str]] = []
     for rail in fabric.rails if last_node else ():
         for bits, planner in planners[rail.name].items() if rail.mode == SUBNET else ():
-            key = "pods6" if bits == IPV6 else "pods"
+            key = "pods" + SUFFIX[bits]
             path = rail.where(key)
             if report.within(path) or report.within(rail.path) or not isinstance(planner, SharedSubnetPlanner):
                 continue

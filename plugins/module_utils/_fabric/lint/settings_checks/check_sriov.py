@@ -39,7 +39,6 @@ _INFINIBAND_VFS = 16
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Report the findings of the rules in this module."""
     known = variants.with_unused()
     _unused(fabric, known, report)
     checked_firmware: set[int] = set()
@@ -107,8 +106,8 @@ def _used(
 
 
 def _uncounted(rail: Rail, variant: Variant, report: Report) -> None:
-    # The count, or vfs itself, may be misspelt in any place where it can be set.
     """Report a missing VF count, unless an unreadable key may contain it."""
+    # The count, or vfs itself, may be misspelt in any place where it can be set.
     for path in [("fabric",), rail.path, variant.profile.path] + [group.path for group in variant.groups]:
         if report.within(path + ("vfs",)) or report.within_by(UNKNOWN, path):
             return
