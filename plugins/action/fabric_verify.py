@@ -47,7 +47,7 @@ _PROBED, _REFUSED, _OTHERS = "__proof_results", "__proof_refused", "__proof_othe
 # Options of the role nccl that override the plan.
 _OWN = ("nccl_settings", "nccl_ucx_settings")
 _INSIDE, _POD_PROBED, _POD_REFUSED = "__verify_inside", "__verify_pod_results", "__verify_pod_refused"
-# What a node reports, and what a part keeps of it.
+# The variables with which a node reports; a part keeps them.
 _REPORTED = (*(_INFO, _STATES, _AFTER, _PROBED, _REFUSED, _OTHERS), *(_INSIDE, _POD_PROBED, _POD_REFUSED))
 
 Row = t.Dict[str, t.Any]
@@ -87,7 +87,7 @@ class ActionModule(ControllerAction):
         hosts = self._hosts(names, Spool(options["run"] or ""), parts)
         unknown_nodes = [name for name, variables in hosts.items() if "railyard_node" not in variables]
         if unknown_nodes:
-            remedy = "use the inventory with the fabric file (-i), and nodes of it"
+            remedy = "use the inventory with the fabric file (-i), and its nodes"
             raise RailyardError("not in the plan: %s" % ", ".join(unknown_nodes[:5]), "nodes", remedy)
         if not hosts:
             raise RailyardError("no node is named", "nodes", "name nodes of the fabric with --limit, or none")
