@@ -35,8 +35,7 @@ class ActionModule(ActionBase):
                 if problem:
                     return dict(result, **problem)
         except RailyardError as error:
-            errors = error.errors if isinstance(error, Errors) else [error]
-            return dict(result, failed=True, msg=str(error), errors=[each.as_dict() for each in errors])
+            return dict(result, **error.as_result())
         result.update(self._execute_module("railyard.fabric.rail_host", module_args=options, task_vars=task_vars))
         if "needs" in result:
             result["needs"].update(needs)
