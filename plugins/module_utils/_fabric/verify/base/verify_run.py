@@ -123,7 +123,6 @@ class Run:
         self.checked: dict[str, set[t.Any]] = {name: set() for name in LAYERS}
         self.skipped: dict[str, set[t.Any]] = {name: set() for name in LAYERS}
         self.why_not: dict[str, str] = {}
-        self.unseen: set[tuple[str, str]] = set()
         # node and rail over which traffic of a layer was successful
         self.carried: dict[str, set[tuple[str, str]]] = {name: set() for name in ("reach", "rdma", "pods")}
         self._blocked: dict[tuple[str, str | None], set[str]] = {}

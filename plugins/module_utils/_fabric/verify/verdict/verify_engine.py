@@ -129,8 +129,6 @@ def _nodes(run: Run) -> None:
         run.checked["node"].add(report.name)
         if report.info is None:
             run.fail(report.code, report.name, None, "node", expected="an answer", found=report.why)
-            for port in report.plan["ports"]:
-                run.unseen.add((report.name, port["rail"]))
         elif (report.info.get("system") or {}).get("boot_service") == "failed":
             run.fail_drift("RV004", report.name, None, "railyard-boot.service", expected="active", found="failed")
 
@@ -160,16 +158,9 @@ def matrix(verdict: Verdict) -> dict[str, dict[str, str]]:
     cells: dict[str, dict[str, str]] = {}
     for report in run.reports.values():
         row = cells.setdefault(report.name, {})
-        for port in report.plan["ports"]:
-            rail = port["rail"]
-            if rail not in run.rails:
-                continue
-            if (report.name, rail) in failed:
-                row[rail] = FAILED
-            elif (report.name, rail) in run.unseen:
-                row[rail] = UNCHECKED
-            else:
-                row[rail] = OK if (report.name, rail) in checked else UNCHECKED
+        for rail in (port["rail"] for port in report.plan["ports"] if port["rail"] in run.rails):
+            good = report.info is not None and (report.name, rail) in checked
+            row[rail] = FAILED if (report.name, rail) in failed else OK if good else UNCHECKED
     return cells
 
 
