@@ -146,7 +146,7 @@ class ActionModule(ControllerAction):
             "files": [each["path"] for each in written_files],
         }
 
-    def _tags(self) -> dict[str, list[str]]:
+    def _tags(self) -> Row:
         """Return the tags of the Ansible run."""
         return {
             "tags": [str(tag) for tag in self._vars.get("ansible_run_tags") or () if tag != "all"],
