@@ -47,7 +47,7 @@ _PROBED, _REFUSED, _OTHERS = "__proof_results", "__proof_refused", "__proof_othe
 # Options of the role nccl that override the plan.
 _OWN = ("nccl_settings", "nccl_ucx_settings")
 _INSIDE, _POD_PROBED, _POD_REFUSED = "__verify_inside", "__verify_pod_results", "__verify_pod_refused"
-# What a node reports, and what a part keeps of it.
+# The variables with which a node reports; a part keeps them.
 _REPORTED = (*(_INFO, _STATES, _AFTER, _PROBED, _REFUSED, _OTHERS), *(_INSIDE, _POD_PROBED, _POD_REFUSED))
 
 Row = t.Dict[str, t.Any]
@@ -87,7 +87,7 @@ class ActionModule(ControllerAction):
         hosts = self._hosts(names, Spool(options["run"] or ""), parts)
         unknown_nodes = [name for name, variables in hosts.items() if "railyard_node" not in variables]
         if unknown_nodes:
-            remedy = "use the inventory with the fabric file (-i), and nodes of it"
+            remedy = "use the inventory with the fabric file (-i), and its nodes"
             raise RailyardError("not in the plan: %s" % ", ".join(unknown_nodes[:5]), "nodes", remedy)
         if not hosts:
             raise RailyardError("no node is named", "nodes", "name nodes of the fabric with --limit, or none")
@@ -106,9 +106,8 @@ class ActionModule(ControllerAction):
         if options["part"] and not parts:
             return self._leave(options, hosts, {"began": began, "pairs": pairs, "pod_pairs": pod_pairs}, check)
         reports = [_node_report(name, variables, options["states"]) for name, variables in hosts.items()]
-        asked = Asked(names, *(options[key] for key in ("layers", "rails", "budget", "share", "unproven_allowed")))
-        tags = self._tags()
-        asked = asked._replace(tags=tags["tags"], skip_tags=tags["skip_tags"])
+        requested = (options[key] for key in ("layers", "rails", "budget", "share", "unproven_allowed"))
+        asked = Asked(names, *requested, **self._tags())
         verdict = judge(options["kind"], fabric, reports, asked, pairs, _seen(options["cluster"]), pod_pairs)
         began = min([began, *(each.head["began"] for each in parts)])
         about = {
@@ -147,7 +146,7 @@ class ActionModule(ControllerAction):
             "files": [each["path"] for each in written_files],
         }
 
-    def _tags(self) -> dict[str, list[str]]:
+    def _tags(self) -> Row:
         """Return the tags of the Ansible run."""
         return {
             "tags": [str(tag) for tag in self._vars.get("ansible_run_tags") or () if tag != "all"],
@@ -202,41 +201,42 @@ def _node_report(name: str, variables: t.Mapping[str, t.Any], states: bool) -> N
     """Return the report of one host from its variables."""
     node: Row = variables["railyard_node"]
     info: Row = variables.get(_INFO) or {}
+    unread = NodeReport(name, node, None, {})
     if not info:
         # an earlier play of the run failed on the node, such as one of site.yml
-        return NodeReport(
-            name, node, None, {}, why="it failed earlier in this run and was not read: see its error above"
-        )
-    if info.get("unreachable"):
-        return NodeReport(name, node, None, {}, why=_first(info.get("msg")), code="RV001")
+        return unread._replace(why="it failed earlier in this run and was not read: see its error above")
     if "system" not in info:
-        return NodeReport(name, node, None, {}, why=_first(info.get("msg") or info.get("module_stderr")))
+        return _failed(unread, info)
     try:
         node = port_matching.identify(node, info["nics"])
     except RailyardError as error:
-        return NodeReport(name, node, None, {}, why=_first(str(error)), code="RV003")
+        return unread._replace(why=_first(error), code="RV003")
     state = (variables.get(_STATES) or {}) if states else {}
     if state.get("failed") or state.get("unreachable"):
-        code = "RV001" if state.get("unreachable") else "RV002"
-        return NodeReport(name, node, None, {}, why=_first(state.get("msg") or state.get("module_stderr")), code=code)
+        return _failed(unread._replace(plan=node), state)
     # a layer that is not planned has no result
     results: dict[str, Row] = state.get("modules") or {}
     after = (variables.get(_AFTER) or {}).get("counters") or {}
-    refused = [_first(each) for each in variables.get(_REFUSED) or ()]
-    probed = list(variables.get(_PROBED) or ())
     inside, why = _inside(variables.get(_INSIDE))
     if inside is not None:
         inside = dict(inside, own_settings=[key for name in _OWN for key in variables.get(name) or ()])
-    pod_refused = [_first(each) for each in variables.get(_POD_REFUSED) or ()]
+    probed, pod_probed, others, refused, pod_refused = (
+        list(variables.get(key) or ()) for key in (_PROBED, _POD_PROBED, _OTHERS, _REFUSED, _POD_REFUSED)
+    )
     return NodeReport(
         *(name, node, info, results, probed, after),
-        refused=refused[0] if refused else "",
+        refused=_first(refused[0]) if refused else "",
         inside=inside,
         inside_why=why,
-        pod_probed=list(variables.get(_POD_PROBED) or ()),
-        pod_refused=pod_refused[0] if pod_refused else "",
-        others=list(variables.get(_OTHERS) or ()),
+        pod_probed=pod_probed,
+        pod_refused=_first(pod_refused[0]) if pod_refused else "",
+        others=others,
     )
+
+
+def _failed(unread: NodeReport, result: Row) -> NodeReport:
+    """Return the report of a node whose task failed."""
+    return unread._replace(why=_error(result), code="RV001" if result.get("unreachable") else "RV002")
 
 
 def _inside(result: Row | None) -> tuple[Row | None, str]:
@@ -244,8 +244,12 @@ def _inside(result: Row | None) -> tuple[Row | None, str]:
     if not result or result.get("skipped"):
         return None, ""
     if "pods" not in result:
-        return None, _first(result.get("msg") or result.get("module_stderr"))
+        return None, _error(result)
     return result, ""
+
+
+def _error(result: Row) -> str:
+    return _first(result.get("msg") or result.get("module_stderr"))
 
 
 def _first(text: t.Any) -> str:
@@ -292,9 +296,5 @@ def _moment(seconds: float) -> str:
 
 
 def _files(verdict: Verdict, written: Row) -> dict[str, bytes]:
-    kind = verdict.run.kind
-    return {"%s.json" % kind: _bytes(written), "%s.junit.xml" % kind: verify_output.as_junit(verdict, written)}
-
-
-def _bytes(value: t.Any) -> bytes:
-    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode("utf-8")
+    kind, text = verdict.run.kind, json.dumps(written, indent=1, ensure_ascii=False) + "\n"
+    return {"%s.json" % kind: text.encode("utf-8"), "%s.junit.xml" % kind: verify_output.as_junit(verdict, written)}

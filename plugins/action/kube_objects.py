@@ -8,7 +8,7 @@ import collections
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change, as_diff
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError, Refused
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
     FABRIC,
     LABEL,
@@ -66,8 +66,7 @@ class ActionModule(ControllerAction):
                 apply.absent(options["timeout"])
                 labels.run(check, _cluster_access.say)
         except RailyardError as error:
-            errors = error.errors if isinstance(error, Errors) else [error]
-            failed = {"failed": True, "msg": str(error), "errors": [each.as_dict() for each in errors]}
+            failed = error.as_result()
         changes = labels.done + [change for write in _sorted(apply.done) for change in write.changes()]
         return {
             "changed": bool(changes),

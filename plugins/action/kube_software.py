@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import as_diff
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.software import (
     chart_values,
@@ -76,8 +76,7 @@ class ActionModule(ControllerAction):
         try:
             getattr(run, options["state"])()
         except RailyardError as error:
-            errors = error.errors if isinstance(error, Errors) else [error]
-            failed = {"failed": True, "msg": str(error), "errors": [each.as_dict() for each in errors]}
+            failed = error.as_result()
         changes = run.objects.changes if run.objects else []
         return {
             "changed": bool(changes),

@@ -13,9 +13,8 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules as layers
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_matching
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _planned
 
-# Variables of the inventory that hold the plan.
-_PLANNED = ("railyard_fabric", "railyard_node")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 Row = t.Dict[str, t.Any]
 
@@ -36,8 +35,7 @@ class ActionModule(ActionBase):
                 if problem:
                     return dict(result, **problem)
         except RailyardError as error:
-            errors = error.errors if isinstance(error, Errors) else [error]
-            return dict(result, failed=True, msg=str(error), errors=[each.as_dict() for each in errors])
+            return dict(result, **error.as_result())
         result.update(self._execute_module("railyard.fabric.rail_host", module_args=options, task_vars=task_vars))
         if "needs" in result:
             result["needs"].update(needs)
@@ -45,7 +43,7 @@ class ActionModule(ActionBase):
 
     def _derive(self, options: Row, needs: Row) -> Row | None:
         """Set the options of the module, and the work for other tasks. Return the result of a module that failed."""
-        missing = [name for name in reversed(_PLANNED) if name not in self._vars]
+        missing = [name for name in reversed(_planned.VARIABLES) if name not in self._vars]
         if missing:
             remedy = "set a fabric file as inventory (-i), and run on its nodes"
             raise RailyardError(
@@ -88,6 +86,4 @@ class ActionModule(ActionBase):
         return False
 
     def _value(self, name: str) -> t.Any:
-        value = self._vars.get(name)
-        # the plan of a node, from the inventory, has no templates: to look for them takes longer than all else here
-        return value if name in _PLANNED and isinstance(value, dict) else self._templar.template(value)
+        return _planned.variable(name, self._vars, self._templar)

@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.pro
     probe_pairs,
     probe_targets,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils import _verify_parts
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _planned, _verify_parts
 from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import NODE, OPTIONS, Spool, plain
 
 _INFO, _PROBE, _HOST = "railyard.fabric.rail_info", "railyard.fabric.rail_probe", "railyard.fabric.rail_host"
@@ -28,8 +28,6 @@ READ, CHOOSE, STEP, END = "read", "choose", "step", "end"
 _TURNS, _SERVED, _PROBED, _GONE = "turns", "served", "probed%d", "gone"
 # Seconds that a node waits in a step for another node, and seconds between two checks.
 _WAIT_SECONDS, _LOOK_SECONDS = 300.0, 0.1
-# Variables of the inventory that hold the plan.
-_PLANNED = ("railyard_fabric", "railyard_node")
 # Modules whose state a verdict reads. Of other modules it reads only changes and errors.
 _STATES = ("rdma_netns_mode",)
 Row = t.Dict[str, t.Any]
@@ -171,9 +169,8 @@ class ActionModule(ActionBase):
         node = self._spool.noted(self._name, NODE)
         layer = self._value("railyard_fabric")["link_layer"]
         ports = module_options.port_options(node["ports"], "rail_probe", node, layer)
-        stated = {key: options["probe"][key] for key in ("meet", "tcp_ports") if options["probe"].get(key)}
-        shared = self._given(options, "size", "iterations", "lifetime", "latency")
-        result = self._kept(dict(shared, mode="serve", ports=ports, run=options["run"], **stated))
+        given = self._given(options, "size", "iterations", "lifetime", "latency", "meet", "tcp_ports")
+        result = self._kept(dict(given, mode="serve", ports=ports, run=options["run"]))
         served = {"round": turn.round, "late": False, "client": turn.partner, "client_step": turn.partner_step}
         self._spool.note(self._name, _SERVED, dict(served, results=result.get("results") or []))
         return result
@@ -182,8 +179,8 @@ class ActionModule(ActionBase):
         """Probe the partner of a round when it serves."""
 
         def served_now() -> Row:
-            found: Row = self._spool.noted(turn.partner, _SERVED) or {}
-            return found if found.get("round") == turn.round else {}
+            note: Row = self._spool.noted(turn.partner, _SERVED) or {}
+            return note if note.get("round") == turn.round else {}
 
         # if the partner could not be reached, it serves nothing
         served = self._waited(served_now, turn.partner) if turn.partner_step == turn.step else served_now()
@@ -195,8 +192,8 @@ class ActionModule(ActionBase):
         targets = probe_targets.targets(
             node, partner, served.get("results") or [], fabric["routing"]["cross_rail"], fabric["link_layer"]
         )
-        shared = self._given(options, "count", "size", "iterations", "lifetime")
-        result = self._kept(dict(shared, targets=targets, run=options["run"]), key="__proof_results")
+        given = self._given(options, "count", "size", "iterations", "lifetime")
+        result = self._kept(dict(given, targets=targets, run=options["run"]), key="__proof_results")
         rows = result.get("results") or []
         passed = bool(rows) and all(row["ok"] for row in rows)
         self._spool.note(self._name, _PROBED % turn.round, passed)
@@ -225,8 +222,8 @@ class ActionModule(ActionBase):
         while True:
             ended = self._spool.noted(node, _GONE) or time.monotonic() >= end
             value = noted()
-            # False is a note too
-            if ended or (value is not None and value != {}):
+            # False is a note too, and {} is a note of an earlier round
+            if ended or value not in (None, {}):
                 return value
             time.sleep(_LOOK_SECONDS)
 
@@ -255,7 +252,7 @@ class ActionModule(ActionBase):
     @staticmethod
     def _given(options: Row, *names: str) -> Row:
         """Return the options of probes with these names that are set."""
-        return {name: options["probe"][name] for name in names if name in options["probe"]}
+        return {name: options["probe"][name] for name in names if options["probe"].get(name) not in (None, "")}
 
     def _execute(self, module: str, arguments: Row) -> Row:
         return self._without_notices(self._execute_module(module, arguments, task_vars=self._vars))
@@ -269,6 +266,4 @@ class ActionModule(ActionBase):
         return result
 
     def _value(self, name: str) -> t.Any:
-        value = self._vars.get(name)
-        # the plan of a node, from the inventory, has no templates: to look for them takes longer than all else here
-        return value if name in _PLANNED and isinstance(value, dict) else self._templar.template(value)
+        return _planned.variable(name, self._vars, self._templar)

@@ -156,12 +156,15 @@ class CallbackModule(Default):
 
     # results
 
-    def _ended(self, result: t.Any) -> tuple[Running, str, dict[str, t.Any]]:
-        """Return task, node and result, for all supported releases of ansible-core."""
-        # ansible-core before 2.19 has only the underscored names
+    @staticmethod
+    def _unpacked(result: t.Any) -> tuple[t.Any, str, dict[str, t.Any]]:
+        """Return task, node and result. ansible-core before 2.19 has only the underscored names."""
         task = getattr(result, "task", None) or result._task
         host = (getattr(result, "host", None) or result._host).get_name()
-        data = getattr(result, "result", None) or result._result
+        return task, host, getattr(result, "result", None) or result._result
+
+    def _ended(self, result: t.Any) -> tuple[Running, str, dict[str, t.Any]]:
+        task, host, data = self._unpacked(result)
         known = self._known(task)
         known.waiting.pop(host, None)
         known.ended += 1
@@ -213,9 +216,7 @@ class CallbackModule(Default):
         if self._verbose:
             super().v2_on_file_diff(result)
             return
-        task = getattr(result, "task", None) or result._task
-        host = (getattr(result, "host", None) or result._host).get_name()
-        data = getattr(result, "result", None) or result._result
+        task, host, data = self._unpacked(result)
         parts = data.get("results") or [data] if task.loop else [data]
         for part in parts:
             text = self._get_diff(part["diff"]) if part.get("diff") and part.get("changed") else ""

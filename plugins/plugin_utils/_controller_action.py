@@ -12,7 +12,7 @@ import typing as t
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, unforeseen
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _output
 
 
@@ -30,18 +30,12 @@ class ControllerAction(ActionBase):
         try:
             result.update(self.work(options, bool(self._task.check_mode)))
         except RailyardError as error:
-            errors = error.errors if isinstance(error, Errors) else [error]
             _output.show_error(str(error))
-            result.update(failed=True, msg=str(error), errors=[each.as_dict() for each in errors])
+            result.update(error.as_result())
         except AnsibleError:
             raise
         except Exception as error:  # Ansible shows the traceback, kept in 'exception', only at -vvv
-            bug = RailyardError(
-                "%s: %s" % (type(error).__name__, error),
-                "unforeseen",
-                "run again with -vvv and report what it prints as a bug",
-            )
-            result.update(failed=True, msg=str(bug), exception=traceback.format_exc())
+            result.update(failed=True, msg=str(unforeseen(error)), exception=traceback.format_exc())
         return result
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:

@@ -12,6 +12,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
 
+# Variables of the inventory that contain the plan.
+VARIABLES = ("railyard_fabric", "railyard_node")
+
 
 def document(file: str | None) -> dict[str, t.Any]:
     """Return ``Plan.document()`` of a fabric file; without ``file``, of that of the inventory.
@@ -30,6 +33,13 @@ def document(file: str | None) -> dict[str, t.Any]:
         raise Wrong("\n".join(finding.text(paths[0]) for finding in outcome.errors), paths[0])
     made: dict[str, t.Any] = outcome.plan.document()
     return made
+
+
+def variable(name: str, variables: t.Mapping[str, t.Any], templar: t.Any) -> t.Any:
+    """Return the value of a variable of a task; None if it is not set."""
+    value = variables.get(name)
+    # the inventory's plan has no templates, and a search for them takes longer than all else in an action
+    return value if name in VARIABLES and isinstance(value, dict) else templar.template(value)
 
 
 class Wrong(RailyardError):

@@ -14,6 +14,8 @@ import re
 import typing as t
 from pathlib import Path
 
+from ansible.module_utils.parsing.convert_bool import boolean
+
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers.layer_modules import LAYERS, REMOVABLE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
@@ -144,7 +146,7 @@ def part_of(
         remedy = "write K/N for the K-th of N parts, such as 2/8"
         verdict = ", or %s for the verdict on all parts" % node_parts.JUDGE
         raise RailyardError(str(error), _PART, remedy + verdict * judges) from error
-    if str(reboot_allowed or "").lower() in ("true", "yes", "on", "1"):
+    if boolean(reboot_allowed or False, strict=False):
         raise RailyardError(
             "part %s reboots no node, because only one run of all nodes stops at the first node that fails" % part,
             "reboot_allowed",

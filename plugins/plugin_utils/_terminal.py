@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
+
 # Rows of a list that are printed. The number of other rows follows.
 MOST_ROWS = 8
 Result = t.Mapping[str, t.Any]
@@ -32,10 +34,7 @@ def fold_names(names: t.Iterable[str], most: int = MOST_ROWS) -> str:
         runs = _runs(sorted(numbers, key=lambda digits: (int(digits), digits)))
         text = ",".join(runs[:most]) + (",..." if len(runs) > most else "")
         found.append(prefix + (text if len(numbers) == 1 else "[%s]" % text) + suffix)
-    found.sort()
-    if len(found) > most:
-        return "%s and %d more" % (", ".join(found[:most]), len(found) - most)
-    return ", ".join(found)
+    return first_of(sorted(found), most)
 
 
 def _runs(numbers: t.Sequence[str]) -> list[str]:

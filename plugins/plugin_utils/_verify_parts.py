@@ -120,12 +120,16 @@ def check_made_by(parts: t.Sequence[Written], expected: Row) -> None:
         for key, value in expected.items():
             other = each.head["made_by"].get(key)
             if other != value:
-                texts = [", ".join(one) or "all" if isinstance(one, list) else str(one) for one in (other, value)]
+                texts = map(_shown, (other, value))
                 message = "part %s is of another run: %s is %s, and here %s" % (each.part, key, *texts)
                 remedy = "use the same fabric file, release and options, and " + _AGAIN
                 errors.append(_error(each, message, remedy % (each.head["kind"], each.part)))
                 break
     raise_all(errors)
+
+
+def _shown(value: t.Any) -> str:
+    return ", ".join(value) or "all" if isinstance(value, list) else str(value)
 
 
 def _head(path: str) -> Written:

@@ -151,7 +151,7 @@ TEMPLATES: t.Mapping[str, Template] = {
     ),
     "reboots": Template(
         "reboots.yml",
-        "Lists the nodes that the job before it found to need a reboot; fails if there are none",
+        "Lists the nodes that need a reboot according to the previous job; fails if no node needs one",
         hosts=False,
     ),
     "kubernetes": Template(
@@ -176,7 +176,9 @@ TEMPLATES: t.Mapping[str, Template] = {
         check=True,
         questions=(
             Question("cluster_archives", "Charts and manifests", "A directory or URL; each project's own where empty"),
-            Question("cluster_cni", "Pod network", "calico or flannel, to install it too; empty where there is one"),
+            Question(
+                "cluster_cni", "Pod network", "calico or flannel, to install it too; empty if the cluster has one"
+            ),
             yes_or_no("cluster_gpu_operator", "NVIDIA GPU operator", "Install it too"),
             yes_or_no("cluster_wait", "Wait until it runs", default=True),
             Question("cluster_wait_timeout", "Seconds to wait", "", 600, low=1, high=86400),
@@ -320,16 +322,17 @@ def sliced(steps: t.Mapping[str, Step], slices: t.Mapping[str, int]) -> dict[str
 
     :param slices: template -> the number of parts.
     """
-    found = dict(steps)
+    with_parts = dict(steps)
     for key in (each for each in PARTS if each in steps):
         parts = part_steps(key, slices.get(key, 1))
         if not parts:
             continue
-        for name, step in found.items():
+        for name, step in with_parts.items():
             following = (parts if each == key else [each] for each in step.success)
-            found[name] = step._replace(success=tuple(each for names in following for each in names))
+            with_parts[name] = step._replace(success=tuple(each for names in following for each in names))
         for number, name in enumerate(parts):
             answers = {"railyard_part": "%d/%d" % (number + 1, len(parts))}
-            found[name] = Step(PARTS[key], always=(key,), answers=answers)
-        found[key] = found[key]._replace(answers={**found[key].answers, **_AFTER_PARTS[key]})
-    return found
+            with_parts[name] = Step(PARTS[key], always=(key,), answers=answers)
+        answers = {**with_parts[key].answers, **_AFTER_PARTS[key]}
+        with_parts[key] = with_parts[key]._replace(answers=answers)
+    return with_parts

@@ -29,6 +29,11 @@ class RailyardError(Exception):
         self.remedy = masked(remedy)
         super().__init__(self.message)
 
+    @property
+    def errors(self) -> list[RailyardError]:
+        """Return the errors of which this one consists."""
+        return [self]
+
     def __str__(self) -> str:
         text = "%s: %s" % (self.place, self.message) if self.place else self.message
         return "%s. Remedy: %s." % (text, self.remedy) if self.remedy else "%s." % text
@@ -44,6 +49,10 @@ class RailyardError(Exception):
         names = [options[key] for key in ("rail", "netdev", "pci", "name") if options.get(key)]
         return dict(row, port=str(names[0])) if names else row
 
+    def as_result(self, ports: t.Sequence[t.Mapping[str, t.Any]] = ()) -> dict[str, t.Any]:
+        """Return the result of a module or action that failed with this error. ``ports``: as in :meth:`as_dict`."""
+        return {"failed": True, "msg": str(self), "errors": [error.as_dict(ports) for error in self.errors]}
+
 
 class Refused(RailyardError):
     """A refusal: the request is valid, but would do damage."""
@@ -54,14 +63,24 @@ class Unsupported(RailyardError):
 
 
 class Errors(RailyardError):
-    """Several errors. ``errors``: in the order in which they are reported."""
+    """Several errors, in the order in which they are reported."""
 
     def __init__(self, errors: t.Sequence[RailyardError]) -> None:
         super().__init__("; ".join(error.message for error in errors))
-        self.errors = list(errors)
+        self._errors = list(errors)
+
+    @property
+    def errors(self) -> list[RailyardError]:
+        return self._errors
 
     def __str__(self) -> str:
         return "\n".join(str(error) for error in self.errors)
+
+
+def unforeseen(error: Exception) -> RailyardError:
+    """Return the error for users of an exception that only a bug can raise."""
+    remedy = "run again with -vvv and report what it prints as a bug"
+    return RailyardError("%s: %s" % (type(error).__name__, error), "unforeseen", remedy)
 
 
 def raise_all(errors: t.Sequence[RailyardError]) -> None:

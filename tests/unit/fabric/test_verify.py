@@ -477,6 +477,13 @@ def test_two_harms_are_two_failures_and_a_rail_is_stopped_alone(world: World) ->
     assert next(layer for layer in verdict["layers"] if layer["name"] == "address")["not_checked"] == 1
 
 
+def test_an_additional_address_is_a_warning_with_the_planned_one(world: World) -> None:
+    (row,) = world.of(NODE, RAIL, "addresses")
+    world.infos[NODE]["ip"]["addresses"].append(dict(row, address="172.16.13.250/24"))
+    (warning,) = world.document()["warnings"]
+    assert (warning["code"], warning["expected"], warning["found"]) == ("RV503", row["address"], "172.16.13.250/24")
+
+
 def test_a_route_that_takes_another_rails_packets_is_the_only_failure_of_both(world: World) -> None:
     leak_main(world)
     (before,) = world.document()["failures"]

@@ -34,7 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.run_h
     comparable,
     when,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, first_of
 
 # Outliers that are listed at once, and in total.
 _LISTED, _MAX_LISTED = 4, 200
@@ -228,9 +228,7 @@ def _trend(rail: str, runs: t.Sequence[Run]) -> str:
 def _ports(title: str, places: t.Sequence[Place]) -> str:
     if not places:
         return ""
-    named = ", ".join(" ".join(place) for place in places[:_PORTS])
-    rest = " and %d more" % (len(places) - _PORTS) if len(places) > _PORTS else ""
-    return "%s: %s%s" % (title, named, rest)
+    return "%s: %s" % (title, first_of([" ".join(place) for place in places], _PORTS))
 
 
 def _runs(runs: t.Sequence[Run]) -> list[Child]:

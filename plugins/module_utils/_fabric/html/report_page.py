@@ -45,7 +45,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.run_h
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.plan_tables import head
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.topology_picture import topology
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import command, playbook
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, first_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import LAYERS
 
 # Maximum number of steps in the summary for a terminal.
@@ -248,10 +248,7 @@ def _run_limits(material: Material) -> list[Child]:
 
 
 def _list(value: t.Any) -> str:
-    if not isinstance(value, list):
-        return str(value)
-    named = ", ".join(map(str, value[:12]))
-    return "%s and %d more" % (named, len(value) - 12) if len(value) > 12 else named
+    return first_of([str(each) for each in value], 12) if isinstance(value, list) else str(value)
 
 
 def _not_in_plan(ports: Grid) -> list[Child]:

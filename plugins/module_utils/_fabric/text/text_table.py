@@ -103,3 +103,9 @@ def as_csv(head: t.Sequence[str], rows: t.Iterable[Row]) -> bytes:
 def count(number: int, singular: str, plural: str = "") -> str:
     """Return a number with its noun: ``1 node``, ``2 nodes``, ``4,096 nodes``."""
     return "{:,} {}".format(number, singular if number == 1 else plural or singular + "s")
+
+
+def first_of(texts: t.Sequence[str], most: int) -> str:
+    """Return the first texts, and how many more there are: ``a, b and 2 more``."""
+    further = " and {:,} more".format(len(texts) - most) if len(texts) > most else ""
+    return ", ".join(texts[:most]) + further

@@ -195,7 +195,7 @@ class Apply:
                 if self.done and not self.check:
                     error.message += " (%d of %d objects were written before)" % (len(self.done), self._total)
                 raise
-            return error.errors if isinstance(error, Errors) else [error], denied
+            return error.errors, denied
         return [], denied
 
     def _try(self, writes: list[Write], plan: Arranged) -> None:

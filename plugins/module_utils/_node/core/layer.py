@@ -10,7 +10,7 @@ import traceback
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change, as_diff
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, unforeseen
 from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import all_masked
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem, converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
@@ -85,16 +85,9 @@ def failure(error: Exception, options: Options, done: t.Sequence[Change] = ()) -
     if not isinstance(error, RailyardError):
         # Ansible shows 'exception' only at -vvv
         trace = traceback.format_exc()
-        error = RailyardError(
-            "%s: %s" % (type(error).__name__, error),
-            "unforeseen",
-            "run again with -vvv and report what it prints as a bug",
-        )
-    errors = error.errors if isinstance(error, Errors) else [error]
+        error = unforeseen(error)
     result: Result = {
-        "failed": True,
-        "msg": str(error),
-        "errors": [each.as_dict(options.get("ports") or ()) for each in errors],
+        **error.as_result(options.get("ports") or ()),
         "changed": bool(done),
         "changes": [change.as_dict() for change in done],
     }

@@ -18,7 +18,6 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common import firmware_parameters
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change, batch
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
-    Errors,
     RailyardError,
     Refused,
     Unsupported,
@@ -137,7 +136,7 @@ class Firmware(Subsystem):
             try:
                 specs = list(parameter_specs(port, place, card.ports))
             except RailyardError as error:
-                errors += error.errors if isinstance(error, Errors) else [error]
+                errors += error.errors
                 continue
             if port.get("version") is not None:
                 version = (str(port["version"]), place + ".version")

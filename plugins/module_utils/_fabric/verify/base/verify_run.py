@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import HOSTS, LAYERS
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, after
 
 Row = t.Dict[str, t.Any]
@@ -45,6 +46,15 @@ class NodeReport(t.NamedTuple):
     pod_probed: t.Sequence[Row] = ()
     pod_refused: str = ""
     others: t.Sequence[t.Mapping[str, str]] = ()
+
+    @property
+    def live(self) -> Live:
+        """Return ``info`` by the ports of the plan."""
+        return Live(self.info or {})
+
+    def pod(self, uid: str) -> Row | None:
+        """Return the row of a pod in the result of ``rail_pods``."""
+        return next((row for row in (self.inside or {}).get("pods") or () if row["uid"] == uid), None)
 
 
 class Failure(t.NamedTuple):
@@ -113,7 +123,6 @@ class Run:
         self.checked: dict[str, set[t.Any]] = {name: set() for name in LAYERS}
         self.skipped: dict[str, set[t.Any]] = {name: set() for name in LAYERS}
         self.why_not: dict[str, str] = {}
-        self.unseen: set[tuple[str, str]] = set()
         # node and rail over which traffic of a layer was successful
         self.carried: dict[str, set[tuple[str, str]]] = {name: set() for name in ("reach", "rdma", "pods")}
         self._blocked: dict[tuple[str, str | None], set[str]] = {}
@@ -175,6 +184,10 @@ class Run:
             for each in self.failures_of(node)
         )
 
+    def covers(self, rail: str | None) -> bool:
+        """Return whether a rail must be checked. What concerns no rail always must."""
+        return rail is None or rail in self.rails
+
     def failures_of(self, *nodes: str | None) -> list[Failure]:
         """Return the failures that name one of the nodes as node or as peer, in no order."""
         return [each for node in nodes for each in self._failures.get(node, ())]
@@ -193,6 +206,11 @@ class Run:
         for place in [node, *about.get("peers", ())] if node else []:
             for each in failure.rails or (None,):
                 self.block(after(CODES[code]), str(place), each)
+
+    def fail_drift(self, code: str, node: str | None, rail: str | None = None, what: str = "", **about: t.Any) -> None:
+        """Add a failure of drift. For verify it is a warning, because the live state is as planned."""
+        add = self.fail if self.kind == DRIFT else self.warn
+        add(code, node, rail, what, **about)
 
     def warn(self, code: str, node: str | None, rail: str | None = None, what: str = "", **about: t.Any) -> None:
         """Add a warning, which does not fail the run. ``about``: as in :meth:`fail`."""

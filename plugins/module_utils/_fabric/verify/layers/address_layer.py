@@ -27,20 +27,25 @@ def address(run: Run) -> None:
     owners = _owners(run)
     macs = _macs(run)
     for report, port in run.ports("address"):
-        live = Live(report.info or {})
+        live = report.live
         netdev = live.netdev(port)
         if netdev is None or not live.part("ip"):
             continue
         # duplicates first: other failures can follow from them
         _duplicates(run, report, port, netdev, live, owners, macs)
-        present = [_address(run, report, port, netdev, key, live) for key in ("address", "address6") if port[key]]
+        present = [_address(run, report.name, port, netdev, each, live) for each in _planned_addresses(port)]
         # without the address its routes are gone, and rail_info does not report its rule
         if present and all(present):
             _rules(run, report.name, port, netdev, live)
             _routes(run, report.name, port, netdev, live)
             _gid(run, report.name, port, live)
         _leaks(run, report, port, netdev, live)
-        _sysctls(run, report, port, netdev)
+        _sysctls(run, report.name, port, netdev, live)
+
+
+def _planned_addresses(port: Row) -> list[str]:
+    """Return the planned addresses of a port, IPv4 first, with their prefix lengths."""
+    return [port[key] for key in ("address", "address6") if port[key]]
 
 
 def _owners(run: Run) -> dict[str, Place]:
@@ -48,9 +53,7 @@ def _owners(run: Run) -> dict[str, Place]:
     owners: dict[str, Place] = {}
     for report in run.reports.values():
         for port in report.plan["ports"]:
-            for key in ("address", "address6"):
-                if port[key]:
-                    owners[bare(port[key])] = (report.name, port["rail"])
+            owners.update((bare(each), (report.name, port["rail"])) for each in _planned_addresses(port))
     return owners
 
 
@@ -58,7 +61,7 @@ def _macs(run: Run) -> dict[str, Place]:
     """Return MAC address -> its node and rail."""
     places: dict[str, Place] = {}
     for report in run.nodes():
-        live = Live(report.info or {})
+        live = report.live
         for port in report.plan["ports"]:
             nic = live.nic(port)
             if nic and nic.get("mac"):
@@ -77,7 +80,7 @@ def _duplicates(
 ) -> None:
     """Report addresses of a port that belong to another port, and planned addresses that another host has."""
     name, rail = report.name, port["rail"]
-    planned = {bare(port[key]): port[key] for key in ("address", "address6") if port[key]}
+    planned = {bare(each): each for each in _planned_addresses(port)}
     for row in live.addresses:
         plain = bare(row["address"])
         if row["netdev"] != netdev or plain in planned:
@@ -86,8 +89,10 @@ def _duplicates(
         if owner and owner != (name, rail):
             _duplicate(run, (name, rail), owner, plain)
         elif any(_inside(plain, each) for each in planned.values()):
-            run.warn("RV503", name, rail, "addresses of %s" % netdev, expected=planned, found=row["address"])
-    for row in (report.info or {}).get("duplicates") or ():
+            run.warn(
+                "RV503", name, rail, "addresses of %s" % netdev, expected=list(planned.values()), found=row["address"]
+            )
+    for row in live.info.get("duplicates") or ():
         if row["netdev"] != netdev or row["address"] not in planned:
             continue
         culprits = [macs[mac] for mac in row["macs"] if mac in macs]
@@ -124,13 +129,12 @@ def _inside(address: str, interface: str) -> bool:
     return plain.version == network.version and plain in network
 
 
-def _address(run: Run, report: NodeReport, port: Row, netdev: str, key: str, live: Live) -> bool:
+def _address(run: Run, name: str, port: Row, netdev: str, spec: str, live: Live) -> bool:
     """Report a planned address that is missing or has another prefix length. Return whether it is as planned."""
-    spec = port[key]
     live_addresses = [row["address"] for row in live.addresses if row["netdev"] == netdev]
     if spec in live_addresses:
         return True
-    name, rail, plain = report.name, port["rail"], bare(spec)
+    rail, plain = port["rail"], bare(spec)
     same_address = [each for each in live_addresses if bare(each) == plain]
     if same_address:
         run.fail("RV502", name, rail, "address of %s" % netdev, expected=spec, found=same_address[0])
@@ -184,12 +188,9 @@ def _rules(run: Run, name: str, port: Row, netdev: str, live: Live) -> None:
     if port["table"] is None or port["rule_priority"] is None:
         return
     live_rules = {(row["from"], row["oif"], row["table"], row["priority"]) for row in live.rules}
-    for key in ("address", "address6"):
-        if not port[key]:
-            continue
-        plain = ipaddress.ip_interface(port[key])
-        source = "%s/%d" % (plain.ip, plain.max_prefixlen)
-        target = (port["table"], port["rule_priority"])
+    target = (port["table"], port["rule_priority"])
+    for interface in map(ipaddress.ip_interface, _planned_addresses(port)):
+        source = "%s/%d" % (interface.ip, interface.max_prefixlen)
         missing = [each for each in ((source, None, *target), (None, netdev, *target)) if each not in live_rules]
         if missing:
             rules = " and ".join("from %s" % each[0] if each[0] else "oif %s" % each[1] for each in missing)
@@ -213,12 +214,10 @@ def _leaks(run: Run, report: NodeReport, port: Row, netdev: str, live: Live) -> 
         if way.table is None and way.to in ANYWHERE.values():
             run.fail("RV507", name, rail, "main table", expected="no default route dev %s" % netdev, found=str(way))
         elif way.table is not None and tables.get(way.table, rail) != rail:
-            expected = "only routes of rail %s" % tables[way.table]
-            others = [tables[way.table]]
+            expected, others = "only routes of rail %s" % tables[way.table], [tables[way.table]]
             run.fail("RV508", name, rail, "table %d" % way.table, expected=expected, found=found, others=others)
-        elif way.table is None and _of_other_rails(way.to, report, rail):
+        elif way.table is None and (others := _of_other_rails(way.to, report, rail)):
             expected = "no route dev %s to %s" % (netdev, way.to)
-            others = _of_other_rails(way.to, report, rail)
             run.fail("RV508", name, rail, "main table", expected=expected, found=found, others=others)
         elif not any((each.to, each.table) == (way.to, way.table) for each in planned):
             run.warn("RV508", name, rail, "route", expected="none that is not planned", found=found)
@@ -227,29 +226,27 @@ def _leaks(run: Run, report: NodeReport, port: Row, netdev: str, live: Live) -> 
 def _of_other_rails(to: str, report: NodeReport, rail: str) -> list[str]:
     """Return the other rails whose traffic a route diverts."""
     network = ipaddress.ip_network(to)
-    rails = []
-    for port in report.plan["ports"]:
-        for key in ("address", "address6"):
-            if port["rail"] != rail and port[key]:
-                subnet = ipaddress.ip_interface(port[key]).network
-                if subnet.version == network.version and subnet.overlaps(network) and port["rail"] not in rails:
-                    rails.append(port["rail"])
-    return rails
+
+    def overlaps(port: Row) -> bool:
+        subnets = [ipaddress.ip_interface(each).network for each in _planned_addresses(port)]
+        return any(subnet.version == network.version and subnet.overlaps(network) for subnet in subnets)
+
+    return [port["rail"] for port in report.plan["ports"] if port["rail"] != rail and overlaps(port)]
 
 
-def _sysctls(run: Run, report: NodeReport, port: Row, netdev: str) -> None:
+def _sysctls(run: Run, name: str, port: Row, netdev: str, live: Live) -> None:
     """Report sysctls without the planned effect. A larger value of all interfaces is only a warning."""
-    effective = ((report.info or {}).get("sysctls") or {}).get(netdev) or {}
+    effective = (live.info.get("sysctls") or {}).get(netdev) or {}
     for key, spec in sorted(port["sysctl"].items()):
         value = effective.get(key)
         if value is None or value == int(spec):
             continue
         what = "net.ipv4.conf.%s.%s" % (netdev, key)
         if value < int(spec) or (key, value) == ("rp_filter", STRICT):
-            run.fail("RV506", report.name, port["rail"], what, expected=spec, found=value)
+            run.fail("RV506", name, port["rail"], what, expected=spec, found=value)
         else:
             cause = "net.ipv4.conf.all.%s is %d, and the larger value is in force" % (key, value)
-            run.warn("RV506", report.name, port["rail"], what, expected=spec, found=value, cause=cause, playbook=None)
+            run.warn("RV506", name, port["rail"], what, expected=spec, found=value, cause=cause, playbook=None)
 
 
 def _gid(run: Run, name: str, port: Row, live: Live) -> None:
@@ -258,9 +255,9 @@ def _gid(run: Run, name: str, port: Row, live: Live) -> None:
     if not live.part("gids") or device is None or device["link_layer"] == "infiniband":
         return
     gids = [row for row in live.info["gids"] if row["device"] == device["device"]]
-    for key in ("address", "address6"):
-        found = other_gids(gids, bare(port[key])) if port[key] else None
+    for plain in map(bare, _planned_addresses(port)):
+        found = other_gids(gids, plain)
         if found:
-            expected = "%s for %s" % (ROCE, bare(port[key]))
+            expected = "%s for %s" % (ROCE, plain)
             run.fail("RV511", name, port["rail"], "GID of %s" % device["device"], expected=expected, found=found)
             return

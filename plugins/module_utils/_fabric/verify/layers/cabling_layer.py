@@ -9,7 +9,6 @@ from __future__ import annotations
 import collections
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
 
 Place = t.Tuple[str, str]
@@ -21,7 +20,7 @@ def cabling(run: Run) -> None:
     ports: dict[Place, Row] = {}
     mute = 0
     for report in run.nodes():
-        live = Live(report.info or {})
+        live = report.live
         rows = {row["netdev"]: row for row in live.info.get("lldp") or ()}
         for port in report.plan["ports"]:
             place = (report.name, port["rail"])
@@ -61,10 +60,8 @@ def _against_plan(run: Run, ports: t.Mapping[Place, Row], heard: t.Mapping[Place
                 continue
             belongs = next((each for each in _rails(run, node) if _on(row, ports[node, each])), None)
             cause = "its cable is plugged into the leaf of %s" % belongs if belongs else None
-            found = "%s %s" % (row["system"] or row["chassis"], row["port"])
-            others = [belongs] if belongs else []
-            expected = _planned(port)
-            run.fail("RV701", node, rail, "leaf", expected=expected, found=found, cause=cause, others=others)
+            about = {"expected": _planned(port), "found": _observed(row), "cause": cause}
+            run.fail("RV701", node, rail, "leaf", others=[belongs] if belongs else [], **about)
         elif port["leaf"]["port"] and not _same(port["leaf"]["port"], row["port"], row["port_description"]):
             found = "%s %s" % (port["leaf"]["name"], row["port"])
             run.fail("RV704", node, rail, "leaf port", expected=_planned(port), found=found)
@@ -75,8 +72,12 @@ def _planned(port: Row) -> str:
     return " ".join(each for each in (port["leaf"]["name"], port["leaf"]["port"]) if each)
 
 
+def _observed(row: Row) -> str:
+    """Return the observed leaf and leaf port as text."""
+    return "%s %s" % (row["system"] or row["chassis"], row["port"])
+
+
 def _rails(run: Run, node: str) -> list[str]:
-    """Return the rails of a node."""
     return [port["rail"] for port in run.reports[node].plan["ports"]]
 
 
@@ -99,16 +100,10 @@ def _on(row: Row, port: Row) -> bool:
 def _swap(
     run: Run, node: str, first: str, second: str, ports: t.Mapping[Place, Row], heard: t.Mapping[Place, Row]
 ) -> None:
-    """Report two swapped cables of a node."""
-
-    def seen(rail: str) -> str:
-        row = heard[node, rail]
-        return "%s on %s %s" % (rail, row["system"] or row["chassis"], row["port"])
-
     run.fail(
         *("RV702", node, first, "cables of %s and %s" % (first, second)),
         expected="%s on %s, %s on %s" % (first, _planned(ports[node, first]), second, _planned(ports[node, second])),
-        found="%s, %s" % (seen(first), seen(second)),
+        found=", ".join("%s on %s" % (rail, _observed(heard[node, rail])) for rail in (first, second)),
         others=[second],
     )
 
@@ -120,7 +115,6 @@ def is_named(run: Run, node: str, port: Row) -> bool:
 
 
 def _is_leaf(row: Row, name: str) -> bool:
-    """Return whether a neighbour is the leaf of this name."""
     return _same(name, row["system"], row["chassis"])
 
 

@@ -37,13 +37,13 @@ def kubernetes(run: Run, cluster: t.Mapping[str, t.Any] | None) -> None:
         _differs(run, subject, changes, rails)
     for error in cluster.get("refused") or ():
         rail = _rail(error["place"], rails)
-        if _asked(run, rail):
+        if run.covers(rail):
             run.fail("RV907", None, rail, error["place"], found=error["message"], remedy=error["remedy"])
     for closed in cluster.get("withheld") or ():
         code = "RV905" if closed["field"] == "spec.disable" else "RV906"
         for subject in closed["subjects"]:
             rail = _rail(subject, rails)
-            if _asked(run, rail):
+            if run.covers(rail):
                 run.fail(code, None, rail, subject, found=closed["what"], remedy=closed["reason"])
     known = {_plain(each.what) for each in run.failures}
     for group in cluster.get("missing") or ():
@@ -71,11 +71,6 @@ def _plain(subject: str) -> str:
     return "%s %s" % (kind, name.partition(" ")[0].rstrip(":").rpartition("/")[2])
 
 
-def _asked(run: Run, rail: str | None) -> bool:
-    """Return whether a rail must be checked. Objects of no rail always are."""
-    return rail is None or rail in run.rails
-
-
 def _by_subject(changes: t.Iterable[Row]) -> dict[str, list[Row]]:
     """Return object or node -> its changes, without changes of the owner or method only."""
     by_subject: dict[str, list[Row]] = {}
@@ -92,7 +87,7 @@ def _differs(run: Run, subject: str, changes: t.Sequence[Row], rails: t.Mapping[
     """Report an object that differs from the plan, is missing, or is no longer planned."""
     kind, _blank, name = subject.partition(" ")
     rail = _rail(subject, rails)
-    if not _asked(run, rail):
+    if not run.covers(rail):
         return
     node = name if kind == "Node" and name in run.reports else None
     first = changes[0]
@@ -132,7 +127,7 @@ def _missing(run: Run, subject: str, group: Row, rails: t.Mapping[str, str], kno
     """
     rail = group["rail"] or _rail(subject, rails)
     node = subject if subject in run.reports else None
-    if not _asked(run, rail) or (node and run.blocked("kubernetes", node, rail)) or _plain(subject) in known:
+    if not run.covers(rail) or (node and run.blocked("kubernetes", node, rail)) or _plain(subject) in known:
         return
     code = "RV901" if node else "RV903"
     what = "resources for pods" if node else subject

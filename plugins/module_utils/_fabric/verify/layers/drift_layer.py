@@ -7,9 +7,9 @@
 Each change that they predict has a code, and a rail if it is about a rail port. Codes and rails follow from the fields
 of changes and errors (``kind``, ``port``, ``attribute``), never from sentences.
 
-Each fact has one comparison. Facts that the layers compare from ``rail_info`` (:data:`_OBSERVED`) are not taken from
-modules: ``rail_info`` is always read, but a module predicts nothing if it refuses one of its ports, if tags do not
-select it, or at the end of ``site.yml``.
+Facts that the layers compare from ``rail_info`` (:data:`_OBSERVED`) are not taken from modules: ``rail_info`` is always
+read, but a module predicts nothing if it refuses one of its ports, if tags do not select it, or at the end of
+``site.yml``. Addresses, routes and rules are taken from both, because only modules know which ones they would remove.
 """
 
 from __future__ import annotations
@@ -17,14 +17,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import FILE, ROUTE, RULE, STEP
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
-    DRIFT,
-    NodeReport,
-    Row,
-    Run,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
 
 _MODE_FILE, _FILE, _REFUSED, _SYSCTL = "RV302", "RV550", "RV590", "RV506"
 # module -> the code of what it would change, unless the change has a code of its own
@@ -74,7 +69,16 @@ class Drifted(t.NamedTuple):
     remedy: str | None = None
 
 
-def of_node(report: NodeReport) -> list[Drifted]:
+# node -> what its modules would change or refuse
+Drifts = t.Mapping[str, t.Sequence[Drifted]]
+
+
+def drifts(run: Run) -> Drifts:
+    """Return the drift of each node that could be read, on the rails to check."""
+    return {report.name: [each for each in _of_node(report) if run.covers(each.rail)] for report in run.nodes()}
+
+
+def _of_node(report: NodeReport) -> list[Drifted]:
     """Return what the modules would change on a node, without observed facts, and what they refuse."""
     rails = _rails(report)
     drifted: list[Drifted] = []
@@ -93,7 +97,7 @@ def of_node(report: NodeReport) -> list[Drifted]:
 
 def _rails(report: NodeReport) -> dict[str, str]:
     """Return name by which modules know a rail port -> its rail."""
-    live = Live(report.info or {})
+    live = report.live
     rails: dict[str, str] = {}
     for port in report.plan["ports"]:
         nic = live.nic(port) or {}
@@ -103,7 +107,6 @@ def _rails(report: NodeReport) -> dict[str, str]:
 
 
 def _changed(rails: t.Mapping[str, str], module: str, change: Row) -> Drifted:
-    """Return the drift of one change."""
     subject, attribute, before, after = (change[key] for key in ("subject", "attribute", "before", "after"))
     if change.get("kind") == FILE or _CODES[module] == _FILE:
         code = _MODE_FILE if module == "rdma_netns_mode" else _FILE
@@ -155,51 +158,41 @@ def _first(result: Row) -> str:
     return " / ".join(line for line in text.splitlines()[:_LINES] if line.strip())
 
 
-def changes(run: Run, layer: str) -> None:
+def changes(run: Run, layer: str, drifted: Drifts) -> None:
     """Add what the modules would change in a layer, unless a failure of the layer on the same rail covers it."""
-    for report in run.nodes():
+    for node, rows in drifted.items():
         files: list[str] = []
-        for each in of_node(report):
-            if each.layer != layer or each.code == _REFUSED or not _asked(run, each):
+        for each in rows:
+            if each.layer != layer or each.code == _REFUSED:
                 continue
             if each.code in (_MODE_FILE, _FILE):
                 files.append(each.what)
                 continue
-            if run.has(each.code, report.name, each.rail) or run.blocked(layer, report.name, each.rail):
+            if run.has(each.code, node, each.rail) or run.blocked(layer, node, each.rail):
                 continue
             # a module lists all steps of a fix, and the reported failure covers them; a sysctl is not such a step
-            if each.code != _SYSCTL and each.rail and run.failed(report.name, each.rail, layer):
+            if each.code != _SYSCTL and each.rail and run.failed(node, each.rail, layer):
                 continue
-            run.fail(each.code, report.name, each.rail, each.what, expected=each.expected, found=each.found)
+            run.fail(each.code, node, each.rail, each.what, expected=each.expected, found=each.found)
         if files:
-            _not_persistent(run, report.name, layer, files)
+            _not_persistent(run, node, layer, files)
 
 
-def refusals(run: Run) -> None:
+def refusals(run: Run, drifted: Drifts) -> None:
     """Add what modules refuse, unless a failure on the same rail, in any layer, can be the reason."""
-    for report in run.nodes():
-        for each in of_node(report):
-            if each.code != _REFUSED or each.layer not in run.layers or not _asked(run, each):
+    for node, rows in drifted.items():
+        for each in rows:
+            if each.code != _REFUSED or each.layer not in run.layers:
                 continue
-            if run.has(each.code, report.name, each.rail) or run.failed(report.name, each.rail):
+            if run.has(each.code, node, each.rail) or run.failed(node, each.rail):
                 continue
             about = {"expected": each.expected, "found": each.found, "remedy": each.remedy}
-            run.fail(each.code, report.name, each.rail, each.what, **about)
-
-
-def _asked(run: Run, each: Drifted) -> bool:
-    """Return whether the rail of a change must be checked. Changes of no rail always are."""
-    return each.rail is None or each.rail in run.rails
+            run.fail(each.code, node, each.rail, each.what, **about)
 
 
 def _not_persistent(run: Run, node: str, layer: str, files: t.Sequence[str]) -> None:
-    """Report one failure per node for all files of the next boot.
-
-    For verify it is a warning, because the live state is as planned.
-    """
-    add = run.fail if run.kind == DRIFT else run.warn
+    """Report one failure per node for all files of the next boot."""
     code = _MODE_FILE if layer == "mode" else _FILE
     if run.has(code, node, None):
         return
-    more = " and %d more" % (len(files) - _LINES) if len(files) > _LINES else ""
-    add(code, node, None, "next boot", expected="as planned", found="%s%s" % (", ".join(files[:_LINES]), more))
+    run.fail_drift(code, node, None, "next boot", expected="as planned", found=first_of(files, _LINES))

@@ -10,9 +10,14 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import nccl_objects as planned
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import ROCE, Live
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import ROCE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_spec import rail_specs, view_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_spec import (
+    pod_name,
+    rail_specs,
+    view_of,
+)
 
 LAYER = "nccl"
 INDEXES = ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX")
@@ -30,15 +35,16 @@ def nccl(run: Run, seen: t.Mapping[str, t.Any] | None) -> None:
     for report in run.nodes():
         files = report.plan.get("nccl")
         if files and report.inside is not None and run.look(LAYER, report.name):
-            _node(run, report, files)
+            _node(run, report, files, report.inside)
     if not workload.get("error"):
         _pods(run, workload)
     if not run.checked[LAYER] and not run.skipped[LAYER]:
         run.why_not[LAYER] = "the plan writes no file on nodes, and no test pod was read"
 
 
-def _node(run: Run, report: NodeReport, files: Row) -> None:
+def _node(run: Run, report: NodeReport, files: Row, inside: Row) -> None:
     """Check the files of a node, without settings that the inventory overrides."""
+    own = inside.get("own_settings") or ()
     wanted = {
         files["file"]: planned.host_settings(run.fabric, report.plan),
         files["ucx_file"]: planned.host_ucx(run.fabric, report.plan),
@@ -47,41 +53,34 @@ def _node(run: Run, report: NodeReport, files: Row) -> None:
     for path, settings in wanted.items():
         if not path:
             continue
-        observed = ((report.inside or {}).get("files") or {}).get(path)
+        observed = (inside.get("files") or {}).get(path)
         settings_of_files.update(observed or {})
-        # settings that the inventory overrides are not compared
-        own = (report.inside or {}).get("own_settings") or ()
         settings = {key: value for key, value in settings.items() if key not in own}
         _differs(run, report, "RV950", path, settings, observed)
     _index(run, report, "on the node", settings_of_files, lambda: _gids_of_node(report))
 
 
 def _pods(run: Run, workload: Row) -> None:
-    """Check the settings in the containers of the test pods."""
     for kind in workload.get("settings") or ():
         nodes = set(kind["nodes"])
         for row in workload["pods"]:
             report = run.reports.get(row["node"] or "")
             if not row["running"] or row["leaving"] or report is None or report.name not in nodes:
                 continue
-            inside = next((each for each in (report.inside or {}).get("pods") or () if each["uid"] == row["uid"]), None)
+            inside = report.pod(row["uid"])
             if inside is None or inside["why"] or not run.look(LAYER, report.name):
                 continue
-            _pod(run, report, "pod %s/%s" % (row["namespace"], row["name"]), kind, inside)
+            _pod(run, report, pod_name(row), kind, inside)
 
 
 def _pod(run: Run, report: NodeReport, name: str, kind: Row, inside: Row) -> None:
-    """Check the file and the environment of a pod."""
     environment, file = inside["settings"]["environment"], inside["settings"]["file"]
     # the environment overrides the file
     settings = dict(file or {}, **environment)
-    over = [key for key, value in kind["nccl"].items() if environment.get(key, value) != value]
-    if over:
-        _differs(
-            run, report, "RV951", name, kind["nccl"], settings, cause="the environment of the pod overrides its file"
-        )
-    else:
-        _differs(run, report, "RV951", name, kind["nccl"], None if file is None and not environment else settings)
+    over = any(environment.get(key, value) != value for key, value in kind["nccl"].items())
+    cause = "the environment of the pod overrides its file" if over else None
+    observed = None if file is None and not environment else settings
+    _differs(run, report, "RV951", name, kind["nccl"], observed, cause)
     if not run.has("RV951", report.name, None):
         _differs(run, report, "RV951", "%s: environment" % name, kind["ucx"], environment)
     _index(run, report, "in %s" % name, settings, lambda: _gids_of_pod(run, report, inside))
@@ -100,16 +99,11 @@ def _differs(
     differing = [key for key in sorted(wanted) if (observed or {}).get(key) != wanted[key]]
     if not differing:
         return
-    further = " and %d more" % (len(differing) - _SHOWN) if len(differing) > _SHOWN else ""
-    expected = ", ".join("%s=%s" % (key, wanted[key]) for key in differing[:_SHOWN]) + further
+    expected = first_of(["%s=%s" % (key, wanted[key]) for key in differing], _SHOWN)
     found = "no such file"
     if observed is not None:
-        found = (
-            ", ".join(
-                "%s=%s" % (key, observed[key]) if key in observed else "no %s" % key for key in differing[:_SHOWN]
-            )
-            + further
-        )
+        texts = ["%s=%s" % (key, observed[key]) if key in observed else "no %s" % key for key in differing]
+        found = first_of(texts, _SHOWN)
     run.fail(code, report.name, None, what, expected=expected, found=found, cause=cause)
 
 
@@ -136,7 +130,7 @@ def _index(
 
 def _gids_of_node(report: NodeReport) -> list[Gid]:
     """Return the GIDs of the IPv4 addresses of a node's ports."""
-    live = Live(report.info or {})
+    live = report.live
     of_rails: list[Gid] = []
     for port in report.plan["ports"]:
         device = live.device(port)

@@ -10,12 +10,13 @@ import collections
 import statistics
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, may_stop
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.probe_results import (
     Probe,
     blamed,
+    carried,
     lost,
     path_mtu_text,
     received_text,
@@ -63,14 +64,14 @@ def probes(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Probe]:
             server_port = server_ports.get(rail)
             if rail in run.rails and server_port and both_provable(port, server_port, run.fabric["link_layer"]):
                 soft, addressed = port["rdma"]["type"] != "hardware", shared_address(port, server_port) is not None
-                planned.append(Probe(rail, client, server, results.get((rail, server)), soft, addressed))
+                planned.append(Probe(rail, client, server, results.get((rail, server), {}), soft, addressed))
     return planned
 
 
 def _look(run: Run, layer: str, probe: Probe) -> bool:
     """Return whether a pair must be checked on the rail, because neither node failed in an earlier layer."""
-    place = (probe.client, probe.server, probe.rail)
-    if any(run.blocked(layer, node, probe.rail) for node in (probe.client, probe.server)) or probe.result is None:
+    place = (*probe.nodes, probe.rail)
+    if any(run.blocked(layer, node, probe.rail) for node in probe.nodes) or not probe.result:
         run.skipped[layer].add(place)
         return False
     run.checked[layer].add(place)
@@ -82,7 +83,7 @@ def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
     planned = probes(run, pairs)
     checked = [probe for probe in planned if probe.addressed and _look(run, "reach", probe)]
     silent = [probe for probe in planned if not probe.addressed]
-    run.skipped["reach"].update((probe.client, probe.server, probe.rail) for probe in silent)
+    run.skipped["reach"].update((*probe.nodes, probe.rail) for probe in silent)
     if not pairs:
         run.why_not["reach"] = NO_PAIR
     elif silent:
@@ -98,7 +99,7 @@ def reach(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> None:
     for probe in successful:
         _cross(run, probe)
     _six(run, successful)
-    run.carried["reach"].update((node, probe.rail) for probe in successful for node in (probe.client, probe.server))
+    run.carried["reach"].update(carried(successful))
 
 
 def _known(run: Run, layer: str, nodes: t.Sequence[str | None], rail: str) -> bool:
@@ -112,11 +113,11 @@ def _known(run: Run, layer: str, nodes: t.Sequence[str | None], rail: str) -> bo
 def _six(run: Run, probed: t.Sequence[Probe]) -> None:
     """Check replies over IPv6 if the plan has both families and IPv4 works."""
     failed = [probe for probe in probed if lost(probe, "reach6")]
-    successful = [probe for probe in probed if (probe.result or {}).get("reach6") and not lost(probe, "reach6")]
+    successful = [probe for probe in probed if probe.result.get("reach6") and not lost(probe, "reach6")]
     for probe, node, peer in blamed(failed, successful):
         if any(run.has("RV806", each, probe.rail) for each in (node, peer) if each):
             continue
-        received = received_text((probe.result or {})["reach6"])
+        received = received_text(probe.result["reach6"])
         run.fail("RV806", node, probe.rail, "reachability over IPv6", expected="replies", found=received, peer=peer)
 
 
@@ -125,16 +126,16 @@ def _swaps(run: Run, failed: t.Sequence[Probe]) -> None:
 
     Which of the two nodes it is follows only from failed pairs with other nodes.
     """
-    answers = {(each.client, each.server, each.rail): (_found(each).get("answers") or []) for each in failed}
+    answers = {(*each.nodes, each.rail): (each.found.get("answers") or []) for each in failed}
     report: set[t.Any] = set()
     partners: dict[str, set[str]] = {}
     counts: collections.Counter[str] = collections.Counter()
     for each in failed:
-        counts.update((each.client, each.server))
+        counts.update(each.nodes)
         partners.setdefault(each.client, set()).add(each.server)
         partners.setdefault(each.server, set()).add(each.client)
     for probe in failed:
-        place = (probe.client, probe.server)
+        place = probe.nodes
         for other_rail in answers[(*place, probe.rail)]:
             back = answers.get((*place, other_rail)) or []
             if probe.rail not in back or (*place, other_rail) in report or (*place, probe.rail) in report:
@@ -159,14 +160,9 @@ def _swaps(run: Run, failed: t.Sequence[Probe]) -> None:
             )
 
 
-def _found(probe: Probe) -> Row:
-    """Return what the probe observed after lost packets."""
-    return (probe.result or {}).get("found") or {}
-
-
 def _failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
     """Report lost packets, with the reason that the probe observed."""
-    answer, found = (probe.result or {})["reach"], _found(probe)
+    answer, found = probe.result["reach"], probe.found
     common: Row = {"peer": peer, "peers": [peer] if peer else []}
     leaf = _leaf(run, node, probe.rail)
     if answer["received"] > 0:
@@ -194,7 +190,7 @@ def _leaf(run: Run, node: str, rail: str) -> str:
 
 def _cross(run: Run, probe: Probe) -> None:
     """Report a path to another rail that is open or closed against the plan."""
-    crossed = (probe.result or {}).get("cross")
+    crossed = probe.result.get("cross")
     if not crossed:
         return
     should = bool(run.fabric["routing"]["cross_rail"])
@@ -224,12 +220,12 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> 
         if report.refused:
             # once per node, not per rail
             run.fail("RV851", report.name, None, "perftest", expected="server and client run", found=report.refused)
-    checked = [each for each in checked if not any(run.reports[node].refused for node in (each.client, each.server))]
+    checked = [each for each in checked if not any(run.reports[node].refused for node in each.nodes)]
     failed = [each for each in checked if _failed(each)]
     successful = [each for each in checked if not _failed(each)]
-    run.carried["rdma"].update((node, probe.rail) for probe in successful for node in (probe.client, probe.server))
+    run.carried["rdma"].update(carried(successful))
     for probe, node, peer in blamed(failed, successful):
-        if not _known(run, "rdma", [probe.client, probe.server], probe.rail):
+        if not _known(run, "rdma", probe.nodes, probe.rail):
             _rdma_failure(run, probe, node, peer)
     successful = _alone(run, successful)
     possible = [_could(run, probe) for probe in successful]
@@ -251,7 +247,7 @@ def rdma(run: Run, pairs: t.Sequence[t.Sequence[str]], share: float = SHARE) -> 
 
 def _alone(run: Run, successful: t.Sequence[Probe]) -> list[Probe]:
     """Return the transfers whose speed is valid, and report runs at the same time, which share a rail's bandwidth."""
-    ends = {node for probe in successful for node in (probe.client, probe.server)}
+    ends = {node for probe in successful for node in probe.nodes}
     concurrent: dict[str, list[tuple[str, str]]] = {}
     for report in run.nodes():
         for each in report.others if report.name in ends else ():
@@ -259,39 +255,31 @@ def _alone(run: Run, successful: t.Sequence[Probe]) -> list[Probe]:
     # once per run, not per node
     for run_name, places in concurrent.items():
         nodes = [node for node, _since in places]
-        further = " and %d more" % (len(nodes) - _NAMED) if len(nodes) > _NAMED else ""
-        what = "bandwidth and latency of %s%s" % (", ".join(nodes[:_NAMED]), further)
+        what = "bandwidth and latency of %s" % first_of(nodes, _NAMED)
         found = "also %s, since %s" % (run_name, min(since for _node, since in places))
         run.warn("RV856", nodes[0], None, what, expected="only this run", found=found)
     shared = {node for places in concurrent.values() for node, _since in places}
-    return [probe for probe in successful if not shared.intersection((probe.client, probe.server))]
+    return [probe for probe in successful if not shared.intersection(probe.nodes)]
 
 
 def _failed(probe: Probe) -> str:
     """Return the error of a transfer or its server; empty if it was successful."""
-    result = probe.result or {}
-    return str((result.get("transfer") or result).get("error") or "")
+    return str((probe.transfer or probe.result).get("error") or "")
 
 
 def _rdma_failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
     """Report a failed transfer, or a server that did not start."""
-    result = probe.result or {}
-    transfer = result.get("transfer")
-    if transfer is None and lost(probe):
-        transfer = {"error": result["error"], "remedy": result["remedy"], "gpu": False}
-    elif transfer is None:
-        remedy = result.get("remedy") or None
-        run.fail(
-            "RV851", probe.server, probe.rail, "server", expected="it listens", found=_failed(probe), remedy=remedy
-        )
-        return
-    about = {"peer": peer, "remedy": transfer["remedy"] or None, "cause": _cause(run, transfer)}
-    run.fail("RV852", node, probe.rail, "transfer", expected="success", found=transfer["error"], **about)
+    about: Row = {"found": _failed(probe), "remedy": (probe.transfer or probe.result).get("remedy") or None}
+    if probe.transfer or lost(probe):
+        about.update(peer=peer, cause=_cause(run, probe))
+        run.fail("RV852", node, probe.rail, "transfer", expected="success", **about)
+    else:
+        run.fail("RV851", probe.server, probe.rail, "server", expected="it listens", **about)
 
 
-def _cause(run: Run, transfer: Row) -> str | None:
+def _cause(run: Run, probe: Probe) -> str | None:
     """Return the likely cause of a failed transfer, if it is not that of the code."""
-    if transfer.get("gpu"):
+    if probe.transfer.get("gpu"):
         return _GPU_CAUSE
     return _IB_CAUSE if run.fabric["link_layer"] == "infiniband" else None
 
@@ -302,7 +290,7 @@ def expected_gbits(run: Run, node: str, rail: str) -> float | None:
     port = next((each for each in report.plan["ports"] if each["rail"] == rail), None)
     if port is None or port["rdma"]["type"] != "hardware" or report.info is None:
         return None
-    live = Live(report.info)
+    live = report.live
     nic, device = live.nic(port) or {}, live.device(port) or {}
     rates = [device.get("rate"), (nic.get("speed") or 0) / 1000.0]
     rate = next((float(each) for each in rates if each), None)
@@ -316,14 +304,13 @@ def expected_gbits(run: Run, node: str, rail: str) -> float | None:
 
 def _could(run: Run, probe: Probe) -> float | None:
     """Return the bandwidth of the slower end of a pair in Gb/s; None if it is unknown for both."""
-    known = [expected_gbits(run, node, probe.rail) for node in (probe.client, probe.server)]
+    known = [expected_gbits(run, node, probe.rail) for node in probe.nodes]
     return min((each for each in known if each), default=None)
 
 
 def _kind(probe: Probe, could: float | None) -> Kind:
     """Return the properties that transfers with the same expected speed have in common."""
-    gpu = bool(((probe.result or {}).get("transfer") or {}).get("gpu"))
-    return probe.soft, gpu, round(could) if could else None
+    return probe.soft, bool(probe.transfer.get("gpu")), round(could) if could else None
 
 
 def _medians(successful: t.Sequence[Probe], possible: t.Sequence[float | None]) -> dict[tuple[str, Kind], float]:
@@ -339,7 +326,7 @@ def _medians(successful: t.Sequence[Probe], possible: t.Sequence[float | None]) 
 
 def _measure(probe: Probe, key: str) -> float | None:
     """Return a measurement of a transfer; None without one."""
-    value = ((probe.result or {}).get("transfer") or {}).get(key)
+    value = probe.transfer.get(key)
     return None if value is None else float(value)
 
 
@@ -351,15 +338,16 @@ def _too_slow(probe: Probe, could: float | None, share: float) -> float | None:
 
 
 def _outliers(run: Run, probe: Probe, medians: t.Mapping[tuple[str, Kind], float], kind: Kind) -> None:
-    """Report a bandwidth or latency that is far worse than the median. Soft RDMA depends on the processors' load."""
+    """Report a bandwidth or latency that is far worse than the median."""
+    if probe.soft:
+        return  # its speed depends on the load of the processors
     gbits, late = _measure(probe, "gbits"), _measure(probe, "latency_us")
     usual = medians.get(("gbits", kind))
-    # the speed of soft RDMA depends on the load of the processors
-    if usual and gbits is not None and not probe.soft and gbits < usual * OUTLIER:
+    if usual and gbits is not None and gbits < usual * OUTLIER:
         expected, found = "about %.1f Gb/s as other pairs" % usual, "%.1f Gb/s" % gbits
         run.warn("RV855", probe.client, probe.rail, "bandwidth", expected=expected, found=found, peer=probe.server)
     usual = medians.get(("latency_us", kind))
-    if usual and late is not None and not probe.soft and late > max(usual * LATE_TIMES, usual + LATE_US):
+    if usual and late is not None and late > max(usual * LATE_TIMES, usual + LATE_US):
         expected, found = "about %.2f us as other pairs" % usual, "%.2f us" % late
         run.warn("RV854", probe.client, probe.rail, "latency", expected=expected, found=found, peer=probe.server)
 
@@ -379,8 +367,8 @@ def counters(run: Run) -> list[Row]:
     """Return the counters that increased during the run: ``node``, ``rail``, ``name``, ``before``, ``after``."""
     increased: list[Row] = []
     for report in run.nodes():
-        live = Live(report.info or {})
-        before, later = (report.info or {}).get("counters") or {}, report.after or {}
+        live = report.live
+        before, later = live.info.get("counters") or {}, report.after or {}
         for port in report.plan["ports"]:
             device = (live.device(port) or {}).get("device")
             for part, name in (("netdevs", live.netdev(port)), ("devices", device)):
@@ -409,8 +397,7 @@ def measures(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Row]:
     """Return the measurements of each pair and rail, for the verdict."""
     rows: list[Row] = []
     for probe in probes(run, pairs):
-        result = probe.result or {}
-        if not result:
+        if not probe.result:
             continue
         rows.append(
             {
@@ -419,10 +406,10 @@ def measures(run: Run, pairs: t.Sequence[t.Sequence[str]]) -> list[Row]:
                 "to": probe.server,
                 "gbits": _measure(probe, "gbits"),
                 "latency_us": _measure(probe, "latency_us"),
-                "rtt_ms": (result["reach"] or {}).get("rtt_ms"),
+                "rtt_ms": (probe.result["reach"] or {}).get("rtt_ms"),
                 "mtu": run.port(probe.client, probe.rail)["mtu"],
-                "gpu": bool((result.get("transfer") or {}).get("gpu")),
-                "ok": bool(result["ok"]),
+                "gpu": bool(probe.transfer.get("gpu")),
+                "ok": bool(probe.result["ok"]),
             }
         )
     return rows

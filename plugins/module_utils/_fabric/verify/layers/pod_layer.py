@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
     NEXT_TABLE,
     RailSpec,
     of_share,
+    pod_name,
     pod_specs,
     transfers,
     view_of,
@@ -26,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.probe_results import (
     Probe,
     blamed,
+    carried,
     lost,
     path_mtu_text,
     received_text,
@@ -59,7 +61,7 @@ class Pod(t.NamedTuple):
     @property
     def name(self) -> str:
         """Return the pod as messages name it."""
-        return "pod %s/%s" % (self.seen["namespace"], self.seen["name"])
+        return pod_name(self.seen)
 
     def link(self, interface: str) -> Row | None:
         """Return the row of an interface; None if the pod does not have it."""
@@ -115,27 +117,26 @@ def _running(run: Run, workload: Row) -> list[Pod]:
         if not rows:
             run.fail("RV911", report.name, None, "test pod", expected="one", found="none")
         for row in rows:
-            what = "pod %s/%s" % (row["namespace"], row["name"])
             if not row["running"]:
-                _still(run, report, what, row, rails)
+                _still(run, report, row, rails)
                 continue
-            inside = _inside(report, row["uid"])
+            inside = report.pod(row["uid"]) or {"why": _unknown(report)}
             if inside.get("why"):
-                run.fail("RV912", report.name, None, what, expected="its network namespace", found=inside["why"])
+                found = inside["why"]
+                run.fail("RV912", report.name, None, pod_name(row), expected="its network namespace", found=found)
             else:
                 inspected.append(Pod(report, row, inside))
     return inspected
 
 
-def _still(run: Run, report: NodeReport, what: str, row: Row, rails: t.Mapping[str, str]) -> None:
+def _still(run: Run, report: NodeReport, row: Row, rails: t.Mapping[str, str]) -> None:
     """Report a pod that does not run, with the rail that its reason names."""
     rail = _rail_named(row["why"], rails)
-    if rail is not None and (rail not in run.rails or run.blocked(LAYER, report.name, rail)):
-        return
     # missing resources of the node are reported by the layer kubernetes
-    if run.has("RV901", report.name, None):
+    if not run.covers(rail) or run.blocked(LAYER, report.name, rail) or run.has("RV901", report.name, None):
         return
-    run.fail("RV910", report.name, rail, what, expected="Running", found="%s: %s" % (row["phase"], row["why"]))
+    found = "%s: %s" % (row["phase"], row["why"])
+    run.fail("RV910", report.name, rail, pod_name(row), expected="Running", found=found)
 
 
 def _rail_named(why: str, rails: t.Mapping[str, str]) -> str | None:
@@ -143,12 +144,11 @@ def _rail_named(why: str, rails: t.Mapping[str, str]) -> str | None:
     return next((rails[word] for word in re.split(r"[\s,:/()]+", why) if word in rails), None)
 
 
-def _inside(report: NodeReport, uid: str) -> Row:
-    """Return the node's row of a pod, or the reason why it is missing as ``why``."""
+def _unknown(report: NodeReport) -> str:
+    """Return why a node has no row of a pod."""
     if report.inside is None:
-        return {"why": report.inside_why or "the pods of the node were not read"}
-    rows = [row for row in report.inside["pods"] if row["uid"] == uid]
-    return rows[0] if rows else {"why": "the node did not report it"}
+        return report.inside_why or "the pods of the node were not read"
+    return "the node did not report it"
 
 
 # -- one rail of one pod -----------------------------------------------------------------------------------------------
@@ -202,7 +202,6 @@ def _no_link(run: Run, pod: Pod, spec: RailSpec, link: Row | None) -> None:
 
 
 def _names(pod: Pod) -> str:
-    """Return the interfaces of a pod, for a message."""
     return ", ".join(row["netdev"] for row in pod.found["links"]) or "none"
 
 
@@ -348,18 +347,16 @@ def _traffic(run: Run, planned: t.Sequence[t.Sequence[str]]) -> None:
         if not any(_ill(run, each, probe.rail) for each in (node, peer) if each):
             _failure(run, probe, node, peer)
     tried = [probe for probe in answered if not probe.soft and _equipped(run, probe)]
-    failed = [probe for probe in tried if (probe.result or {})["error"]]
-    successful = [probe for probe in tried if not (probe.result or {})["error"]]
-    run.carried[LAYER].update((node, probe.rail) for probe in successful for node in (probe.client, probe.server))
+    failed = [probe for probe in tried if probe.result["error"]]
+    successful = [probe for probe in tried if not probe.result["error"]]
+    run.carried[LAYER].update(carried(successful))
     for probe, node, peer in blamed(failed, successful):
         if not any(_ill(run, each, probe.rail) for each in (node, peer) if each):
-            result = probe.result or {}
-            about = {"peer": peer, "remedy": result["remedy"] or None}
-            run.fail("RV932", node, probe.rail, "RDMA between pods", expected="success", found=result["error"], **about)
+            about = {"found": probe.result["error"], "peer": peer, "remedy": probe.result["remedy"] or None}
+            run.fail("RV932", node, probe.rail, "RDMA between pods", expected="success", **about)
 
 
 def _probes(run: Run, planned: t.Sequence[t.Sequence[str]]) -> list[Probe]:
-    """Return the probes of the pairs on the rails to check."""
     probes: list[Probe] = []
     for server, client in planned:
         if server not in run.reports or client not in run.reports:
@@ -373,8 +370,7 @@ def _probes(run: Run, planned: t.Sequence[t.Sequence[str]]) -> list[Probe]:
 
 def _worth(run: Run, probe: Probe) -> bool:
     """Return whether neither end of a probe has a failure that makes the probe meaningless."""
-    ends = (probe.client, probe.server)
-    return not any(run.blocked(LAYER, node, probe.rail) or _ill(run, node, probe.rail) for node in ends)
+    return not any(run.blocked(LAYER, node, probe.rail) or _ill(run, node, probe.rail) for node in probe.nodes)
 
 
 def _ill(run: Run, node: str, rail: str | None) -> bool:
@@ -386,8 +382,7 @@ def _ill(run: Run, node: str, rail: str | None) -> bool:
 
 def _equipped(run: Run, probe: Probe) -> bool:
     """Return whether both nodes have perftest. The layer rdma reports if it is missing."""
-    infos = [run.reports[node].info or {} for node in (probe.client, probe.server)]
-    return all("perftest" in info.get("tools", ("perftest",)) for info in infos)
+    return all("perftest" in run.reports[node].live.info.get("tools", ("perftest",)) for node in probe.nodes)
 
 
 def _lost(probe: Probe) -> int:
@@ -396,14 +391,10 @@ def _lost(probe: Probe) -> int:
 
 
 def _failure(run: Run, probe: Probe, node: str, peer: str | None) -> None:
-    """Report lost packets between pods."""
-    result = probe.result or {}
-    attachment = run.reports[node].plan["attachment"]
-    cause = _FILTERED.get(attachment)
-    answer, found = result["reach"], result.get("found") or {}
-    over = ""
+    cause = _FILTERED.get(run.reports[node].plan["attachment"])
+    answer, found, over = probe.result["reach"], probe.found, ""
     if answer["received"] == answer["sent"]:
-        answer, over, cause = result["reach6"], " over IPv6", "the leaf filters IPv6 or its neighbour discovery"
+        answer, over, cause = probe.result["reach6"], " over IPv6", "the leaf filters IPv6 or its neighbour discovery"
     elif found.get("small"):
         mtu = run.port(node, probe.rail)["mtu"]
         run.fail("RV931", node, probe.rail, "MTU between pods", expected=mtu, found=path_mtu_text(found), peer=peer)

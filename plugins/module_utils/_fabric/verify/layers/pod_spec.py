@@ -49,6 +49,11 @@ class RailSpec(t.NamedTuple):
     slot: Row | None = None
 
 
+def pod_name(row: t.Mapping[str, t.Any]) -> str:
+    """Return a pod as messages name it. ``row``: of ``kube_pods``."""
+    return "pod %s/%s" % (row["namespace"], row["name"])
+
+
 def view_of(fabric: t.Mapping[str, t.Any], nodes: t.Sequence[Row]) -> View:
     """Return the plan as Kubernetes objects see it, from the variables of hosts."""
     rails = [dict(values, name=name) for name, values in fabric["subnets"].items()]

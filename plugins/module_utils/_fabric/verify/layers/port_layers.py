@@ -8,12 +8,7 @@ from __future__ import annotations
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live, named
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, after
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
-    DRIFT,
-    NodeReport,
-    Row,
-    Run,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
 
 # GT/s per lane of each generation of PCIe, as sysfs reports them.
 GENERATIONS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
@@ -27,7 +22,7 @@ _NO_SUBNET_MANAGER = {
 def driver(run: Run) -> None:
     """Check every NIC with its driver, interface, VFs, PCIe link and GPUs."""
     for report, port in run.ports("driver"):
-        live = Live(report.info or {})
+        live = report.live
         if not live.part("nics"):
             continue
         nic = live.nic(port)
@@ -84,10 +79,9 @@ def _pcie(run: Run, name: str, port: Row, nic: Row) -> None:
 
 def _distance(run: Run, report: NodeReport, port: Row, nic: Row, live: Live) -> None:
     """Report GPUs of the port that are missing or farther from the NIC than planned."""
-    planned = port["expect"]["gpu_distance"]
-    gpus = {row["pci"]: row for row in report.info.get("gpus") or ()} if report.info else {}
     if not live.part("gpus"):
         return
+    planned, gpus = port["expect"]["gpu_distance"], {row["pci"]: row for row in live.info["gpus"]}
     for number in port["gpus"]:
         pci = report.plan["gpus"].get(str(number))
         if not pci:
@@ -118,7 +112,7 @@ def _vfs(run: Run, name: str, port: Row, nic: Row, live: Live) -> None:
 def mode(run: Run) -> None:
     """Check the RDMA mode of every node, now and at the next boot."""
     for report in run.nodes():
-        system = (report.info or {}).get("system")
+        system = report.live.info.get("system")
         if not system or not run.look("mode", report.name):
             continue
         planned = report.plan["rdma_mode"]
@@ -129,8 +123,7 @@ def mode(run: Run) -> None:
         mode_state = (report.states.get("rdma_netns_mode") or {}).get("gathered") or {}
         if mode_state.get("next_boot") not in (None, planned):
             source = mode_state.get("next_boot_source") or "a file of modprobe.d"
-            add = run.fail if run.kind == DRIFT else run.warn
-            add(
+            run.fail_drift(
                 *("RV302", report.name, None, "RDMA mode of the next boot"),
                 expected=planned,
                 found=mode_state["next_boot"],
@@ -141,7 +134,7 @@ def mode(run: Run) -> None:
 def link(run: Run) -> None:
     """Check state, speed and MTU of every link, and its RDMA device."""
     for report, port in run.ports("link"):
-        live = Live(report.info or {})
+        live = report.live
         nic = live.nic(port)
         if nic is None or not nic["netdev"]:
             continue

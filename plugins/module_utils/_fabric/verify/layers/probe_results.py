@@ -14,7 +14,7 @@ Place = t.Tuple[str, str]
 
 
 class Probe(t.NamedTuple):
-    """A probe of ``server`` by ``client`` on a rail. ``result``: None if the probe was planned but did not run.
+    """A probe of ``server`` by ``client`` on a rail. ``result``: empty if the probe was planned but did not run.
 
     ``addressed``: whether the rail has addresses between which packets can be sent.
     """
@@ -22,9 +22,24 @@ class Probe(t.NamedTuple):
     rail: str
     client: str
     server: str
-    result: Row | None
+    result: Row
     soft: bool
     addressed: bool = True
+
+    @property
+    def nodes(self) -> tuple[str, str]:
+        """Return the client and the server."""
+        return self.client, self.server
+
+    @property
+    def transfer(self) -> Row:
+        """Return the result of the RDMA transfer; empty if it did not run."""
+        return self.result.get("transfer") or {}
+
+    @property
+    def found(self) -> Row:
+        """Return what the probe observed after lost packets."""
+        return self.result.get("found") or {}
 
 
 def blamed(failed: t.Sequence[Probe], successful: t.Iterable[Probe]) -> t.Iterator[tuple[Probe, str, str | None]]:
@@ -32,13 +47,13 @@ def blamed(failed: t.Sequence[Probe], successful: t.Iterable[Probe]) -> t.Iterat
 
     The cause is the node without a successful probe on the rail, else the one with more failed partners.
     """
-    fine = {(node, each.rail) for each in successful for node in (each.client, each.server)}
+    fine = carried(successful)
     partners: dict[Place, set[str]] = {}
     for each in failed:
         partners.setdefault((each.client, each.rail), set()).add(each.server)
         partners.setdefault((each.server, each.rail), set()).add(each.client)
     for probe in failed:
-        ends = (probe.client, probe.server)
+        ends = probe.nodes
         suspects = [node for node in ends if (node, probe.rail) not in fine]
         numbers = [len(partners[node, probe.rail]) for node in ends]
         if len(suspects) == 1:
@@ -49,9 +64,14 @@ def blamed(failed: t.Sequence[Probe], successful: t.Iterable[Probe]) -> t.Iterat
             yield probe, ends[0], ends[1]
 
 
+def carried(successful: t.Iterable[Probe]) -> set[Place]:
+    """Return the nodes and rails over which a probe was successful."""
+    return {(node, probe.rail) for probe in successful for node in probe.nodes}
+
+
 def lost(probe: Probe, key: str = "reach") -> int:
     """Return the number of packets without a reply. ``key``: ``reach``, or ``reach6`` for IPv6."""
-    answer: Row = (probe.result or {}).get(key) or {"sent": 0, "received": 0}
+    answer: Row = probe.result.get(key) or {"sent": 0, "received": 0}
     return int(answer["sent"] - answer["received"])
 
 

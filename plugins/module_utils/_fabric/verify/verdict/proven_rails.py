@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import provable
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, may_stop
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
     Failure,
@@ -86,8 +87,7 @@ def _where(run: Run, nodes: t.Sequence[str]) -> str:
     names = list(dict.fromkeys(nodes))
     if len(names) == len(run.reports) and len(names) > 1:
         return ""
-    further = " and %d more" % (len(names) - _NAMES) if len(names) > _NAMES else ""
-    return " with %s%s" % (", ".join(names[:_NAMES]), further)
+    return " with %s" % first_of(names, _NAMES)
 
 
 def _state(run: Run, rail: str, proven: t.AbstractSet[Place], unproven: t.Mapping[Place, Reason]) -> Row:
@@ -114,7 +114,7 @@ def _unproven(run: Run, pairs: Pairs, budget: float | None, proven: t.AbstractSe
     """Return the nodes and rails without traffic, with the reason, except those that a failure explains."""
     partners: dict[Place, list[Probe]] = {}
     for probe in probes(run, pairs):
-        for node in (probe.client, probe.server):
+        for node in probe.nodes:
             partners.setdefault((node, probe.rail), []).append(probe)
     explaining = [each for each in run.failures if _explains(each)]
     failed = {rail for each in explaining for rail in each.rails}

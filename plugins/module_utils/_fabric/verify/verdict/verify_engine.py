@@ -110,13 +110,14 @@ def judge(
         "nccl": lambda: nccl_layer.nccl(run, seen),
     }
     _nodes(run)
+    drifted = drift_layer.drifts(run)
     for name in LAYERS:
         if name in names and name in steps:
             steps[name]()
         if name in names and name in STATE and name not in ("kubernetes", "nccl"):
-            drift_layer.changes(run, name)
+            drift_layer.changes(run, name, drifted)
         if name == _LAST:
-            drift_layer.refusals(run)
+            drift_layer.refusals(run, drifted)
     _why_not(run)
     proof = proven_rails.judge(run, planned_pairs, asked.budget, asked.unproven_allowed) if kind == VERIFY else None
     return Verdict(run, asked, planned_pairs, seen, proof)
@@ -128,11 +129,8 @@ def _nodes(run: Run) -> None:
         run.checked["node"].add(report.name)
         if report.info is None:
             run.fail(report.code, report.name, None, "node", expected="an answer", found=report.why)
-            for port in report.plan["ports"]:
-                run.unseen.add((report.name, port["rail"]))
-        elif ((report.info.get("system") or {}).get("boot_service")) == "failed":
-            add = run.fail if run.kind == DRIFT else run.warn
-            add("RV004", report.name, None, "railyard-boot.service", expected="active", found="failed")
+        elif (report.info.get("system") or {}).get("boot_service") == "failed":
+            run.fail_drift("RV004", report.name, None, "railyard-boot.service", expected="active", found="failed")
 
 
 def _why_not(run: Run) -> None:
@@ -160,16 +158,9 @@ def matrix(verdict: Verdict) -> dict[str, dict[str, str]]:
     cells: dict[str, dict[str, str]] = {}
     for report in run.reports.values():
         row = cells.setdefault(report.name, {})
-        for port in report.plan["ports"]:
-            rail = port["rail"]
-            if rail not in run.rails:
-                continue
-            if (report.name, rail) in failed:
-                row[rail] = FAILED
-            elif (report.name, rail) in run.unseen:
-                row[rail] = UNCHECKED
-            else:
-                row[rail] = OK if (report.name, rail) in checked else UNCHECKED
+        for rail in (port["rail"] for port in report.plan["ports"] if port["rail"] in run.rails):
+            good = report.info is not None and (report.name, rail) in checked
+            row[rail] = FAILED if (report.name, rail) in failed else OK if good else UNCHECKED
     return cells
 
 
@@ -251,7 +242,6 @@ def _cluster(seen: t.Mapping[str, t.Any] | None) -> Row | None:
 
 
 def _layer(run: Run, name: str) -> Row:
-    """Return the row of a layer."""
     failed = sum(each.layer == name for each in run.failures)
     row = {"name": name, "title": LAYERS[name].title, "checked": len(run.checked[name]), "failed": failed}
     return dict(row, not_checked=len(run.skipped[name]), why_not=run.why_not.get(name))

@@ -103,9 +103,7 @@ def _line(alike: t.Sequence[Failure]) -> str:
     """Return one line of failures that differ only in the node."""
     if len(alike) == 1:
         return alike[0].line()
-    names = [str(each.node) for each in alike]
-    further = " and {:,} more".format(len(names) - _NAMES) if len(names) > _NAMES else ""
-    return _without_node(alike[0]).line(", ".join(names[:_NAMES]) + further)
+    return _without_node(alike[0]).line(text_table.first_of([str(each.node) for each in alike], _NAMES))
 
 
 def _without_node(failure: Failure) -> Failure:
@@ -136,11 +134,12 @@ def _speeds(shown: t.Mapping[str, t.Any]) -> list[str]:
 
 def _slots(shown: t.Mapping[str, t.Any]) -> list[str]:
     """Return one line that names the pods that hold slots of the agent."""
-    slots = [(node, device, pod) for node, row in shown["slots"].items() for device, pod in sorted(row.items())]
-    if not slots:
-        return []
-    further = " and {:,} more".format(len(slots) - _NAMES) if len(slots) > _NAMES else ""
-    return ["slots held: %s%s" % (", ".join("%s %s by %s" % each for each in slots[:_NAMES]), further)]
+    slots = [
+        "%s %s by %s" % (node, device, pod)
+        for node, row in shown["slots"].items()
+        for device, pod in sorted(row.items())
+    ]
+    return ["slots held: %s" % text_table.first_of(slots, _NAMES)] if slots else []
 
 
 def as_junit(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> bytes:
@@ -151,7 +150,6 @@ def as_junit(verdict: Verdict, shown: t.Mapping[str, t.Any]) -> bytes:
 
 
 def _cases(verdict: Verdict, layer: t.Mapping[str, t.Any]) -> list[Case]:
-    """Return the cases of a layer."""
     run, name = verdict.run, layer["name"]
     checked = {each for place in run.checked[name] for each in (place if isinstance(place, tuple) else (place,))}
     cases = [_case(run, layer, node, node in checked) for node in run.reports]
