@@ -68,7 +68,6 @@ def notify(text: str) -> None:
 
 
 def log(text: str) -> None:
-    """Write a line to standard error, which is the journal."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
@@ -119,7 +118,6 @@ class LoggingSocket(agent_socket.AgentSocket):
     attaches: Attaches
 
     def answer(self, line: bytes) -> Document:
-        """Return the answer to one request, and log an error."""
         document = super().answer(line)
         if document.get("ok") is False:
             log("attach refused: %s" % document["error"])
@@ -191,7 +189,6 @@ class Service:
             self._wake.clear()
 
     def _directories(self) -> list[str]:
-        """Return the directories whose changes the agent follows."""
         return [os.path.dirname(FILE), cdi_files.DIRECTORY, *([] if self._dra else [DIRECTORY])]
 
     def _node_changed(self) -> None:
@@ -384,7 +381,6 @@ class Service:
         return self._dra.registered if self._dra else bool(server and server.registered)
 
     def metrics(self) -> str:
-        """Return all metrics in the Prometheus text format."""
         out, holders = Exposition(), list(self._state.holders().values())
         agent_metrics.add_agent(out, self.status())
         agent_metrics.add_pods(out, self._system, holders)

@@ -54,9 +54,9 @@ _PAUSE = 0.5
 class PodAttach:
     """The devices of one node. Safe for several threads. Call :meth:`recover` first.
 
-    ``spec`` may be replaced after the node file has changed. ``problems``: device -> why the last sweep could not free
-    it. ``unrecorded``: messages of :meth:`recover` about interfaces that are not in the record. ``check_pod``: raises
-    :class:`AttachError` if a pod may not get a device; it is not called for the pod that has the device.
+    ``spec`` may be replaced after the node file has changed. ``unrecorded``: messages of :meth:`recover` about
+    interfaces that are not in the record. ``check_pod``: raises :class:`AttachError` if a pod may not get a device; it
+    is not called for the pod that has the device.
 
     :param patience: seconds to wait for the end of the last pod of a device.
     """
@@ -64,7 +64,6 @@ class PodAttach:
     def __init__(self, system: System, spec: AgentSpec, state: SlotState, patience: float = PATIENCE) -> None:
         self._system = system
         self.spec = spec
-        self.problems: dict[str, str] = {}
         self.unrecorded: list[str] = []
         self.check_pod: t.Callable[[str, Pod], None] = lambda _device, _pod: None
         self._state = state
@@ -142,18 +141,13 @@ class PodAttach:
         self.unrecorded = host_links.unrecorded(self._system, self._state.holders().values())
 
     def sweep(self) -> list[str]:
-        """Free the devices whose pods have ended, and return their ids. Errors are stored in ``problems``."""
-        freed, problems = [], {}
+        """Free the devices whose pods have ended, and return their ids. Devices with errors stay held."""
+        freed = []
         with Rtnetlink() as host:
             for holder in self._state.holders().values():
-                try:
-                    with self._device_lock(holder.device, 0):
-                        if self._state.holders().get(holder.device) == holder and self._free(host, holder):
-                            freed.append(holder.device)
-                except RailyardError as error:
-                    if getattr(error, "reason", "") != "busy":
-                        problems[holder.device] = str(error)
-        self.problems = problems
+                with contextlib.suppress(RailyardError), self._device_lock(holder.device, 0):
+                    if self._state.holders().get(holder.device) == holder and self._free(host, holder):
+                        freed.append(holder.device)
         return freed
 
     # -- holders ------------------------------------------------------------------------------------------------------

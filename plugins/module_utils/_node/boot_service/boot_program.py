@@ -37,19 +37,19 @@ def build(module: str, options: t.Mapping[str, t.Any], system: System) -> Subsys
     if module == "sriov_vfs":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.virtual_functions import SriovVfs
 
-        return SriovVfs.from_options(options, system)
+        return SriovVfs(options, system)
     if module == "ib_ports":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.infiniband_ports import IbPorts
 
-        return IbPorts.from_options(options, system)
+        return IbPorts(options, system)
     if module == "pci_tuning":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.host.pci_tuning import PciTuning
 
-        return PciTuning.from_options(options, system)
+        return PciTuning(options, system)
     if module == "roce_qos":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.roce_qos import RoceQos
 
-        return RoceQos.from_options(options, system)
+        return RoceQos(options, system)
     raise RailyardError(
         "is not a module that can be applied at boot", module, "run the playbook again to replace the file"
     )

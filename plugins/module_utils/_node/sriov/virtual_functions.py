@@ -67,10 +67,6 @@ class SriovVfs(PersistentSubsystem):
         # read once, because removal deletes the file
         self._persistent: dict[str, t.Any] | None = None
 
-    @classmethod
-    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> SriovVfs:
-        return cls(options, system)
-
     # -- observing -------------------------------------------------------------------------------------------------
 
     def observe(self) -> Seen:
