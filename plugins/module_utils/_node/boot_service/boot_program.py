@@ -23,6 +23,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 
 # Seconds to wait for devices: a NIC's driver may be ready long after udev has settled.
 PATIENCE = 120.0
+# Seconds between two attempts. Each costs processor time, so the pause grows, in proportion to the time waited.
+PAUSE, PAUSE_MAX, PAUSE_GROWTH = 1.0, 5.0, 1.25
 
 
 def build(module: str, options: t.Mapping[str, t.Any], system: System) -> Subsystem:
@@ -130,6 +132,7 @@ def main(argv: t.Sequence[str] | None = None, system: System | None = None, pati
         if not name.endswith(".json") or (only and name != only[0] + ".json"):
             continue
         path = "%s/%s" % (BOOT_DIR, name)
+        pause = PAUSE
         while True:
             try:
                 sys.stdout.writelines(apply(path, system, check, until))
@@ -137,7 +140,8 @@ def main(argv: t.Sequence[str] | None = None, system: System | None = None, pati
             # any error of a file must not prevent the next files
             except Exception as error:
                 if time.monotonic() < deadline:
-                    time.sleep(1)
+                    time.sleep(pause)
+                    pause = min(pause * PAUSE_GROWTH, PAUSE_MAX)
                     continue
                 status = 1
                 # if the lock is not free, the ports would only wait again
