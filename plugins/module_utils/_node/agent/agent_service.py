@@ -170,6 +170,7 @@ class Service:
 
     def _serve(self, events: NodeEvents) -> None:
         last_look = float("-inf")
+        followed = False
         while not self._ending:
             self._follow_file()
             due = time.monotonic() - last_look > LOOK_SECONDS
@@ -182,9 +183,13 @@ class Service:
                     self._attempt("sweep", self._pods.sweep)
             self._attempt("kubelet", self._follow_kubelet)
             # in each pass, as a directory may have been removed and created again
-            followed = [events.watch(self._system.path(directory)) for directory in self._directories()]
+            watches = [events.watch(self._system.path(directory)) for directory in self._directories()]
+            if all(watches) and not followed:
+                # changes of this pass were not reported
+                self._node_changed()
+            followed = all(watches)
             listening = all(server.resource.stream.watched for server in self._servers.values())
-            settled = all(followed) and listening and not self._problems
+            settled = followed and listening and not self._problems
             self._wake.wait(IDLE_TICK if settled else TICK)
             self._wake.clear()
 
