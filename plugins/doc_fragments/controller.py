@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """What all actions have in common: they run on the control node."""
+    """Documentation that all actions share. Actions run on the control node."""
 
     DOCUMENTATION = r"""
 attributes:
@@ -19,28 +19,28 @@ attributes:
     support: full
 """
 
-    # those that read a fabric file
+    # of actions that read a fabric file
     FABRIC_FILE = r"""
 options:
   file:
     description:
-      - The fabric file, or a directory that holds one. A relative path begins at the working directory.
-      - Without it, the fabric file among the inventory's own sources.
+      - The fabric file, or a directory with a fabric file. A relative path is relative to the working directory.
+      - If omitted, the fabric file among the sources of the inventory.
     type: path
 """
 
-    # those that write a new fabric file
+    # of actions that write a new fabric file
     NEW_FABRIC = r"""
 attributes:
   check_mode:
     description: Writes nothing, and reports whether it would.
     support: full
   diff_mode:
-    description: Shows the fabric file as it is and as it becomes.
+    description: Shows the fabric file before and after.
     support: full
 options:
   dest:
-    description: The fabric file to write. Without it nothing is written, and RV(text) has it.
+    description: The fabric file to write. If omitted, nothing is written, and RV(text) has the content.
     type: path
   force:
     description: Whether an existing O(dest) with other content is overwritten.

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """What all modules that run on a node have in common."""
+    """Documentation that the modules of nodes share."""
 
-    # those that change it
+    # of modules that change the node
     DOCUMENTATION = r"""
 attributes:
   check_mode:
-    description: Predicts exactly the changes that are then made; prediction and act come from one list.
+    description: Predicts exactly the changes that a run makes; both come from the same list.
     support: full
   diff_mode:
-    description: Shows what differs, before and after.
+    description: Shows the values that differ, before and after.
     support: full
   platform:
     description: Target system.
@@ -23,14 +23,14 @@ attributes:
     support: full
 """
 
-    # those that only look
+    # of modules that only read
     READS = r"""
 attributes:
   check_mode:
     description: Changes nothing that lasts, so that it does the same in check mode.
     support: full
   diff_mode:
-    description: There is nothing to differ.
+    description: Nothing is changed.
     support: none
   platform:
     description: Target system.

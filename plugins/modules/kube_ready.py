@@ -61,11 +61,11 @@ summary:
   description: The result in one line.
   returned: always
   type: str
-  sample: "fabric ai: 16 of 16 resources of 2 nodes at the planned number; every object is taken up"
+  sample: "fabric ai: 16 of 16 resources of 2 nodes at the planned number; all objects are accepted"
 missing:
   description:
-    - What is missing, with the subjects and the likeliest reason. Subjects of which the same is missing for the same
-      reason are one item.
+    - What is missing, with the subjects and the likeliest reason. Subjects with the same problem and reason are
+      one item.
   returned: always
   type: list
   elements: dict

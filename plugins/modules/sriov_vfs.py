@@ -12,36 +12,37 @@ version_added: 0.1.0
 description:
   - Sets how many VFs each PF has, and each VF's MAC or GUIDs, VLAN, trust, spoof check, link state and rates.
   - Existing VFs are removed only with O(allow_recreate=true), because the kernel changes their number only through
-    zero,
-    and never while one of them is in use. A VF is in use if its netdev or RDMA device is in another network namespace,
-    if a process has its VFIO, UIO or verbs file open, if another interface or a soft RDMA link uses its netdev, or if
-    its netdev has an address. The refusal names the holder.
-  - New VFs get their drivers only after their attributes are set, so that none comes up with a random MAC or in the
-    wrong VLAN. Meanwhile C(sriov_drivers_autoprobe) is off. The next run repairs the state of an interrupted one.
+    zero, and never while one of them is in use. A VF is in use if its netdev or RDMA device is in another network
+    namespace, if a process has its VFIO, UIO or verbs file open, if another interface or a soft RDMA link uses its
+    netdev, or if its netdev has an address. The refusal names the holder.
+  - New VFs get their drivers only after their attributes are set, so that they do not come up with a random MAC or in
+    the wrong VLAN. C(sriov_drivers_autoprobe) is off during that time. The next run repairs the state of an interrupted
+    run.
   - If the MAC or GUID of an existing VF changes, only that VF is unbound from its driver and bound again. Other
     attributes are set without that.
   - A PF with VFs is set up if its netdev is down.
-  - On nodes with NetworkManager (C(/etc/NetworkManager) exists) and with O(persist=true), udev rules in
+  - On nodes with NetworkManager (C(/etc/NetworkManager) exists), udev rules in
     C(/etc/udev/rules.d/84-railyard-vfs.rules) set C(NM_UNMANAGED) for the VFs of these PFs before the VFs are created,
-    so that NetworkManager does not set them up. The call that writes the rules also sets down VFs that are up and not
-    in use. A PF gets no rule, and a warning, if one of its VFs has an address on the node or is part
-    of another interface.
+    so that NetworkManager does not set them up. With O(persist=false), the file is
+    C(/run/udev/rules.d/84-railyard-vfs-live.rules), which a boot removes. The call that writes the rules also sets down
+    VFs that are up and not in use. A PF gets no rule, and a warning, if one of its VFs has an address on the node or is
+    part of another interface.
   - The PF that carries the connection or the default route, itself or by a VF, is never touched.
   - Ports that are already configured do not need a netlink library; changes need pyroute2 on the node.
 author:
   - Railyard contributors (@railyard)
 requirements:
-  - pyroute2 >= 0.7.2 on the node, where attributes are changed
+  - pyroute2 >= 0.7.2 on the node, if attributes change
 extends_documentation_fragment:
   - railyard.fabric.node
 options:
   ports:
     description:
-      - The PFs, all of a node's in one call.
+      - All PFs of the node.
       - With O(state=gathered) and no ports, all PFs of the node that have SR-IOV are read.
-      - With O(state=absent) and no ports, those that the module has set up are meant. Of the ports that are given, only
-        which PFs they are counts.
-      - With O(persist=true) what is kept for boot are the ports of the latest call and no others.
+      - With O(state=absent) and no ports, all PFs that the module has configured are reverted. With ports, only
+        O(ports[].pci) and O(ports[].netdev) are used.
+      - With O(persist=true), only the ports of the latest call are persistent.
     type: list
     elements: dict
     default: []
@@ -49,11 +50,10 @@ options:
       pci:
         description:
           - The PF's PCI address, C(0000:0b:00.0).
-          - Where both O(ports[].pci) and O(ports[].netdev) are given, this one counts; a netdev of that name on another
-            PCI function is an error.
+          - It takes precedence over O(ports[].netdev). A netdev of that name on another PCI function is an error.
         type: str
       netdev:
-        description: The PF's netdev. Give it, or O(ports[].pci), or both.
+        description: The PF's netdev. This or O(ports[].pci) is required.
         type: str
       count:
         description: Number of VFs of the PF. Not changed if omitted.
@@ -69,7 +69,7 @@ options:
             type: int
             required: true
           mac:
-            description: Its MAC address, as the PF administers it. Ethernet only.
+            description: Its MAC address, which the PF administers. Ethernet only.
             type: str
           vlan:
             description: The VLAN that the NIC tags its traffic with; V(0) for none. Ethernet only.
@@ -78,10 +78,10 @@ options:
             description: The 802.1p priority in the tag of C(vlan), V(0) to V(7).
             type: int
           trust:
-            description: Whether it may set promiscuous mode, its own MAC and the like. Ethernet only.
+            description: Whether it may set promiscuous mode and its own MAC. Ethernet only.
             type: bool
           spoofchk:
-            description: Whether the NIC drops what it sends with another source MAC than its own. Ethernet only.
+            description: Whether the NIC drops its packets with another source MAC. Ethernet only.
             type: bool
           link_state:
             description: Whether its link follows the PF's (V(auto)), is always up (V(enable)) or down (V(disable)).
@@ -101,14 +101,14 @@ options:
             type: str
   allow_recreate:
     description:
-      - Whether existing VFs may be taken away to change their number.
-      - Never taken away are those that are held.
-      - O(state=absent) is consent enough.
+      - Whether existing VFs may be removed to change their number.
+      - VFs that are in use are never removed.
+      - Not required for O(state=absent).
     type: bool
     default: false
   autoprobe:
     description:
-      - Value of C(sriov_drivers_autoprobe) of these PFs, that is whether the kernel binds a driver to their VFs.
+      - Value of C(sriov_drivers_autoprobe) of these PFs, which is whether the kernel binds a driver to their VFs.
       - With V(false) VFs stay without a driver, as for virtual machines. Otherwise a VF without a driver is bound to
         one.
       - Not changed if omitted.
@@ -120,26 +120,26 @@ options:
     default: 120
   persist:
     description:
-      - Whether the same is done at each boot, before containers start, without O(allow_recreate).
-      - With V(false) the persistent options of an earlier run are not changed.
+      - Whether the options are applied at each boot too, before containers start, without O(allow_recreate).
+      - With V(false), the persistent options of an earlier run are not changed.
     type: bool
     default: true
   state:
     description:
-      - V(present) sets up O(ports).
+      - V(present) configures O(ports).
       - V(absent) removes the VFs of O(ports) and their persistent options. Without O(ports) these are the VFs that the
         module created; attributes of other VFs stay as set until the next boot.
-      - With V(absent), VFs that are in use are refused too. The VFs of a PF that a pod has stay until the next boot
-        and, without O(ports), those of the PF that carries the connection or the default route. The number of VFs that
-        the firmware allows is not changed.
+      - With V(absent), VFs that are in use are refused too. The VFs of a PF that a pod has stay until the next boot.
+        Without O(ports), so do the VFs of the PF that carries the connection or the default route. The number of VFs
+        that the firmware allows is not changed.
       - V(gathered) only reads.
     type: str
     choices: [present, absent, gathered]
     default: present
 notes:
-  - An attribute that the driver cannot set is an error, before anything is done, unless the value is what VFs have
-    without it (V(auto), V(0), V(false)).
-  - The switchdev mode of a NIC is neither entered nor left. Some drivers refuse VF attributes in it.
+  - An attribute that the driver cannot set is an error, before anything is changed, unless the value is that of VFs
+    without the attribute (V(auto), V(0), V(false)).
+  - The switchdev mode of a NIC is not changed. Some drivers refuse VF attributes in it.
 seealso:
   - module: railyard.fabric.mlx_linktype
   - module: railyard.fabric.rdma_link
@@ -147,7 +147,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Two VFs on each of two rail ports
+- name: Create two VFs on each of two rail ports
   railyard.fabric.sriov_vfs:
     ports:
       - pci: "0000:0b:00.0"
@@ -158,7 +158,7 @@ EXAMPLES = r"""
       - netdev: enp12s0f0np0
         count: 2
 
-- name: InfiniBand VFs with fixed GUIDs
+- name: Create InfiniBand VFs with fixed GUIDs
   railyard.fabric.sriov_vfs:
     ports:
       - pci: "0000:18:00.0"
@@ -169,13 +169,13 @@ EXAMPLES = r"""
             port_guid: "02:52:00:18:00:00:00:01"
             link_state: auto
 
-- name: Another number of VFs on a drained node
+- name: Change the number of VFs on a drained node
   railyard.fabric.sriov_vfs:
     ports:
       - {pci: "0000:0b:00.0", count: 4}
     allow_recreate: true
 
-- name: Take all of it away again
+- name: Remove the VFs and their persistent options
   railyard.fabric.sriov_vfs:
     state: absent
 
@@ -187,31 +187,31 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: What was changed, or would be in check mode, in order.
+  description: What was changed, or in check mode would be, in order.
   returned: always
   type: list
   elements: dict
   contains:
     subject:
-      description: The PF's PCI address, with C(vf N) for one of its VFs; a netdev; or a file kept for boot.
+      description: The PF's PCI address, with C(vf N) for one of its VFs; a netdev; or a file.
       type: str
       sample: "0000:0b:00.0 vf 0"
     attribute:
-      description: Which attribute of it; C(bound) is whether a VF has a driver.
+      description: The changed attribute; C(bound) is whether a VF has a driver.
       type: str
       sample: mac
     before:
-      description: Its value before; null where there was none, as on a VF that is new.
+      description: The value before the change; null if it did not exist, such as of a new VF.
       type: raw
     after:
-      description: Its value then.
+      description: The value after the change.
       type: raw
     kind:
-      description: What the change is about, if not a setting - V(file), V(route), V(rule), or V(step) of another.
+      description: The kind of change, V(file), or V(step) (required by another change).
       type: str
       returned: when it is not a setting
     port:
-      description: The netdev, PCI address or RDMA device of the port, if the subject is something else.
+      description: The netdev, PCI address or RDMA device of the port, if the subject is not the port.
       type: str
       returned: when the subject is not the port
 gathered:
@@ -220,7 +220,7 @@ gathered:
   type: dict
   contains:
     ports:
-      description: The PFs in the shape of O(ports), with all their VFs' attributes; null where the driver has no such.
+      description: The PFs in the shape of O(ports). Attributes that the driver does not have are null.
       type: list
       elements: dict
       sample:
@@ -242,7 +242,7 @@ gathered:
     pfs:
       description:
         - More facts about the same PFs, in the same order.
-        - C(total) is how many VFs the PF may have, null without SR-IOV.
+        - C(total) is the maximum number of VFs of the PF, null without SR-IOV.
         - C(netdev) and C(rdma_device) of a VF are null if they are missing, or in another network namespace.
       type: list
       elements: dict
@@ -263,18 +263,18 @@ gathered:
               netdev_address: "02:52:00:0b:00:00"
               rdma_device: mlx5_8
 reboot_required:
-  description: Whether something that was removed stays live until the next boot.
+  description: Whether a reverted setting stays live until the next boot.
   returned: success
   type: bool
   sample: false
 reboot_reasons:
-  description: One line for each of these. Every run with O(state=absent) reports them until then.
+  description: The settings that stay live until the next boot. Every run with O(state=absent) reports them until then.
   returned: success
   type: list
   elements: str
   sample: ["0000:0b:00.0: its VFs stay until the next boot: enp11s0f0np0 carries this connection"]
 errors:
-  description: All that is wrong, each with C(place), C(message) and C(remedy).
+  description: The errors, each with C(place), C(message) and C(remedy).
   returned: failure
   type: list
   elements: dict

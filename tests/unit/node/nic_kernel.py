@@ -91,7 +91,8 @@ class NicKernel(System):
             return super().run(argv, timeout)
         self.did(" ".join(argv))
         if argv[:2] == ["udevadm", "control"]:
-            self.udev_rules = self.read_file(unmanaged_vfs.FILE) or ""
+            texts = [self.read_file(path) for path in (unmanaged_vfs.FILE, unmanaged_vfs.LIVE_FILE)]
+            self.udev_rules = "".join(text or "" for text in texts)
         elif argv[:2] == ["nmcli", "device"]:
             self.links[argv[3]]["up"] = False
         return CommandResult(0, "", "")

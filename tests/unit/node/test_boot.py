@@ -302,6 +302,25 @@ def test_the_program_waits_for_late_devices(late: tuple[System, list[str]]) -> N
     assert system.read("/value") == "5"
 
 
+def test_attempts_become_rarer_while_devices_are_missing(
+    late: tuple[System, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system, failures = late
+    failures.extend(["is not there"] * 200)
+    clock, pauses = [1000.0], []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        clock[0] += seconds
+
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("time.sleep", sleep)
+    assert boot_program.main([], system) == 1
+    assert pauses[0] == 1 and pauses == sorted(pauses) and pauses[-1] == 5
+    assert all(pause <= 1 + sum(pauses[:number]) / 4 for number, pause in enumerate(pauses))
+    assert boot_program.PATIENCE <= sum(pauses) < boot_program.PATIENCE + 5 and len(pauses) < 35
+
+
 def test_a_failed_module_is_reported_and_the_others_still_run(
     late: tuple[System, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:

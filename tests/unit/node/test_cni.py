@@ -57,7 +57,7 @@ class Tree:
 
     def subsystem(self, *networks: dict[str, t.Any], **options: t.Any) -> CniNetworks:
         given = {"networks": list(networks), "source": ["/opt/none", "/usr/lib/cni"]}
-        return CniNetworks.from_options(dict(given, **options), self.system)
+        return CniNetworks(dict(given, **options), self.system)
 
     def apply(self, *networks: dict[str, t.Any], **options: t.Any) -> list[Change]:
         """What was done. What was foreseen is what is done, and a second run has nothing to do."""

@@ -275,7 +275,7 @@ def test_every_error_is_reported_at_once(kernel: IbKernel) -> None:
 def test_all_ports_are_gathered_without_their_children(kernel: IbKernel) -> None:
     kernel.child("ibs1", 0x8001)
     options = {"ports": None, "state": "gathered", "persist": True}
-    rows = IbPorts.from_options(options, kernel).observe()["ports"]
+    rows = IbPorts(options, kernel).observe()["ports"]
     assert [(row["pci"], row["netdev"], row["mode"], row["mtu"], row["children"]) for row in rows] == [
         (FIRST, "ibs1", "datagram", 4092, ["ibs1.8001"]),
         (SECOND, "ibs2", "datagram", 4092, []),

@@ -98,7 +98,7 @@ class Machine(System):
         return CommandResult(0, "", "")
 
     def agent(self, **options: t.Any) -> RailAgent:
-        return RailAgent.from_options(dict({"spec": SPEC}, **options), self)
+        return RailAgent(dict({"spec": SPEC}, **options), self)
 
     def apply(self, **options: t.Any) -> list[Change]:
         """What was done. Check mode predicts it, and a second run has nothing to do."""

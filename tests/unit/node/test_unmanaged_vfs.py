@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import FILE, STEP, Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Address
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov import unmanaged_vfs
@@ -20,7 +21,7 @@ from tests.unit.node.nic_kernel import Killed, NicKernel, NicTable
 
 PF, OTHER = "0000:05:00.0", "0000:06:00.0"
 PORT, OTHER_PORT = {"pci": PF, "count": 2}, {"pci": OTHER, "count": 1}
-RULES = unmanaged_vfs.FILE
+RULES, LIVE_RULES = unmanaged_vfs.FILE, unmanaged_vfs.LIVE_FILE
 VFS = ("enp5s0v0", "enp5s0v1")
 
 
@@ -54,6 +55,12 @@ def run(
     return [(each.subject, each.attribute, each.kind) for each in done]
 
 
+def create_vfs(kernel: NicKernel) -> None:
+    """Create the VFs as a program without udev rules does."""
+    kernel.resize(PF, 2)
+    assert are_up(kernel) == [True, True]
+
+
 def are_up(kernel: NicKernel) -> list[bool]:
     return [kernel.links[name]["up"] for name in VFS]
 
@@ -80,8 +87,7 @@ def test_without_network_manager_nothing_is_written(kernel: NicKernel) -> None:
 
 
 def test_vfs_that_network_manager_has_set_up_are_set_down(kernel: NicKernel) -> None:
-    run(kernel, ports=[PORT], persist=False)
-    assert are_up(kernel) == [True, True] and not kernel.exists(RULES)
+    create_vfs(kernel)
     kernel.operations.clear()
     done = run(kernel, ports=[PORT])
     downs = [(name, "state", "setting") for name in VFS]
@@ -97,20 +103,20 @@ def test_vfs_that_network_manager_has_set_up_are_set_down(kernel: NicKernel) -> 
 
 
 def test_a_vf_in_use_stays_up(kernel: NicKernel) -> None:
-    run(kernel, ports=[PORT], persist=False)
+    create_vfs(kernel)
     done = run(kernel, ports=[PORT], held=[kernel.vf_addresses(PF)[0]])
     assert (VFS[1], "state", "setting") in done and are_up(kernel) == [True, False]
 
 
 def test_vfs_that_are_removed_are_not_set_down(kernel: NicKernel) -> None:
-    run(kernel, ports=[PORT], persist=False)
+    create_vfs(kernel)
     done = run(kernel, ports=[dict(PORT, count=3)], allow_recreate=True)
     assert "state" not in [attribute for _subject, attribute, _kind in done] and are_up(kernel) == [False, False]
 
 
 @pytest.mark.parametrize("use", ["address", "upper_br0"])
 def test_network_manager_keeps_vfs_that_it_may_have_configured(kernel: NicKernel, use: str) -> None:
-    run(kernel, ports=[PORT], persist=False)
+    create_vfs(kernel)
     if use == "address":
         interface = ipaddress.ip_interface("192.0.2.1/24")
         kernel.other_addresses = [Address(kernel.links[VFS[1]]["index"], interface, 0, 0)]
@@ -131,26 +137,29 @@ def test_a_rule_for_another_pf_sets_no_vf_of_the_first_down(kernel: NicKernel) -
     assert are_up(kernel) == [True, False] and kernel.is_unmanaged(PF) and kernel.is_unmanaged(OTHER)
 
 
+@pytest.mark.parametrize("persist", [True, False])
 @pytest.mark.parametrize("exist", [True, False])
-def test_an_interrupted_run_is_completed_by_the_next(kernel: NicKernel, exist: bool) -> None:
+def test_an_interrupted_run_is_completed_by_the_next(kernel: NicKernel, exist: bool, persist: bool) -> None:
     for place in range(99):
-        run(kernel, ports=[PORT], persist=False) if exist else None
+        if exist:
+            create_vfs(kernel)
         kernel.kill_at = len(kernel.operations) + place
         finished = True
         try:
-            run(kernel, ports=[PORT])
+            run(kernel, ports=[PORT], persist=persist)
         except Killed:
             finished = False
         kernel.kill_at = None
         run(kernel, ports=[PORT])
         assert are_up(kernel) == [False, False] and kernel.is_unmanaged(PF)
-        assert unmanaged_vfs.UNREAD not in (kernel.read_file(RULES) or "")
+        assert unmanaged_vfs.UNREAD not in (kernel.read_file(RULES) or "") and not kernel.exists(LIVE_RULES)
         assert run(kernel, ports=[PORT]) == []
-        run(kernel, state="absent")
+        run(kernel, state="absent", allow_recreate=True)
+        kernel.resize(PF, 0)
         kernel.udev_rules = ""
         if finished:
             break
-    assert finished and place > 6
+    assert finished and place > (6 if persist else 3)
 
 
 def test_absent_removes_the_rules(kernel: NicKernel) -> None:
@@ -176,3 +185,49 @@ def test_ports_without_vfs_have_no_rules(kernel: NicKernel) -> None:
     run(kernel, ports=[PORT])
     assert (RULES, "rules", FILE) in run(kernel, ports=[dict(PORT, count=0)], allow_recreate=True)
     assert not kernel.exists(RULES)
+
+
+def test_without_persist_the_rules_end_with_the_boot(kernel: NicKernel) -> None:
+    create_vfs(kernel)
+    done = run(kernel, ports=[PORT], persist=False)
+    assert done[:2] == [(LIVE_RULES, "rules", FILE), ("udev", "rules", STEP)]
+    assert are_up(kernel) == [False, False] and kernel.is_unmanaged(PF) and not kernel.exists(RULES)
+    # later, a user sets a VF up
+    kernel.links[VFS[0]]["up"] = True
+    assert run(kernel, ports=[PORT], persist=False) == []
+    done = run(kernel, ports=[PORT])
+    assert done[0] == (RULES, "rules", FILE) and (LIVE_RULES, "rules", FILE) in done
+    assert are_up(kernel) == [True, False] and not kernel.exists(LIVE_RULES)
+
+
+def test_without_persist_persistent_rules_stay(kernel: NicKernel) -> None:
+    run(kernel, ports=[PORT])
+    text = kernel.read_file(RULES)
+    assert run(kernel, ports=[PORT], persist=False) == []
+    run(kernel, ports=[PORT, OTHER_PORT], persist=False)
+    assert kernel.read_file(RULES) == text and PF not in (kernel.read_file(LIVE_RULES) or "")
+    assert kernel.is_unmanaged(PF) and kernel.is_unmanaged(OTHER)
+    assert (LIVE_RULES, "rules", FILE) in run(kernel, ports=[PORT], persist=False)
+    assert kernel.read_file(RULES) == text and not kernel.exists(LIVE_RULES)
+
+
+@pytest.mark.parametrize("ports", [[], [{"pci": OTHER}]])
+def test_absent_without_persist_removes_live_rules(kernel: NicKernel, ports: list[t.Any]) -> None:
+    run(kernel, ports=[PORT])
+    run(kernel, ports=[PORT, OTHER_PORT], persist=False)
+    assert (LIVE_RULES, "rules", FILE) in run(kernel, state="absent", ports=ports, persist=False)
+    assert kernel.exists(RULES) and not kernel.exists(LIVE_RULES)
+
+
+def test_the_boot_program_changes_no_rules(kernel: NicKernel) -> None:
+    table: t.Any = NicTable(kernel)
+    it = SriovVfs({"ports": [PORT], "timeout": 0}, kernel, table)
+    assert [each.attribute for each in it.changes(it.observe())] == ["sriov_numvfs"]
+
+
+@pytest.mark.parametrize("persist", [True, False])
+def test_a_vf_as_a_port_is_refused(kernel: NicKernel, persist: bool) -> None:
+    create_vfs(kernel)
+    with pytest.raises(RailyardError, match="enp5s0v0 is a VF of 0000:05:00.0. Remedy: name the PF, 0000:05:00.0"):
+        run(kernel, ports=[{"netdev": VFS[0]}], persist=persist)
+    assert not kernel.exists(RULES) and not kernel.exists(LIVE_RULES) and are_up(kernel) == [True, True]

@@ -72,7 +72,6 @@ def columns(rows: Table) -> str:
 
 
 def status(document: t.Mapping[str, t.Any]) -> str:
-    """Return the output of ``status`` for the agent's status document."""
     head = "railyard-agent %(version)s, node %(node)s, fabric %(fabric)s, %(attachment)s, RDMA mode %(rdma_mode)s\n"
     rails: Table = [("RAIL", "PORT", "STATE")]
     rails += [(row["rail"], row["port"], "healthy" if row["healthy"] else row["reason"]) for row in document["rails"]]
@@ -97,7 +96,6 @@ def slots(spec: AgentSpec, holders: t.Mapping[str, Holder], now: float) -> str:
 
 
 def addresses(device: Device) -> list[tuple[str, str, str]]:
-    """Return rail, addresses and MAC of each slot."""
     return [
         (rail, ",".join(str(each) for each in slot.addresses) or "-", slot.mac or "-")
         for rail, slot in device.slots.items()

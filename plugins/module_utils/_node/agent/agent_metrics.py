@@ -41,7 +41,6 @@ NETDEV = {
 
 
 def add_agent(out: Exposition, status: t.Mapping[str, t.Any]) -> None:
-    """Add the values of the agent's status document."""
 
     def gauge(name: str, help_text: str, value: int, **labels: t.Any) -> None:
         out.add("railyard_agent_" + name, "gauge", help_text, value, {key: str(text) for key, text in labels.items()})
@@ -67,7 +66,6 @@ def add_agent(out: Exposition, status: t.Mapping[str, t.Any]) -> None:
 
 
 def add_pods(out: Exposition, system: System, holders: t.Iterable[Holder]) -> None:
-    """Add the traffic of each pod's interfaces."""
     for holder in holders:
         counters = netdev_counters(system, holder)
         for row in holder.interfaces:
@@ -158,7 +156,6 @@ class RdmaMetrics:
         self._node = node
 
     def add_port(self, rail: str, device: DeviceCounters) -> None:
-        """Add the RDMA device of a rail's port."""
         self._add_device({"rail": rail, "net_dev_name": str(device.netdev), "is_root": "true"}, device)
 
     def add_pod(self, holder: Holder, row: Row, device: DeviceCounters) -> None:
@@ -166,7 +163,6 @@ class RdmaMetrics:
         self._add_device(_pod_labels(holder, row), device)
 
     def add_statistics(self, labels: t.Mapping[str, str], statistics: t.Iterable[Statistic]) -> None:
-        """Add the driver's statistics of a netdev."""
         for statistic in statistics:
             extra = {} if statistic.priority is None else {"priority": statistic.priority}
             self._add(statistic.name, statistic.value, dict(labels, **extra))

@@ -68,7 +68,6 @@ def notify(text: str) -> None:
 
 
 def log(text: str) -> None:
-    """Write a line to standard error, which is the journal."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
@@ -119,7 +118,6 @@ class LoggingSocket(agent_socket.AgentSocket):
     attaches: Attaches
 
     def answer(self, line: bytes) -> Document:
-        """Return the answer to one request, and log an error."""
         document = super().answer(line)
         if document.get("ok") is False:
             log("attach refused: %s" % document["error"])
@@ -172,6 +170,7 @@ class Service:
 
     def _serve(self, events: NodeEvents) -> None:
         last_look = float("-inf")
+        followed = False
         while not self._ending:
             self._follow_file()
             due = time.monotonic() - last_look > LOOK_SECONDS
@@ -184,14 +183,17 @@ class Service:
                     self._attempt("sweep", self._pods.sweep)
             self._attempt("kubelet", self._follow_kubelet)
             # in each pass, as a directory may have been removed and created again
-            followed = [events.watch(self._system.path(directory)) for directory in self._directories()]
+            watches = [events.watch(self._system.path(directory)) for directory in self._directories()]
+            if all(watches) and not followed:
+                # changes of this pass were not reported
+                self._node_changed()
+            followed = all(watches)
             listening = all(server.resource.stream.watched for server in self._servers.values())
-            settled = all(followed) and listening and not self._problems
+            settled = followed and listening and not self._problems
             self._wake.wait(IDLE_TICK if settled else TICK)
             self._wake.clear()
 
     def _directories(self) -> list[str]:
-        """Return the directories whose changes the agent follows."""
         return [os.path.dirname(FILE), cdi_files.DIRECTORY, *([] if self._dra else [DIRECTORY])]
 
     def _node_changed(self) -> None:
@@ -385,7 +387,6 @@ class Service:
         return self._dra.registered if self._dra else bool(server and server.registered)
 
     def metrics(self) -> str:
-        """Return all metrics in the Prometheus text format."""
         out, holders = Exposition(), list(self._state.holders().values())
         agent_metrics.add_agent(out, self.status())
         agent_metrics.add_pods(out, self._system, holders)

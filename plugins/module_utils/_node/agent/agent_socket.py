@@ -109,7 +109,6 @@ class AgentSocket:
             client.sendall(json.dumps(self.answer(line)).encode() + b"\n")
 
     def answer(self, line: bytes) -> Document:
-        """Return the answer to one request."""
         try:
             request = json.loads(line)
             action = request["do"]

@@ -85,7 +85,6 @@ class RailSpec(t.NamedTuple):
 
     @property
     def soft(self) -> bool:
-        """Whether the rail uses soft RDMA."""
         return self.rdma_type in SOFT_RDMA
 
     @property
@@ -127,7 +126,6 @@ class AgentSpec(t.NamedTuple):
         return self.attachment in ("sriov", "host-device")
 
     def rail(self, name: str) -> RailSpec:
-        """Return a rail of the node by its name."""
         return next(rail for rail in self.rails if rail.rail == name)
 
     def resources(self) -> dict[str, list[Device]]:

@@ -68,7 +68,6 @@ def remove_cdi(system: System, prefix: str = PREFIX) -> None:
 
 
 def path(spec: AgentSpec, resource: str) -> str:
-    """Return the path of a resource's file."""
     return "%s/%s-%s.json" % (DIRECTORY, spec.resource_prefix, resource)
 
 
@@ -78,7 +77,6 @@ def _agent_files(system: System, prefix: str) -> list[str]:
 
 
 def document(system: System, spec: AgentSpec, resource: str, devices: t.Sequence[Device]) -> dict[str, t.Any]:
-    """Return the content of a resource's file."""
     return {
         "cdiVersion": VERSION,
         "kind": kind(spec, resource),

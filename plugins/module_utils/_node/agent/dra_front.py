@@ -84,7 +84,6 @@ class DraFront:
 
     @property
     def names(self) -> tuple[str, str]:
-        """The driver and the node."""
         return self.spec.resource_prefix, self.spec.node
 
     @property
@@ -134,7 +133,7 @@ class DraFront:
         annotations of pods do not ask the kubelet.
         """
         claim = self.state.of_device(device)
-        if claim is None or not (claim.pod_uid == pod.uid if pod.uid else claim.pod == str(pod)):
+        if claim is None or not _is_pod_of(claim, pod.uid, str(pod)):
             raise AttachError("claim", "device %s" % device, pod=pod)
 
     def _api(self) -> ApiServer:
@@ -151,7 +150,7 @@ class DraFront:
 
     def _held_by(self, device: str, claim: Claim) -> str | None:
         holder = self._slots.holders().get(device)
-        if holder is None or _of_pod(holder, claim):
+        if holder is None or _is_pod_of(claim, holder.pod_uid, holder.pod):
             return None
         self._pods.sweep()
         holder = self._slots.holders().get(device)
@@ -161,14 +160,16 @@ class DraFront:
         """Remove the remaining interfaces of a pod whose containers have ended."""
         for device in claim.device_names:
             holder = self._slots.holders().get(device)
-            if holder is not None and _of_pod(holder, claim):
+            if holder is not None and _is_pod_of(claim, holder.pod_uid, holder.pod):
                 self._pods.detach(device)
 
     def _report(self, claim: Claim) -> None:
         # a server-side apply removes devices that the body does not have, so it has all attached devices of the claim
         holders = self._slots.holders()
         claimed = [holders[device] for device in claim.device_names if device in holders]
-        attached = [holder for holder in claimed if holder.phase == ATTACHED and _of_pod(holder, claim)]
+        attached = [
+            holder for holder in claimed if holder.phase == ATTACHED and _is_pod_of(claim, holder.pod_uid, holder.pod)
+        ]
         body = status_report(claim, attached, *self.names)
         path = "%s/status?fieldManager=%s&force=true" % (claim_path(claim.namespace, claim.name), MANAGER)
         try:
@@ -186,9 +187,9 @@ class DraFront:
             self._log("the status of claim %s is not written: %s%s" % (claim_name, error, others))
 
 
-def _of_pod(holder: Holder, claim: Claim) -> bool:
-    """Return whether the holder is the claim's pod. Holders without a uid are compared by name."""
-    return holder.pod_uid == claim.pod_uid if holder.pod_uid else holder.pod == claim.pod
+def _is_pod_of(claim: Claim, uid: str, name: str) -> bool:
+    """Return whether a pod is the claim's pod. Without a uid, it is compared by NAMESPACE/NAME."""
+    return claim.pod_uid == uid if uid else claim.pod == name
 
 
 def status_report(claim: Claim, holders: t.Sequence[Holder], driver: str, pool: str) -> dict[str, t.Any]:

@@ -65,7 +65,6 @@ def source(
 
 
 def port_name(system: System, rail: RailSpec) -> str:
-    """Return the name of the port's netdev."""
     if rail.netdev != rail.pci:
         return rail.netdev
     return next(iter(system.listdir(PCI % rail.pci + "/net")), rail.netdev)

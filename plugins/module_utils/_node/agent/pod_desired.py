@@ -12,20 +12,17 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import RailSpec, SlotSpec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link, hardware_address
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
-    PROTOCOL_STATIC,
-    SCOPE_LINK,
-    SCOPE_UNIVERSE,
+    ANYWHERE,
     TABLE_MAIN,
     Address,
-    Network,
     Route,
     Rule,
+    static_route,
 )
 
 # Prefix of the names of interfaces that are not complete yet.
 TEMPORARY = "ry-"
 IPV4, IPV6 = "/proc/sys/net/ipv4/conf/%s/%s", "/proc/sys/net/ipv6/conf/%s/%s"
-DEFAULT: dict[int, Network] = {4: ipaddress.ip_network("0.0.0.0/0"), 6: ipaddress.ip_network("::/0")}
 
 
 def temporary(interface: str) -> str:
@@ -39,7 +36,6 @@ def soft_device(rail: RailSpec, sandbox_id: str) -> str:
 
 
 def place(rail: RailSpec, slot: SlotSpec) -> str:
-    """Return the place of errors of a slot."""
     return "slot %d of rail %s" % (slot.number, rail.rail)
 
 
@@ -70,23 +66,16 @@ def routes(rail: RailSpec, slot: SlotSpec, index: int) -> list[Route]:
     versions = {address.version for address in slot.addresses}
     if rail.table is not None:
         for address in slot.addresses:
-            # IPv6 routes do not have a scope: the kernel reports universe
-            scope = SCOPE_LINK if address.version == 4 else SCOPE_UNIVERSE
-            desired.append(Route(rail.table, address.network, index, None, None, 0, PROTOCOL_STATIC, scope))
+            desired.append(static_route(rail.table, address.network, index))
         for gateway in rail.gateways:
             if gateway.version in versions:
-                desired.append(_via(rail.table, DEFAULT[gateway.version], index, gateway))
+                desired.append(static_route(rail.table, ANYWHERE[gateway.version], index, gateway))
     for route in rail.routes:
         if route.to.version in versions:
-            planned = _via(TABLE_MAIN if route.table is None else route.table, route.to, index, route.via)
+            planned = static_route(TABLE_MAIN if route.table is None else route.table, route.to, index, route.via)
             if planned not in desired:
                 desired.append(planned)
     return desired
-
-
-def _via(table: int, to: Network, index: int, gateway: t.Any) -> Route:
-    scope = SCOPE_LINK if gateway is None and to.version == 4 else SCOPE_UNIVERSE
-    return Route(table, to, index, gateway, None, 0, PROTOCOL_STATIC, scope)
 
 
 def rules(rail: RailSpec, slot: SlotSpec) -> list[Rule]:

@@ -54,7 +54,6 @@ class Job(t.NamedTuple):
 
     @property
     def place(self) -> str:
-        """The place of errors."""
         return place(self.rail, self.slot)
 
 

@@ -42,7 +42,6 @@ class Holder(t.NamedTuple):
 
     @property
     def pod(self) -> str:
-        """The pod as NAMESPACE/NAME."""
         return "%s/%s" % (self.pod_namespace, self.pod_name)
 
     def alias(self, rail: str) -> str:
@@ -51,7 +50,6 @@ class Holder(t.NamedTuple):
 
     @property
     def aliases(self) -> list[str]:
-        """The aliases of all interfaces."""
         return [self.alias(row["rail"]) for row in self.interfaces]
 
     @property
@@ -86,7 +84,6 @@ class SlotState:
         )
 
     def holders(self) -> dict[str, Holder]:
-        """Return the holders by device id."""
         return self._file.all()
 
     def take(self, holder: Holder) -> None:

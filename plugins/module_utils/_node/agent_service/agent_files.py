@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import sys
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import (
@@ -153,12 +151,9 @@ def python(system: System) -> str:
 def changed_files(system: System, spec: t.Mapping[str, t.Any]) -> tuple[list[DesiredFile], str]:
     """Return the files that must be written, in the order of writing, and the stamp of the service."""
     interpreter = python(system)
-    # bytecode is valid for the running interpreter only
-    same_python = os.path.realpath(system.path(interpreter)) == os.path.realpath(sys.executable)
-    agent = packed_program.pack(AGENT_PACKED, _entry(agent_main.__name__), compiled=same_python)
-    # isolated and without site, because it runs at each start of a container
-    start = packed_program.pack(HOOK_PACKED, _entry(hook.__name__), compiled=same_python)
-    hook_program = b"#!%s -IS\n" % interpreter.encode() + start
+    compiled = packed_program.is_running(system, interpreter)
+    agent = packed_program.pack(AGENT_PACKED, _entry(agent_main.__name__), compiled)
+    hook_program = packed_program.executable(interpreter, HOOK_PACKED, _entry(hook.__name__), compiled)
     text = json.dumps(spec, indent=2, sort_keys=True) + "\n"
     command = COMMAND_TEXT.format(python=interpreter, program=PROGRAM)
     installed = system.read_bytes(PROGRAM)

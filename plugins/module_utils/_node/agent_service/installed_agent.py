@@ -13,8 +13,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
-import os
-import sys
 import typing as t
 from functools import partial
 
@@ -30,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_servic
     agent_files,
     container_runtime,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
@@ -49,10 +48,6 @@ class RailAgent(Subsystem):
         self._force = bool(options.get("force"))
         self._runtime_check = bool(options.get("runtime_check", True))
         self._service: dict[str, str] = {}
-
-    @classmethod
-    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> RailAgent:
-        return cls(options, system)
 
     # -- observed state -----------------------------------------------------------------------------------------------
 
@@ -83,7 +78,6 @@ class RailAgent(Subsystem):
         return spec if isinstance(spec, dict) else None
 
     def _slots(self) -> list[dict[str, t.Any]]:
-        """Return the held slots and their pods."""
         if self._service.get("ActiveState") == "active" and self._system.exists(hook.SOCKET):
             # before the agent answers, it frees the slots of pods that have ended
             with contextlib.suppress(OSError, ValueError):
@@ -105,7 +99,6 @@ class RailAgent(Subsystem):
         ]
 
     def _stamp(self) -> str | None:
-        """Return the stamp of the running service, or None."""
         pid = self._service.get("MainPID", "0")
         environment = self._system.read_file("/proc/%s/environ" % pid) if pid != "0" else None
         values = dict(entry.partition("=")[::2] for entry in (environment or "").split("\0"))
@@ -215,7 +208,7 @@ class RailAgent(Subsystem):
         return [Unsupported(message, python, remedy)]
 
     def _has_grpc(self, python: str) -> bool:
-        if os.path.realpath(self._system.path(python)) == os.path.realpath(sys.executable):
+        if packed_program.is_running(self._system, python):
             return importlib.util.find_spec("grpc") is not None
         check = "import importlib.util as u, sys; sys.exit(u.find_spec('grpc') is None)"
         return self._system.run([python, "-c", check], timeout=60).rc == 0
@@ -239,7 +232,6 @@ def _spec_rows(observed: t.Any, desired: t.Any) -> list[tuple[str, str, t.Any, t
 
 
 def _differences(path: str, observed: t.Any, desired: t.Any) -> t.Iterator[tuple[str, t.Any, t.Any]]:
-    """Yield path, observed and desired value of each difference."""
     observed_parts, desired_parts = _parts(observed), _parts(desired)
     if observed_parts is None or desired_parts is None:
         if observed != desired:

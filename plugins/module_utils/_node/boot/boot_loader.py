@@ -188,7 +188,6 @@ class Grubby(RecordingLoader):
     place = "grubby --info=ALL"
 
     def _info(self) -> list[tuple[str, list[str]]]:
-        """Return kernel and arguments of each entry."""
         program = self._system.which("grubby") or "grubby"
         output = self._system.check([program, "--info=ALL"], REMEDY, timeout=TIMEOUT)
         entries = []
@@ -233,7 +232,6 @@ class Entries(RecordingLoader):
         self.place = directory
 
     def _files(self) -> dict[str, str]:
-        """Return path -> text of the entries."""
         files = {}
         for name in self._system.listdir(self.place):
             text = self._system.read_exact("%s/%s" % (self.place, name)) if name.endswith(".conf") else None

@@ -147,7 +147,6 @@ class BootState:
         return options if isinstance(options, dict) else None
 
     def ports(self) -> list[dict[str, t.Any]]:
-        """Return the ports in the options for the next boot."""
         rows = (self.read() or {}).get("ports")
         return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
@@ -249,7 +248,6 @@ class BootState:
 
 
 def _entries(system: System, directory: str) -> list[tuple[str, str]]:
-    """Return name and path of each entry of a directory."""
     return [(name, "%s/%s" % (directory, name)) for name in system.listdir(directory)]
 
 
@@ -276,5 +274,4 @@ def _file_change(system: System, path: str, attribute: str, data: str | bytes, m
 
 
 def pack() -> bytes:
-    """Return the boot program; see :func:`.packed_program.pack`."""
     return packed_program.pack(PACKED, "_node.boot_service.boot_program")

@@ -47,10 +47,6 @@ class KernelArguments(Subsystem):
             self._desired += self._passthrough(machine or os.uname().machine)
         self._desired = list(dict.fromkeys(self._desired))
 
-    @classmethod
-    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> KernelArguments:
-        return cls(options, system)
-
     def _checked(self, number: int, word: str) -> str:
         if not ARGUMENT.match(word):
             text = "%r is not one kernel argument" % word

@@ -23,6 +23,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 
 # Seconds to wait for devices: a NIC's driver may be ready long after udev has settled.
 PATIENCE = 120.0
+# Seconds between two attempts. Each costs processor time, so the pause grows, in proportion to the time waited.
+PAUSE, PAUSE_MAX, PAUSE_GROWTH = 1.0, 5.0, 1.25
 
 
 def build(module: str, options: t.Mapping[str, t.Any], system: System) -> Subsystem:
@@ -37,19 +39,19 @@ def build(module: str, options: t.Mapping[str, t.Any], system: System) -> Subsys
     if module == "sriov_vfs":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.virtual_functions import SriovVfs
 
-        return SriovVfs.from_options(options, system)
+        return SriovVfs(options, system)
     if module == "ib_ports":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.infiniband_ports import IbPorts
 
-        return IbPorts.from_options(options, system)
+        return IbPorts(options, system)
     if module == "pci_tuning":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.host.pci_tuning import PciTuning
 
-        return PciTuning.from_options(options, system)
+        return PciTuning(options, system)
     if module == "roce_qos":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.roce_qos import RoceQos
 
-        return RoceQos.from_options(options, system)
+        return RoceQos(options, system)
     raise RailyardError(
         "is not a module that can be applied at boot", module, "run the playbook again to replace the file"
     )
@@ -130,16 +132,16 @@ def main(argv: t.Sequence[str] | None = None, system: System | None = None, pati
         if not name.endswith(".json") or (only and name != only[0] + ".json"):
             continue
         path = "%s/%s" % (BOOT_DIR, name)
+        pause = PAUSE
         while True:
-            began = time.monotonic()
             try:
                 sys.stdout.writelines(apply(path, system, check, until))
                 break
             # any error of a file must not prevent the next files
             except Exception as error:
                 if time.monotonic() < deadline:
-                    # on a node that is slow while it boots, at most half of the time for attempts
-                    time.sleep(max(1.0, time.monotonic() - began))
+                    time.sleep(pause)
+                    pause = min(pause * PAUSE_GROWTH, PAUSE_MAX)
                     continue
                 status = 1
                 # if the lock is not free, the ports would only wait again

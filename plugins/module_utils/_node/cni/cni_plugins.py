@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 import tarfile
 import typing as t
 import zlib
@@ -173,12 +172,9 @@ class Plugins:
         """
         first_line = (installed or b"").partition(b"\n")[0]
         path = first_line[2:].split(b" ")[0].decode("utf-8", "replace") if first_line.startswith(b"#!") else None
-        # isolated and without site, which is three times as fast
         python = packed_program.interpreter(self._system, path)
-        # bytecode is valid for the running interpreter only
-        same_python = os.path.realpath(self._system.path(python)) == os.path.realpath(sys.executable)
-        archive = packed_program.pack(PACKED, "_node.cni.rail_plugin", compiled=same_python)
-        return b"#!%s -IS\n" % python.encode() + archive
+        compiled = packed_program.is_running(self._system, python)
+        return packed_program.executable(python, PACKED, "_node.cni.rail_plugin", compiled)
 
     # -- files and their record ---------------------------------------------------------------------------------------
 
@@ -249,7 +245,6 @@ class Plugins:
     # -- an archive ---------------------------------------------------------------------------------------------------
 
     def _archive(self) -> dict[str, str]:
-        """Return the programs in the archive: name -> member."""
         if self._members is None:
             try:
                 with self._open_archive() as archive:

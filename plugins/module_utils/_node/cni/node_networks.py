@@ -50,10 +50,6 @@ class CniNetworks(Subsystem):
         place = str(options.get("plugin_directory") or self._k3s() or multus.get("binDir") or PLUGIN_DIR).rstrip("/")
         self._plugins = Plugins(system, place, options.get("source") or [], options.get("checksum"))
 
-    @classmethod
-    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> CniNetworks:
-        return cls(options, system)
-
     def _multus(self) -> Document:
         """Return the part of Multus's file that names its directories; empty if it does not, or without the file."""
         for directory in RUNTIME_DIRS:
@@ -183,7 +179,6 @@ class CniNetworks(Subsystem):
 
 
 def file_name(conf: t.Mapping[str, t.Any]) -> str:
-    """Return the name of a network's file."""
     return "%s%s%s" % (PREFIX, conf["name"], SUFFIX)
 
 

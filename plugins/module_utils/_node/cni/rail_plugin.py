@@ -28,13 +28,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import enter
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
-    PROTOCOL_STATIC,
-    SCOPE_LINK,
-    SCOPE_UNIVERSE,
     Interface,
     Route,
     Rtnetlink,
     Rule,
+    static_route,
 )
 
 NAME = "railyard-rail"
@@ -91,20 +89,12 @@ class RailSpec:
 
         :param index: index of the interface.
         """
-        routes = [
-            Route(table, address.network, index, None, None, 0, PROTOCOL_STATIC, _scope(address))
-            for address in addresses
-        ]
+        routes = [static_route(table, address.network, index) for address in addresses]
         versions = {address.version for address in addresses}
         for destination, gateway in self.routes:
             if destination.version in versions:
-                routes.append(Route(table, destination, index, gateway, None, 0, PROTOCOL_STATIC, SCOPE_UNIVERSE))
+                routes.append(static_route(table, destination, index, gateway))
         return routes
-
-
-def _scope(address: Interface) -> int:
-    # IPv6 routes do not have a scope: the kernel reports universe
-    return SCOPE_LINK if address.version == 4 else SCOPE_UNIVERSE
 
 
 def add(spec: RailSpec, name: str, addresses: t.Sequence[Interface]) -> None:
@@ -304,7 +294,6 @@ def _error(version: str, code: int, text: str, remedy: str = "") -> Document:
 
 
 def main() -> int:
-    """Run the plugin, and return the exit status."""
     status, document = answer(os.environ, "" if sys.stdin.isatty() else sys.stdin.read())
     if document is not None:
         sys.stdout.write(json.dumps(document) + "\n")

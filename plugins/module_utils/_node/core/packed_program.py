@@ -35,6 +35,17 @@ def interpreter(system: System, kept: str | None) -> str:
     return sys.executable or GENERAL_PYTHON
 
 
+def is_running(system: System, python: str) -> bool:
+    """Return whether ``python`` is the running interpreter, for which bytecode is valid."""
+    return os.path.realpath(system.path(python)) == os.path.realpath(sys.executable)
+
+
+def executable(python: str, modules: t.Sequence[str], entry: str, compiled: bool) -> bytes:
+    """Return a program that starts itself with ``python``, for programs that are started often; see :func:`pack`."""
+    # isolated and without site, which is three times as fast
+    return b"#!%s -IS\n" % python.encode() + pack(modules, entry, compiled)
+
+
 def pack(modules: t.Sequence[str], entry: str, compiled: bool = False) -> bytes:
     """Return a program as a zip application. The same sources give the same bytes, except for bytecode.
 

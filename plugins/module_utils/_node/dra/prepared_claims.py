@@ -46,12 +46,10 @@ class Claim(t.NamedTuple):
 
     @property
     def pod(self) -> str:
-        """The pod as NAMESPACE/NAME."""
         return "%s/%s" % (self.namespace, self.pod_name)
 
     @property
     def device_names(self) -> list[str]:
-        """The ids of the claim's devices."""
         return [row["device"] for row in self.devices]
 
     def as_dict(self) -> Row:
@@ -85,7 +83,6 @@ class ClaimState:
         )
 
     def claims(self) -> dict[str, Claim]:
-        """Return the prepared claims by uid."""
         return self._file.all()
 
     def of_device(self, device: str) -> Claim | None:
@@ -201,7 +198,6 @@ class PreparedClaims:
 
 
 def claim_path(namespace: str, name: str) -> str:
-    """Return the path of a ResourceClaim on the API server."""
     return "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s" % (
         urllib.parse.quote(namespace, safe=""),
         urllib.parse.quote(name, safe=""),

@@ -40,7 +40,6 @@ class Writes(t.NamedTuple):
 
     @property
     def total(self) -> int:
-        """The number of writes."""
         return len(self.created) + len(self.updated) + len(self.deleted)
 
 

@@ -64,10 +64,6 @@ class GpuDirect(Subsystem):
         self._absent = options.get("state") == "absent"
         self._until_boot = UntilBoot(system, "gpudirect")
 
-    @classmethod
-    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> GpuDirect:
-        return cls(options, system)
-
     # -- observed state -----------------------------------------------------------------------------------------------
 
     def observe(self) -> GpuDirectState:
@@ -222,7 +218,6 @@ class GpuDirect(Subsystem):
         return Change(name, "loaded", False, True, lambda: facts.modules.load(NAMES[name]))
 
     def _unload_changes(self, name: str, row: observed.Row, facts: GpuFacts) -> list[Change]:
-        """Return the changes for a module that is loaded but not desired."""
         loaded = row.get("name", name)
         if self._unload and not (facts.driver and facts.driver["from"] == observed.CONTAINER):
             users = (

@@ -63,10 +63,6 @@ class PciTuning(PersistentSubsystem):
         self._refuse_ports(options)
         self._options = options
 
-    @classmethod
-    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> PciTuning:
-        return cls(options, system)
-
     # -- observing ----------------------------------------------------------------------------------------------------
 
     def observe(self) -> Seen:

@@ -79,10 +79,6 @@ class RailLimits(Subsystem):
             recorded = [each.subjects[0] for each in self._until_boot.read() if each.id == "memlock"]
             self._memlock.know([*self._memlock.kept(), *recorded])
 
-    @classmethod
-    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> RailLimits:
-        return cls(options, system)
-
     # -- observing ----------------------------------------------------------------------------------------------------
 
     def observe(self) -> State:

@@ -62,27 +62,27 @@ def _builder(part: str) -> Builder:
     if part == "pci":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.host.pci_tuning import PciTuning
 
-        return PciTuning.from_options
+        return PciTuning
     if part == "kernel":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.kernel_arguments import KernelArguments
 
-        return KernelArguments.from_options
+        return KernelArguments
     if part == "limits":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.host.rail_limits import RailLimits
 
-        return RailLimits.from_options
+        return RailLimits
     if part == "gpudirect":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.gpu.gpudirect_modules import GpuDirect
 
-        return GpuDirect.from_options
+        return GpuDirect
     if part == "driver":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_driver import NicDriver
 
-        return NicDriver.from_options
+        return NicDriver
     if part == "infiniband":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.infiniband_ports import IbPorts
 
-        return IbPorts.from_options
+        return IbPorts
     from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.roce_qos import RoceQos
 
-    return RoceQos.from_options
+    return RoceQos

@@ -188,14 +188,12 @@ class Info:
 
     @functools.cached_property
     def management(self) -> ManagementPath:
-        """The node's management path."""
         return self._management_of(self._system)
 
     # -- ports --------------------------------------------------------------------------------------------------------
 
     @functools.cached_property
     def links(self) -> dict[str, Link]:
-        """The node's interfaces by name."""
         if self._links:
             return {link.name: link for link in self._links()}
         from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
@@ -452,7 +450,6 @@ class Info:
         return found
 
     def ip(self, nics: t.Sequence[Row]) -> Row:
-        """Return addresses, routes and rules of these NICs' netdevs."""
         names = {self.links[row["netdev"]].ifindex: row["netdev"] for row in nics if row["netdev"] in self.links}
         if not names:
             return {"addresses": [], "routes": [], "rules": []}

@@ -66,7 +66,6 @@ class Resource:
 
     @property
     def devices(self) -> tuple[messages.DeviceState, ...]:
-        """The devices as of the last update."""
         return self._devices
 
     def update(self, devices: t.Iterable[messages.DeviceState]) -> None:

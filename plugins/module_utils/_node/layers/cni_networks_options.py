@@ -20,4 +20,4 @@ SPEC: dict[str, t.Any] = {
     "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
 }
 
-LAYER = Layer(SPEC, CniNetworks.from_options)
+LAYER = Layer(SPEC, CniNetworks)

@@ -21,4 +21,4 @@ SPEC: dict[str, t.Any] = {
     "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
 }
 
-LAYER = Layer(SPEC, GpuDirect.from_options)
+LAYER = Layer(SPEC, GpuDirect)

@@ -18,4 +18,4 @@ SPEC: dict[str, t.Any] = {
     "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
 }
 
-LAYER = Layer(SPEC, KernelArguments.from_options)
+LAYER = Layer(SPEC, KernelArguments)

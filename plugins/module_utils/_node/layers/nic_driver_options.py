@@ -25,7 +25,7 @@ SPEC: dict[str, t.Any] = {
 
 LAYER = Layer(
     SPEC,
-    NicDriver.from_options,
+    NicDriver,
     required_if=[
         ("state", "present", ["kind"]),
         ("kind", "doca", ["version", "source"]),

@@ -18,4 +18,4 @@ SPEC: dict[str, t.Any] = {
     "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
 }
 
-LAYER = Layer(SPEC, RailAgent.from_options, [("state", "present", ["spec"])])
+LAYER = Layer(SPEC, RailAgent, [("state", "present", ["spec"])])

@@ -25,4 +25,4 @@ SPEC: dict[str, t.Any] = {
     "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
 }
 
-LAYER = Layer(SPEC, RailLimits.from_options)
+LAYER = Layer(SPEC, RailLimits)

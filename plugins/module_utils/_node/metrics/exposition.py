@@ -29,7 +29,6 @@ class Exposition:
         self._metrics.setdefault(name, (kind, help_text, []))[2].append(sample)
 
     def text(self) -> str:
-        """Return all metrics in the text format."""
         return "".join(
             "# HELP %s %s\n# TYPE %s %s\n%s" % (name, help_text, name, kind, "".join(samples))
             for name, (kind, help_text, samples) in self._metrics.items()

@@ -72,11 +72,9 @@ class MetricsServer:
 
     @property
     def port(self) -> int:
-        """The port that the server listens on."""
         return int(self._server.server_address[1])
 
     def close(self) -> None:
-        """End the server."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

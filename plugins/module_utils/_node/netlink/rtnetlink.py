@@ -87,6 +87,8 @@ NEIGHBOUR_HEADER = struct.Struct("=BxxxiHBB")  # family, index, state, flags, ty
 Interface = t.Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 IP = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
+# Destinations of default routes, by IP version.
+ANYWHERE: dict[int, Network] = {4: ipaddress.ip_network("0.0.0.0/0"), 6: ipaddress.ip_network("::/0")}
 
 
 class Address(t.NamedTuple):
@@ -121,6 +123,13 @@ class Route(t.NamedTuple):
                 ),
             )
         )
+
+
+def static_route(table: int, to: Network, ifindex: int, via: IP | None = None, source: IP | None = None) -> Route:
+    """Return a planned route as the kernel reports it; without ``via``, on the link."""
+    # IPv6 routes do not have a scope: the kernel reports universe
+    scope = SCOPE_LINK if via is None and to.version == 4 else SCOPE_UNIVERSE
+    return Route(table, to, ifindex, via, source, 0, PROTOCOL_STATIC, scope)
 
 
 class Rule(t.NamedTuple):

@@ -94,10 +94,6 @@ class NicDriver(Subsystem):
         self._gather = options.get("state") == "gathered"
         self._manager: packages.Packages | None = None
 
-    @classmethod
-    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> NicDriver:
-        return cls(options, system)
-
     # -- observed state -----------------------------------------------------------------------------------------------
 
     def observe(self) -> State:

@@ -12,13 +12,11 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
+    ANYWHERE,
     IFA_F_DADFAILED,
     IFA_F_OPTIMISTIC,
     IFA_F_TENTATIVE,
     IP,
-    PROTOCOL_STATIC,
-    SCOPE_LINK,
-    SCOPE_UNIVERSE,
     TABLE_MAIN,
     Address,
     Interface,
@@ -26,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
     Network,
     Route,
     Rule,
+    static_route,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import Port, Record, Side
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
@@ -34,9 +33,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.vf_ho
 
 # Metrics of the routes that the kernel adds with an address, by IP version.
 KERNEL_METRIC = {4: 0, 6: 256}
-
-ANYWHERE: dict[int, Network] = {4: ipaddress.ip_network("0.0.0.0/0"), 6: ipaddress.ip_network("::/0")}
-
 LINK_LOCAL = ipaddress.ip_network("fe80::/64")
 
 # IPv6 sysctls of a rail port: router advertisements must not add a default route to the main table, nor addresses
@@ -156,10 +152,8 @@ def _table_routes(port: Port, side: Side, ifindex: int) -> list[Route]:
 
 def make_route(table: int, side: Side, to: Network, ifindex: int, via: IP | None) -> Route:
     # an IPv6 address cannot be the preferred source before duplicate address detection has ended
-    source, scope = None, SCOPE_UNIVERSE
-    if not via and side.version == 4:
-        source, scope = side.address.ip, SCOPE_LINK
-    return Route(table, to, ifindex, via, source, 0, PROTOCOL_STATIC, scope)
+    source = side.address.ip if not via and side.version == 4 else None
+    return static_route(table, to, ifindex, via, source)
 
 
 def is_same_route(live: Route, wanted: Route) -> bool:

@@ -103,7 +103,6 @@ class _Ping:
         self.sock.bind((source, 0))
 
     def send(self) -> None:
-        """Send a request."""
         self.sent += 1
         self.due[self.sent] = time.monotonic()
         size = payload_size(int(self.target["mtu"]), self.ip.headers)
@@ -128,6 +127,10 @@ class _Ping:
         if kind == self.ip.reply and identifier == self.identifier and sequence in self.due:
             self.rtts.append((time.monotonic() - self.due.pop(sequence)) * 1000)
 
+    def result(self) -> Result:
+        rtt = round(min(self.rtts), 3) if self.rtts else None
+        return {"sent": self.sent, "received": len(self.rtts), "rtt_ms": rtt, "error": self.error}
+
     def _keep_error(self, error: OSError) -> None:
         if not isinstance(error, BlockingIOError):
             self.error = os.strerror(error.errno or 0)
@@ -146,25 +149,18 @@ def reach(targets: t.Sequence[Options], count: int, timeout: float) -> list[Resu
     :raises RailyardError: if the process may not open raw sockets.
     """
     pings: list[_Ping] = []
-    results: list[Result] = []
-    failed_sockets: dict[int, str] = {}
+    # of targets without a socket, by index
+    results: dict[int, Result] = {}
     try:
         for number, target in enumerate(targets):
             try:
                 pings.append(_Ping(target, (os.getpid() + number) & 0xFFFF))
-            except PermissionError as error:
-                raise RailyardError(
-                    "no socket from %s on %s: %s" % (target["source"], target["netdev"], error.strerror),
-                    str(target["rail"]),
-                    "run the task with become",
-                ) from None
             except OSError as error:
+                message = "no socket from %s on %s: %s" % (target["source"], target["netdev"], error.strerror)
+                if isinstance(error, PermissionError):
+                    raise RailyardError(message, str(target["rail"]), "run the task with become") from None
                 # the port does not exist or does not have the address; the other rails are still probed
-                failed_sockets[number] = "no socket from %s on %s: %s" % (
-                    target["source"],
-                    target["netdev"],
-                    error.strerror,
-                )
+                results[number] = {"sent": count, "received": 0, "rtt_ms": None, "error": message}
         poller = select.poll()
         by_fd = {ping.sock.fileno(): ping for ping in pings}
         for fd in by_fd:
@@ -177,21 +173,8 @@ def reach(targets: t.Sequence[Options], count: int, timeout: float) -> list[Resu
         answering = [ping for ping in pings if ping.rtts]
         for fd in ready(poller, count * timeout, lambda: any(ping.due for ping in answering)):
             by_fd[fd].receive()
-        remaining = iter(pings)
-        for number in range(len(targets)):
-            if number in failed_sockets:
-                results.append({"sent": count, "received": 0, "rtt_ms": None, "error": failed_sockets[number]})
-                continue
-            ping = next(remaining)
-            results.append(
-                {
-                    "sent": ping.sent,
-                    "received": len(ping.rtts),
-                    "rtt_ms": round(min(ping.rtts), 3) if ping.rtts else None,
-                    "error": ping.error,
-                }
-            )
     finally:
         for ping in pings:
             ping.sock.close()
-    return results
+    remaining = iter(pings)
+    return [results.get(number) or next(remaining).result() for number in range(len(targets))]

@@ -24,7 +24,7 @@ import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import arp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import probe_rendezvous, probe_runs
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.echo_requests import Options, Result, reach
@@ -201,7 +201,6 @@ def serve(options: Options, system: System) -> list[Result]:
 
 
 def _ports(result: Result) -> set[int]:
-    """Return the TCP ports of a result's servers."""
     return {result["port"], result["latency_port"] or result["port"]}
 
 
@@ -313,9 +312,7 @@ def transfer(target: Options, options: Options, system: System) -> Result:
         if done.rc == 0:
             result["gbits"] = bandwidth(system.read(report) if structured else done.out)
     if result["gbits"] is None:
-        messages = [line.strip() for line in (done.err + "\n" + done.out).splitlines() if line.strip(" -")]
-        result["error"] = "%s ended with %d: %s" % (PROGRAM, done.rc, messages[0] if messages else "no message")
-        result["remedy"] = "run '%s' by hand between the two nodes" % " ".join([PROGRAM, *arguments, *memory])
+        result.update(_failure([PROGRAM, *arguments, *memory], done))
         if target.get("meet") and probe_rendezvous.failed(done):
             result.update(probe_rendezvous.not_met(str(target["peer"]), address, int(target["port"]), done))
     elif target.get("latency_port"):
@@ -329,9 +326,13 @@ def _latency(target: Options, arguments: t.Sequence[str], options: Options, syst
     typical = latency(done.out) if done.rc == 0 else None
     if typical is not None:
         return {"latency_us": typical}
+    return _failure([LATENCY, *arguments], done)
+
+
+def _failure(argv: t.Sequence[str], done: CommandResult) -> Result:
     messages = [line.strip() for line in (done.err + "\n" + done.out).splitlines() if line.strip(" -")]
-    error = "%s ended with %d: %s" % (LATENCY, done.rc, messages[0] if messages else "no message")
-    return {"error": error, "remedy": "run '%s' by hand between the two nodes" % " ".join([LATENCY, *arguments])}
+    error = "%s ended with %d: %s" % (argv[0], done.rc, messages[0] if messages else "no message")
+    return {"error": error, "remedy": "run '%s' by hand between the two nodes" % " ".join(argv)}
 
 
 def latency(report: str) -> float | None:

@@ -64,10 +64,6 @@ class RoceQos(PersistentSubsystem):
         self._vfs = options.get("vfs") is not False
         self._alone: list[str] = []
 
-    @classmethod
-    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> RoceQos:
-        return cls(options, system)
-
     # -- observed state --------------------------------------------------------------------------------------------
 
     def observe(self) -> Seen:

@@ -99,10 +99,6 @@ class IbPorts(PersistentSubsystem):
         # the ports to remove, read once, because removal deletes the persistent options
         self._going: list[dict[str, t.Any]] | None = None
 
-    @classmethod
-    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> IbPorts:
-        return cls(options, system)
-
     # -- desired state ------------------------------------------------------------------------------------------------
 
     def _read(self, port_options: t.Sequence[t.Mapping[str, t.Any]]) -> list[Port]:

@@ -18,6 +18,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import modprobe
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.modprobe import canonical
 
 LOAD_DIRECTORIES = (
     "/etc/modules-load.d",
@@ -223,11 +224,6 @@ def releases(system: System) -> list[str]:
         if system.exists("/lib/modules/%s/modules.dep" % release) and any(system.exists(image) for image in images):
             found.append(release)
     return found
-
-
-def canonical(name: str) -> str:
-    """Return a module's name in the kernel's form: ``nvidia_peermem`` for ``nvidia-peermem``."""
-    return name.replace("-", "_")
 
 
 def explain(name: str, output: str, log: t.Sequence[str], release: str, path: str | None = None) -> RailyardError:

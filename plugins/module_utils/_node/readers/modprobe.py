@@ -33,8 +33,8 @@ class Parameter:
     """A boolean parameter of a module: ``Parameter("ib_core", "netns_mode")``."""
 
     def __init__(self, module: str, name: str) -> None:
-        self.module = _canonical(module)
-        self.name = _canonical(name)
+        self.module = canonical(module)
+        self.name = canonical(name)
 
     def files(self, system: System, but: t.Collection[str] = ()) -> dict[str, list[Setting]]:
         """Return the settings by file, in the order in which files are read. Files in ``but`` are ignored."""
@@ -50,7 +50,7 @@ class Parameter:
         found = []
         for _raw, line in logical_lines(text):
             words = line.split()
-            if len(words) < 3 or words[0] != "options" or _canonical(words[1]) != self.module:
+            if len(words) < 3 or words[0] != "options" or canonical(words[1]) != self.module:
                 continue
             found += [Setting(path, word, boolean(word)) for word in words[2:] if self._is_name(word.partition("=")[0])]
         return found
@@ -62,7 +62,7 @@ class Parameter:
             if word == "--":
                 break  # the rest is for the first process
             module, dot, rest = word.partition(".")
-            if dot and _canonical(module) == self.module and self._is_name(rest.partition("=")[0]):
+            if dot and canonical(module) == self.module and self._is_name(rest.partition("=")[0]):
                 found = Setting(COMMAND_LINE, word, boolean(rest))
         return found
 
@@ -87,7 +87,7 @@ class Parameter:
         return "".join(parts)
 
     def _is_name(self, word: str) -> bool:
-        return _canonical(word) == self.name
+        return canonical(word) == self.name
 
 
 def config_files(system: System, but: t.Collection[str] = ()) -> list[str]:
@@ -125,5 +125,6 @@ def boolean(word: str) -> bool | None:
     return False if value[:1] in ("n", "f", "0") or value[:2] == "of" else None
 
 
-def _canonical(name: str) -> str:
+def canonical(name: str) -> str:
+    """Return a module's name in the kernel's form: ``nvidia_peermem`` for ``nvidia-peermem``."""
     return name.replace("-", "_")

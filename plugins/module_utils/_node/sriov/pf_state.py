@@ -151,6 +151,12 @@ def is_passed_on(driver: str) -> bool:
     return "vfio" in driver or driver.startswith(("uio", "igb_uio", "pci-stub"))
 
 
+def is_part_of_interface(system: System, netdev: str) -> bool:
+    """Return whether a bond, bridge or other interface uses the netdev."""
+    entries = system.listdir("/sys/class/net/" + netdev)
+    return any(entry == "master" or entry.startswith("upper_") for entry in entries)
+
+
 def _attribute_row(row: Row) -> Row:
     values = {name: row.get(name) for name in ATTRIBUTES}
     for attribute in vf_attributes.IDENTITIES:

@@ -16,7 +16,6 @@ Sources: udev(7), udevadm(8), nmcli(1), NetworkManager(8) for ``NM_UNMANAGED``.
 from __future__ import annotations
 
 import typing as t
-from functools import partial
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import STEP, Change
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
@@ -24,8 +23,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import NARROW_SCOPES, Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_actions import Pf
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_state import is_part_of_interface
 
 FILE = "/etc/udev/rules.d/84-railyard-vfs.rules"
+# With persist=false. A boot empties /run. The name differs because udev reads only one file of each name.
+LIVE_FILE = "/run/udev/rules.d/84-railyard-vfs-live.rules"
 HEAD = "# Written by railyard.fabric.sriov_vfs. NetworkManager does not manage the VFs of these PFs.\n"
 # physfn exists only for VFs. The line of the PF's uevent ends after the function number, so no other address matches.
 RULE = (
@@ -40,13 +42,20 @@ Holders = t.Callable[[System, t.Sequence[str], Rtnetlink], t.Dict[str, t.List[st
 
 
 class UnmanagedVfs:
-    """The file of udev rules on a node. ``warnings``: set by :meth:`changes`."""
+    """The udev rules on a node. ``warnings``: set by :meth:`changes`.
 
-    def __init__(self, system: System, table: Rtnetlink, holders_of: Holders) -> None:
+    :param persist: whether the rules exist after a boot. If not, rules that exist after a boot are not changed.
+    """
+
+    def __init__(self, system: System, table: Rtnetlink, holders_of: Holders, persist: bool) -> None:
         self._system = system
         self._table = table
         self._holders_of = holders_of
-        self._present = system.read_file(FILE)
+        self._persist = persist
+        self._file = FILE if persist else LIVE_FILE
+        self._texts = {path: system.read_file(path) for path in (FILE, LIVE_FILE)}
+        # the rules that an interrupted run has written apply only after the next run
+        self._applied = {path: text for path, text in self._texts.items() if text and not text.endswith(UNREAD)}
         self.warnings: list[str] = []
 
     def changes(self, pfs: t.Sequence[Pf], replaced: t.Container[str] = ()) -> list[Change]:
@@ -59,48 +68,52 @@ class UnmanagedVfs:
         :param replaced: PCI addresses of VFs that other changes remove or rebind. They return down.
         """
         pfs = self._without_used_vfs(pfs) if self._system.exists(INSTALLED) else []
-        if not pfs:
-            return self._file_changes(None)
+        if not self._persist:
+            pfs = [pf for pf in pfs if RULE % pf.pci not in self._applied.get(FILE, "")]
+        changes = self._rule_changes(pfs, replaced) if pfs else self._file_changes(self._file, None)
+        return changes + (self._file_changes(LIVE_FILE, None) if self._persist else [])
+
+    def removal(self, functions: t.Collection[str] | None) -> list[Change]:
+        """Return the changes that remove the rules of these PFs; None: of all PFs. udev notices this by itself."""
+        removed = [RULE % pci for pci in functions or ()]
+        changes = []
+        for path in (FILE, LIVE_FILE) if self._persist else (LIVE_FILE,):
+            lines = (self._texts[path] or "").splitlines(True) if functions is not None else []
+            left = [line for line in lines if line not in removed]
+            has_rule = any(not line.startswith("#") for line in left)
+            changes += self._file_changes(path, "".join(left) if has_rule else None)
+        return changes
+
+    def _rule_changes(self, pfs: t.Sequence[Pf], replaced: t.Container[str]) -> list[Change]:
+        path, present = self._file, self._texts[self._file]
         text = HEAD + "".join(sorted(RULE % pf.pci for pf in pfs))
-        if self._present == text:
+        if present == text:
             return []
-        draft = self._present is not None and self._present.endswith(UNREAD)
-        new = [pf for pf in pfs if draft or not self._has_rule(pf)]
-        up = [(pf, vf) for pf in new for vf in self._up(pf, replaced)]
+        new = [pf for pf in pfs if not self._has_rule(pf)]
+        up = [(pf, vf) for pf in new for vf in self._free(vf for vf in pf.vfs if vf["pci"] not in replaced)]
 
         def act() -> None:
             self._apply(pfs)
             for _pf, vf in up:
                 self._set_down(vf)
-            self._system.write_file(FILE, text)
+            self._system.write_file(path, text)
 
-        changes = [] if self._present == text + UNREAD else self._file_changes(text)
+        changes = [] if present == text + UNREAD else self._file_changes(path, text, UNREAD)
         changes.append(Change("udev", "rules", "older", "reloaded", act, STEP))
         # the change above also sets the VFs down, because the file is marked as read only after that
         return changes + [Change(vf["netdev"], "state", "up", "down", lambda: None, port=pf.pci) for pf, vf in up]
 
-    def removal(self, functions: t.Collection[str] | None) -> list[Change]:
-        """Return the changes that remove the rules of these PFs; None: of all PFs. udev notices this by itself."""
-        lines = (self._present or "").splitlines(True) if functions is not None else []
-        left = [line for line in lines if not any(RULE % pci == line for pci in functions or ())]
-        text = "".join(left) if any(not line.startswith("#") for line in left) else None
-        if text == self._present:
+    def _file_changes(self, path: str, text: str | None, mark: str = "") -> list[Change]:
+        system, present = self._system, self._texts[path]
+        if present == text:
             return []
         if text is None:
-            return self._file_changes(None)
-        return [Change(FILE, "rules", self._present, text, partial(self._system.write_file, FILE, text))]
-
-    def _file_changes(self, text: str | None) -> list[Change]:
-        system = self._system
-        if text is not None:
-            draft = text + UNREAD
-            return [Change(FILE, "rules", self._present, text, lambda: system.write_file(FILE, draft))]
-        if self._present is None:
-            return []
-        return [Change(FILE, "rules", self._present, None, lambda: system.remove_file(FILE))]
+            return [Change(path, "rules", present, None, lambda: system.remove_file(path))]
+        content = text + mark
+        return [Change(path, "rules", present, text, lambda: system.write_file(path, content))]
 
     def _has_rule(self, pf: Pf) -> bool:
-        return RULE % pf.pci in (self._present or "")
+        return any(RULE % pf.pci in text for text in self._applied.values())
 
     def _without_used_vfs(self, pfs: t.Sequence[Pf]) -> list[Pf]:
         """Return the PFs, without new ones whose VFs NetworkManager may have configured: it would revert that."""
@@ -124,27 +137,19 @@ class UnmanagedVfs:
         if not links:
             return []
         indices = {address.ifindex for address in self._table.addresses() if address.scope not in NARROW_SCOPES}
-        return [link.name for link in links if link.ifindex in indices or self._has_upper(link.name)]
-
-    def _has_upper(self, netdev: str) -> bool:
-        entries = self._system.listdir("/sys/class/net/" + netdev)
-        return any(entry == "master" or entry.startswith("upper_") for entry in entries)
+        return [link.name for link in links if link.ifindex in indices or is_part_of_interface(self._system, link.name)]
 
     def _link(self, vf: Row) -> Link | None:
         return self._table.link(vf["netdev"]) if vf["netdev"] else None
 
-    def _up(self, pf: Pf, replaced: t.Container[str]) -> list[Row]:
-        """Return the VFs of a PF that NetworkManager may have set up and that are not in use."""
+    def _free(self, vfs: t.Iterable[Row]) -> list[Row]:
+        """Return the VFs that NetworkManager may have set up and that are not in use."""
         if not self._system.exists(RUNNING):
             return []
-        rows = [vf for vf in pf.vfs if vf["pci"] not in replaced]
-        links = [self._link(vf) for vf in rows]
-        rows = [vf for vf, link in zip(rows, links) if link and link.up]
-        held = self._held([vf["pci"] for vf in rows])
-        return [vf for vf in rows if not held.get(vf["pci"])]
-
-    def _held(self, functions: t.Sequence[str]) -> dict[str, list[str]]:
-        return self._holders_of(self._system, functions, self._table) if functions else {}
+        links = [(vf, self._link(vf)) for vf in vfs]
+        up = [vf for vf, link in links if link and link.up]
+        held = self._holders_of(self._system, [vf["pci"] for vf in up], self._table) if up else {}
+        return [vf for vf in up if not held.get(vf["pci"])]
 
     def _apply(self, pfs: t.Sequence[Pf]) -> None:
         """Make udev read the file, and apply it to VFs that exist. Errors are ignored: if udev is not running, it reads
@@ -163,5 +168,5 @@ class UnmanagedVfs:
         self._system.run(["nmcli", "device", "set", vf["netdev"], "managed", "no"], TIMEOUT)
         link = self._link(vf)
         # checked again, because a pod may have started since
-        if link and link.up and not self._held([vf["pci"]]).get(vf["pci"]):
+        if link and self._free([vf]):
             self._table.set_link(link.ifindex, up=False)

@@ -16,7 +16,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_actions import Pf
-from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_state import MARK, is_passed_on
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_state import (
+    MARK,
+    is_part_of_interface,
+    is_passed_on,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_spec import Port, Vf
 
 # Seconds to wait for a link before rates are set: some drivers accept rates only with a link.
@@ -201,11 +205,7 @@ class PfChanges:
                 if _same(name, before, value):
                     before = row["netdev_address"]
                 self._add(pf.vf_name(vf.number), name, before, value, self._setter(vf, name))
-        identity = [
-            change
-            for change in self.changes[first:]
-            if change.attribute in vf_attributes.BY_NAME and vf_attributes.BY_NAME[change.attribute].identity
-        ]
+        identity = [change for change in self.changes[first:] if vf_attributes.BY_NAME[change.attribute].identity]
         if identity and row["driver"] and not is_passed_on(row["driver"]):
             # the driver reads the identity only when it binds. The VF is unbound first, so that the next run
             # observes an unbound VF if this one is interrupted
@@ -253,10 +253,7 @@ class PfChanges:
         return (
             vf_attributes.BY_NAME[name].kind == vf_attributes.MAC
             and row["netdev_address"] not in (None, value)
-            and not any(
-                entry == "master" or entry.startswith("upper_")
-                for entry in self.pf.system.listdir("/sys/class/net/%s" % row["netdev"])
-            )
+            and not is_part_of_interface(self.pf.system, row["netdev"])
         )
 
     def _add(self, subject: str, attribute: str, before: t.Any, after: t.Any, act: Act, kind: str = "") -> None:

@@ -57,6 +57,8 @@ class SriovVfs(PersistentSubsystem):
         # errors of the options are raised together with those of the node
         self._ports, self._errors = vf_spec.ports_of(options)
         self._gather = options.get("state") == "gathered"
+        # a PF without rules at boot has none on purpose
+        self._runs_at_boot = "persist" not in options
         timeout = options.get("timeout")
         self._settings = Settings(
             self._absent or bool(options.get("allow_recreate")),
@@ -66,10 +68,6 @@ class SriovVfs(PersistentSubsystem):
         self._named = bool(self._ports)
         # read once, because removal deletes the file
         self._persistent: dict[str, t.Any] | None = None
-
-    @classmethod
-    def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> SriovVfs:
-        return cls(options, system)
 
     # -- observing -------------------------------------------------------------------------------------------------
 
@@ -149,24 +147,32 @@ class SriovVfs(PersistentSubsystem):
     # -- changes ---------------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
+        self.warnings = []
         observed = t.cast(Seen, state)
         management = ManagementPath.observe(self._system)
         if self._absent:
             return self._reverted(observed, management)
         plans = [PfChanges(self._settings, port, pf) for port, pf in observed.pfs]
         live = self._live(plans, management)
-        if not self._persist:
+        if self._runs_at_boot:
             return live
-        kept = self._kept(observed, management)
+        configured = [(port, pf) for port, pf in observed.pfs if port.vf_count or port.vfs]
+        if not self._persist:
+            pfs = [pf for _port, pf in configured if not management.why_function(pf.pci)]
+            return self._unmanaged(pfs, plans) + live
+        kept = self._kept(configured, management)
         # first, because NetworkManager sets VFs up as soon as they exist
-        return self._unmanaged(kept, plans) + live + self._boot_changes(kept)
+        return self._unmanaged([pf for _port, pf in kept], plans) + live + self._boot_changes(kept)
 
-    def _unmanaged(self, kept: t.Sequence[tuple[Port, Pf]], plans: t.Sequence[PfChanges]) -> list[Change]:
-        rules = UnmanagedVfs(self._system, self._table, self._holders_of)
+    def _unmanaged(self, pfs: t.Sequence[Pf], plans: t.Sequence[PfChanges]) -> list[Change]:
+        rules = self._rules()
         replaced = {str(vf["pci"]) for plan in plans for vf in plan.touched}
-        changes = rules.changes([pf for _port, pf in kept], replaced)
+        changes = rules.changes(pfs, replaced)
         self.warnings += rules.warnings
         return changes
+
+    def _rules(self) -> UnmanagedVfs:
+        return UnmanagedVfs(self._system, self._table, self._holders_of, self._persist)
 
     def _live(self, plans: t.Sequence[PfChanges], management: ManagementPath) -> list[Change]:
         held = self._held_vfs(plans)
@@ -217,22 +223,20 @@ class SriovVfs(PersistentSubsystem):
         boot = self._boot()
         # a later run may be able to remove VFs that were in use before
         self._staying = without(boot.staying(staying), "vfs", {plan.pf.pci for plan in plans if not plan.count})
+        named = {pf.pci for _port, pf in observed.pfs} if self._named else None
+        changes += self._rules().removal(named)
         if not self._persist:
             return changes
-        named = {pf.pci for _port, pf in observed.pfs} if self._named else None
         remaining = [each for each in boot.ports() if named is not None and self._address(each) not in named]
-        changes += UnmanagedVfs(self._system, self._table, self._holders_of).removal(named if remaining else None)
         return changes + boot.changes(dict(kept, ports=remaining) if remaining else None, staying=self._staying)
 
     # -- boot ------------------------------------------------------------------------------------------------------
 
-    def _kept(self, observed: Seen, management: ManagementPath) -> list[tuple[Port, Pf]]:
+    def _kept(self, configured: t.Sequence[tuple[Port, Pf]], management: ManagementPath) -> list[tuple[Port, Pf]]:
         """Return the ports to make persistent, and warn about those of the management path."""
         kept = []
         before = [self._address(each) for each in self._boot().ports()]
-        for port, pf in observed.pfs:
-            if not (port.vf_count or port.vfs):
-                continue
+        for port, pf in configured:
             # a port that is persistent already stays: its VFs exist at each boot, and a default route may be temporary
             why = None if pf.pci in before else management.why_function(pf.pci)
             if why:
