@@ -147,7 +147,6 @@ class ActionModule(ControllerAction):
         }
 
     def _tags(self) -> Row:
-        """Return the tags of the Ansible run."""
         return {
             "tags": [str(tag) for tag in self._vars.get("ansible_run_tags") or () if tag != "all"],
             "skip_tags": [str(tag) for tag in self._vars.get("ansible_skip_tags") or ()],

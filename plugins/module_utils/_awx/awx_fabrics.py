@@ -65,7 +65,6 @@ class FabricReader:
         self._variables = variables
 
     def fabrics(self) -> dict[str, Fabric]:
-        """Return the section ``fabrics``."""
         section = self._top.section("fabrics", "write fabrics: {NAME: {file: inventories/NAME/fabric.yml}}")
         if section and not section.mapping.entries:
             self._report.add(rules.EMPTY, section.path, "fabrics is empty", "describe at least one")

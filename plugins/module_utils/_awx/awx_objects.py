@@ -101,7 +101,6 @@ class Wanted:
     absent: tuple[Object, ...]
 
     def of(self, kind: str) -> list[Object]:
-        """Return the objects of a kind."""
         return [each for each in self.objects if each.kind == kind]
 
 
@@ -119,7 +118,6 @@ class _Converter:
         self._environment = Ref("execution_environments", existing or data.prefix, existing=bool(existing))
 
     def wanted(self) -> Wanted:
-        """Return all objects, and those to delete."""
         data = self._data
         keys = {name: self._keys(name) for name in data.fabrics}
         steps = {name: sliced(_steps(keys[name]), self._slices(name)) for name in keys}

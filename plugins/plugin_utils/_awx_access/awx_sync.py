@@ -61,7 +61,6 @@ class Sync:
         self._sources: list[Object] = []
 
     def run(self) -> None:
-        """Write all differences."""
         self._organization()
         self._load()
         checks = Checks(self._server, self._wanted, self._id(self._organization_ref))

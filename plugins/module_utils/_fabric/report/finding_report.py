@@ -95,7 +95,6 @@ def as_data(checked: Checked) -> dict[str, t.Any]:
 
 
 def as_json(checked: Checked) -> bytes:
-    """Return the contents of the JSON file."""
     return _json(as_data(checked))
 
 

@@ -87,7 +87,6 @@ class Change(t.NamedTuple):
     after: t.Any
 
     def as_dict(self) -> dict[str, t.Any]:
-        """Return the change as plain data."""
         return dict(self._asdict())
 
 

@@ -40,7 +40,6 @@ class Key(t.NamedTuple):
 
     @property
     def type(self) -> Kind:
-        """The API version and the kind."""
         return self.api, self.kind
 
     def __str__(self) -> str:

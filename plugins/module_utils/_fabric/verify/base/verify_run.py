@@ -74,7 +74,6 @@ class Failure(t.NamedTuple):
 
     @property
     def layer(self) -> str:
-        """Return the name of the layer."""
         return CODES[self.code].layer
 
     def as_dict(self) -> Row:

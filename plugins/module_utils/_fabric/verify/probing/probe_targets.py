@@ -72,7 +72,6 @@ def both_provable(port: Result, other: Result, link_layer: str) -> bool:
 
 
 def _addressed(port: Result) -> bool:
-    """Return whether a port has an address."""
     return bool(port.get("address") or port.get("address6"))
 
 

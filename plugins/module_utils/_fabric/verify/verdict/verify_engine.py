@@ -70,7 +70,6 @@ class Verdict(t.NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Return whether there is no failure."""
         return not self.run.failures
 
 
