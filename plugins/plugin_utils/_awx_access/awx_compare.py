@@ -13,11 +13,9 @@ import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._awx import awx_kinds
 from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_objects import Object
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_server import Data, Server
-
-__all__ = ["Secrets", "differing", "hidden", "meant", "raise_all", "sent", "unknown"]
 
 # AWX returns this in place of a secret. If it is sent, AWX keeps the secret.
 ENCRYPTED = "$encrypted$"

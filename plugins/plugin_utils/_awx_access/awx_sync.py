@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_objects import CONTROL, Object, Ref, Wanted
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access import awx_compare, awx_jobs
 from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_checks import Checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_server import ApiError, Data, Server
@@ -185,8 +186,13 @@ class Sync:
             self._sources.append(each)
         if self._check:
             return item
-        try:
+        with self._placing(each):
             return self._server.patch("%s/%d" % (each.kind, item["id"]), awx_compare.sent(changed))
+
+    @contextlib.contextmanager
+    def _placing(self, each: Object) -> t.Iterator[None]:
+        try:
+            yield
         except ApiError as error:
             raise self._placed(error, each) from None
 
@@ -212,13 +218,11 @@ class Sync:
             self._note("change", each, {"survey": now}, {"survey": wanted})
         if self._check:
             return
-        try:
+        with self._placing(each):
             if wanted:
                 self._server.post(path, wanted)
             else:
                 self._server.delete(path)
-        except ApiError as error:
-            raise self._placed(error, each) from None
 
     def _approval(self, each: Object, item: Data) -> None:
         wanted = dict(each.approval or {})
@@ -267,15 +271,13 @@ class Sync:
         kept = {name for name in now if name in wanted}
         if refs and refs[0].kind in _ORDERED and [name for name in now if name in kept] != wanted[: len(kept)]:
             kept = set()
-        try:
+        with self._placing(each):
             for name, number in now.items():
                 if name not in kept:
                     self._server.post(path, {"id": number, "disassociate": True})
             for ref in refs:
                 if ref.name not in kept:
                     self._server.post(path, self._reference(ref))
-        except ApiError as error:
-            raise self._placed(error, each) from None
 
     def _reference(self, ref: Ref) -> Data:
         if ref.kind == "labels":  # AWX returns an existing label
@@ -321,7 +323,7 @@ class Sync:
             except RailyardError as error:
                 place = "fabrics: %s" % each.fields["source_path"]
                 errors.append(RailyardError(error.message, place, "correct the file or its path, and push it"))
-        awx_compare.raise_all(errors)
+        raise_all(errors)
 
     # -- what is not wanted
 
@@ -351,10 +353,8 @@ class Sync:
         self._note("delete", each, {}, {})
         if self._check:
             return
-        try:
+        with self._placing(each):
             self._server.delete("%s/%d" % (each.kind, item["id"]))
-        except ApiError as error:
-            raise self._placed(error, each) from None
 
     # -- teams
 
@@ -381,7 +381,5 @@ class Sync:
         self._note("change", each, {} if grant else right, right if grant else {})
         if self._check:
             return
-        try:
+        with self._placing(each):
             self._server.post(path, {"id": number} if grant else {"id": number, "disassociate": True})
-        except ApiError as error:
-            raise self._placed(error, each) from None
