@@ -78,7 +78,7 @@ def main() -> int:
 
 
 def _node_of_profile(root: Path) -> System:
-    """A root directory with the ports' PCI functions, so that devices have all attributes."""
+    """Return a node with the ports' PCI functions, so that devices have all attributes."""
     root.mkdir()
     tree = Tree(root)
     for _rail, _name, bus, number, _gpu in PORTS:
@@ -100,8 +100,8 @@ def _devices(system: System, spec: AgentSpec) -> list[SliceDevice]:
 
 
 def _down(devices: t.Sequence[SliceDevice]) -> list[SliceDevice]:
-    """The devices after rail :data:`RAIL` has gone down."""
-    return [each._replace(healthy=each.resource not in (RAIL, ALL_RAILS)) for each in devices]
+    """Return the devices after rail :data:`RAIL` has gone down."""
+    return [device._replace(healthy=device.resource not in (RAIL, ALL_RAILS)) for device in devices]
 
 
 def _sizes(nodes: int, system: System) -> None:
@@ -115,26 +115,25 @@ def _sizes(nodes: int, system: System) -> None:
         tainted = specs(spec.resource_prefix, spec.node, _down(devices_up))
         change.append(writes(tainted, first[-1].created, None))
     seconds = time.process_time() - begun
-    sizes = [len(_text(each)) for one in first for each in one.created]
-    devices = sum(len(each["spec"]["devices"]) for one in first for each in one.created)
+    slices = [row for node in first for row in node.created]
+    sizes = [_size(row) for row in slices]
+    devices = sum(len(row["spec"]["devices"]) for row in slices)
     say("%d nodes: devices, ResourceSlices" % nodes, "%d, %d" % (devices, len(sizes)))
     say("  bytes of all; of the largest", "%.1f MB; %.1f kB" % (sum(sizes) / 1e6, max(sizes) / 1e3))
-    say("  writes at the start of all agents", str(sum(each.total for each in first)))
-    one = change[0]
-    text = "%d, %.1f kB" % (one.total, sum(len(_text(each)) for each in one.updated) / 1e3)
+    say("  writes at the start of all agents", str(sum(node.total for node in first)))
+    text = "%d, %.1f kB" % (change[0].total, sum(map(_size, change[0].updated)) / 1e3)
     say("  writes when one rail of one node goes down, and their bytes", text)
-    total = sum(len(_text(each)) for node in change for each in node.updated)
-    text = "%d, %.1f MB" % (sum(each.total for each in change), total / 1e6)
+    total = sum(_size(row) for node in change for row in node.updated)
+    text = "%d, %.1f MB" % (sum(node.total for node in change), total / 1e6)
     say("  writes when one rail of all nodes goes down, and their bytes", text)
     say("  processor time of planning and computing them", "%.1f s" % seconds)
 
 
-def _text(whole: Row) -> bytes:
-    return json.dumps(whole).encode()
+def _size(row: Row) -> int:
+    return len(json.dumps(row))
 
 
 def _requests(directory: Path, system: System) -> None:
-    """The requests of one node's agent."""
     directory.mkdir()
     (spec,) = _specs(1)
     assert spec.node == NODE
@@ -155,7 +154,7 @@ def _requests(directory: Path, system: System) -> None:
             api.requests.clear()
             publisher.publish(devices())
             methods = [method for method, _path in api.requests]
-            counted = ", ".join("%d %s" % (methods.count(each), each) for each in sorted(set(methods)))
+            counted = ", ".join("%d %s" % (methods.count(method), method) for method in sorted(set(methods)))
             say("requests of one node %s" % text, counted)
     finally:
         api.close()

@@ -33,7 +33,6 @@ class GuestSystem:
 
     @property
     def kernel(self) -> str:
-        """The package of the release's stock kernel."""
         return hosts.DISTRIBUTIONS[self.distribution].kernel
 
     @property

@@ -95,18 +95,16 @@ class Host:
 
     @property
     def distribution(self) -> Distribution:
-        """The properties of the distribution."""
         return DISTRIBUTIONS[self.id]
 
     @property
     def backports(self) -> str:
-        """The name of the backports suite."""
         return self.distribution.backports.format(codename=self.codename)
 
     def sources(self) -> list[Source]:
         """Return the package sources of the distribution on this host, without those of other vendors.
 
-        :raises LabError: if there are none.
+        :raises LabError: if no source has the release.
         """
         apt = self.root / "etc/apt"
         parts = sorted((apt / "sources.list.d").glob("*")) if (apt / "sources.list.d").is_dir() else []

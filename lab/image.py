@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The guests' image: a kernel, an initrd and a root filesystem, made from a distribution's packages.
 
-An image is cached under the hash of its recipe. It is built aside and renamed into place, so it is there whole or not
-at all; what was damaged later is noticed by size and time, then by content, and built again.
+An image is cached under the hash of its recipe. It is built in a temporary directory and renamed, so that the cache has
+only complete images. An image whose files have changed, by size and time and then by content, is built again.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Image:
 
 
 def cache_directory() -> Path:
-    """Where images and an unpacked QEMU are kept between labs."""
+    """Return the directory of images and of an unpacked QEMU, which labs share."""
     own = os.environ.get("RAILYARD_LAB_CACHE")
     if own:
         return Path(own).expanduser().resolve()
@@ -81,7 +81,7 @@ def cache_directory() -> Path:
 
 
 def recipe(system: GuestSystem, kubelet: Path | None = None) -> dict[str, Any]:
-    """Everything that shapes the image; with a kubelet, that of Kubernetes nodes."""
+    """Return all inputs of the image; with a kubelet, of the image of Kubernetes nodes."""
     values = {
         "distribution": [system.distribution, system.codename],
         "network": system.network,
@@ -99,12 +99,12 @@ def _packages(system: GuestSystem, kubelet: Path | None) -> list[str]:
 
 
 def recipe_hash(values: dict[str, Any]) -> str:
-    """The name of the image that a recipe makes."""
+    """Return the name of the image of a recipe."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def content_hash(place: Path) -> str:
-    """A hash of a file's content that skips holes and zeros, so that a large sparse file is read quickly."""
+    """Return a hash of a file's content without holes and zeros, so that a large sparse file is read quickly."""
     digest = hashlib.sha256()
     size, chunk = place.stat().st_size, 1 << 20
     digest.update(b"%d" % size)
@@ -133,7 +133,7 @@ def _manifest(directory: Path) -> dict[str, Any]:
 
 
 def fault(directory: Path) -> str | None:
-    """What is wrong with the image in ``directory``; None when it is whole."""
+    """Return why the image in ``directory`` is damaged; None if it is complete."""
     try:
         manifest = json.loads((directory / "manifest.json").read_text(encoding="utf-8"))
         files = {name: manifest["files"][name] for name in FILES}
@@ -153,14 +153,14 @@ def fault(directory: Path) -> str | None:
 
 
 def find(directory: Path) -> Image | None:
-    """The image in ``directory`` if it is whole."""
+    """Return the image in ``directory``; None if it is missing or damaged."""
     if not directory.is_dir() or fault(directory):
         return None
     return Image(directory, json.loads((directory / "manifest.json").read_text(encoding="utf-8"))["id"])
 
 
 def ensure(host: hosts.Host, system: GuestSystem, cache: Path, kubelet: Path | None = None) -> Image:
-    """The image of the recipe in force, built if it is not there or damaged. Raises LabError when it cannot be."""
+    """Return the image of the current recipe. It is built if it is missing or damaged. Raises LabError on failure."""
     directory = cache / recipe_hash(recipe(system, kubelet))
     with locked(cache / (directory.name + ".lock"), "another command is building the image; waiting for it"):
         image = find(directory)
@@ -175,7 +175,7 @@ def ensure(host: hosts.Host, system: GuestSystem, cache: Path, kubelet: Path | N
 
 
 def _build(host: hosts.Host, system: GuestSystem, directory: Path, kubelet: Path | None) -> None:
-    """Build the image aside and rename it into place."""
+    """Build the image in a temporary directory, and rename it."""
     log = directory.with_name(directory.name + ".log")
     log.unlink(missing_ok=True)
     say("building the guests' image: %s, network managed by %s (once; log: %s)" % (system.name, system.network, log))
@@ -193,7 +193,7 @@ def _build(host: hosts.Host, system: GuestSystem, directory: Path, kubelet: Path
             os.rename(directory, work / "damaged")
         os.rename(result, directory)
     finally:
-        # The tree is root's.
+        # The tree belongs to root.
         with contextlib.suppress(LabError):
             subprocess.run(hosts.as_root(["rm", "-rf", "--one-file-system", str(work)]), check=False)
     say("the image is ready: %s" % directory)

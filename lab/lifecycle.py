@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bringing a lab up, whole or what is missing of it, and taking it down."""
+"""Start and end a lab, and reboot its nodes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the image of guests that are Kubernetes nodes has in addition: a newer kernel, containerd, kubelet, pods' image.
+"""Additions to the image of guests that are Kubernetes nodes: a newer kernel, containerd, kubelet, the image of pods.
 
 The kernel is that of the backports of the guests' release: soft RDMA works in a pod's network namespace from Linux 7.2
 on.
@@ -35,7 +35,7 @@ POD_ENTRYPOINT = ["/usr/bin/catatonit", "-P"]
 
 
 def recipe(kubelet: Path, digest: str) -> dict[str, Any]:
-    """Everything that shapes these additions; ``digest`` is that of the kubelet's content."""
+    """Return all inputs of these additions. ``digest``: that of the kubelet's content."""
     files = {str(place.relative_to(FILES)): place.read_text(encoding="utf-8") for place in _files()}
     return {
         "node": {
@@ -55,7 +55,7 @@ def _files() -> list[Path]:
 
 
 def build_pod_image(work: Path, source: Path, log: Path, remedy: str) -> Path:
-    """Make the pods' image from packages; an archive that containerd imports."""
+    """Build the image of pods from packages. Return an archive for containerd."""
     say("  making the pods' image")
     layer, archive = work / "pod-layer.tar", work / "pod.tar"
     command = [hosts.tool("mmdebstrap"), "--mode=root", "--variant=essential", "--format=tar", "--skip=output/dev"]

@@ -79,30 +79,24 @@ class Lab:
 
     @property
     def directory(self) -> Path:
-        """The state directory."""
         return state_directory(self.name)
 
     @property
     def run(self) -> Path:
-        """The directory of sockets."""
         return run_directory(self.directory)
 
     @property
     def node_names(self) -> list[str]:
-        """The names of the nodes, in the order of their numbers."""
         return [node_name(number) for number in range(1, self.nodes + 1)]
 
     @property
     def ssh_config(self) -> Path:
-        """The configuration file of ssh."""
         return self.directory / "ssh_config"
 
     def console(self, node: int) -> Path:
-        """Return the log of a node's console."""
         return self.directory / ("%s.console.log" % node_name(node))
 
     def disk(self, node: int) -> Path:
-        """Return the disk of a node."""
         return self.directory / ("%s.qcow2" % node_name(node))
 
     def log(self, part: str) -> Path:
@@ -136,12 +130,10 @@ class Lab:
         return self.node_number(node), self.rail_number(rail)
 
     def save(self) -> None:
-        """Write the state of the lab."""
         write_file(self.directory / "lab.json", json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=2))
 
 
 def node_name(number: int) -> str:
-    """Return the name of a node."""
     return "node-%d" % number
 
 
@@ -255,7 +247,6 @@ def remove_empty(directory: Path) -> None:
 
 
 def port_is_free(port: int) -> bool:
-    """Return whether a loopback port is free."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -124,7 +124,7 @@ def _given(nodes: bool) -> Binaries | None:
 
 
 def ensure(cache: Path, nodes: bool = False) -> Binaries:
-    """Return working programs. They are built if there are none.
+    """Return working programs. They are built if they are missing.
 
     :param nodes: scheduler and kubelet are required too.
     :raises LabError: if they cannot be built.

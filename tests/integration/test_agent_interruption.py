@@ -44,9 +44,10 @@ ip rule del priority 10003 || true
 
 
 def kill_site(task: int, seconds: float) -> str:
-    """Kill all processes of a ``site.yml``, so many seconds after it has begun its task of that number, from 0.
+    """Run ``site.yml``, and kill all its processes in or after the task with this number, from 0.
 
-    Returns the name of the task that it was in.
+    :param seconds: between the start of the task and the kill.
+    :return: the name of the task.
     """
     run = start("site.yml", INVENTORY, RAILYARD_LAB=LAB)
     assert run.stdout

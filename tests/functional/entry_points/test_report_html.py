@@ -154,7 +154,7 @@ def test_without_matplotlib_the_page_is_written_with_a_warning(
     assert "No charts are drawn: " in (tmp_path / "report.html").read_text()
 
 
-# -- documents that are none
+# -- unreadable documents
 
 WRONG = [
     (b"", "it is empty"),

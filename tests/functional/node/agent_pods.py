@@ -25,7 +25,7 @@ EMPTY_RECORD = b'{\n "format": 1,\n "holders": []\n}\n'
 
 
 def node_state() -> dict[str, str]:
-    """Return all of this namespace and its files that pods may change; empty records of slots are left out."""
+    """Return links, addresses, routes and files that pods may change, without empty records of slots."""
     # link-local addresses of ports that were just set up
     wait_for(lambda: not any("tentative" in row for link in shown("address") for row in link["addr_info"]))
     found = {
@@ -53,7 +53,7 @@ def node_state() -> dict[str, str]:
 
 
 def difference(before: dict[str, str]) -> dict[str, tuple[str | None, str | None]]:
-    """Return what of the node is not as before: subject -> (before, now)."""
+    """Return the differences from an earlier state: subject -> (before, now)."""
     now = node_state()
     return {key: (before.get(key), now.get(key)) for key in {**before, **now} if before.get(key) != now.get(key)}
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Calls of the kubelet in which the agent is killed or the API server is gone, ``RAILYARD_INTERRUPTIONS`` times (2)."""
+"""Calls of the kubelet while the agent is killed or the API server is down, ``RAILYARD_INTERRUPTIONS`` times (2)."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_claim_is_prepared_once_by_an_agent_killed_in_prepare(dra: DraNode) ->
             kubelet.prepare(claim)
         timer.join()
         kubelet = dra.restart()
-        # after the restart of an agent, the kubelet asks again
+        # the kubelet repeats the request after the restart
         assert kubelet.prepare(claim) == {claim[1]: [RAILS_0]}
         assert dra.recorded() == [claim[1]]
         other = dra.api.claim("other", "rails-0", pod="other")
@@ -134,7 +134,7 @@ def test_a_slot_of_a_claim_is_not_attached_to_another_pod(dra: DraNode) -> None:
         thief.end()
 
 
-def test_a_claim_waits_for_an_api_server_that_is_gone(dra: DraNode) -> None:
+def test_a_claim_waits_for_an_unavailable_api_server(dra: DraNode) -> None:
     chance = random.Random(16)
     kubelet = dra.start()
     dra.published()

@@ -23,7 +23,7 @@ PATIENCE = 120.0
 
 
 class Churn:
-    """Pods that take any free device, and give it to the next pod while their namespace is still ending."""
+    """Pods that use any free device, and release it while their namespace still ends."""
 
     def __init__(self, agent: PodAttach) -> None:
         self._agent = agent

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Faults of a node while the rail agent attaches pods, each several times: nothing is left, and no slot is given twice.
+"""Faults of a node while the rail agent attaches pods, each several times: the node is as before, no slot has two pods.
 
 ``RAILYARD_INTERRUPTIONS`` is how often each fault happens (2). ``test_agent_killed.py`` kills the agent at each
 request, ``test_agent_calls.py`` in calls of the kubelet.
@@ -29,7 +29,7 @@ from tests.waiting import wait_for
 
 TIMES = int(os.environ.get("RAILYARD_INTERRUPTIONS", "2"))
 RECORDS = "/var/lib/railyard/agent"
-# Seconds that an attach of two rails takes, at least most of it.
+# Most of the seconds that an attach of two rails takes.
 ATTACH_SECONDS = 0.6
 
 
@@ -45,7 +45,7 @@ class Rig:
         self.agents.write(document(rail(1), rail(2), **values))
 
     def attach(self, agent: PodAttach, pod: Pod) -> str:
-        """Return the reason why a pod does not get all rails; empty if it does. Never anything between."""
+        """Return the reason why a pod does not get its rails; empty if it gets all. It must not get a part of them."""
         try:
             agent.attach("rails-0", pod.state())
         except RailyardError as error:
@@ -55,7 +55,7 @@ class Rig:
         return ""
 
     def slot_is_given_once(self, number: int) -> None:
-        """After a fault, a pod gets the slot, another pod does not, and the end of the pod frees the slot."""
+        """Check that a pod gets the slot, another pod does not, and the end of the pod frees the slot."""
         agent = self.agents.agent(20)
         pod, rival = self.agents.pod("after-%d" % number), self.agents.pod("rival-%d" % number)
         assert self.attach(agent, pod) == ""
@@ -74,7 +74,7 @@ class Rig:
 
 
 def killed_in_attach(rig: Rig, number: int) -> None:
-    """The container runtime asks the next agent again, or the pod is deleted meanwhile."""
+    """The container runtime sends the request again to the next agent, or the pod is deleted first."""
     pod, agent = rig.agents.pod("victim-%d" % number), rig.agents.agent()
     killed_at(rig.random.randint(1, 60), functools.partial(agent.attach, "rails-0", pod.state()))
     if number % 2:
@@ -103,14 +103,14 @@ def disk_full(rig: Rig, number: int) -> None:
 def link_down_in_attach(rig: Rig, number: int) -> None:
     pod, agent = rig.agents.pod("victim-%d" % number), rig.agents.agent()
     timer = rig.random_moment(lambda: rig.node.leaf("ip", "link", "set", "leaf2", "down"))
-    # after the look at the carrier the attach succeeds
+    # after the check of the carrier, the attach succeeds
     assert rig.attach(agent, pod) in ("", "carrier")
     timer.join()
     rig.node.leaf("ip", "link", "set", "leaf2", "up")
     rig.end(pod)
 
 
-def address_of_a_stranger(rig: Rig, number: int) -> None:
+def address_of_another_host(rig: Rig, number: int) -> None:
     address = rig.random.choice(["172.16.11.1/24", "fd00:11::1/64", "172.16.12.1/24", "fd00:12::1/64"])
     leaf = "leaf1" if ".11." in address or ":11:" in address else "leaf2"
     rig.node.leaf("ip", "address", "add", address, "dev", leaf, *(["nodad"] if ":" in address else []))
@@ -151,7 +151,7 @@ def port_held_by_another(rig: Rig, number: int) -> None:
 
 
 def container_ends_in_attach(rig: Rig, number: int) -> None:
-    """The container runtime gives the container up at any moment."""
+    """The container ends at a random moment of the attach."""
     pod, agent = rig.agents.pod("victim-%d" % number), rig.agents.agent()
     timer = rig.random_moment(pod.end_container)
     with contextlib.suppress(RailyardError):
@@ -161,7 +161,7 @@ def container_ends_in_attach(rig: Rig, number: int) -> None:
 
 
 def two_pods_at_once(rig: Rig, number: int) -> None:
-    """A pod that was deleted by force and its successor ask for one slot at the same time."""
+    """Two pods request one slot at the same time, such as after a forced deletion."""
     pods = [rig.agents.pod("%s-%d" % (name, number)) for name in ("first", "second")]
     agent, outcomes = rig.agents.agent(), []
     threads = [threading.Thread(target=lambda pod=pod: outcomes.append(rig.attach(agent, pod))) for pod in pods]
@@ -178,7 +178,7 @@ FAULTS = [
     killed_in_attach,
     disk_full,
     link_down_in_attach,
-    address_of_a_stranger,
+    address_of_another_host,
     silent_gateway,
     port_held_by_another,
     container_ends_in_attach,

@@ -127,7 +127,7 @@ def every_moment_of_the_end(node: LiveNode, attachment: str, pod_ends: bool) -> 
         successor = agents.agent()
         assert left_over() == []
         if not pod_ends:
-            # the kubelet asks again
+            # the kubelet repeats the request
             assert successor.detach("rails-0")
             assert (pod.links(), pod.whole()["rules"]) == (set(), [])
             pod.end()
@@ -152,7 +152,7 @@ def every_moment_of_a_recovery(node: LiveNode, attachment: str) -> None:
         number += 1
         assert number < MOST
         agent = agents.agent()
-        # in mid-attach: one interface or both exist
+        # killed when one interface or both exist
         attach = functools.partial(agent.attach, "rails-0", pod.state())
         assert killed_at(30 if number % 2 else 45, attach)
         killed = killed_at(number, agents.agent)
@@ -215,5 +215,5 @@ def test_an_agent_killed_at_the_end_of_a_pod_keeps_no_slot(attachment: str, pod_
 
 
 @pytest.mark.parametrize("attachment", ["macvlan", "host-device"])
-def test_an_agent_killed_while_it_recovers_is_followed_by_one_that_does(attachment: str) -> None:
+def test_an_agent_completes_the_recovery_of_a_killed_agent(attachment: str) -> None:
     in_own_namespace(lambda node: every_moment_of_a_recovery(node, attachment))()
