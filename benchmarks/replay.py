@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -150,13 +151,13 @@ def main(arguments: t.Sequence[str] = ()) -> int:
         with tempfile.TemporaryDirectory() as scratch:
             directory = Path(scratch)
             prepare(directory, nodes)
-            for playbook in options.playbook.split(","):
-                for delay in map(float, options.delay.split(",")):
-                    run = play(directory, playbook, *options.words, delay=delay)
-                    _figures(playbook, nodes, delay, run, before.get((playbook, delay)), options.tasks)
-                    before[playbook, delay] = (nodes, run)
-                    if options.parts:
-                        _parts(directory, playbook, options, delay, run)
+            delays = map(float, options.delay.split(","))
+            for playbook, delay in itertools.product(options.playbook.split(","), delays):
+                run = play(directory, playbook, *options.words, delay=delay)
+                _figures(playbook, nodes, delay, run, before.get((playbook, delay)), options.tasks)
+                before[playbook, delay] = (nodes, run)
+                if options.parts:
+                    _parts(directory, playbook, options, delay, run)
     return 0
 
 
@@ -200,9 +201,9 @@ def _figures(
     if run.status:
         print(run.output)
     say(head, "%.1f s, processor time %.1f s, %d MB" % (run.seconds, run.processor, run.memory / 1e6))
-    each = ", ".join("%s %.2f" % (name, count / nodes) for name, count in sorted(run.executions.items()))
+    executions = ", ".join("%s %.2f" % (name, count / nodes) for name, count in sorted(run.executions.items()))
     say("  per node: processor time; results; module executions", "%.3f s; %.2f; %s" % (
-        run.processor / nodes, run.results / nodes, each
+        run.processor / nodes, run.results / nodes, executions
     ))  # fmt: skip
     if before:
         fewer, other = before
@@ -216,5 +217,5 @@ def _figures(
         say(
             "    " + task["task"],
             "%(results)d results, %(seconds).2f s, processor time %(processor).2f s, "
-            "of it main process %(main).2f s, which grows by %(grown).0f MB" % task,
+            "main process %(main).2f s, which grows by %(grown).0f MB" % task,
         )
