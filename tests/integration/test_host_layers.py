@@ -340,7 +340,7 @@ def test_a_port_that_a_pod_has_is_reported_as_held_and_not_changed(guest: Node, 
     for check in (True, False, False):
         result = guest.module("rail_ports", ports=[RAIL], check=check)
         assert not result["changed"] and result["held"] == [{"rail": "gpu07", "pci": PORT, "by": why}]
-        assert ["left alone" in each for each in result["warnings"]] == [True]
+        assert ["is not changed" in each for each in result["warnings"]] == [True]
     (row,) = [each for each in guest.module("rail_info", subset=["nics"])["nics"] if each["pci"] == PORT]
     assert row["netdev"] is None and row["holders"] == [why] and row["driver"] == "igb"
     links = [{"name": "rxe_gpu07", "type": "rxe", "netdev": NETDEV, "pci": PORT}]

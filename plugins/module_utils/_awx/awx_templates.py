@@ -136,7 +136,9 @@ TEMPLATES: t.Mapping[str, Template] = {
         check=True,
         tags=True,
         questions=(
-            yes_or_no("reboot_allowed", "Reboot nodes that need it", "Without consent they are listed and left alone"),
+            yes_or_no(
+                "reboot_allowed", "Reboot nodes that need it", "Without consent they are listed and not rebooted"
+            ),
             *_REBOOT,
         ),
     ),
@@ -260,7 +262,9 @@ TEMPLATES: t.Mapping[str, Template] = {
                 required=True,
             ),
             yes_or_no("teardown_hosts", "Take the hosts back too", "All that hosts.yml set up but driver and firmware"),
-            yes_or_no("reboot_allowed", "Reboot nodes that need it", "Without consent they are listed and left alone"),
+            yes_or_no(
+                "reboot_allowed", "Reboot nodes that need it", "Without consent they are listed and not rebooted"
+            ),
         ),
     ),
 }

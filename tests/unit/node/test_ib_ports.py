@@ -192,7 +192,7 @@ def test_the_interface_of_the_connection_is_not_changed(kernel: IbKernel) -> Non
     subsystem = kernel.ports(
         {"pci": FIRST, "mode": "connected"}, {"pci": SECOND, "mode": "connected"}, management=management
     )
-    with pytest.raises(Refused, match="ibs2 is left alone: carries this connection"):
+    with pytest.raises(Refused, match="ibs2 is not changed: carries this connection"):
         subsystem.changes(subsystem.observe())
     assert kernel.writes == []
 
@@ -292,7 +292,7 @@ def test_a_port_that_a_pod_has_is_not_changed_and_stays_persistent(kernel: IbKer
     assert [each["pci"] for each in kept] == [FIRST, SECOND]
     ports = kernel.ports(*wanted)
     ports.changes(ports.observe())
-    assert "ports[0] (%s) is left alone: its netdev is in another" % FIRST in ports.warnings[0]
+    assert "ports[0] (%s) is not changed: its netdev is in another" % FIRST in ports.warnings[0]
 
 
 # -- taken back ------------------------------------------------------------------------------------------------------
@@ -365,7 +365,7 @@ def test_a_child_that_carries_the_connection_is_not_removed(kernel: IbKernel, ke
     management = ManagementPath({"ibs1.8001": "carries this connection"}, {})
     kernel.apply(*WANTED)
     it = kernel.ports(dict(WANTED[0], pkeys=["0x8002"]), WANTED[1], management=management)
-    with pytest.raises(RailyardError, match="ibs1.8001 is left alone: carries this connection"):
+    with pytest.raises(RailyardError, match="ibs1.8001 is not changed: carries this connection"):
         it.changes(it.observe())
     # of a port that is not a rail's any more it stays too, and is reported until the boot
     done: list[Change] = []

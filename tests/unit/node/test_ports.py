@@ -707,9 +707,8 @@ def test_a_port_in_a_pod_is_not_changed_and_is_restored_on_return(
     away(True)
     reported = run(node, ports)
     assert reported["changes"] == [] and reported["held"] == [{"rail": "gpu01", "pci": "0000:0b:00.0", "by": WHY}]
-    assert [each for each in reported["warnings"] if "left alone" in each] == [
-        "gpu01 (0000:0b:00.0) is left alone: %s. Remedy: run again once it is back, if something of it is to change"
-        % WHY
+    assert [each for each in reported["warnings"] if "is not changed" in each] == [
+        "gpu01 (0000:0b:00.0) is not changed: %s. Remedy: to change it, run again after it is back" % WHY
     ]
     assert {path: path.read_text() for path in (node.root / "etc").rglob("*") if path.is_file()} == files
     assert [row[0] for row in rules(node)] == [10001, 10001, 10002, 10002]
@@ -748,7 +747,7 @@ def test_files_of_a_port_that_stays_in_a_pod_outlive_another_port(
     away(True)
     taken = run(node, [ports[1]], state="absent")
     assert [each["rail"] for each in taken["held"]] == ["gpu01"]
-    assert "gpu01 (0000:0b:00.0) is left alone" in " ".join(taken["warnings"])
+    assert "gpu01 (0000:0b:00.0) is not changed" in " ".join(taken["warnings"])
     left = {path: path.read_text() for path in (node.root / "etc").rglob("*") if path.is_file()}
     # while its name is unknown, no file is removed before it is back
     assert left == own if named or reported else set(own) < set(left)

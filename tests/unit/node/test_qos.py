@@ -605,7 +605,7 @@ def test_a_port_that_a_pod_has_is_not_changed_and_stays_persistent(kernel: QosKe
     one = subsystem(kernel, persist=True)
     changed = [change.subject for change in run(one)]
     assert "rail1" in changed and "rail2" not in changed
-    assert ["is left alone: its netdev is in another network namespace" in each for each in one.warnings] == [True]
+    assert ["is not changed: its netdev is in another network namespace" in each for each in one.warnings] == [True]
     kept = json.loads(kernel.read_file("/etc/railyard/boot.d/40-roce_qos.json") or "")["options"]["ports"]
     assert [each["pci"] for each in kept] == [None, function]
     assert run(subsystem(kernel, persist=True)) == []

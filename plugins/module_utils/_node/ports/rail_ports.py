@@ -204,7 +204,9 @@ class RailPorts(Subsystem):
         backend = self._choose_backend(wanted)
         self._plan_live(plan, targets, former)
         held_ports = [port for port in wanted if port.rail in held]
-        ignored_warnings = [vf_holders.left_alone(port.rail, str(port.pci), held[port.rail].why) for port in held_ports]
+        ignored_warnings = [
+            vf_holders.not_changed(port.rail, str(port.pci), held[port.rail].why) for port in held_ports
+        ]
         kept = self._kept(wanted, targets, held)
         # a file needs the netdev name; without it the existing files stay
         nameless = [port for port in wanted if port.rail not in [each.port.rail for each in kept]]

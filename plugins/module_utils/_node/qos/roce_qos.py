@@ -75,7 +75,7 @@ class RoceQos(PersistentSubsystem):
         seen.live = []
         held = vf_holders.moved(self._system, [port.pci for port in self._ports])
         self._alone = [
-            vf_holders.left_alone(str(port.netdev or port.pci), port.pci, held[port.pci].why)
+            vf_holders.not_changed(str(port.netdev or port.pci), port.pci, held[port.pci].why)
             for port in self._ports
             if port.pci in held
         ]

@@ -137,7 +137,7 @@ class IbPorts(PersistentSubsystem):
         held = vf_holders.moved(self._system, [port.pci for port in self._ports])
         self._local_ports = [port for port in self._ports if port.pci not in held]
         self._ignored = [
-            vf_holders.left_alone(each.place, each.pci, held[each.pci].why) for each in self._ports if each.pci in held
+            vf_holders.not_changed(each.place, each.pci, held[each.pci].why) for each in self._ports if each.pci in held
         ]
         for port in self._local_ports:
             try:
@@ -256,12 +256,12 @@ class IbPorts(PersistentSubsystem):
             why = management.why_netdev(seen.netdev)
             if port_changes and why:
                 remedy = "leave it out of the ports"
-                errors.append(Refused("%s is left alone: %s" % (seen.netdev, why), port.place, remedy))
+                errors.append(Refused("%s is not changed: %s" % (seen.netdev, why), port.place, remedy))
             for each in port_changes:
                 why = management.why_netdev(each.subject) if each.subject != seen.netdev else None
                 if why:
                     remedy = "keep its partition in pkeys, or connect and route over another interface"
-                    errors.append(Refused("%s is left alone: %s" % (each.subject, why), port.place + ".pkeys", remedy))
+                    errors.append(Refused("%s is not changed: %s" % (each.subject, why), port.place + ".pkeys", remedy))
             changes += port_changes
             errors += self._name_errors(port, seen) + self._manager_errors(port, seen)
         named = {self._key(port.pci, port.netdev) for port in self._ports}

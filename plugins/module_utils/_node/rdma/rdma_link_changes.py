@@ -198,7 +198,7 @@ class LinkPlan:
         """Return whether the port is in another network namespace. It is reported and not changed then."""
         moved = vf_holders.moved(self._system, [pci], what).get(pci or "")
         if moved:
-            self.ignored.append(vf_holders.left_alone(port.name, str(pci), moved.why))
+            self.ignored.append(vf_holders.not_changed(port.name, str(pci), moved.why))
         return moved is not None
 
     def _not_visible(self, port: Port, pci: str) -> RailyardError:

@@ -115,13 +115,9 @@ def moved(
     }
 
 
-def left_alone(port: str, pci: str, why: str) -> str:
+def not_changed(port: str, pci: str, why: str) -> str:
     """Return the message about a port in another network namespace, which is not changed."""
-    return "%s (%s) is left alone: %s. Remedy: run again once it is back, if something of it is to change" % (
-        port,
-        pci,
-        why,
-    )
+    return "%s (%s) is not changed: %s. Remedy: to change it, run again after it is back" % (port, pci, why)
 
 
 def _interfaces_above(system: System, netdev: str) -> list[str]:
