@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: cni_networks
 short_description: The planned CNI networks of a node
-version_added: 0.1.0
+version_added: 0.2.0
 author:
   - Railyard contributors (@railyard)
 description:

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: cni_networks
 short_description: Configure the CNI networks of a node, and install their plugins
-version_added: 0.1.0
+version_added: 0.2.0
 description:
   - Writes the configurations that Multus uses for NetworkAttachmentDefinitions with an empty C(spec), one file per
     network, C(railyard-NETWORK.conflist). Such files of other networks are removed; all other files stay.

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpudirect
 short_description: Configure the path from GPU memory to the NIC (GPUDirect RDMA)
-version_added: 0.1.0
+version_added: 0.2.0
 description:
   - Chooses between DMA-BUF, C(nvidia-peermem) and none, with the reasons and remedies of each, from the GPUs, the GPU
     driver and its flavour, the RDMA core, the kernel and its lockdown.

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: kernel_arguments
 short_description: Set kernel arguments for the next boot
-version_added: 0.1.0
+version_added: 0.2.0
 description:
   - Reports the running kernel's arguments and those of the next boot separately, and configures the boot loader to give
     the desired arguments to all kernels.

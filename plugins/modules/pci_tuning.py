@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: pci_tuning
 short_description: Disable ACS between rail ports and GPUs, and set the PCI read request size
-version_added: 0.1.0
+version_added: 0.2.0
 description:
   - Clears the bits of Access Control Services (ACS) that redirect transfers between a NIC and its GPU through the root
     complex, only on the bridges between the two.

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: rail_limits
 short_description: Set locked memory, hugepages and neighbour tables, and keep other programs off the rail ports
-version_added: 0.1.0
+version_added: 0.2.0
 description:
   - Sets how much memory containers may lock, hugepages, and the sizes of the neighbour tables, live and persistently.
   - Keeps NetworkManager and cloud-init off the rail ports.

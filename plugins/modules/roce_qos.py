@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: roce_qos
 short_description: Configure QoS of RoCE on rail ports
-version_added: 0.1.0
+version_added: 0.2.0
 description:
   - Sets trust, DSCP to priority, PFC, ETS, receive buffers, ECN and CNPs, global pause, the traffic class of RDMA
     devices and the connection manager's defaults, on all ports in one call.

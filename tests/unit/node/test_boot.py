@@ -302,23 +302,37 @@ def test_the_program_waits_for_late_devices(late: tuple[System, list[str]]) -> N
     assert system.read("/value") == "5"
 
 
-def test_attempts_become_rarer_while_devices_are_missing(
-    late: tuple[System, list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    system, failures = late
-    failures.extend(["is not there"] * 200)
-    clock, pauses = [1000.0], []
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses of the program, which pass at once."""
+    clock, found = [1000.0], []
 
     def sleep(seconds: float) -> None:
-        pauses.append(seconds)
+        found.append(seconds)
         clock[0] += seconds
 
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     monkeypatch.setattr("time.sleep", sleep)
+    return found
+
+
+def test_attempts_become_rarer_while_devices_are_missing(late: tuple[System, list[str]], pauses: list[float]) -> None:
+    system, failures = late
+    failures.extend(["is not there"] * 200)
     assert boot_program.main([], system) == 1
     assert pauses[0] == 1 and pauses == sorted(pauses) and pauses[-1] == 5
     assert all(pause <= 1 + sum(pauses[:number]) / 4 for number, pause in enumerate(pauses))
     assert boot_program.PATIENCE <= sum(pauses) < boot_program.PATIENCE + 5 and len(pauses) < 35
+
+
+def test_the_program_waits_longer_while_udev_handles_devices(
+    late: tuple[System, list[str]], pauses: list[float]
+) -> None:
+    system, failures = late
+    failures.extend(["is not there"] * 200)
+    system.write_file(boot_program.UDEV_QUEUE, "")
+    assert boot_program.main([], system) == 1
+    assert boot_program.SLOW_PATIENCE <= sum(pauses) < boot_program.SLOW_PATIENCE + 5
 
 
 def test_a_failed_module_is_reported_and_the_others_still_run(

@@ -23,6 +23,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 
 # Seconds to wait for devices: a NIC's driver may be ready long after udev has settled.
 PATIENCE = 120.0
+# The same while udev still handles devices, as on a machine that is overloaded at its boot.
+SLOW_PATIENCE = 300.0
+UDEV_QUEUE = "/run/udev/queue"
 # Seconds between two attempts. Each costs processor time, so the pause grows, in proportion to the time waited.
 PAUSE, PAUSE_MAX, PAUSE_GROWTH = 1.0, 5.0, 1.25
 
@@ -114,7 +117,8 @@ def apply_ports(path: str, system: System, check: bool, until: float) -> list[tu
 
 
 def main(argv: t.Sequence[str] | None = None, system: System | None = None, patience: float = PATIENCE) -> int:
-    """Apply all files in order. A file that fails is tried again for ``patience`` seconds, and then port by port.
+    """Apply all files in order. A file that fails is tried again for ``patience`` seconds, or
+    :data:`SLOW_PATIENCE` while udev handles devices, and then port by port.
 
     ``--check`` only reports what would change. ``--only 10-sriov_vfs`` applies only that file.
 
@@ -124,7 +128,12 @@ def main(argv: t.Sequence[str] | None = None, system: System | None = None, pati
     arguments = list(sys.argv[1:] if argv is None else argv)
     check = "--check" in arguments
     only = arguments[arguments.index("--only") + 1 :][:1] if "--only" in arguments else []
-    deadline = time.monotonic() + (0 if check else patience)
+    began = time.monotonic()
+
+    def may_wait() -> bool:
+        slow = system.exists(UDEV_QUEUE)
+        return not check and time.monotonic() < began + (max(patience, SLOW_PATIENCE) if slow else patience)
+
     # for all files together: the unit's timeout is twice as long
     until = time.monotonic() + boot_lock.SECONDS
     status = 0
@@ -139,7 +148,7 @@ def main(argv: t.Sequence[str] | None = None, system: System | None = None, pati
                 break
             # any error of a file must not prevent the next files
             except Exception as error:
-                if time.monotonic() < deadline:
+                if may_wait():
                     time.sleep(pause)
                     pause = min(pause * PAUSE_GROWTH, PAUSE_MAX)
                     continue
