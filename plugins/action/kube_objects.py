@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.send_writes import Apply
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_access
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
+from ansible_collections.railyard.fabric.plugins.plugin_utils._terminal import counted
 
 # Maximum number of nodes in a warning, and of whole objects in a diff.
 _SHOWN = 5
@@ -133,12 +134,12 @@ def _summary(fabric: str, objects: int, writes: t.Sequence[Write], labels: t.Seq
         "%d %s%s" % (counts[word], word, " (%s)" % kinds if word == "removed" else "") for word in _DONE if counts[word]
     ]
     if counts["labelled"]:
-        parts.append("%d nodes labelled" % counts["labelled"])
+        parts.append("%s labelled" % counted(counts["labelled"]))
     if counts["unlabelled"]:
-        parts.append("labels removed from %d nodes" % counts["unlabelled"])
-    return "fabric %s: %s objects; %s%s" % (
+        parts.append("labels removed from %s" % counted(counts["unlabelled"]))
+    return "fabric %s: %s; %s%s" % (
         fabric,
-        objects or "no",
+        counted(objects, "object") if objects else "no objects",
         ", ".join(parts) or "nothing differs",
         " (nothing is written in check mode)" if check and parts else "",
     )

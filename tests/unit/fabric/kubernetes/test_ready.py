@@ -122,6 +122,24 @@ def test_an_object_that_its_controller_did_not_accept_is_missing(
     assert len(found) == 1 and found[0].reason
 
 
+def test_pods_of_a_daemon_set_that_start_are_distinguished_from_a_selector_of_no_node() -> None:
+    goal, document, objects = goal_of("cni", "macvlan", "block")
+    live = accepted(objects, document)
+    mine = next(name for name in live if name[0] == "DaemonSet")
+
+    def reported(**status: int) -> str:
+        live[mine] = dict(live[mine], status={"observedGeneration": 1, **status})
+        (found,) = goal.missing(whole(document), live)
+        return "%s: %s" % (found.what, found.reason)
+
+    starting = reported(desiredNumberScheduled=3, numberReady=1)
+    assert starting.startswith("has 1 of 3 pods ready: its pods are starting")
+    labels = live[mine]["spec"]["selector"]["matchLabels"]
+    selector = ",".join("%s=%s" % label for label in sorted(labels.items()))
+    assert labels and "kubectl -n %s describe pods -l %s)" % (mine[1], selector) in starting
+    assert "no node has the labels of its selector" in reported(desiredNumberScheduled=0)
+
+
 def test_a_node_is_reported_with_the_likeliest_reason() -> None:
     goal, document, objects = goal_of("spiderpool", "macvlan", "subnet")
     live, nodes = accepted(objects, document), whole(document)

@@ -347,10 +347,13 @@ def _daemon_set(goal: Goal, observed: Object, live: Live) -> Judged:
     desired, ready = status.get("desiredNumberScheduled") or 0, status.get("numberReady") or 0
     if desired == ready > 0 and status.get("observedGeneration", 0) >= observed["metadata"].get("generation", 0):
         return None
-    return (
-        "has %d of %d pods ready" % (ready, desired),
-        "its image cannot be pulled, or no node has the labels of its selector (kubectl describe shows which)",
-    )
+    what = "has %d of %d pods ready" % (ready, desired)
+    if not desired:
+        return what, "no node has the labels of its selector, or its nodes have taints that it does not tolerate"
+    labels = (observed["spec"].get("selector") or {}).get("matchLabels") or {}
+    selector = ",".join("%s=%s" % label for label in sorted(labels.items()))
+    command = "kubectl -n %s describe pods -l %s" % (observed["metadata"].get("namespace") or "default", selector)
+    return what, "its pods are starting, or their events name the reason (%s)" % command
 
 
 def _states(live: Live, planned: set[str]) -> t.Iterator[Missing]:
