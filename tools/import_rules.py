@@ -259,7 +259,7 @@ PLUGINS: dict[str, tuple[str, ...]] = {
     "filter": ("_common", "_fabric"),
     "lookup": ("_common", "_fabric", "plugin_utils"),
     "inventory": ("_common", "_fabric", "plugin_utils"),
-    "callback": ("plugin_utils",),
+    "callback": ("_fabric", "plugin_utils"),
     "action": ("_common", "_fabric", "_kube", "_awx", "plugin_utils"),
     "plugin_utils": ("_common", "_fabric", "_kube", "_awx", "inventory", "plugin_utils"),
     "doc_fragments": (),

@@ -15,13 +15,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     MANAGER,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import playbook
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import first_of
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import Labelling
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import Write
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.send_writes import Apply
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _cluster_access
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
-from ansible_collections.railyard.fabric.plugins.plugin_utils._terminal import counted
 
 # Maximum number of nodes in a warning, and of whole objects in a diff.
 _SHOWN = 5
@@ -129,17 +129,17 @@ def _counts(writes: t.Sequence[Write], labels: t.Sequence[Change]) -> dict[str, 
 def _summary(fabric: str, objects: int, writes: t.Sequence[Write], labels: t.Sequence[Change], check: bool) -> str:
     counts = _counts(writes, labels)
     going = collections.Counter(write.key.kind for write in writes if _did(write) == "removed")
-    kinds = ", ".join("%d %s" % (count, kind) for kind, count in sorted(going.items()))
+    kinds = ", ".join("%d %s" % (number, kind) for kind, number in sorted(going.items()))
     parts = [
         "%d %s%s" % (counts[word], word, " (%s)" % kinds if word == "removed" else "") for word in _DONE if counts[word]
     ]
     if counts["labelled"]:
-        parts.append("%s labelled" % counted(counts["labelled"]))
+        parts.append("%s labelled" % count(counts["labelled"], "node"))
     if counts["unlabelled"]:
-        parts.append("labels removed from %s" % counted(counts["unlabelled"]))
+        parts.append("labels removed from %s" % count(counts["unlabelled"], "node"))
     return "fabric %s: %s; %s%s" % (
         fabric,
-        counted(objects, "object") if objects else "no objects",
+        count(objects, "object") if objects else "no objects",
         ", ".join(parts) or "nothing differs",
         " (nothing is written in check mode)" if check and parts else "",
     )

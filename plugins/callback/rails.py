@@ -47,6 +47,7 @@ import typing as t
 from ansible import constants
 from ansible.plugins.callback.default import CallbackModule as Default
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _terminal
 
 C: t.Any = constants  # made from the configuration, without declarations
@@ -265,7 +266,7 @@ class CallbackModule(Default):
                     self._line(line, C.COLOR_CHANGED if changed else C.COLOR_OK)
                     printed = True
             if known.done and not printed and 0 < self._seconds <= took:
-                nodes = _terminal.counted(len(known.done))
+                nodes = count(len(known.done), "node")
                 self._line("%s: %s, %s" % (known.name, nodes, _terminal.duration(took)), C.COLOR_OK)
         self._running.clear()
 
@@ -279,7 +280,7 @@ class CallbackModule(Default):
             known.next_progress = max(2 * known.next_progress, seconds)
             text = "%s: %s" % (known.name, _terminal.duration(seconds))
             if known.ended or list(known.waiting) != ["localhost"]:
-                nodes = _terminal.counted(known.ended + len(known.waiting))
+                nodes = count(known.ended + len(known.waiting), "node")
                 waiting = _terminal.fold_names(known.waiting, 4)
                 text += ", %d of %s; waiting for %s" % (known.ended, nodes, waiting)
             self._line(text, C.COLOR_DEBUG)
@@ -312,4 +313,4 @@ class CallbackModule(Default):
             text = "%s : changed=%d unreachable=%d failed=%d" % (
                 _terminal.fold_names(hosts), changed, unreachable, failed
             )  # fmt: skip
-            yield "%s (%s)" % (text, _terminal.counted(len(hosts))), color
+            yield "%s (%s)" % (text, count(len(hosts), "node")), color

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, first_of
 
 # Rows of a list that are printed. The number of other rows follows.
 MOST_ROWS = 8
@@ -46,11 +46,6 @@ def _runs(numbers: t.Sequence[str]) -> list[str]:
         else:
             runs.append([digits])
     return [run[0] if len(run) == 1 else "%s-%s" % (run[0], run[-1]) for run in runs]
-
-
-def counted(number: int, noun: str = "node") -> str:
-    """Return a number with its noun: ``1 node``, ``2 nodes``."""
-    return "%d %s%s" % (number, noun, "" if number == 1 else "s")
 
 
 def duration(seconds: float) -> str:
@@ -127,7 +122,7 @@ def summary(name: str, results: t.Mapping[str, Result], check: bool, changes: bo
             "%s: %s %s%s: %s"
             % (
                 name,
-                counted(len(changed)),
+                count(len(changed), "node"),
                 verb,
                 ", %d as planned" % others if others else "",
                 fold_names(changed),
@@ -136,7 +131,7 @@ def summary(name: str, results: t.Mapping[str, Result], check: bool, changes: bo
     if changed and changes:
         lines += ["  " + line for line in change_lines(changed)]
     elif not changed and any("changes" in result for result in results.values()):
-        lines.append("%s: %s as planned" % (name, counted(len(results))))
+        lines.append("%s: %s as planned" % (name, count(len(results), "node")))
     return lines
 
 
@@ -153,7 +148,7 @@ def change_lines(results: t.Mapping[str, Result]) -> list[str]:
         text if len(results) == 1 else "%s (%s)" % (text, fold_names(where, 3)) for text, where in rows[:MOST_ROWS]
     ]
     if len(rows) > MOST_ROWS:
-        lines.append("and %s" % counted(len(rows) - MOST_ROWS, "more change"))
+        lines.append("and %s" % count(len(rows) - MOST_ROWS, "more change"))
     return lines
 
 

@@ -6,13 +6,13 @@
 
 from __future__ import annotations
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import DISTANCES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live, named
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, after
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
 
 # GT/s per lane of each generation of PCIe, as sysfs reports them.
 GENERATIONS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
-DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _NO_SUBNET_MANAGER = {
     "cause": "no subnet manager configured the port",
     "remedy": "start a subnet manager, or check why it does not detect the port (ibstat, ibdiagnet)",
