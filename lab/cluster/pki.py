@@ -48,9 +48,9 @@ def _openssl(work: Path, *arguments: str) -> None:
         [hosts.tool("openssl"), *arguments], cwd=work, stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
     if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no word of why"])[-1]
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise LabError(
-            "openssl cannot make the cluster's keys: %s" % last, "see that 'openssl version' reports 3.0 or later"
+            "openssl cannot make the cluster's keys: %s" % last, "check that 'openssl version' reports 3.0 or later"
         )
 
 

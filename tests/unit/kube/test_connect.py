@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
+import tempfile
 import threading
 import typing as t
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +18,7 @@ import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.connect import connect, for_helm
+from lab.cluster import pki
 
 TOKEN = "very-secret-token"
 
@@ -121,6 +124,36 @@ def test_a_named_context_counts_before_the_environments_for_helm_too(monkeypatch
     monkeypatch.setenv("K8S_AUTH_SSL_CA_CERT", "/ca.crt")
     with pytest.raises(RailyardError, match="K8S_AUTH_CONTEXT: .* together with K8S_AUTH_SSL_CA_CERT.*unset one"):
         for_helm(None, "it")
+
+
+@pytest.fixture
+def certified(echo: Echo, tmp_path: Path) -> Path:
+    """The kubeconfig of a server that requires a client certificate."""
+    keys = tmp_path / "pki"
+    pki.ensure(keys, tmp_path / "log")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(keys / "ca.crt"))
+    context.load_cert_chain(keys / "server.crt", keys / "server.key")
+    context.verify_mode = ssl.CERT_REQUIRED
+    echo.http.socket = context.wrap_socket(echo.http.socket, server_side=True)
+    pki.write_kubeconfig(tmp_path / "admin", keys, "admin", echo.url.replace("http:", "https:"), "it")
+    return tmp_path / "admin"
+
+
+def test_keys_of_a_kubeconfig_are_in_no_other_file(
+    certified: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker of Ansible ends without the cleanup of the client."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    for _call in range(2):
+        server = connect(str(certified), None, 2)
+        assert list(temporary.iterdir()) == []
+        assert server.get("/version")["asked"] == "/version"
+    certified.write_text(certified.read_text().replace("client-key-data: ", "client-key-data: QUJD"))
+    with pytest.raises(RailyardError, match="admin: the certificates or the key cannot be used: .* Remedy: check"):
+        connect(str(certified), None, 2)
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_proxy_is_asked(echo: Echo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@
 service account of the pod in which this runs.
 
 Of the ``kubernetes`` Python client, only its connections and its reader of kubeconfigs (certificates, tokens, exec
-plugins, proxies) are used. Secrets stay in the client: no message contains one.
+plugins, proxies) are used. Secrets stay in the client: no message contains one, and no file after :func:`connect`.
 """
 
 from __future__ import annotations
@@ -62,11 +62,13 @@ def connect(kubeconfig: str | None, context: str | None, connections: int, say: 
     configuration = client.Configuration()
     configuration.connection_pool_maxsize = connections
     context = context or os.environ.get(_CONTEXT)
-    if os.environ.get(_HOST) and not (kubeconfig or context):
-        _from_environment(configuration)
-    else:
-        _from_file(config, configuration, kubeconfig, context)
-    http = client.ApiClient(configuration).rest_client.pool_manager
+    with _files_of_client(config.kube_config):
+        if os.environ.get(_HOST) and not (kubeconfig or context):
+            _from_environment(configuration)
+        else:
+            _from_file(config, configuration, kubeconfig, context)
+        http = client.ApiClient(configuration).rest_client.pool_manager
+        _read_certificates(http.connection_pool_kw, urllib3, kubeconfig or "the cluster's credentials")
     timeout = urllib3.Timeout(connect=_CONNECT, read=_ANSWER)
 
     def send(method: str, url: str, headers: dict[str, str], body: bytes | None) -> tuple[int, bytes]:
@@ -98,6 +100,50 @@ def for_helm(kubeconfig: str | None, context: str | None) -> dict[str, str]:
         # the module gives it priority over Helm's variable
         aside[_CONTEXT] = context
     return dict(aside, **({"HELM_KUBECONTEXT": context} if context else {}))
+
+
+@contextlib.contextmanager
+def _files_of_client(kube_config: t.Any) -> t.Iterator[None]:
+    """Remove the files that the client makes of certificates and keys in a kubeconfig.
+
+    The client removes them when the interpreter exits, but a worker of Ansible ends without that. The client's cache
+    of such files is empty meanwhile, so files of other users of the client in this process stay.
+    """
+    others = kube_config._temp_files
+    created: dict[str, str] = {}
+    kube_config._temp_files = created
+    try:
+        yield
+    finally:
+        kube_config._temp_files = others
+        for path in created.values():
+            with contextlib.suppress(OSError):
+                os.remove(path)
+
+
+def _read_certificates(options: dict[str, t.Any], urllib3: t.Any, place: str) -> None:
+    """Read the files of certificates and keys into one context for all connections.
+
+    :param options: of urllib3's connections. The context replaces the names of files.
+    :param place: where the certificates are from, for the error.
+    :raises RailyardError: if a file has no certificate or key.
+    """
+    files = {key: options.pop(key, None) for key in ("ca_certs", "cert_file", "key_file")}
+    context = urllib3.util.ssl_.create_urllib3_context(cert_reqs=options.get("cert_reqs"))
+    try:
+        if files["ca_certs"]:
+            context.load_verify_locations(files["ca_certs"])
+        elif not options.get("ca_cert_data"):
+            context.load_default_certs()
+        if files["cert_file"]:
+            context.load_cert_chain(files["cert_file"], files["key_file"])
+    except (OSError, ValueError) as error:
+        raise RailyardError(
+            "the certificates or the key cannot be used: %s" % error,
+            place,
+            "check them with 'kubectl get nodes', and replace those that kubectl refuses too",
+        ) from error
+    options["ssl_context"] = context
 
 
 class _Credentials:
