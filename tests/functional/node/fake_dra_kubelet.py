@@ -15,7 +15,7 @@ from pathlib import Path
 import grpc
 
 from tests.functional.node.fake_kubelet import decode, encode, texts
-from tests.waiting import wait_for
+from tests.waiting import SECONDS, wait_for
 
 SERVICE = "k8s.io.kubelet.pkg.apis.dra.%s.DRAPlugin"
 Claim = t.Tuple[str, str, str]  # namespace, uid, name
@@ -47,7 +47,7 @@ class DraKubelet:
         assert [path.name for path in registry.iterdir() if path.name[0] != "."] == [name + "-reg.sock"]
         with contextlib.closing(self._channel("%s/%s-reg.sock" % (registry, name))) as registrar:
             service = "/pluginregistration.Registration/"
-            info = registrar.unary_unary(service + "GetInfo")(b"", timeout=10)
+            info = registrar.unary_unary(service + "GetInfo")(b"", timeout=SECONDS)
             fields = dict(decode(info))  # type 1, name 2, endpoint 3, supported_versions 4
             self.type, self.name = fields[1].decode(), fields[2].decode()
             self.versions = texts(info, 4)
@@ -58,14 +58,14 @@ class DraKubelet:
             assert self.prepare() == {}
             # plugin_registered 1, error 2
             status = encode([(2, error)] if error else [(1, 1)])
-            registrar.unary_unary(service + "NotifyRegistrationStatus")(status, timeout=10)
+            registrar.unary_unary(service + "NotifyRegistrationStatus")(status, timeout=SECONDS)
 
     @staticmethod
     def _channel(path: str) -> t.Any:
         return grpc.insecure_channel("unix:" + path, options=[("grpc.default_authority", "localhost")])
 
     def call(self, method: str, request: bytes) -> bytes:
-        answer: bytes = self._driver.unary_unary("/%s/%s" % (self._service, method))(request, timeout=45)
+        answer: bytes = self._driver.unary_unary("/%s/%s" % (self._service, method))(request, timeout=SECONDS)
         return answer
 
     def _claims(self, method: str, claims: t.Sequence[Claim]) -> dict[str, bytes]:

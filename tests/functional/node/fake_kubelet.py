@@ -9,12 +9,13 @@ PodResourcesLister of v1. As kubelet does, it removes all sockets in its directo
 
 from __future__ import annotations
 
-import time
 import typing as t
 from concurrent import futures
 from pathlib import Path
 
 import grpc
+
+from tests.waiting import SECONDS, wait_for
 
 PLUGINS = "var/lib/kubelet/device-plugins"
 RESOURCES = "var/lib/kubelet/pod-resources"
@@ -86,7 +87,7 @@ class Plugin:
         self.ended = True
 
     def call(self, method: str, request: bytes = b"") -> bytes:
-        answer: bytes = self._channel.unary_unary("/v1beta1.DevicePlugin/" + method)(request, timeout=10)
+        answer: bytes = self._channel.unary_unary("/v1beta1.DevicePlugin/" + method)(request, timeout=SECONDS)
         return answer
 
     def allocate(self, *containers: t.Sequence[str]) -> list[tuple[dict[str, str], list[str]]]:
@@ -152,21 +153,19 @@ class Kubelet:
             old.close()
         return b""
 
-    def wait(self, what: t.Callable[[], t.Any], seconds: float = 30) -> t.Any:
+    def wait(self, what: t.Callable[[], t.Any]) -> t.Any:
         """What ``what`` gives, as soon as it is true."""
-        end = time.monotonic() + seconds
-        while True:
-            found = what()
-            if found:
-                return found
-            assert time.monotonic() < end, self.plugins
-            time.sleep(0.05)
+        return wait_for(what, lambda: self.plugins)
 
     def devices(self, resource: str) -> dict[str, Device]:
-        """The newest list of a resource's devices; waits for the first."""
-        plugin: Plugin = self.wait(lambda: self.plugins.get(resource))
-        self.wait(lambda: plugin.lists)
-        return plugin.lists[-1]
+        """The newest list of a resource's devices; waits for the first, also of a plugin that registers again."""
+
+        def lists() -> list[dict[str, Device]]:
+            plugin = self.plugins.get(resource)
+            return plugin.lists if plugin else []
+
+        newest: dict[str, Device] = self.wait(lists)[-1]
+        return newest
 
     def stop(self) -> None:
         """As a kubelet that ends: its sockets are gone, its calls end."""
