@@ -8,6 +8,7 @@ import json
 import os
 import shlex
 import subprocess
+import tempfile
 import time
 import typing as t
 from pathlib import Path
@@ -143,12 +144,13 @@ class Node:
 
 
 @pytest.fixture(scope="session")
-def node(tmp_path_factory: pytest.TempPathFactory) -> t.Callable[[str], Node]:
+def node() -> t.Iterator[t.Callable[[str], Node]]:
     """``node("node-1")``: that guest."""
     if not (LAB_DIR / "ssh_config").exists():
         pytest.fail("the lab %r is not up. Remedy: lab/lab up --name %s" % (LAB, LAB))
-    # a socket's path must be short
-    control = Path("/tmp/ry-%d" % os.getpid())
-    control.mkdir(mode=0o700, exist_ok=True)
     nodes: dict[str, Node] = {}
-    return lambda name: nodes.setdefault(name, Node(name, control))
+    # a socket's path must be short
+    with tempfile.TemporaryDirectory(prefix="ry-", dir="/tmp", ignore_cleanup_errors=True) as control:
+        yield lambda name: nodes.setdefault(name, Node(name, Path(control)))
+        for each in nodes.values():
+            each.forget()
