@@ -12,6 +12,7 @@ argument. The data then goes through the device that ``-d`` names. Sources: perf
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
@@ -64,6 +65,12 @@ def no_address_error(rail: str) -> RailyardError:
     )
 
 
+@functools.lru_cache(maxsize=None)
+def help_text(system: System, program: str) -> str:
+    """Return the help of a program of perftest, which names its options. The program runs once for all rails."""
+    return system.run([program, "--help"]).out
+
+
 def arguments(system: System, program: str, address: str, serving: bool = False) -> list[str]:
     """Return the arguments of perftest for a meeting at an IP address.
 
@@ -73,14 +80,14 @@ def arguments(system: System, program: str, address: str, serving: bool = False)
     ipv6 = ":" in address
     if not ipv6 and not serving:
         return []
-    help_text = system.run([program, "--help"]).out
-    if ipv6 and "--ipv6-addr" not in help_text:
+    known = help_text(system, program)
+    if ipv6 and "--ipv6-addr" not in known:
         raise RailyardError(
             "the installed ib_write_bw supports only IPv4, and %s is an IPv6 address" % address,
             "perftest",
             "install perftest 23.10 or newer, or set proof_meet to an IPv4 address of the nodes",
         )
-    bind = ["--bind_source_ip", address] if serving and "--bind_source_ip" in help_text else []
+    bind = ["--bind_source_ip", address] if serving and "--bind_source_ip" in known else []
     return [*(["--ipv6-addr"] if ipv6 else []), *bind]
 
 

@@ -135,10 +135,10 @@ def _gpu_memory(system: System, program: str, port: Options) -> list[str]:
     """
     if not port.get("gpu"):
         return []
-    help_text = system.run([program, "--help"]).out
-    if "--use_cuda_bus_id" not in help_text:
+    known = probe_rendezvous.help_text(system, program)
+    if "--use_cuda_bus_id" not in known:
         return []
-    dmabuf = "--use_cuda_dmabuf" in help_text and not system.exists("/sys/module/nvidia_peermem")
+    dmabuf = "--use_cuda_dmabuf" in known and not system.exists("/sys/module/nvidia_peermem")
     return ["--use_cuda_bus_id=%s" % port["gpu"], *(["--use_cuda_dmabuf"] if dmabuf else [])]
 
 
@@ -300,7 +300,7 @@ def transfer(target: Options, options: Options, system: System) -> Result:
     result["gpu"] = bool(memory)
     with tempfile.TemporaryDirectory(prefix="railyard-") as scratch:
         report = os.path.join(scratch, "report.json")
-        structured = "out_json" in system.run([program, "--help"]).out
+        structured = "out_json" in probe_rendezvous.help_text(system, program)
         done = system.run(
             [
                 *(program, *arguments, *memory, *_sizes(options), "-p", str(target["port"]), "-F", "--report_gbits"),
