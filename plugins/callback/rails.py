@@ -282,7 +282,7 @@ class CallbackModule(Default):
             if known.ended or list(known.waiting) != ["localhost"]:
                 nodes = count(known.ended + len(known.waiting), "node")
                 waiting = _terminal.fold_names(known.waiting, 4)
-                text += ", %d of %s; waiting for %s" % (known.ended, nodes, waiting)
+                text += ", {:,} of {}; waiting for {}".format(known.ended, nodes, waiting)
             self._line(text, C.COLOR_DEBUG)
 
     def v2_playbook_on_stats(self, stats: t.Any) -> None:

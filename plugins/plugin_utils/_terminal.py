@@ -124,7 +124,7 @@ def summary(name: str, results: t.Mapping[str, Result], check: bool, changes: bo
                 name,
                 count(len(changed), "node"),
                 verb,
-                ", %d as planned" % others if others else "",
+                ", {:,} as planned".format(others) if others else "",
                 fold_names(changed),
             )
         )
