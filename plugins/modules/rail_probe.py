@@ -355,6 +355,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import probe_runs, rail_probe
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import namespace_entry, pod_processes
 
 RAIL = {
     "rail": {"type": "str", "required": True},
@@ -369,10 +370,7 @@ RAIL = {
 def look(options: t.Mapping[str, t.Any], system: System) -> dict[str, t.Any]:
     """Return the results of the module and the other runs."""
     if options["pod"] and options["mode"] != "stop":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import node_pods
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import namespace_holders
-
-        namespace_holders.move(system, node_pods.namespace(system, options["pod"]))
+        namespace_entry.move(system, pod_processes.namespace(system, options["pod"]))
     run = options["run"]
     with probe_runs.in_turn(system, run):
         others = probe_runs.others(system, run, options["mode"] == "probe")

@@ -15,8 +15,11 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import echo_requests, node_pods
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import namespace_holders
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import (
+    namespace_entry,
+    network_namespaces,
+    pod_processes,
+)
 from tests.functional.node.child_process import in_child
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace, ip
 from tests.waiting import wait_for
@@ -69,7 +72,7 @@ UNDER = UIDS[0].replace("-", "_")
     ],
 )  # fmt: skip
 def test_whose_a_process_is_follows_from_its_cgroup(cgroup: str, uid: int | None) -> None:
-    assert node_pods.uid_in(cgroup + "\n") == (None if uid is None else UIDS[uid])
+    assert pod_processes.uid_in(cgroup + "\n") == (None if uid is None else UIDS[uid])
 
 
 def test_a_pods_namespace_is_that_of_its_first_process(proc: Proc) -> None:
@@ -78,9 +81,9 @@ def test_a_pods_namespace_is_that_of_its_first_process(proc: Proc) -> None:
     proc.process(90, group % "pause", OWN, started=100)
     proc.process(80, group % "main", OTHER, started=200)  # its number has come around; it went elsewhere
     proc.process(95, group % "main", OWN, started=300)
-    found = node_pods.processes(proc.system, UIDS)
+    found = pod_processes.by_pod(proc.system, UIDS)
     assert [each.pid for each in found[UIDS[0]]] == [70, 90, 80, 95] and found[UIDS[1]] == []
-    space = node_pods.namespace(proc.system, UIDS[0])
+    space = pod_processes.namespace(proc.system, UIDS[0])
     assert space.identity == OWN and sorted(space.processes) == [90, 95]
 
 
@@ -96,7 +99,7 @@ def test_pods_that_cannot_be_read_are_reported_separately(proc: Proc) -> None:
     assert host["links"] == host["gids"] == gone["rules"] == []
     for uid, why in zip(UIDS, (host["why"], gone["why"])):
         with pytest.raises(RailyardError, match="pod %s: %s" % (uid, why.split("(")[0])):
-            node_pods.namespace(proc.system, uid)
+            pod_processes.namespace(proc.system, uid)
 
 
 def test_a_pod_that_ends_during_the_read_is_reported(proc: Proc) -> None:
@@ -242,7 +245,7 @@ def test_from_pod_to_pod_packets_are_as_large_as_planned(live: LiveNode) -> None
         system = System()
 
         def within() -> None:
-            namespace_holders.move(system, node_pods.namespace(system, UIDS[0]))
+            namespace_entry.move(system, pod_processes.namespace(system, UIDS[0]))
             assert sorted(os.listdir("/sys/class/net")) == ["lo", "net1"]
             base: dict[str, t.Any] = {"rail": "gpu01", "peer": "b", "netdev": "net1", "source": "172.16.11.7"}
             targets = [dict(base, address="172.16.11.8", mtu=size) for size in (4200, 4201)]

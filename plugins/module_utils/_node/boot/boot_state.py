@@ -65,6 +65,7 @@ PACKED = (
     "_node.rdma.infiniband_ports",
     "_node.rdma.rdma_link_changes",
     "_node.rdma.rdma_links",
+    "_node.readers.namespace_entry",
     "_node.readers.network_namespaces",
     "_node.readers.pci_config",
     "_node.readers.pci_functions",

@@ -4,17 +4,14 @@
 
 """Interfaces, RDMA devices and settings of pods, read from the node without running a program in a container.
 
-The cgroup of a pod's process has the pod's uid, in the kubelet's form for systemd or cgroupfs
-(``kubepods-burstable-pod1234_5678.slice``, ``kubepods/burstable/pod1234-5678``), of version 1 and 2. A child process
-enters the pod's network namespace. Of a container's environment and ``/etc/nccl.conf``, only settings of NCCL and UCX
-are returned, as others may be secret.
+A child process enters the pod's network namespace. Of a container's environment and ``/etc/nccl.conf``, only settings
+of NCCL and UCX are returned, as others may be secret.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 import typing as t
 
@@ -25,8 +22,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.info.node_in
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ip_state, rdma_netlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import namespace_entry, pod_processes
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.network_namespaces import Namespace
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pod_processes import Process
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import namespace_holders
 
 LOOPBACK = "lo"
@@ -34,19 +32,7 @@ NCCL_FILE = "/etc/nccl.conf"
 SETTINGS = ("NCCL_", "UCX_")
 # Bytes that are read of a container's file of settings.
 FILE_BYTES_MAX = 65536
-_UID = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})(?=[./\s]|$)")
-_NO_PROCESS = "no process of it runs here"
-_HOST_NETWORK = "it has the node's own network (hostNetwork)"
 Row = t.Dict[str, t.Any]
-
-
-class Process(t.NamedTuple):
-    """A process of a pod. ``started``: clock ticks after boot. ``cgroup``: of its container."""
-
-    started: int
-    pid: int
-    cgroup: str
-    namespace: str | None
 
 
 def look(options: t.Mapping[str, t.Any], system: System) -> Row:
@@ -70,72 +56,26 @@ def look(options: t.Mapping[str, t.Any], system: System) -> Row:
 
 def of(system: System, uids: t.Sequence[str]) -> list[Row]:
     """Return a row per pod, in the order of ``uids``; see ``pods`` in the documentation of module rail_pods."""
-    by_pod = processes(system, uids)
+    by_pod = pod_processes.by_pod(system, uids)
     node_namespace = system.link_name("/proc/1/ns/net")
     rows: list[Row] = []
     namespaces: dict[str, Namespace] = {}
     for uid in uids:
-        pod_processes = by_pod[uid]
-        network = _network(pod_processes, node_namespace)
-        row: Row = {"uid": uid, "processes": len(pod_processes), "namespace": None, "why": ""}
-        rows.append(dict(row, settings=_settings(system, pod_processes)))
+        own = by_pod[uid]
+        network = pod_processes.network(own, node_namespace)
+        row: Row = {"uid": uid, "processes": len(own), "namespace": None, "why": ""}
+        rows.append(dict(row, settings=_settings(system, own)))
         if network is None:
-            rows[-1]["why"] = _HOST_NETWORK if pod_processes else _NO_PROCESS
+            rows[-1]["why"] = pod_processes.why_without(own)
             continue
         rows[-1]["namespace"] = network.identity
         namespaces.setdefault(network.identity, network).processes.update(network.processes)
     shared = _mode(system) == "shared"
-    contents = namespace_holders.visit(
+    contents = namespace_entry.visit(
         system, list(namespaces.values()), lambda _home: _read_namespace(system, shared), True
     )
     gids = _gids(system) if shared and namespaces else []
     return [_row(row, contents.get(row["namespace"]) if row["namespace"] else {}, gids) for row in rows]
-
-
-def namespace(system: System, uid: str) -> Namespace:
-    """Return the pod's network namespace.
-
-    :raises RailyardError: if the pod does not run on this node, or uses the node's network.
-    """
-    pod_processes = processes(system, [uid])[uid]
-    network = _network(pod_processes, system.link_name("/proc/1/ns/net"))
-    if network is None:
-        message = _HOST_NETWORK if pod_processes else _NO_PROCESS
-        raise RailyardError(message, "pod %s" % uid, "check with kubectl get pod -o wide that it runs on this node")
-    return network
-
-
-def _network(pod_processes: t.Sequence[Process], node_namespace: str | None) -> Namespace | None:
-    """Return the network namespace of a pod's processes; None if they are all in the node's."""
-    # some runtimes have a monitor process in a pod's cgroup, which is in the node's network namespace
-    inside = [process for process in pod_processes if process.namespace and process.namespace != node_namespace]
-    if not inside:
-        return None
-    # the earliest process holds the pod's namespace; a later process may have entered another one
-    network = Namespace(str(min(inside).namespace))
-    network.processes.update((process.pid, "") for process in inside if process.namespace == network.identity)
-    return network
-
-
-def processes(system: System, uids: t.Iterable[str]) -> dict[str, list[Process]]:
-    """Return uid of each pod -> its processes, the earliest first. ``/proc`` is read once for all pods."""
-    by_pod: dict[str, list[Process]] = {uid: [] for uid in uids}
-    for entry in system.listdir("/proc"):
-        cgroup = system.read_file("/proc/%s/cgroup" % entry) if entry.isdigit() else None
-        uid = uid_in(cgroup or "")
-        if uid not in by_pod or cgroup is None:
-            continue
-        started = network_namespaces.started(system, int(entry))
-        if started is not None:
-            network = system.link_name("/proc/%s/ns/net" % entry)
-            by_pod[uid].append(Process(int(started), int(entry), cgroup, network))
-    return {uid: sorted(group) for uid, group in by_pod.items()}
-
-
-def uid_in(cgroup: str) -> str | None:
-    """Return the pod's uid in the text of ``/proc/PID/cgroup``: in nested clusters the innermost; None without one."""
-    uids = _UID.findall(cgroup)
-    return uids[-1].replace("_", "-") if uids else None
 
 
 def _mode(system: System) -> str | None:
@@ -221,12 +161,12 @@ def settings(text: str | None) -> dict[str, str] | None:
     return values
 
 
-def _settings(system: System, pod_processes: t.Sequence[Process]) -> Row:
+def _settings(system: System, processes: t.Sequence[Process]) -> Row:
     """Return the settings in the environment and in the file of the first process of each container."""
     environment: dict[str, str] = {}
     file: dict[str, str] | None = None
     cgroups: set[str] = set()
-    for process in pod_processes:
+    for process in processes:
         if process.cgroup in cgroups:
             continue
         cgroups.add(process.cgroup)

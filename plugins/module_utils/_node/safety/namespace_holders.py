@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Read the netdevs and RDMA devices of other network namespaces of the node, in a child process that enters them.
+"""Read the netdevs and RDMA devices of other network namespaces of the node.
 
 Sysfs does not show devices of another namespace, so each namespace is entered with setns(2) and read over rtnetlink,
 with ethtool's ETHTOOL_GDRVINFO (kernels before 5.14 do not report a link's parent over rtnetlink) and, in exclusive
@@ -15,8 +15,6 @@ import array
 import contextlib
 import errno
 import fcntl
-import json
-import os
 import socket
 import struct
 import typing as t
@@ -27,10 +25,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink impo
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Row, hardware_address
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import namespace_entry
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.network_namespaces import Namespace
 
-CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
-MS_RDONLY, MS_REC, MS_PRIVATE = 0x1, 0x4000, 0x40000
 SIOCETHTOOL = 0x8946
 ETHTOOL_GDRVINFO = 3
 # struct ethtool_drvinfo: command; driver, version, firmware version and bus_info of 32 bytes each; other fields
@@ -52,130 +49,8 @@ class Elsewhere(t.NamedTuple):
 
 def look(system: System, namespaces: t.Sequence[Namespace]) -> dict[str, Elsewhere]:
     """Return the devices of each namespace by its identity, without namespaces that cannot be entered."""
-    found = visit(system, namespaces, lambda original: (_netdevs(original), _uverbs(system)))
+    found = namespace_entry.visit(system, namespaces, lambda original: (_netdevs(original), _uverbs(system)))
     return {identity: Elsewhere(*each) for identity, each in found.items()}
-
-
-def visit(
-    system: System, namespaces: t.Sequence[Namespace], ask: t.Callable[[int], t.Any], sysfs: bool = False
-) -> dict[str, t.Any]:
-    """Return the result of ``ask`` in each namespace by its identity, without namespaces that cannot be entered.
-
-    A child process enters the namespaces, so results must be serializable as JSON.
-
-    :param ask: called in each namespace, with a file descriptor of the original namespace.
-    :param sysfs: whether ``/sys`` must show the entered namespace instead of the original one.
-    """
-    if not namespaces:
-        return {}
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if not child:
-        status = 1
-        try:
-            os.close(read_end)
-            with os.fdopen(write_end, "w") as stream:
-                json.dump(_visit_all(system, namespaces, ask, sysfs), stream)
-            status = 0
-        finally:
-            os._exit(status)
-    os.close(write_end)
-    with os.fdopen(read_end) as stream:
-        text = stream.read()
-    os.waitpid(child, 0)
-    try:
-        found: dict[str, t.Any] = json.loads(text)
-    except ValueError:
-        return {}
-    return found
-
-
-def _visit_all(
-    system: System, namespaces: t.Sequence[Namespace], ask: t.Callable[[int], t.Any], sysfs: bool
-) -> dict[str, t.Any]:
-    original = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    found = {}
-    if sysfs:
-        _own_mounts()
-    for namespace in namespaces:
-        fd = enter(system, namespace)
-        if fd is None:
-            continue
-        try:
-            with contextlib.suppress(RailyardError, OSError):
-                _call("setns", fd, CLONE_NEWNET)
-                if sysfs:
-                    _mount_sysfs()
-                found[namespace.identity] = ask(original)
-        finally:
-            os.close(fd)
-    return found
-
-
-def move(system: System, namespace: Namespace) -> None:
-    """Move this process to the namespace, with a ``/sys`` that shows it.
-
-    :raises RailyardError: if it cannot be entered.
-    """
-    fd = enter(system, namespace)
-    if fd is None:
-        raise RailyardError("there is no way into it any more", namespace.identity, "run again")
-    try:
-        _own_mounts()
-        _call("setns", fd, CLONE_NEWNET)
-        _mount_sysfs()
-    except OSError as error:
-        raise RailyardError("cannot be entered: %s" % error, namespace.identity, "run the task with become") from None
-    finally:
-        os.close(fd)
-
-
-def _own_mounts() -> None:
-    """Make later mounts invisible to other processes."""
-    _call("unshare", CLONE_NEWNS)
-    _call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
-
-
-def _mount_sysfs() -> None:
-    # sysfs shows devices of the namespace in which it was mounted
-    _call("mount", b"sysfs", b"/sys", b"sysfs", MS_RDONLY, None)
-
-
-def _call(name: str, *arguments: t.Any) -> None:
-    """Make a system call for which older releases of Python have no function. Raises OSError."""
-    import ctypes
-
-    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments):
-        number = ctypes.get_errno()
-        raise OSError(number, "%s: %s" % (name, os.strerror(number)))
-
-
-def enter(system: System, namespace: Namespace) -> int | None:
-    """Return an open file descriptor of the namespace; None if it cannot be opened."""
-    number = int(namespace.identity[len("net:[") : -1])
-    for path in _paths(system, namespace):
-        try:
-            fd = os.open(system.path(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError:
-            continue
-        # the pid or the mount point may belong to another namespace now
-        if os.fstat(fd).st_ino == number:
-            return fd
-        os.close(fd)
-    return None
-
-
-def _paths(system: System, namespace: Namespace) -> t.Iterator[str]:
-    yield from namespace.mounts
-    for pid in namespace.processes:
-        yield "/proc/%d/ns/net" % pid
-        for thread in system.listdir("/proc/%d/task" % pid):
-            yield "/proc/%d/task/%s/ns/net" % (pid, thread)
-    for pid in namespace.openers:
-        for descriptor in system.listdir("/proc/%d/fd" % pid):
-            path = "/proc/%d/fd/%s" % (pid, descriptor)
-            if system.link_name(path) == namespace.identity:
-                yield path
 
 
 def _netdevs(original: int) -> list[Row]:
