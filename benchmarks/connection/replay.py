@@ -85,15 +85,12 @@ def answer(directory: Path, address: str, module: str, options: t.Mapping[str, t
     dark = directory / "dark" / address
     if dark.exists() and dark.read_text() == name:
         raise AnsibleConnectionFailure("the node does not answer")
-    path = directory / "recordings" / (name + ".json")
-    if not path.exists():
-        raise AnsibleError("%s is not recorded. Remedy: run python -m benchmarks record." % path.name)
     values = json.loads((directory / "values" / address).read_text())
     peers = [target["peer"] for target in options.get("targets") or ()]
     values[PEER] = peers[0] if peers else ""
-    # names and addresses are plain text in JSON
-    text = _PLACE.sub(lambda found: str(values[found.group(1)]), path.read_text())
-    result: dict[str, t.Any] = json.loads(text)
+    result = _recorded(directory, name, values)
+    if name == "rail_probe.probe" and options.get("ports"):
+        result["served"] = _recorded(directory, "rail_probe.serve", values)["results"]
     if module == "rail_host" and not options.get("states"):
         for part in result["modules"].values():
             part.pop("gathered", None)
@@ -102,6 +99,17 @@ def answer(directory: Path, address: str, module: str, options: t.Mapping[str, t
         result = {key: value for key, value in result.items() if key not in PARTS or key in asked}
     # modules of all layers report their options only by their state
     result["invocation"] = {"module_args": {} if module == "rail_host" else options}
+    return result
+
+
+def _recorded(directory: Path, name: str, values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """A recording with the values of a node."""
+    path = directory / "recordings" / (name + ".json")
+    if not path.exists():
+        raise AnsibleError("%s is not recorded. Remedy: run python -m benchmarks record." % path.name)
+    # names and addresses are plain text in JSON
+    text = _PLACE.sub(lambda found: str(values[found.group(1)]), path.read_text())
+    result: dict[str, t.Any] = json.loads(text)
     return result
 
 

@@ -22,10 +22,13 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import _planned, _
 from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import NODE, OPTIONS, Spool, plain
 
 _INFO, _PROBE, _HOST = "railyard.fabric.rail_info", "railyard.fabric.rail_probe", "railyard.fabric.rail_host"
+_PODS = "railyard.fabric.rail_pods"
+# The variable with the name of the run.
+_RUN = "__proof_run"
 READ, CHOOSE, STEP, END = "read", "choose", "step", "end"
-# Kinds of values in the spool beside NODE and OPTIONS: the turns of a node, the servers of its last round, whether a
-# round passed, and that it could not end a step.
-_TURNS, _SERVED, _PROBED, _GONE = "turns", "served", "probed%d", "gone"
+# Kinds of values in the spool beside NODE and OPTIONS: the turns of a node, whether its counters are read at the end,
+# the servers of its last round, whether a round passed, and that it could not end a step.
+_TURNS, _COUNTERS, _SERVED, _PROBED, _GONE = "turns", "counters", "served", "probed%d", "gone"
 # Seconds that a node waits in a step for another node, and seconds between two checks.
 _WAIT_SECONDS, _LOOK_SECONDS = 300.0, 0.1
 # Modules whose state a verdict reads. Of other modules it reads only changes and errors.
@@ -38,11 +41,11 @@ class ActionModule(ActionBase):
 
     TRANSFERS_FILES = False
     SPEC: t.Mapping[str, t.Any] = {
-        "run": {"type": "str", "required": True},
         "part": {"type": "str", "choices": [READ, CHOOSE, STEP, END], "required": True},
         "subset": {"type": "list", "elements": "str", "default": []},
         "listen": {"type": "float", "default": 0},
         "states": {"type": "bool", "default": False},
+        "files": {"type": "bool", "default": False},
         "nodes": {"type": "list", "elements": "str", "default": []},
         "max_rounds": {"type": "int", "default": 8},
         "parts": {"type": "path"},
@@ -58,7 +61,9 @@ class ActionModule(ActionBase):
         self._vars: t.Mapping[str, t.Any] = task_vars or {}
         self._name = str(self._vars["inventory_hostname"])
         _validated, options = self.validate_argument_spec(argument_spec=dict(self.SPEC))
-        self._spool = Spool(options["run"])
+        # a fact, so that the task of each node has no template
+        self._run = str(self._vars[_RUN])
+        self._spool = Spool(self._run)
         work: dict[str, t.Callable[[Row], Row]] = {
             READ: self._read,
             CHOOSE: self._choose,
@@ -82,7 +87,7 @@ class ActionModule(ActionBase):
         with contextlib.suppress(RailyardError):
             node = port_matching.identify(node, info["nics"])
         row: Row = {"__verify_info": info}
-        result: Row = {"readable": True, "tools": info.get("tools") or {}}
+        result: Row = {"readable": True, "tools": info.get("tools") or {}, "probe": plain(options["probe"])}
         if options["states"]:
             states = self._states(node)
             row["__verify_modules"] = states
@@ -92,6 +97,9 @@ class ActionModule(ActionBase):
             }
             failed: Row = {key: states[key] for key in ("failed", "msg") if key in states}
             result.update(failed, modules=shown)
+        files = [path for path in (node.get("nccl") or {}).values() if path]
+        if options["files"] and files:
+            row["__verify_inside"] = self._execute(_PODS, {"files": files})
         self._spool.add(self._name, row)
         ports = [port for port in node["ports"] if not options["rails"] or port["rail"] in options["rails"]]
         self._spool.note(self._name, NODE, plain(dict(node, ports=ports)))
@@ -128,8 +136,14 @@ class ActionModule(ActionBase):
             nodes = [name for name in options["nodes"] if name in read]
             rounds = probe_pairs.rounds(nodes, options["max_rounds"])
         steps, turns = probe_pairs.turns(rounds, nodes)
-        for name, own in turns.items():
+        for name in nodes:
+            # the last steps of every run have the same numbers, so that tasks name them without templates
+            own = [
+                turn._replace(step=steps - 1 - turn.step, partner_step=steps - 1 - turn.partner_step)
+                for turn in turns.get(name, ())
+            ]
             self._spool.note(name, _TURNS, own)
+            self._spool.note(name, _COUNTERS, options["counters"])
         # without parts, a filter computes the rounds again: results of tasks have no long lists
         return {"nodes": nodes, "steps": steps, **({"rounds": rounds} if options["parts"] else {})}
 
@@ -148,35 +162,27 @@ class ActionModule(ActionBase):
         current = [turn for turn in turns if turn.step == options["step"]]
         if not current:
             return {"skipped": True, "skip_reason": "The node has no turn in this step"}
-        failed = []
+        probes = [turn for turn in current if turn.mode == probe_pairs.PROBE]
+        serves = next((turn for turn in current if turn.mode == probe_pairs.SERVE), None)
+        failed: list[str] = []
         try:
-            self._end_service(options, options["step"])
-            for turn in current:
-                result = self._probe(turn, options) if turn.mode == probe_pairs.PROBE else self._serve(turn, options)
-                if result.get("failed"):
-                    failed.append(result["msg"])
+            self._end_service(options["step"])
+            for turn in probes:
+                last = serves if turn is probes[-1] else None
+                failed += self._probe(turn, last, options)
+            if serves and not probes:
+                failed += self._serve(serves, options)
         except BaseException:
             # it is unreachable and has no later step, so that no node waits for it
             self._spool.note(self._name, _GONE, True)
             raise
         return {"failed": True, "msg": "; ".join(failed)} if failed else {}
 
-    def _serve(self, turn: probe_pairs.Turn, options: Row) -> Row:
-        """Serve the partner of a round, unless the time is over."""
-        if options["deadline"] and time.time() >= options["deadline"]:
-            self._spool.note(self._name, _SERVED, {"round": turn.round, "late": True, "results": []})
-            return {}
-        node = self._spool.noted(self._name, NODE)
-        layer = self._value("railyard_fabric")["link_layer"]
-        ports = module_options.port_options(node["ports"], "rail_probe", node, layer)
-        given = self._given(options, "size", "iterations", "lifetime", "latency", "meet", "tcp_ports")
-        result = self._kept(dict(given, mode="serve", ports=ports, run=options["run"]))
-        served = {"round": turn.round, "late": False, "client": turn.partner, "client_step": turn.partner_step}
-        self._spool.note(self._name, _SERVED, dict(served, results=result.get("results") or []))
-        return result
+    def _probe(self, turn: probe_pairs.Turn, serves: probe_pairs.Turn | None, options: Row) -> list[str]:
+        """Probe the partner of a round when it serves. Return errors.
 
-    def _probe(self, turn: probe_pairs.Turn, options: Row) -> Row:
-        """Probe the partner of a round when it serves."""
+        :param serves: the turn in which the node then serves, in the same module execution.
+        """
 
         def served_now() -> Row:
             note: Row = self._spool.noted(turn.partner, _SERVED) or {}
@@ -186,20 +192,47 @@ class ActionModule(ActionBase):
         served = self._waited(served_now, turn.partner) if turn.partner_step == turn.step else served_now()
         if served.get("late"):
             self._spool.note(self._name, _PROBED % turn.round, False)
-            return {}
+            return self._serve(serves, options) if serves else []
         fabric = self._value("railyard_fabric")
         node, partner = (self._spool.noted(name, NODE) for name in (self._name, turn.partner))
         targets = probe_targets.targets(
             node, partner, served.get("results") or [], fabric["routing"]["cross_rail"], fabric["link_layer"]
         )
+        service = self._service(options) if serves else None
         given = self._given(options, "count", "size", "iterations", "lifetime")
-        result = self._kept(dict(given, targets=targets, run=options["run"]), key="__proof_results")
+        result, failed = self._kept({**given, **(service or {}), "targets": targets}, key="__proof_results")
         rows = result.get("results") or []
         passed = bool(rows) and all(row["ok"] for row in rows)
         self._spool.note(self._name, _PROBED % turn.round, passed)
-        return result
+        if serves:
+            self._note_service(serves, (result.get("served") or []) if service else None)
+        return failed
 
-    def _end_service(self, options: Row, step: int) -> None:
+    def _serve(self, turn: probe_pairs.Turn, options: Row) -> list[str]:
+        """Serve the partner of a round, unless the time is over. Return errors."""
+        service = self._service(options)
+        result, failed = self._kept(dict(service, mode="serve")) if service else ({}, [])
+        self._note_service(turn, (result.get("results") or []) if service else None)
+        return failed
+
+    def _service(self, options: Row) -> Row | None:
+        """Return the options of ``rail_probe`` for servers; None if no further round starts."""
+        if options["deadline"] and time.time() >= options["deadline"]:
+            return None
+        node = self._spool.noted(self._name, NODE)
+        layer = self._value("railyard_fabric")["link_layer"]
+        ports = module_options.port_options(node["ports"], "rail_probe", node, layer)
+        given = self._given(options, "size", "iterations", "lifetime", "latency", "meet", "tcp_ports")
+        return dict(given, ports=ports)
+
+    def _note_service(self, turn: probe_pairs.Turn, servers: list[Row] | None) -> None:
+        """Tell the partner of a round which servers there are; None if the time is over."""
+        note: Row = {"round": turn.round, "late": servers is None, "results": servers or []}
+        if servers is not None:
+            note.update(client=turn.partner, client_step=turn.partner_step)
+        self._spool.note(self._name, _SERVED, note)
+
+    def _end_service(self, step: int) -> None:
         """Wait until the last client has probed. End servers whose client did not come or did not pass.
 
         Otherwise they would listen for a long time, also on the management network.
@@ -213,7 +246,7 @@ class ActionModule(ActionBase):
 
         passed = self._waited(probed, served["client"]) if served["client_step"] == step else probed()
         if not passed:
-            self._kept({"mode": "stop", "run": options["run"]})
+            self._kept({"mode": "stop"})
         self._spool.note(self._name, _SERVED, dict(served, client=""))
 
     def _waited(self, noted: t.Callable[[], t.Any], node: str) -> t.Any:
@@ -229,25 +262,31 @@ class ActionModule(ActionBase):
 
     def _end(self, options: Row) -> Row:
         """End servers after the last round, ask which other runs probed, and read the counters again."""
-        if self._name not in self._spool.nodes(NODE):
+        counters = self._spool.noted(self._name, _COUNTERS)
+        if counters is None:
             return {"skipped": True, "skip_reason": "The node was not read"}
         if self._spool.noted(self._name, _SERVED):
-            self._kept({"mode": "stop", "run": options["run"]})
-        if options["counters"]:
+            self._kept({"mode": "stop"})
+        if counters:
             after = self._execute(_INFO, {"subset": ["counters"]})
             self._spool.add(self._name, {"__verify_after": after})
         return {}
 
-    def _kept(self, arguments: Row, key: str = "") -> Row:
-        """Run ``rail_probe``. Keep its results under ``key``, its error, and which other runs it met."""
-        result = self._execute(_PROBE, arguments)
+    def _kept(self, arguments: Row, key: str = "") -> tuple[Row, list[str]]:
+        """Run ``rail_probe``. Keep its results under ``key``, its errors, and which other runs it met.
+
+        :return: the result, and the errors.
+        """
+        result = self._execute(_PROBE, dict(arguments, run=self._run))
+        failed = [result.get("msg", "no message")] if result.get("failed") else []
+        failed += [result["serve_error"]] if result.get("serve_error") else []
         row: Row = {"__proof_others": result.get("others") or []}
-        if result.get("failed") and arguments.get("mode") != "stop":
-            row["__proof_refused"] = [result.get("msg", "no message")]
+        if failed and arguments.get("mode") != "stop":
+            row["__proof_refused"] = failed
         if key:
             row[key] = result.get("results") or []
         self._spool.add(self._name, row)
-        return result
+        return result, failed
 
     @staticmethod
     def _given(options: Row, *names: str) -> Row:

@@ -129,6 +129,8 @@ class CallbackModule(Default):
             super()._task_start(task, prefix)
             return
         self._finish()
+        if task.action.rpartition(".")[2] == "meta":
+            return  # it has no result, and may end a play that has nothing to do
         if self._heading:
             self._display.display("\n" + self._heading, color=C.COLOR_HIGHLIGHT)
             self._heading = ""

@@ -27,7 +27,7 @@ options:
     description:
       - V(serve) starts one C(ib_write_bw) server per port and returns; each ends after one transfer, or
         some time after its client should have connected (see O(lifetime)).
-      - V(probe) probes each of O(targets).
+      - V(probe) probes each of O(targets), and then serves O(ports).
       - V(stop) ends waiting servers, those of O(run) if it is given, else all.
     type: str
     choices: [serve, probe, stop]
@@ -61,7 +61,9 @@ options:
     type: str
     version_added: 0.2.0
   ports:
-    description: With O(mode=serve), the rail ports to serve.
+    description:
+      - The rail ports to serve. With O(mode=probe), they are served after the probes, and RV(served) has the servers.
+        So a node that probes in one round and serves in the next needs one module execution.
     type: list
     elements: dict
     default: []
@@ -265,6 +267,17 @@ others:
   type: list
   elements: dict
   sample: [{run: "anna@bastion (48213)", since: "2026-11-22T10:02:05Z"}]
+served:
+  description: The servers, in the form of RV(results) with O(mode=serve).
+  returned: O(mode=probe) with O(ports)
+  type: list
+  elements: dict
+  sample: [{rail: gpu01, port: 40123, latency_port: null, error: '', remedy: '', gpu: false, meet: null}]
+serve_error:
+  description: Why O(ports) are not served. The probes have then ended without this error.
+  returned: O(mode=probe) with O(ports), if no server could be started
+  type: str
+  sample: "tcp_ports: 18515-18516 has too few free ports. Remedy: give 16 ports."
 results:
   description: One entry per port or target, in the order of the option.
   returned: success
@@ -352,6 +365,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import probe_runs, rail_probe
@@ -379,9 +393,15 @@ def look(options: t.Mapping[str, t.Any], system: System) -> dict[str, t.Any]:
         if options["mode"] == "stop":
             probe_runs.stop(system, run or None)
             return {"results": [], "others": others}
-    results = rail_probe.probe(options, system)
+    result: dict[str, t.Any] = {"results": rail_probe.probe(options, system)}
     with probe_runs.in_turn(system, run):
-        return {"results": results, "others": probe_runs.others(system, run)}
+        result["others"] = probe_runs.others(system, run)
+        if options["ports"]:
+            try:
+                result["served"] = rail_probe.serve(options, system)
+            except RailyardError as error:
+                result.update(served=[], serve_error=str(error))
+    return result
 
 
 def main() -> None:

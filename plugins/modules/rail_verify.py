@@ -13,19 +13,17 @@ module: rail_verify
 short_description: Read and probe a node for a verdict
 version_added: 0.2.0
 description:
-  - Runs M(railyard.fabric.rail_info), M(railyard.fabric.rail_host) and M(railyard.fabric.rail_probe) on a node as the
-    parts of C(playbooks/verify.yml) and C(playbooks/drift.yml) need them, with one result per part.
+  - Runs M(railyard.fabric.rail_info), M(railyard.fabric.rail_host), M(railyard.fabric.rail_pods) and
+    M(railyard.fabric.rail_probe) on a node as the parts of C(playbooks/verify.yml) and C(playbooks/drift.yml) need
+    them, with one result per part.
   - The states of nodes are kept in files on the control node, in Ansible's temporary directory, until
-    M(railyard.fabric.fabric_verify) reads them. Results of this action have only the values that later tasks need.
+    M(railyard.fabric.fabric_verify) reads them by the name of the run, which is the fact C(__proof_run). Results of
+    this action have only the values that later tasks need.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
   - railyard.fabric.node.reads
 options:
-  run:
-    description: A unique name of this run. Other parts and M(railyard.fabric.fabric_verify) find the files by it.
-    type: str
-    required: true
   part:
     description:
       - V(read) reads the state of the node, and with O(states) what the modules would change.
@@ -50,6 +48,12 @@ options:
     description: With O(part=read), whether M(railyard.fabric.rail_host) runs in check mode.
     type: bool
     default: false
+  files:
+    description:
+      - With O(part=read), whether M(railyard.fabric.rail_pods) reads the files of NCCL and UCX that the plan has for
+        the node.
+    type: bool
+    default: false
   nodes:
     description: With O(part=choose), the names of the nodes, in the order of the play.
     type: list
@@ -65,7 +69,7 @@ options:
         name for pairs with nodes of other parts. They are not read again.
     type: path
   step:
-    description: With O(part=step), the number of the step, from 0.
+    description: With O(part=step), the number of the step, counted back from the last step, which is 0.
     type: int
     default: 0
   deadline:
@@ -84,7 +88,7 @@ options:
     type: dict
     default: {}
   counters:
-    description: With O(part=end), whether the counters of the ports are read again.
+    description: With O(part=choose), whether O(part=end) reads the counters of the ports again.
     type: bool
     default: false
 seealso:
@@ -95,14 +99,12 @@ seealso:
 EXAMPLES = r"""
 - name: Read the node, and what the modules would change
   railyard.fabric.rail_verify:
-    run: "{{ run }}"
     part: read
     subset: [system, nics, rdma, ip]
     states: true
 
 - name: Choose the pairs of nodes
   railyard.fabric.rail_verify:
-    run: "{{ run }}"
     part: choose
     nodes: "{{ ansible_play_hosts_all }}"
   register: chosen
@@ -120,6 +122,11 @@ tools:
   returned: with O(part=read), if the node could be read
   type: dict
   sample: {pyroute2: 0.7.2, perftest: '6.06'}
+probe:
+  description: The options of probes. Probes of the node's pods use them too.
+  returned: with O(part=read), if the node could be read
+  type: dict
+  sample: {count: 3, size: 65536, iterations: 1000, lifetime: 120}
 modules:
   description: The changes that each module would make.
   returned: with O(part=read) and O(states)

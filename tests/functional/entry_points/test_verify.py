@@ -171,6 +171,7 @@ ROUND = """
   connection: local
   vars:
     ansible_python_interpreter: "{{ python }}"
+    __verify_probes: true
   tasks:
     - ansible.builtin.include_role: &role
         name: railyard.fabric.proof
@@ -178,7 +179,7 @@ ROUND = """
     - ansible.builtin.include_role:
         name: railyard.fabric.proof
         tasks_from: "{{ item }}"
-      loop: [read, rounds]
+      loop: [read, choose, last_steps]
     - ansible.builtin.set_fact:
         known: "{{ __proof_run }}"
     - ansible.builtin.command:

@@ -43,11 +43,23 @@ PLAY = """
     - ansible.builtin.set_fact:
         __verify_began: "{{ now(utc=true).timestamp() }}"
         verify_readable: true
+        __proof_run: ben@control (48213)
         __verify_info: "{{ (lookup('ansible.builtin.file', reports_file) | from_json)[inventory_hostname] }}"
       no_log: true
     - ansible.builtin.import_role:
         name: railyard.fabric.verify
+        tasks_from: cluster
+- hosts: railyard_nodes
+  gather_facts: false
+  tasks:
+    - ansible.builtin.import_role:
+        name: railyard.fabric.verify
+        tasks_from: judge
+      run_once: true
 """
+
+
+PROBE = {"count": 3, "size": 65536, "iterations": 1000, "lifetime": 120}
 
 
 class Site:
@@ -66,7 +78,9 @@ class Site:
         self.workload["running"] = {row["node"]: [row["uid"]] for row in self.workload["pods"]}
         (self.place / "fabric.yml").write_text(FABRIC)
         (self.place / "play.yml").write_text(PLAY)
-        (self.place / "reports.json").write_text(json.dumps(self.world.infos))
+        # as rail_verify reads the nodes
+        infos = {name: {**info, "probe": PROBE} for name, info in self.world.infos.items()}
+        (self.place / "reports.json").write_text(json.dumps(infos))
         files = [settings["nccl"] for settings in self.workload["settings"]]
         self.pod_file = "".join("%s=%s\n" % each for each in files[0].items())
 
@@ -91,6 +105,7 @@ class Site:
             "verify_report_dir": str(self.place / "reports"),
             "verify_layers": "pods,nccl",
             "__verify_cluster": True,
+            "__verify_probes": False,
             "__verify_pods": True,
             "__verify_workload": self.workload,
             "__verify_ready": skipped,

@@ -46,7 +46,9 @@ def target(**other: t.Any) -> dict[str, t.Any]:
 
 
 def options(**other: t.Any) -> dict[str, t.Any]:
-    return dict({"count": 2, "timeout": 1.0, "size": 4096, "iterations": 5, "lifetime": 5, "targets": []}, **other)
+    return dict(
+        {"count": 2, "timeout": 1.0, "size": 4096, "iterations": 5, "lifetime": 5, "ports": [], "targets": []}, **other
+    )
 
 
 def rdma_device(root: Path, name: str, gids: dict[int, tuple[str, str]], link_layer: str = "Ethernet") -> None:
@@ -566,6 +568,8 @@ def test_addresses_of_an_interface_are_those_that_reach_further_than_it() -> Non
 # -- several runs at the same time -------------------------------------------------------------------------------------
 
 ONE, TWO = "anna@bastion (48213)", "job 12 of AWX, by a schedule (10001)"
+# without packets and without a server
+UNSERVED = dict(bare_target(), port=None, error="perftest is missing")
 ROCE = dict(PORT, device="rxe0", address="172.16.11.201", pci=None, netdev=None)
 
 
@@ -619,6 +623,24 @@ def test_too_few_free_ports_name_the_runs_that_use_them(server: Node) -> None:
         serve(server, TWO, tcp_ports=spec)
     assert "servers of other runs wait: 1 of %s, until 20" % ONE in refused.value.message
     assert "mode=stop" in refused.value.remedy
+
+
+def test_a_node_serves_after_its_probes(server: Node) -> None:
+    first, _names = serve(server, ONE)
+    found = call(server, "probe", ONE, ports=[ROCE], targets=[UNSERVED])
+    assert [each["ok"] for each in found["results"]] == [False]
+    (own,) = found["served"]
+    assert own["error"] == "" and own["port"] != first and waits(own["port"])
+    wait_for(lambda: not waits(first))
+
+
+def test_a_node_that_cannot_serve_reports_its_probes(server: Node) -> None:
+    first = free_ports(1)
+    spec = "%d-%d" % (first, first)
+    serve(server, TWO, tcp_ports=spec)
+    found = call(server, "probe", ONE, ports=[ROCE], targets=[UNSERVED], tcp_ports=spec)
+    assert len(found["results"]) == 1 and found["served"] == []
+    assert "tcp_ports: " in found["serve_error"] and "Remedy: " in found["serve_error"]
 
 
 def test_overlapping_runs_are_reported_to_each_other(server: Node) -> None:
