@@ -226,7 +226,7 @@ class ActionModule(ActionBase):
         return dict(given, ports=ports)
 
     def _note_service(self, turn: probe_pairs.Turn, servers: list[Row] | None) -> None:
-        """Tell the partner of a round which servers there are; None if the time is over."""
+        """Write the servers for the partner of a round; None if the time is over."""
         note: Row = {"round": turn.round, "late": servers is None, "results": servers or []}
         if servers is not None:
             note.update(client=turn.partner, client_step=turn.partner_step)
