@@ -49,9 +49,10 @@ def test_all_rounds_of_verify_are_proven_with_one_result_per_node_and_step(direc
     done = replay.play(directory, "verify", "--forks", str(workers))
     assert done.status == 0, done.output
     assert "8 of 8 rails proven between %d nodes" % NODES in done.output
-    # each round has a server and a client per pair, and every node may have been a server in the end
-    assert done.executions["rail_probe"] == 8 * NODES + NODES
-    assert done.results <= 9 * NODES + 20
+    # each round has a client per pair, which then serves in the same execution. Half of the nodes serve first, some
+    # serve without a probe in the same step, and each ends its servers
+    assert 5 * NODES <= done.executions["rail_probe"] <= 6.5 * NODES
+    assert done.results <= 7 * NODES + 20
     pairs = {(row["from"], row["to"]) for row in verdict(directory)["measures"]}
     assert len(pairs) == 8 * NODES // 2
 
