@@ -8,6 +8,7 @@ import contextlib
 import time
 import typing as t
 
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
@@ -26,9 +27,9 @@ _PODS = "railyard.fabric.rail_pods"
 # The variable with the name of the run.
 _RUN = "__proof_run"
 READ, CHOOSE, STEP, END = "read", "choose", "step", "end"
-# Kinds of values in the spool beside NODE and OPTIONS: the turns of a node, whether its counters are read at the end,
-# the servers of its last round, whether a round passed, and that it could not end a step.
-_TURNS, _COUNTERS, _SERVED, _PROBED, _GONE = "turns", "counters", "served", "probed%d", "gone"
+# Kinds of values in the spool beside NODE and OPTIONS: the turns of a node, the servers of its last round, whether a
+# round passed, and that it could not end a step.
+_TURNS, _SERVED, _PROBED, _GONE = "turns", "served", "probed%d", "gone"
 # Seconds that a node waits in a step for another node, and seconds between two checks.
 _WAIT_SECONDS, _LOOK_SECONDS = 300.0, 0.1
 # Modules whose state a verdict reads. Of other modules it reads only changes and errors.
@@ -45,7 +46,7 @@ class ActionModule(ActionBase):
         "subset": {"type": "list", "elements": "str", "default": []},
         "listen": {"type": "float", "default": 0},
         "states": {"type": "bool", "default": False},
-        "files": {"type": "bool", "default": False},
+        "files": {"type": "list", "elements": "path", "default": []},
         "nodes": {"type": "list", "elements": "str", "default": []},
         "max_rounds": {"type": "int", "default": 8},
         "parts": {"type": "path"},
@@ -61,6 +62,8 @@ class ActionModule(ActionBase):
         self._vars: t.Mapping[str, t.Any] = task_vars or {}
         self._name = str(self._vars["inventory_hostname"])
         _validated, options = self.validate_argument_spec(argument_spec=dict(self.SPEC))
+        if _RUN not in self._vars:
+            raise AnsibleActionFail("rail_verify: the fact %s is not set. Remedy: run playbooks/verify.yml." % _RUN)
         # a fact, so that the task of each node has no template
         self._run = str(self._vars[_RUN])
         self._spool = Spool(self._run)
@@ -97,13 +100,12 @@ class ActionModule(ActionBase):
             }
             failed: Row = {key: states[key] for key in ("failed", "msg") if key in states}
             result.update(failed, modules=shown)
-        files = [path for path in (node.get("nccl") or {}).values() if path]
-        if options["files"] and files:
-            row["__verify_inside"] = self._execute(_PODS, {"files": files})
+        if options["files"]:
+            row["__verify_inside"] = self._execute(_PODS, {"files": options["files"]})
         self._spool.add(self._name, row)
         ports = [port for port in node["ports"] if not options["rails"] or port["rail"] in options["rails"]]
         self._spool.note(self._name, NODE, plain(dict(node, ports=ports)))
-        self._spool.note(self._name, OPTIONS, plain({key: options[key] for key in ("probe", "deadline")}))
+        self._spool.note(self._name, OPTIONS, plain({key: options[key] for key in ("probe", "deadline", "counters")}))
         return result
 
     def _states(self, node: Row) -> Row:
@@ -136,23 +138,25 @@ class ActionModule(ActionBase):
             nodes = [name for name in options["nodes"] if name in read]
             rounds = probe_pairs.rounds(nodes, options["max_rounds"])
         steps, turns = probe_pairs.turns(rounds, nodes)
-        for name in nodes:
+        for name, own in turns.items():
             # the last steps of every run have the same numbers, so that tasks name them without templates
-            own = [
-                turn._replace(step=steps - 1 - turn.step, partner_step=steps - 1 - turn.partner_step)
-                for turn in turns.get(name, ())
-            ]
-            self._spool.note(name, _TURNS, own)
-            self._spool.note(name, _COUNTERS, options["counters"])
+            self._spool.note(
+                name,
+                _TURNS,
+                [turn._replace(step=steps - 1 - turn.step, partner_step=steps - 1 - turn.partner_step) for turn in own],
+            )
         # without parts, a filter computes the rounds again: results of tasks have no long lists
         return {"nodes": nodes, "steps": steps, **({"rounds": rounds} if options["parts"] else {})}
 
     def _rounds_across(self, options: Row) -> list[list[probe_pairs.Pair]]:
-        """Return the rounds of pairs of different parts. Notes the nodes as their parts have read them."""
+        """Return the rounds of pairs of different parts. Notes the nodes as their parts have read them.
+
+        Their counters are not read again, because other traffic has raised them since then.
+        """
         links = [each.head["links"] for each in _verify_parts.read(options["parts"], VERIFY)]
         for name, notes in (item for each in links for item in each.items()):
             self._spool.note(name, NODE, notes[NODE])
-            self._spool.note(name, OPTIONS, dict(notes[OPTIONS], deadline=0))
+            self._spool.note(name, OPTIONS, dict(notes[OPTIONS], deadline=0, counters=False))
         return node_parts.rounds_across([list(each) for each in links], options["max_rounds"])
 
     def _step(self, options: Row) -> Row:
@@ -262,12 +266,12 @@ class ActionModule(ActionBase):
 
     def _end(self, options: Row) -> Row:
         """End servers after the last round, ask which other runs probed, and read the counters again."""
-        counters = self._spool.noted(self._name, _COUNTERS)
-        if counters is None:
+        noted = self._spool.noted(self._name, OPTIONS)
+        if not noted:
             return {"skipped": True, "skip_reason": "The node was not read"}
         if self._spool.noted(self._name, _SERVED):
             self._kept({"mode": "stop"})
-        if counters:
+        if noted["counters"]:
             after = self._execute(_INFO, {"subset": ["counters"]})
             self._spool.add(self._name, {"__verify_after": after})
         return {}

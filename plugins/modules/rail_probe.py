@@ -368,8 +368,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import namespace_entry
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import probe_runs, rail_probe
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import namespace_entry, pod_processes
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pod_processes
 
 RAIL = {
     "rail": {"type": "str", "required": True},

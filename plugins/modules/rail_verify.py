@@ -49,11 +49,10 @@ options:
     type: bool
     default: false
   files:
-    description:
-      - With O(part=read), whether M(railyard.fabric.rail_pods) reads the files of NCCL and UCX that the plan has for
-        the node.
-    type: bool
-    default: false
+    description: With O(part=read), files of NCCL and UCX that M(railyard.fabric.rail_pods) reads.
+    type: list
+    elements: path
+    default: []
   nodes:
     description: With O(part=choose), the names of the nodes, in the order of the play.
     type: list
@@ -88,7 +87,7 @@ options:
     type: dict
     default: {}
   counters:
-    description: With O(part=choose), whether O(part=end) reads the counters of the ports again.
+    description: With O(part=read), whether O(part=end) reads the counters of the ports again.
     type: bool
     default: false
 seealso:

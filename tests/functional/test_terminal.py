@@ -39,6 +39,12 @@ def run(tmp_path: Path, nodes: int, tasks: list[dict[str, t.Any]], *words: str, 
     return play(playbook, *words, inventory=inventory, env=env)
 
 
+def test_a_play_that_ends_at_once_has_no_heading(tmp_path: Path) -> None:
+    ended = {"name": "End the play", "ansible.builtin.meta": "end_play"}
+    done = run(tmp_path, 2, [ended, task("Prepare the node", PREPARED)])
+    assert done.returncode == 0 and "Prepare the hosts" not in done.stdout, done.text
+
+
 @pytest.mark.parametrize("nodes", [2, 512])
 def test_layers_and_failures_are_shown_and_nothing_else(tmp_path: Path, nodes: int) -> None:
     not_shown = [

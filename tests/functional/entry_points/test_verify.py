@@ -171,21 +171,20 @@ ROUND = """
   connection: local
   vars:
     ansible_python_interpreter: "{{ python }}"
-    __verify_probes: true
+    verify_thorough: false
   tasks:
-    - ansible.builtin.include_role: &role
-        name: railyard.fabric.proof
-        tasks_from: mark
+    - ansible.builtin.include_role: &read
+        name: railyard.fabric.verify
+        tasks_from: read
     - ansible.builtin.include_role:
         name: railyard.fabric.proof
-        tasks_from: "{{ item }}"
-      loop: [read, choose, last_steps]
+        tasks_from: last_steps
     - ansible.builtin.set_fact:
         known: "{{ __proof_run }}"
     - ansible.builtin.command:
         argv: [cp, -r, "{{ local }}", "{{ answer }}"]
       run_once: true
-    - ansible.builtin.include_role: *role
+    - ansible.builtin.include_role: *read
       vars: {awx_job_id: 12, awx_user_name: anna}
     - ansible.builtin.copy:
         content: "{{ [hostvars['ib-1'].known, hostvars['ib-2'].known, __proof_run] | to_json }}"

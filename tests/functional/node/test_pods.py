@@ -14,12 +14,9 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import namespace_entry
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import echo_requests, node_pods
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import (
-    namespace_entry,
-    network_namespaces,
-    pod_processes,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces, pod_processes
 from tests.functional.node.child_process import in_child
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace, ip
 from tests.waiting import wait_for

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import namespace_entry
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Address
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import namespace_entry
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.network_namespaces import Namespace
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import namespace_holders, vf_holders
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.namespace_holders import Elsewhere
@@ -171,7 +171,7 @@ def test_a_namespace_that_has_ended_is_omitted() -> None:
     gone.processes[os.getpid()] = "reused"
     gone.mounts.append("/run/netns/there-is-no-such")
     # this process is not in the namespace that is given for it, so it does not lead there
-    assert namespace_entry.enter(System(), gone) is None
+    assert namespace_entry.open_namespace(System(), gone) is None
     assert namespace_holders.look(System(), [gone]) == {}
 
 
@@ -179,7 +179,7 @@ def test_the_namespace_is_entered_by_the_right_path() -> None:
     here = os.readlink("/proc/self/ns/net")
     own = Namespace(here)
     own.processes[os.getpid()] = "us"
-    fd = namespace_entry.enter(System(), own)
+    fd = namespace_entry.open_namespace(System(), own)
     assert fd is not None
     with os.fdopen(fd) as stream:
         assert "net:[%d]" % os.fstat(stream.fileno()).st_ino == here

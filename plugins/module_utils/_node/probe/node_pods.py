@@ -19,10 +19,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.info.node_info import Info
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ip_state, rdma_netlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import (
+    ip_state,
+    namespace_entry,
+    rdma_netlink,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import namespace_entry, pod_processes
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pod_processes
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.network_namespaces import Namespace
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pod_processes import Process
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import namespace_holders

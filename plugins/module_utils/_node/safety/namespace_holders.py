@@ -21,11 +21,10 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, rdma_netlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, namespace_entry, rdma_netlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Row, hardware_address
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import namespace_entry
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.network_namespaces import Namespace
 
 SIOCETHTOOL = 0x8946

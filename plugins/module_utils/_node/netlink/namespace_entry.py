@@ -13,9 +13,10 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import in_namespace
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.network_namespaces import Namespace
 
-CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
+CLONE_NEWNS = 0x00020000
 MS_RDONLY, MS_REC, MS_PRIVATE = 0x1, 0x4000, 0x40000
 
 
@@ -61,12 +62,12 @@ def _visit_all(
     if sysfs:
         _own_mounts()
     for namespace in namespaces:
-        fd = enter(system, namespace)
+        fd = open_namespace(system, namespace)
         if fd is None:
             continue
         try:
             with contextlib.suppress(RailyardError, OSError):
-                _call("setns", fd, CLONE_NEWNET)
+                in_namespace.enter(fd)
                 if sysfs:
                     _mount_sysfs()
                 found[namespace.identity] = ask(original)
@@ -80,12 +81,12 @@ def move(system: System, namespace: Namespace) -> None:
 
     :raises RailyardError: if it cannot be entered.
     """
-    fd = enter(system, namespace)
+    fd = open_namespace(system, namespace)
     if fd is None:
-        raise RailyardError("there is no way into it any more", namespace.identity, "run again")
+        raise RailyardError("has ended", namespace.identity, "run again")
     try:
         _own_mounts()
-        _call("setns", fd, CLONE_NEWNET)
+        in_namespace.enter(fd)
         _mount_sysfs()
     except OSError as error:
         raise RailyardError("cannot be entered: %s" % error, namespace.identity, "run the task with become") from None
@@ -113,7 +114,7 @@ def _call(name: str, *arguments: t.Any) -> None:
         raise OSError(number, "%s: %s" % (name, os.strerror(number)))
 
 
-def enter(system: System, namespace: Namespace) -> int | None:
+def open_namespace(system: System, namespace: Namespace) -> int | None:
     """Return an open file descriptor of the namespace; None if it cannot be opened."""
     number = int(namespace.identity[len("net:[") : -1])
     for path in _paths(system, namespace):
