@@ -98,10 +98,12 @@ def play(
     return run("ansible-playbook", *argv, env=env, cwd=cwd, timeout=timeout)
 
 
-def start(playbook: str | Path, inventory: str | Path, **env: str) -> subprocess.Popen[str]:
+def start(
+    playbook: str | Path, inventory: str | Path, given: t.Mapping[str, t.Any] | None = None, **env: str
+) -> subprocess.Popen[str]:
     """Start a playbook in a session of its own, so that :func:`kill` ends all of its processes."""
     return subprocess.Popen(
-        [PROGRAMS / "ansible-playbook", *words_of(playbook, inventory=inventory)],
+        [PROGRAMS / "ansible-playbook", *words_of(playbook, inventory=inventory, given=given)],
         cwd=ROOT,
         env=environment(**env),
         stdout=subprocess.PIPE,
