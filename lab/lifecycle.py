@@ -9,6 +9,7 @@ import dataclasses
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -224,6 +225,10 @@ def reboot(lab: Lab, node: int, hard: bool) -> float:
 def summary(lab: Lab) -> dict[str, object]:
     """Return the current state of the lab, for ``lab status``."""
     alive = process.members(lab.directory)
+    running = [node for node in range(1, lab.nodes + 1) if node_name(node) in alive]
+    with ThreadPoolExecutor(max_workers=lab.nodes) as pool:
+        banner = access.BANNER_SECONDS[lab.accel]
+        answer = dict(zip(running, pool.map(lambda node: access.answers(lab.ports[node - 1], banner), running)))
     nodes = []
     for node in range(1, lab.nodes + 1):
         member = alive.get(node_name(node))
@@ -232,7 +237,7 @@ def summary(lab: Lab) -> dict[str, object]:
             {
                 "name": node_name(node),
                 "pid": member.pid if member else None,
-                "up": bool(member) and access.answers(lab.ports[node - 1], 2.0),
+                "up": answer.get(node, False),
                 "ssh_port": lab.ports[node - 1],
                 "running_seconds": round(member.age()) if member else None,
                 "disk_bytes": disk.stat().st_blocks * 512 if disk.exists() else 0,
