@@ -25,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra import slice_publisher
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.node_api import KUBECONFIGS, ApiServer
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.resource_slices import (
+    DOWN,
     Row,
     SliceDevice,
     Writes,
@@ -101,7 +102,7 @@ def _devices(system: System, spec: AgentSpec) -> list[SliceDevice]:
 
 def _down(devices: t.Sequence[SliceDevice]) -> list[SliceDevice]:
     """Return the devices after rail :data:`RAIL` has gone down."""
-    return [device._replace(healthy=device.resource not in (RAIL, ALL_RAILS)) for device in devices]
+    return [device._replace(taint=DOWN if device.resource in (RAIL, ALL_RAILS) else "") for device in devices]
 
 
 def _sizes(nodes: int, system: System) -> None:

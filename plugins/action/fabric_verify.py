@@ -29,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.ver
     bad_rails,
     document,
     judge,
+    rail_cordons,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     _fabric_files,
@@ -134,6 +135,7 @@ class ActionModule(ControllerAction):
             "lines": lines,
             "failures": verdict_document["failures"],
             "bad": bad_rails(verdict),
+            "cordons": rail_cordons(verdict),
             "counts": {
                 "kind": options["kind"],
                 "ok": verdict.ok,

@@ -15,9 +15,13 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action
 
 
 class ActionModule(ControllerAction):
-    """Cordons nodes with a bad rail; documented in ``plugins/modules/kube_cordon.py``."""
+    """Labels and cordons nodes with a bad rail; documented in ``plugins/modules/kube_cordon.py``."""
 
-    SPEC: t.Mapping[str, t.Any] = {**_cluster_access.SPEC, "nodes": {"type": "dict", "required": True}}
+    SPEC: t.Mapping[str, t.Any] = {
+        **_cluster_access.SPEC,
+        "nodes": {"type": "dict", "required": True},
+        "unschedulable": {"type": "bool", "default": True},
+    }
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         nodes: dict[str, list[str]] = {}
@@ -26,5 +30,5 @@ class ActionModule(ControllerAction):
                 remedy = "set it to {node: [rail, ...]}, with an empty list for a healthy node"
                 raise RailyardError("%r is not a list of rails" % (rails,), "nodes.%s" % name, remedy)
             nodes[str(name)] = [str(rail) for rail in rails]
-        done = cordon(_cluster_access.server(options), nodes, MANAGER, check)
+        done = cordon(_cluster_access.server(options), nodes, MANAGER, check, options["unschedulable"])
         return {"changed": bool(done), "changes": [change.as_dict() for change in done], "diff": as_diff(done)}

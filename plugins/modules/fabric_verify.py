@@ -161,6 +161,13 @@ bad:
   returned: success, unless O(part) names a part
   type: dict
   sample: {ai-1: [gpu02], ai-2: []}
+cordons:
+  description:
+    - Nodes with the rail agent on which other rails must be cordoned than an earlier run has cordoned, each with its
+      bad rails and the reasons, for M(railyard.fabric.rail_cordon).
+  returned: success, unless O(part) names a part
+  type: dict
+  sample: {ai-1: {gpu02: failed verify (RV601)}}
 counts:
   description: Numbers for later tasks.
   returned: success, unless O(part) names a part

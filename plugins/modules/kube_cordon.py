@@ -37,7 +37,14 @@ options:
         listed, or are not in the cluster, are not changed.
     type: dict
     required: true
+  unschedulable:
+    description:
+      - Whether a node with a bad rail is cordoned. With V(false), it is only labelled.
+      - Use V(false) with the rail agent, which keeps new pods off single rails (M(railyard.fabric.rail_cordon)).
+    type: bool
+    default: true
 seealso:
+  - module: railyard.fabric.rail_cordon
   - module: railyard.fabric.fabric_verify
 """
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.bad_rails_label import BAD
 from tests.integration.agent_lab import (
     ALL_RAILS,
     IN_POD,
@@ -75,9 +76,9 @@ def ready_pod(kube: Kube) -> str:
     return str(wait_for(found, lambda: kube("describe", "pods"))[0])
 
 
-def judged(kind: str, place: Path, layers: str) -> dict[str, t.Any]:
-    """The verdict of ``verify.yml`` or ``drift.yml``."""
-    given = {"verify_layers": layers, "verify_report_dir": str(place)}
+def judged(kind: str, place: Path, layers: str = "", **more: t.Any) -> dict[str, t.Any]:
+    """The verdict of ``verify.yml`` or ``drift.yml``. Without ``layers``, of all."""
+    given = {"verify_report_dir": str(place), **({"verify_layers": layers} if layers else {}), **more}
     played = play("playbooks/%s.yml" % kind, inventory=INVENTORY, given=given, timeout=SECONDS)
     file = place / ("%s.json" % kind)
     assert file.exists(), played.text
@@ -138,6 +139,36 @@ def test_a_stopped_service_of_a_node_is_named_and_its_pods_keep_their_rails(
     verdict = judged("verify", tmp_path, "kubernetes,pods")
     assert verdict["failures"] == [] and carried(verdict) == set(RAIL_NAMES.values())
     assert kube.restarts(pod) == restarts
+
+
+def test_a_rail_that_fails_verify_is_cordoned_until_it_is_good(
+    kube: Kube, daemon_set: None, node: GetNode, tmp_path: Path
+) -> None:
+    pod = ready_pod(kube)
+    own = "railyard.fabric/gpu02"
+
+    def state() -> tuple[t.Any, ...]:
+        live = kube.get("node", NODE)
+        units = [live["status"]["allocatable"][resource] for resource in (own, ALL_RAILS)]
+        return live["metadata"]["labels"].get(BAD), bool(live["spec"].get("unschedulable")), *units
+
+    before = state()
+    assert before[:2] == (None, False)
+    node(NODE).run("ip address flush dev enp2s0")
+    try:
+        verdict = judged("verify", tmp_path, verify_cordon=True)
+        assert {each["rail"] for each in verdict["failures"]} == {"gpu02"}
+        wait_for(lambda: state() == ("gpu02", False, "0", "0"), lambda: kube("describe", "node", NODE))
+        assert "cordoned: failed verify (RV" in node(NODE).run("railyard-agent status || true")
+        # what the cordon withholds is not reported
+        again = judged("verify", tmp_path, verify_cordon=True)
+        assert "RV901" not in {each["code"] for each in again["failures"]}
+    finally:
+        prepare("--limit", NODE)
+    assert judged("verify", tmp_path, verify_cordon=True)["failures"] == []
+    wait_for(lambda: state() == before, lambda: kube("describe", "node", NODE))
+    # the running pod kept the rail all the time
+    assert ready_pod(kube) == pod
 
 
 def test_verify_reports_changes_inside_a_pod(kube: Kube, daemon_set: None, node: GetNode, tmp_path: Path) -> None:

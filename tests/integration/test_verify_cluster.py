@@ -9,6 +9,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.bad_rails_label import BAD
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
     object_components,
     test_workload,
@@ -28,7 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.ver
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api import api_server
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.connect import connect
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import Labelling
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_cordon import BAD, CORDONED, cordon, label
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_cordon import CORDONED, cordon
 from ansible_collections.railyard.fabric.plugins.plugin_utils._cluster_access import Planned
 from lab.cluster import api, nodes
 from tests.integration.cluster import Cluster, Object
@@ -292,6 +293,11 @@ def test_nodes_with_a_bad_rail_are_cordoned_until_it_is_good_again(cluster: Clus
             assert labels(admin, "node-1")[BAD] == "gpu02.gpu05"
             assert admin.get("/api/v1/nodes/node-1")["spec"]["unschedulable"] is True
             assert cordon(made, bad, MANAGER, False) == []
+            # with the rail agent, a bad rail does not make the node unschedulable
+            cordon(made, {"node-1": ["gpu05"]}, MANAGER, False, unschedulable=False)
+            assert labels(admin, "node-1")[BAD] == "gpu05"
+            assert not admin.get("/api/v1/nodes/node-1")["spec"].get("unschedulable")
+            cordon(made, bad, MANAGER, False)
             well: dict[str, list[str]] = {"node-1": [], "node-2": []}
             cordon(made, well, MANAGER, False)
             after = {name: admin.get("/api/v1/nodes/" + name) for name in NODES}
@@ -311,9 +317,3 @@ def labels(admin: api.Api, name: str) -> dict[str, str]:
 
 def server_of(cluster: Cluster) -> api_server.Server:
     return connect(str(cluster.kubeconfig), None, 2)
-
-
-def test_a_label_has_room_for_so_many_rails() -> None:
-    many = label(["gpu%02dp%d" % (number, plane) for number in range(1, 9) for plane in (1, 2)])
-    assert many and len(many) <= 63 and many.endswith(".more") and many.startswith("gpu01p1.gpu01p2")
-    assert label([]) is None

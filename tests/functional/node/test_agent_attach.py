@@ -206,8 +206,8 @@ def test_a_port_without_carrier_is_named(node: LiveNode) -> None:
         set(),
         {},
     )
-    found = rail_health.look(agent.spec, [], node.system)
-    assert found == {"gpu01": (True, ""), "gpu02": (False, "rail2 has no carrier")}
+    found = rail_health.look(agent.spec, [], {}, node.system)
+    assert found == {"gpu01": ("", ""), "gpu02": ("rail2 has no carrier", "")}
 
 
 @in_own_namespace

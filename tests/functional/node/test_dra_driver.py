@@ -175,6 +175,13 @@ def test_slices_are_written_when_something_changed(dra: DraNode) -> None:
     assert (taint["key"], taint["effect"]) == ("railyard.fabric/rail-down", "NoSchedule")
     dra.node.inside("ip", "link", "set", "leaf1", "up")
     wait_for(lambda: dra.api.devices() and not any(each.get("taints") for each in dra.api.devices().values()))
+    # a cordoned rail
+    dra.node.run("cordon", "gpu02")
+    taints = wait_for(lambda: {name: row["taints"] for name, row in dra.api.devices().items() if row.get("taints")})
+    assert set(taints) == {"gpu02-2", "gpu02-3", "gpu02-4", "rails-0", "rails-1"}
+    assert {row["key"] for rows in taints.values() for row in rows} == {"railyard.fabric/rail-cordoned"}
+    dra.node.run("uncordon", "gpu02")
+    wait_for(lambda: dra.api.devices() and not any(each.get("taints") for each in dra.api.devices().values()))
     # fewer rails in the node file
     first = node_file()["rails"][0]
     dra.write(rails=[dict(first, slots=first["slots"][2:])])

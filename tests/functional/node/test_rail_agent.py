@@ -271,6 +271,31 @@ def test_a_rail_that_is_down_is_unhealthy(node: Node, kubelet: Kubelet) -> None:
     kubelet.wait(lambda: health("rails-0") == "Healthy")
 
 
+def test_a_cordoned_rail_gets_no_new_pods(node: Node, kubelet: Kubelet) -> None:
+    node.start_with_rails()
+
+    def health(device: str) -> str:
+        return kubelet.devices("railyard.fabric/" + device.partition("-")[0])[device].health
+
+    kubelet.wait(lambda: [health(each) for each in ("rails-0", "gpu01-2", "gpu02-2")] == ["Healthy"] * 3)
+    assert node.run("cordon", "gpu01", "--reason", "a new cable").returncode == 0
+    kubelet.wait(lambda: [health(each) for each in ("rails-0", "gpu01-2")] == ["Unhealthy"] * 2)
+    assert health("gpu02-2") == "Healthy"
+    status = node.run("status")
+    assert status.returncode == 1
+    assert re.search(r"^gpu01 +rail1 +cordoned: a new cable$", status.stdout, re.MULTILINE)
+    # the cordon outlives the agent
+    node.stop()
+    node.start_with_rails()
+    kubelet.wait(lambda: health("gpu02-2") == "Healthy")
+    assert health("gpu01-2") == "Unhealthy"
+    unknown = node.run("cordon", "gpu09")
+    assert unknown.returncode == 1
+    assert "rail gpu09: is not a rail of node node-1, which has gpu01, gpu02. Remedy: use" in unknown.stderr
+    assert [node.run("uncordon", rail).returncode for rail in ("gpu01", "gpu01", "gpu09")] == [0, 0, 1]
+    kubelet.wait(lambda: [health(each) for each in ("rails-0", "gpu01-2")] == ["Healthy"] * 2)
+
+
 def test_an_attached_pod_is_reported_by_all_commands(node: Node, kubelet: Kubelet) -> None:
     node.write(node_file(metrics="127.0.0.1:9465"))
     node.start_with_rails()

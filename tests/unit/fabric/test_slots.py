@@ -274,7 +274,7 @@ def test_alerts_and_scrape_of_agents() -> None:
 
 def exported_metrics() -> set[str]:
     """The names of the metrics that an agent exports of itself and of pods."""
-    rail = {"rail": "gpu01", "port": "rail1", "healthy": True}
+    rail = {"rail": "gpu01", "port": "rail1", "healthy": True, "cordoned": False}
     resource = {"resource": "railyard.fabric/rails", "devices": 1, "held": 0, "registered": True}
     attaches = {"count": 1, "seconds": 0.5, "failed": {"held": 1}}
     status = dict.fromkeys(("version", "fabric", "node", "attachment"), "")

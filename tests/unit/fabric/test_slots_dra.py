@@ -10,6 +10,7 @@ import typing as t
 import pytest
 import yaml
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.bad_rails_label import BAD
 from ansible_collections.railyard.fabric.plugins.module_utils._common.replacement_rules import value_at
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
@@ -176,6 +177,23 @@ def test_a_cluster_is_ready_when_its_slices_have_every_device() -> None:
         ("node-2", "reports none of its 9 rails' resources"),
     ]
     assert "railyard-agent" in found[2].reason
+
+
+@pytest.mark.parametrize(("label", "missing"), [("gpu02", []), ("gpu01.more", []), ("gpu01", ["gpu02"])])
+def test_a_cluster_is_ready_although_verify_has_cordoned_rails(label: str, missing: list[str]) -> None:
+    plan = document(dra())
+    goal = cluster_ready.Goal(plan, OPTIONS, [])
+    status = {"conditions": [{"type": "Ready", "status": "True"}]}
+    labels = {"node-1": {BAD: label}}
+    nodes: dict[str, Data] = {
+        name: {"metadata": {"name": name, "labels": labels.get(name, {})}, "status": status}
+        for name in ("node-1", "node-2")
+    }
+    live = published(plan)
+    cordoned = published(plan, ["gpu02"])
+    live.update({name: each for name, each in cordoned.items() if name[2].startswith("node-1")})
+    assert [each.rail for each in goal.missing(nodes, live)] == missing
+    assert goal.reached(nodes, live) == goal.resources - len(missing)
 
 
 def test_findings() -> None:

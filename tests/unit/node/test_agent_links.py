@@ -346,4 +346,11 @@ def test_nccl_variables_of_the_plan_are_kept(tmp_path: Path) -> None:
 )
 def test_a_rail_is_healthy_while_its_port_is_up(port: Link | None, away: bool, reason: str) -> None:
     spec = agent_spec.parse_spec(document(rail(1)))
-    assert rail_health.health(spec.rails[0], port, away) == (not reason, reason)
+    assert rail_health.down(spec.rails[0], port, away) == reason
+
+
+def test_a_cordoned_rail_is_unhealthy_whatever_its_port_does() -> None:
+    assert rail_health.Health().healthy
+    cordoned = rail_health.Health("", "a new cable")
+    assert (cordoned.healthy, cordoned.reason) == (False, "cordoned: a new cable")
+    assert rail_health.Health("rail1 is set down", "a new cable").reason == "rail1 is set down; cordoned: a new cable"

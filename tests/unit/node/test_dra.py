@@ -27,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared
     PreparedClaims,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.resource_slices import (
+    DOWN,
     Row,
     SliceDevice,
     specs,
@@ -83,8 +84,8 @@ def test_responses_are_encoded() -> None:
 # -- slices
 
 
-def devices(count: int, resource: str = "gpu01", healthy: bool = True) -> list[SliceDevice]:
-    return [SliceDevice("%s-%d" % (resource, number), resource, {"slot": number}, healthy) for number in range(count)]
+def devices(count: int, resource: str = "gpu01", taint: str = "") -> list[SliceDevice]:
+    return [SliceDevice("%s-%d" % (resource, number), resource, {"slot": number}, taint) for number in range(count)]
 
 
 def stored(*made: Row) -> list[Row]:
@@ -97,7 +98,7 @@ def published(own: t.Sequence[SliceDevice], tainted: bool = True) -> list[Row]:
 
 
 def test_a_resource_with_many_devices_has_several_slices() -> None:
-    found = specs("d.e", "n", [*devices(130, healthy=False), *devices(1, "gpu02")])
+    found = specs("d.e", "n", [*devices(130, taint=DOWN), *devices(1, "gpu02")])
     assert {name: len(spec["devices"]) for name, spec in found.items()} == {
         "n-d.e-gpu01": 64,
         "n-d.e-gpu01-1": 64,
@@ -108,7 +109,7 @@ def test_a_resource_with_many_devices_has_several_slices() -> None:
 
 
 def test_no_slice_is_written_without_a_change() -> None:
-    own = [*devices(3), *devices(2, "gpu02", healthy=False)]
+    own = [*devices(3), *devices(2, "gpu02", taint=DOWN)]
     have = published(own)
     for device in have[1]["spec"]["devices"]:
         device["taints"][0]["timeAdded"] = "2026-11-23T00:00:00Z"
@@ -118,7 +119,7 @@ def test_no_slice_is_written_without_a_change() -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        [*devices(3), *devices(2, "gpu02", healthy=False)],
+        [*devices(3), *devices(2, "gpu02", taint=DOWN)],
         [*devices(4), *devices(2, "gpu02")],
         devices(3),
         [*devices(3), *devices(2, "gpu02"), *devices(1, "gpu03")],
@@ -144,7 +145,7 @@ def test_an_interrupted_write_is_completed() -> None:
 
 
 def test_without_taints_unhealthy_devices_are_omitted() -> None:
-    found = specs("d.e", "n", [*devices(1), *devices(1, "gpu02", healthy=False)], tainted=False)
+    found = specs("d.e", "n", [*devices(1), *devices(1, "gpu02", taint=DOWN)], tainted=False)
     assert {name: len(spec["devices"]) for name, spec in found.items()} == {"n-d.e-gpu01": 1, "n-d.e-gpu02": 0}
 
 
@@ -201,7 +202,7 @@ def test_a_port_that_is_known_by_its_netdev(tmp_path: Path, attachment: str, kno
 
 
 def test_an_attribute_that_is_too_long_is_omitted() -> None:
-    device = SliceDevice("a-0", "a", {"leaf": "x" * 65, "rail": "x" * 64, "speed": 400, "up": True}, True)
+    device = SliceDevice("a-0", "a", {"leaf": "x" * 65, "rail": "x" * 64, "speed": 400, "up": True})
     ((_name, spec),) = specs("d.e", "n", [device]).items()
     assert spec["devices"][0]["attributes"] == {
         "rail": {"string": "x" * 64},

@@ -15,6 +15,7 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import rail_health
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import ATTACHED, Holder, SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service import agent_files
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service.installed_agent import RailAgent
@@ -151,6 +152,7 @@ def test_the_agent_is_installed_once_and_removed(machine: Machine) -> None:
     assert state["service"] == {"enabled": True, "active": True} and state["spec"] == SPEC and state["slots"] == []
     assert (state["runtime"]["version"], state["runtime"]["cdi"]) == ("1.7.24", True)
     machine.write_file("/var/run/cdi/railyard.fabric-rails.json", "{}")
+    rail_health.cordons(machine).put(rail_health.Cordon("gpu01", "a new cable"))
     machine.apply(state="absent", spec=None)
     assert machine.calls == ["stop", "daemon-reload"] and machine.files() == []
 

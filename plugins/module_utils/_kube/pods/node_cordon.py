@@ -12,55 +12,49 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import bad_rails_label
+from ansible_collections.railyard.fabric.plugins.module_utils._common.bad_rails_label import BAD
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import METADATA, Server
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import Key, sent_as_one
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import KIND, NODES
 
-BAD = "health.railyard.fabric/bad-rails"
 CORDONED = "health.railyard.fabric/cordoned"
-# The maximum length of a label's value.
-LONGEST = 63
 
 Object = t.Dict[str, t.Any]
 
 
-def label(rails: t.Sequence[str]) -> str | None:
-    """Return the rails as a label value: as many as fit, then ``more``; None without rails."""
-    if not rails:
-        return None
-    value = ".".join(rails)
-    kept = list(rails)
-    while len(value) > LONGEST:
-        kept.pop()
-        value = ".".join([*kept, "more"])
-    return value
-
-
-def patch(rails: t.Sequence[str], metadata: t.Mapping[str, t.Any], cordoned: t.Callable[[], bool]) -> Object:
+def patch(
+    rails: t.Sequence[str], unschedulable: bool, metadata: t.Mapping[str, t.Any], cordoned: t.Callable[[], bool]
+) -> Object:
     """Return the merge patch that a node needs; empty if it needs none.
 
+    :param unschedulable: whether a node with failed rails is cordoned.
     :param metadata: the node's, with ``labels`` and ``annotations``.
     :param cordoned: returns whether the node is unschedulable; called only if that matters.
     """
-    value = label(rails)
+    value = bad_rails_label.value_of(rails)
     ours = CORDONED in (metadata.get("annotations") or {})
     made: Object = {}
     if (metadata.get("labels") or {}).get(BAD) != value:
         made["metadata"] = {"labels": {BAD: value}}
-    if value and not ours and not cordoned():
+    wanted = bool(value) and unschedulable
+    if wanted and not ours and not cordoned():
         made.setdefault("metadata", {})["annotations"] = {CORDONED: "true"}
         made["spec"] = {"unschedulable": True}
-    elif not value and ours:
+    elif ours and not wanted:
         made.setdefault("metadata", {})["annotations"] = {CORDONED: None}
         made["spec"] = {"unschedulable": None}
     return made
 
 
-def cordon(server: Server, nodes: t.Mapping[str, t.Sequence[str]], manager: str, check: bool) -> list[Change]:
+def cordon(
+    server: Server, nodes: t.Mapping[str, t.Sequence[str]], manager: str, check: bool, unschedulable: bool = True
+) -> list[Change]:
     """Set labels and cordons of nodes according to their failed rails.
 
     :param nodes: node -> its failed rails.
+    :param unschedulable: whether nodes with failed rails are cordoned, and not only labelled.
     :raises RailyardError: for refusals of the server.
     """
     live = {each["metadata"]["name"]: each["metadata"] for each in server.list(NODES, accept=METADATA)}
@@ -72,7 +66,7 @@ def cordon(server: Server, nodes: t.Mapping[str, t.Sequence[str]], manager: str,
         def is_cordoned(node: str = name) -> bool:
             return bool(server.get(NODES.of(name=node), "nodes", node)["spec"].get("unschedulable"))
 
-        made = patch(rails, live[name], is_cordoned)
+        made = patch(rails, unschedulable, live[name], is_cordoned)
         if made:
             server.merge(NODES, Key(*KIND, "", name), made, manager, check)
             done += _changes(name, live[name], made)

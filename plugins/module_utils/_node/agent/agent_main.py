@@ -12,6 +12,7 @@ import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import rail_health
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_service import VERSION, Service
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_socket import SOCKET, ask
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
@@ -43,6 +44,13 @@ def main(argv: t.Sequence[str] | None = None) -> int:
     commands.add_parser("slots", help="show each slot of this node and the pod that holds it")
     explain = commands.add_parser("explain", help="show the devices of a pod on this node, and the state of each")
     explain.add_argument("pod", metavar="POD", help="NAME, or NAMESPACE/NAME")
+    cordon = commands.add_parser("cordon", help="keep new pods off a rail of this node; running pods stay")
+    cordon.add_argument(
+        "--reason", default=rail_health.ADMINISTRATOR, metavar="TEXT", help="why, for status and events"
+    )
+    uncordon = commands.add_parser("uncordon", help="let pods use a cordoned rail again")
+    for command in (cordon, uncordon):
+        command.add_argument("rail", metavar="RAIL")
     commands.add_parser("version", help="show the version")
     arguments = parser.parse_args(argv)
     system = System(arguments.root)
@@ -57,6 +65,14 @@ def main(argv: t.Sequence[str] | None = None) -> int:
             document = ask({"do": "status"}, system.path(SOCKET))
             sys.stdout.write(status(document))
             return int(bool(document["problems"]) or not all(row["healthy"] for row in document["rails"]))
+        elif arguments.command == "cordon":
+            rail_health.check_rail(read_spec(system), arguments.rail)
+            rail_health.cordons(system).put(rail_health.Cordon(arguments.rail, arguments.reason))
+        elif arguments.command == "uncordon":
+            cordons = rail_health.cordons(system)
+            if arguments.rail not in cordons.all():
+                rail_health.check_rail(read_spec(system), arguments.rail)
+            cordons.remove(arguments.rail)
         elif arguments.command == "explain":
             sys.stdout.write(explain_pod(system, arguments.pod))
     except RailyardError as error:

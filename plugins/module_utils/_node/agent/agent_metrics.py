@@ -51,8 +51,9 @@ def add_agent(out: Exposition, status: t.Mapping[str, t.Any]) -> None:
     labels = {key: status[key] for key in ("version", "fabric", "node", "attachment")}
     gauge("info", "The agent of this node.", 1, **labels)
     for row in status["rails"]:
-        healthy = int(row["healthy"])
-        gauge("rail_healthy", "Whether a rail's port can serve pods.", healthy, rail=row["rail"], port=row["port"])
+        labels = {"rail": row["rail"], "port": row["port"]}
+        gauge("rail_healthy", "Whether a rail can serve new pods.", int(row["healthy"]), **labels)
+        gauge("rail_cordoned", "Whether a rail is cordoned.", int(row["cordoned"]), **labels)
     for row in status["resources"]:
         resource = row["resource"]
         gauge("registered", "Whether kubelet has the resource.", int(row["registered"]), resource=resource)

@@ -324,20 +324,24 @@ class Service:
             self._servers[self._full_name(name)].resource.update(devices)
 
     def _look_at_links(self) -> None:
-        observed = rail_health.look(self._spec, self._state.holders().values())
+        cordoned = rail_health.cordons(self._system).all()
+        observed = rail_health.look(self._spec, self._state.holders().values(), cordoned)
         for rail, health in observed.items():
-            if self._health.get(rail, rail_health.Health(True)) != health:
+            if self._health.get(rail, rail_health.Health()) != health:
                 log("rail %s: %s" % (rail, health.reason or "is healthy again"))
         self._health = observed
 
     def _device_state(self, device: Device) -> DeviceState:
-        unknown = rail_health.Health(False, "its link was not read yet")
-        rails = {rail: self._health.get(rail, unknown) for rail in device.slots}
-        reason = "; ".join(
-            "rail %s: %s" % (rail, health.reason) for rail, health in rails.items() if not health.healthy
-        )
+        rails = {rail: self._rail_health(rail) for rail in device.slots}
+        bad = {rail: health for rail, health in rails.items() if not health.healthy}
+        reason = "; ".join("rail %s: %s" % (rail, health.reason) for rail, health in bad.items())
         nodes = {self._numa[rail] for rail in device.slots}
-        return DeviceState(device.id, not reason, tuple(sorted(node for node in nodes if node is not None)), reason)
+        numa = tuple(sorted(node for node in nodes if node is not None))
+        cordoned = bool(bad) and not any(health.down for health in bad.values())
+        return DeviceState(device.id, not bad, numa, reason, cordoned)
+
+    def _rail_health(self, rail: str) -> rail_health.Health:
+        return self._health.get(rail, rail_health.Health(rail_health.UNREAD))
 
     def status(self) -> Document:
         """Return the status document, which ``status`` and ``explain`` show and metrics count."""
@@ -347,7 +351,7 @@ class Service:
         held_problems = list(self._pods.problems.values()) if self._pods else []
         holders = self._state.holders()
         spec = self._spec
-        rails = [(rail, self._health.get(rail.rail)) for rail in spec.rails]
+        rails = [(rail, self._rail_health(rail.rail)) for rail in spec.rails]
         claims = list(self._dra.state.claims().values()) if self._dra else []
         claim_errors = list(self._dra.claims.errors.values()) if self._dra else []
         held = set(holders).union(*(claim.device_names for claim in claims))
@@ -361,8 +365,9 @@ class Service:
                 {
                     "rail": rail.rail,
                     "port": rail.netdev,
-                    "healthy": bool(health and health.healthy),
-                    "reason": health.reason if health else "its link was not read yet",
+                    "healthy": health.healthy,
+                    "cordoned": bool(health.cordon),
+                    "reason": health.reason,
                 }
                 for rail, health in rails
             ],

@@ -38,6 +38,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.resource_slices import (
     API,
+    CORDONED,
+    DOWN,
     Attribute,
     SliceDevice,
 )
@@ -224,11 +226,17 @@ def _device_status(holder: Holder, driver: str, pool: str) -> dict[str, t.Any]:
 def slice_devices(system: System, spec: AgentSpec, states: t.Mapping[str, DeviceState]) -> list[SliceDevice]:
     """Return the devices of a node file with their attributes. ``states``: by device; others are omitted."""
     return [
-        SliceDevice(device.id, resource, _attributes(system, spec, device), states[device.id].healthy)
+        SliceDevice(device.id, resource, _attributes(system, spec, device), _taint(states[device.id]))
         for resource, devices in spec.resources().items()
         for device in devices
         if device.id in states
     ]
+
+
+def _taint(state: DeviceState) -> str:
+    if state.healthy:
+        return ""
+    return CORDONED if state.cordoned else DOWN
 
 
 def _attributes(system: System, spec: AgentSpec, device: Device) -> dict[str, Attribute]:

@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import
     agent_main,
     agent_spec,
     hook,
+    rail_health,
     slot_state,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
@@ -22,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra import prepared_claims
 
 SPEC, SLOTS, CLAIMS = agent_spec.FILE, slot_state.FILE, prepared_claims.FILE
+CORDONS = rail_health.CORDONS
 PROGRAM = "/usr/local/lib/railyard/agent.pyz"
 HOOK = "/usr/local/lib/railyard/agent-hook"
 COMMAND = "/usr/local/bin/railyard-agent"

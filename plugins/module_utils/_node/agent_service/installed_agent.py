@@ -158,6 +158,7 @@ class RailAgent(Subsystem):
             (agent_files.PROGRAM, "program"),
             (agent_files.SLOTS, "slots"),
             (agent_files.CLAIMS, "claims"),
+            (agent_files.CORDONS, "cordons"),
             (agent_files.SPEC, "spec"),
         ):
             if system.exists(path):

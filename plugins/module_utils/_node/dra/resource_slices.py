@@ -16,19 +16,19 @@ API = "resource.k8s.io/v1"
 # A slice has at most 128 devices, and 64 if one of them has a taint.
 DEVICES_MAX = 64
 STRING_MAX = 64
-# The taint's key of a device whose rail cannot serve pods, after the driver's name.
-TAINT = "/rail-down"
+# The keys of taints, after the driver's name: of a device with a rail that is down, and with a cordoned rail.
+DOWN, CORDONED = "/rail-down", "/rail-cordoned"
 Row = t.Dict[str, t.Any]
 Attribute = t.Union[bool, int, str]
 
 
 class SliceDevice(t.NamedTuple):
-    """A device as the scheduler sees it. ``healthy``: whether its rails can serve pods."""
+    """A device as the scheduler sees it. ``taint``: ``DOWN``, ``CORDONED``, or empty if its rails can serve pods."""
 
     name: str
     resource: str
     attributes: dict[str, Attribute]
-    healthy: bool
+    taint: str = ""
 
 
 class Writes(t.NamedTuple):
@@ -46,12 +46,12 @@ class Writes(t.NamedTuple):
 def specs(driver: str, node: str, devices: t.Sequence[SliceDevice], tainted: bool = True) -> dict[str, Row]:
     """Return the desired slices: name -> spec, without the pool's generation.
 
-    :param tainted: whether the API server keeps taints. If not, unhealthy devices are omitted.
+    :param tainted: whether the API server keeps taints. If not, devices with a taint are omitted.
     """
     by_resource: dict[str, list[SliceDevice]] = {}
     for device in devices:
         by_resource.setdefault(device.resource, [])
-        if tainted or device.healthy:
+        if tainted or not device.taint:
             by_resource[device.resource].append(device)
     slices: dict[str, Row] = {}
     for resource, members in by_resource.items():
@@ -73,8 +73,8 @@ def _device(driver: str, device: SliceDevice) -> Row:
         "name": device.name,
         "attributes": {key: _typed(value) for key, value in sorted(device.attributes.items()) if _fits(value)},
     }
-    if not device.healthy:
-        row["taints"] = [{"key": driver + TAINT, "effect": "NoSchedule"}]
+    if device.taint:
+        row["taints"] = [{"key": driver + device.taint, "effect": "NoSchedule"}]
     return row
 
 

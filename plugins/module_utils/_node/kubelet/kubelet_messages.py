@@ -25,14 +25,15 @@ class WrongMessage(ValueError):
 
 
 class DeviceState(t.NamedTuple):
-    """A device as the kubelet sees it. ``numa``: its NUMA nodes; empty: no preference. ``reason``: why it is not
-    healthy; for DRA.
+    """A device as the kubelet sees it. ``numa``: its NUMA nodes; empty: no preference. For DRA: ``reason``: why it is
+    not healthy; ``cordoned``: whether cordons are the only reason.
     """
 
     id: str
     healthy: bool
     numa: tuple[int, ...]
     reason: str = ""
+    cordoned: bool = False
 
 
 class Preference(t.NamedTuple):

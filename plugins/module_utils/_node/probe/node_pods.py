@@ -16,6 +16,7 @@ import stat
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import rail_health
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.info.node_info import Info
@@ -54,6 +55,7 @@ def look(options: t.Mapping[str, t.Any], system: System) -> Row:
         "rdma_mode": mode,
         "pods": rows,
         "held": {holder.device: holder.pod for holder in holders},
+        "cordons": {rail: dict(cordon._asdict()) for rail, cordon in rail_health.cordons(system).all().items()},
         "files": {path: settings(system.read_file(path)) for path in options["files"]},
     }
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.bad_rails_label import has_bad
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
     object_components,
     replacement_table,
@@ -51,7 +52,7 @@ _THOUSANDS = ("", "k", "M", "G")
 _HOSTS = playbook("hosts")
 _FUNCTIONS = ("sriov", "ib-sriov", "host-device")
 _NO_AGENT = "its rail agent does not run, or is not registered with its kubelet: systemctl status railyard-agent (%s)"
-_NO_SLOT = "slots of ports without a link count as missing, or its rail agent has slots of an earlier plan (%s)"
+_NO_SLOT = "slots of rails that are down or cordoned count as missing, or the agent has slots of an earlier plan (%s)"
 _QUANTITY = re.compile(r"(\d+)([kMG]?)\Z")
 Kind = t.Tuple[str, str]
 # (kind, namespace, name); the namespace is empty for cluster-scoped kinds.
@@ -116,10 +117,15 @@ class Goal:
         """Return how many of :attr:`resources` exist in the planned number."""
         nodes = self._with_slices(nodes, live)
         return sum(
-            _units(nodes.get(node), resource) == units
+            _units(nodes.get(node), resource) == units or self._cordoned(nodes.get(node), resource)
             for node, resources in self._wanted.items()
             for resource, units in resources.items()
         )
+
+    def _cordoned(self, node: Object | None, resource: str) -> bool:
+        """Return whether the agent withholds the resource as verify has cordoned its rail, or any for ``rails``."""
+        labels = (node or {}).get("metadata", {}).get("labels") or {}
+        return self._slots and has_bad(labels, self._rails.get(resource))
 
     def missing(self, nodes: t.Mapping[str, Object], live: Live) -> list[Missing]:
         """Return all differences from the desired state.
@@ -184,7 +190,11 @@ class Goal:
         if ready.get("status") != "True":
             why = "%s: %s" % (ready.get("reason") or "no reason", ready.get("message") or "no message")
             yield Missing(name, "is not Ready", "its kubelet does not run or is not ready (%s)" % why.rstrip("."))
-        short = [resource for resource, units in wanted.items() if _units(node, resource) != units]
+        short = [
+            resource
+            for resource, units in wanted.items()
+            if _units(node, resource) != units and not self._cordoned(node, resource)
+        ]
         if len(short) == len(wanted) > 1 and not any(self._served(node, resource) for resource in short):
             yield Missing(name, "reports none of its %d rails' resources" % len(wanted), *self._no_plugin(node))
             return

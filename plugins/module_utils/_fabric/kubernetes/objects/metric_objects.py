@@ -158,6 +158,8 @@ def _agent(view: View) -> list[Object]:
     """Return alerts on the metrics of the rail agent: its rails and devices, and the counters of the rail ports."""
     fabric = '{fabric="%s"}' % view.name
     node, rail = "{{ $labels.node }}", "{{ $labels.rail }} of {{ $labels.node }}"
+    cordoned = "railyard_agent_rail_cordoned%s == 1" % fabric
+    down = "railyard_agent_rail_healthy%s == 0 unless on (node, rail) %s" % (fabric, cordoned)
     failures = "sum by (node, reason) (increase(railyard_agent_attach_failures_total%s[10m])) > 0" % fabric
     return [
         *_rdma('{is_root="true",fabric="%s"}' % view.name),
@@ -168,7 +170,7 @@ def _agent(view: View) -> list[Object]:
             'up{job="railyard-agent",fabric="%s"} == 0' % view.name,
             "The rail agent of %s does not answer" % node,
         ),
-        _alert("RailDown", "critical", "2m", "railyard_agent_rail_healthy%s == 0" % fabric, "%s is down" % rail),
+        _alert("RailDown", "critical", "2m", down, "%s is down" % rail),
         _alert(
             "RailLinkFlap",
             "warning",

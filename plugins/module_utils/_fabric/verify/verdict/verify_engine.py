@@ -184,6 +184,23 @@ def bad_rails(verdict: Verdict) -> dict[str, list[str]]:
     return by_node
 
 
+def rail_cordons(verdict: Verdict) -> dict[str, dict[str, str]]:
+    """Return node -> failed rail -> reason, for the nodes on which other rails are cordoned by an earlier run."""
+    run, reasons = verdict.run, {}
+    for node, rails in bad_rails(verdict).items():
+        observed = (run.reports[node].inside or {}).get("cordons") or {}
+        by_us = {rail for rail, cordon in observed.items() if cordon["by"]}
+        desired = [rail for rail in rails if rail in by_us or rail not in observed]
+        if set(desired) != by_us:
+            reasons[node] = {rail: "failed verify (%s)" % ", ".join(_codes(run, node, rail)) for rail in desired}
+    return reasons
+
+
+def _codes(run: Run, node: str, rail: str) -> list[str]:
+    """Return the codes of the failures of a rail on a node."""
+    return sorted({each.code for each in run.failures if rail in each.rails and node in (each.node, each.peer)})
+
+
 def _looked_at(run: Run) -> set[tuple[str, str]]:
     """Return the ports whose rail was checked to the end. Without traffic, a rail is not known to be good."""
     if proven_rails.layer_of(run):
