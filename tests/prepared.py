@@ -22,8 +22,13 @@ import tempfile
 import threading
 import traceback
 import typing as t
+import warnings
+from pathlib import Path
 
 PROGRAMS = {"ansible-playbook": "ansible.cli.playbook", "ansible-inventory": "ansible.cli.inventory"}
+_COLLECTION = "ansible_collections.railyard.fabric"
+# What runs on the control node
+_PRELOADED = [*("module_utils/" + each for each in ("_common", "_fabric", "_kube", "_awx")), "plugin_utils"]
 # read when Ansible is loaded, and so the same for all runs of one process
 _LOADED_WITH = ("ANSIBLE_", "PYTHON", "LC_", "LANG", "HOME", "PATH")
 
@@ -52,11 +57,32 @@ def _main(program: str, argv: list[str], cwd: str, env: dict[str, str], outputs:
         os._exit(status)
 
 
+def _load_collection() -> None:
+    """Load the collection's code, and Ansible's plugins, which its loaders would compile again in each run."""
+    from ansible.plugins import loader
+
+    loader.init_plugin_loader()
+    # a run finds that the collections are known already
+    warnings.filterwarnings("ignore", message="AnsibleCollectionFinder has already been configured")
+    plugins = Path(__file__).resolve().parents[1] / "plugins"
+    for part in _PRELOADED:
+        for path in (plugins / part).rglob("*.py"):
+            name = path.relative_to(plugins).with_suffix("")
+            importlib.import_module(".".join([_COLLECTION, "plugins", *name.parts]).removesuffix(".__init__"))
+    for kind in ("action", "callback", "inventory", "lookup"):
+        for path in (plugins / kind).glob("*.py"):
+            plugin = _COLLECTION.removeprefix("ansible_collections.") + "." + path.stem
+            getattr(loader, kind + "_loader").get(plugin, class_only=True)
+    for each in (loader.callback_loader, loader.vars_loader, loader.filter_loader, loader.test_loader):
+        list(each.all(class_only=True))
+
+
 def serve(number: int) -> None:
     for inherited in (0, 1, 2):  # a terminal that another program shares may not block; Ansible refuses to load then
         os.set_blocking(inherited, True)
     for module in (*PROGRAMS.values(), "kubernetes.client", "kubernetes.dynamic"):
         importlib.import_module(module)
+    _load_collection()
     with socket.socket(fileno=number) as connection, connection.makefile("rw") as lines:
         while True:
             request, outputs, _flags, _address = socket.recv_fds(connection, 1 << 20, 2)

@@ -5,14 +5,12 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import typing as t
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,9 +20,13 @@ import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules
 from tests.browser.samples import Sample
+from tests.prepared import Prepared
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
+# Seconds for a command of a page
+SECONDS = 900
+_PREPARED = Prepared()
 _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 # What begins a command in a block without a language; there no prompt separates commands from output
 _PROGRAM = re.compile(r"(make|lab/lab|ansible(-[a-z]+)?|python3? -m|pip) ")
@@ -268,28 +270,11 @@ class Desk:
         path = "%s:%s" % (Path(sys.executable).parent, known.get("PATH", ""))
         return dict(known, ANSIBLE_FORCE_COLOR="0", PATH=path)
 
-    @functools.cached_property
-    def _ansible(self) -> subprocess.Popen[str]:
-        """Waits for calls, and ends with its standard input: with this process at the latest."""
-        argv = [sys.executable, str(Path(__file__).with_name("docs_ansible.py"))]
-        return subprocess.Popen(
-            argv, cwd=self.home, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
     def _playbook(self, argv: list[str]) -> subprocess.CompletedProcess[str]:
-        asked, answered = self._ansible.stdin, self._ansible.stdout
-        assert asked and answered
-        with tempfile.TemporaryDirectory() as scratch:
-            out, err = Path(scratch, "out"), Path(scratch, "err")
-            asked.write(json.dumps({"argv": argv, "out": str(out), "err": str(err)}) + "\n")
-            asked.flush()
-            status = int(answered.readline())
-            return subprocess.CompletedProcess(argv, status, out.read_text(), err.read_text())
-
-    def close(self) -> None:
-        """End what waits for calls."""
-        if "_ansible" in self.__dict__:
-            self._ansible.communicate()
+        env = dict(self._environment, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))
+        found = _PREPARED.run(argv[0], argv, env, str(self.home), SECONDS)
+        assert found, "two commands at the same time"
+        return subprocess.CompletedProcess(argv, *found)
 
     def forget(self, file: str) -> None:
         """Take away a file of the desk's own, for a command that makes it."""

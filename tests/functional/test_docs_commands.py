@@ -56,6 +56,7 @@ ELSEWHERE = [
     Row(r"ansible-playbook .*playbooks/cluster\.yml\b.*", "tests/integration/test_kube_software.py"),
     Row(r"ansible-playbook .*playbooks/awx\.yml\b.*", "tests/functional/awx/test_awx.py"),
     Row(r"ansible \S+ .*-m railyard\.fabric\.rail_info\b.*", "tests/integration/test_rail_info.py"),
+    Row(r"railyard-agent (un)?cordon \S+.*", "tests/functional/node/test_rail_agent.py"),
     Row(r"ansible \S+ .*-m ansible\.builtin\.ping", why="asks the reader's own nodes for nothing"),
     Row(r"kubectl apply -k rendered/\S+/workload", why="starts pods, and no kubelet runs in the tests"),
     Row(r"kubectl (get node|describe pod) .*", "tests/integration/test_agent_pods.py"),
@@ -75,25 +76,20 @@ ELSEWHERE = [
 
 
 @pytest.fixture(scope="module")
-def desks(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[t.Callable[[str], Desk]]:
+def desks(tmp_path_factory: pytest.TempPathFactory) -> t.Callable[[str], Desk]:
     """A desk a page, so that what one page has its reader write is not there for the next."""
     home = tmp_path_factory.mktemp("desks")
-    made: list[Desk] = []
 
     @functools.lru_cache(maxsize=None)
     def first() -> Desk:
         (home / "first").mkdir()
-        made.append(Desk.made(home / "first"))
-        return made[0]
+        return Desk.made(home / "first")
 
     @functools.lru_cache(maxsize=None)
     def desk(page: str) -> Desk:
-        made.append(first().copy(home / re.sub(r"\W", "-", page)))
-        return made[-1]
+        return first().copy(home / re.sub(r"\W", "-", page))
 
-    yield desk
-    for one in made:
-        one.close()
+    return desk
 
 
 @functools.lru_cache(maxsize=None)
