@@ -24,8 +24,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action
 _STILL = 60.0
 # Minimum pause as a multiple of the duration of a check, because long lists are expensive for the server.
 _REST = 5.0
-# Keys of a spec that are kept: the place of a network's definition, and fields that users set on pools.
-_READ = ("networkNamespace", "disable", "excludeIPs", "driver", "nodeName", "pool", "devices")
+# Keys of a spec that are kept: the place of a network's definition, fields that users set on pools, the pods of a
+# DaemonSet, and the devices of a ResourceSlice.
+_READ = ("networkNamespace", "disable", "excludeIPs", "selector", "driver", "nodeName", "pool", "devices")
 
 
 class ActionModule(ControllerAction):
