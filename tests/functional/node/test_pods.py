@@ -162,6 +162,7 @@ def test_files_of_the_node_are_reported_with_their_settings(tmp_path: Path) -> N
         "rdma_mode": None,
         "pods": [],
         "held": {},
+        "cordons": {},
         "files": {"/nccl.conf": {"NCCL_IB_HCA": "=mlx5_gpu01:1"}, "/ucx.conf": None},
     }
 
