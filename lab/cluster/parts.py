@@ -30,6 +30,8 @@ CONTROLLERS = (
     *("clusterrole-aggregation", "endpoint", "deployment", "replicaset", "daemonset", "statefulset", "job"),
 )
 NODE_CONTROLLERS = ("nodelifecycle", "podgc", "endpointslice", "disruption")
+# Creates claims from templates and for extended resources, since DRA is stable.
+CLAIMS, CLAIMS_SINCE = "resourceclaim-controller", (1, 34)
 
 
 def _etcd(cluster: Cluster) -> list[str]:
@@ -111,10 +113,13 @@ def _served(cluster: Cluster, part: str) -> list[str]:
 
 def _manager(cluster: Cluster) -> list[str]:
     pki = cluster.pki
+    controllers = [*CONTROLLERS, *(NODE_CONTROLLERS if cluster.kubelets else ())]
+    if cluster.kubelets and cluster.binaries.release >= CLAIMS_SINCE:
+        controllers.append(CLAIMS)
     return [
         str(cluster.binaries.manager),
         *_served(cluster, "manager"),
-        "--controllers=" + ",".join(CONTROLLERS + (NODE_CONTROLLERS if cluster.kubelets else ())),
+        "--controllers=" + ",".join(controllers),
         # each controller has the RBAC permissions of its service account, as in other clusters
         "--use-service-account-credentials=true",
         "--root-ca-file=%s" % (pki / "ca.crt"),

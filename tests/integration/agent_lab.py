@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 import typing as t
 
@@ -16,7 +17,9 @@ from tests.integration.conftest import ROOT, Node
 from tests.integration.lab_pods import NAMES, RAILS, SECONDS, Kube, Manifest, addresses, check_interfaces
 from tests.playbook import Played, play
 
-INVENTORY = ROOT / "inventories/lab-agent"
+# The agent as a DRA driver in place of a device plugin; the lab then has Kubernetes 1.36 or later.
+DRA = os.environ.get("RAILYARD_DRA") == "1"
+INVENTORY = ROOT / ("inventories/lab-agent-dra" if DRA else "inventories/lab-agent")
 SERVICE = "railyard-agent"
 ALL_RAILS = "railyard.fabric/rails"
 RECORD = "/var/lib/railyard/agent/slots.json"
@@ -103,13 +106,25 @@ def wait_for_event(kube: Kube, pod: str, *words: str) -> None:
     wait_for(seen, lambda: kube("describe", "pod", pod))
 
 
+def offered(kube: Kube, node: str, resource: str) -> int | None:
+    """The slots of a resource that a node offers to the scheduler; None without the resource."""
+    if not DRA:
+        units = kube.get("node", node)["status"]["allocatable"].get(resource)
+        return None if units is None else int(units)
+    devices = [
+        device
+        for each in kube.get("resourceslices")["items"]
+        if each["spec"].get("nodeName") == node
+        for device in each["spec"].get("devices") or ()
+        if device["attributes"]["resource"]["string"] == resource.partition("/")[2]
+    ]
+    return sum(not device.get("taints") for device in devices) if devices else None
+
+
 def wait_for_slots(kube: Kube, node: str, resource: str) -> None:
     """Wait until a node offers all slots of a resource."""
-    count = str(len(slot_addresses(node, resource.partition("/")[2])))
-    wait_for(
-        lambda: kube.get("node", node)["status"]["allocatable"].get(resource) == count,
-        lambda: kube("describe", "node", node),
-    )
+    count = len(slot_addresses(node, resource.partition("/")[2]))
+    wait_for(lambda: offered(kube, node, resource) == count, lambda: kube("describe", "node", node))
 
 
 def wait_for_agent(node: Node, old: str) -> None:

@@ -24,6 +24,7 @@ from tests.integration.agent_lab import (
     agent_pid,
     held,
     kube,
+    offered,
     prepare,
     prepared,
     wait_for,
@@ -114,7 +115,7 @@ def agent_stopped(victim: Victim) -> None:
     victim.node.run("systemctl stop %s" % SERVICE)
     try:
         wait_for(
-            lambda: victim.kube.get("node", NODE)["status"]["allocatable"].get(ALL_RAILS) == "0",
+            lambda: offered(victim.kube, NODE, ALL_RAILS) == 0,
             lambda: victim.kube("describe", "node", NODE),
         )
         victim.start()

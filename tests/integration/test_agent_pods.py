@@ -24,6 +24,7 @@ from tests.integration.agent_lab import (
     interfaces,
     kube,
     manifest,
+    offered,
     prepare,
     prepared,
     slot_addresses,
@@ -151,7 +152,7 @@ def test_pods_wait_for_a_rail_whose_link_is_down(kube: Kube, pods: Addresses, no
     one.run("ip link set enp5s0 down")
     try:
         wait_for(
-            lambda: kube.get("node", "node-1")["status"]["allocatable"].get(ALL_RAILS) == "0",
+            lambda: offered(kube, "node-1", ALL_RAILS) == 0,
             lambda: kube("describe", "node", "node-1"),
         )
         apply(kube, manifest("late", "node-1", ALL_RAILS))

@@ -20,6 +20,7 @@ from tests.integration.agent_lab import (
     SERVICE,
     GetNode,
     kube,
+    offered,
     prepare,
     prepared,
     remove_test_pods,
@@ -117,7 +118,7 @@ def test_a_stopped_service_of_a_node_is_named_and_its_pods_keep_their_rails(
     def known() -> bool:
         status = kube.get("node", NODE)["status"]
         if service == SERVICE:
-            return bool(status["allocatable"].get(ALL_RAILS) == "0")
+            return not offered(kube, NODE, ALL_RAILS)
         return any(each["type"] == "Ready" and each["status"] != "True" for each in status["conditions"])
 
     node(NODE).run("systemctl stop %s" % service, timeout=SECONDS)
@@ -149,7 +150,7 @@ def test_a_rail_that_fails_verify_is_cordoned_until_it_is_good(
 
     def state() -> tuple[t.Any, ...]:
         live = kube.get("node", NODE)
-        units = [live["status"]["allocatable"][resource] for resource in (own, ALL_RAILS)]
+        units = [offered(kube, NODE, resource) for resource in (own, ALL_RAILS)]
         return live["metadata"]["labels"].get(BAD), bool(live["spec"].get("unschedulable")), *units
 
     before = state()
@@ -158,7 +159,7 @@ def test_a_rail_that_fails_verify_is_cordoned_until_it_is_good(
     try:
         verdict = judged("verify", tmp_path, verify_cordon=True)
         assert {each["rail"] for each in verdict["failures"]} == {"gpu02"}
-        wait_for(lambda: state() == ("gpu02", False, "0", "0"), lambda: kube("describe", "node", NODE))
+        wait_for(lambda: state() == ("gpu02", False, 0, 0), lambda: kube("describe", "node", NODE))
         assert "cordoned: failed verify (RV" in node(NODE).run("railyard-agent status || true")
         # what the cordon withholds is not reported
         again = judged("verify", tmp_path, verify_cordon=True)
