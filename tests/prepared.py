@@ -73,7 +73,7 @@ def _load_collection() -> None:
         for path in (plugins / kind).glob("*.py"):
             plugin = _COLLECTION.removeprefix("ansible_collections.") + "." + path.stem
             getattr(loader, kind + "_loader").get(plugin, class_only=True)
-    for each in (loader.callback_loader, loader.vars_loader, loader.filter_loader, loader.test_loader):
+    for each in (loader.callback_loader, loader.filter_loader, loader.test_loader):
         list(each.all(class_only=True))
 
 

@@ -20,6 +20,7 @@ RUNS = {
     "a failure": ("ansible-playbook", "-i", "localhost,", "playbooks/plan.yml", "-e", "fabric_file=/nowhere"),
     "wrong words": ("ansible-playbook", "--nonsense"),
     "an inventory": ("ansible-inventory", *WORKED, "--list"),
+    "group variables": ("ansible-inventory", "-i", "inventories/lab-agent", "--list"),
 }
 
 

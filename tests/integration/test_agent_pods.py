@@ -106,7 +106,7 @@ def test_pods_keep_their_interfaces_over_a_restart_of_the_agent(
 
 
 def test_the_agent_of_a_node_with_pods_is_not_removed(kube: Kube, pods: Addresses, node: GetNode) -> None:
-    given = {"teardown_hosts": True, "kubernetes_enabled": False, "teardown_consent": "lab-agent"}
+    given = {"teardown_hosts": True, "kubernetes_enabled": False, "teardown_consent": INVENTORY.name}
     words = ("--tags", "agent", "--limit", "node-1")
     played = play("playbooks/teardown.yml", *words, inventory=INVENTORY, given=given, timeout=SECONDS)
     assert played.returncode and "is held by pod default/one" in played.text, played.text
