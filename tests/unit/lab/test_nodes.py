@@ -209,6 +209,10 @@ def test_control_plane_of_nodes_reaches_them_and_judges_them(labs: Path) -> None
     (way,) = selector["egressSelections"]
     assert way["connection"]["transport"]["uds"]["udsName"] == str(parts.egress_socket(of_cluster))
     assert of_cluster.parts[0] == "egress" and of_cluster.parts[-1] == "kube-scheduler"
+    # releases with DRA have a controller that creates claims; older ones refuse its name
+    for release, has in ((OLD, False), (NEW, True)):
+        argv = parts.ARGUMENTS["kube-controller-manager"](cluster(release))
+        assert any("resourceclaim-controller" in word for word in argv) == has
     plain = Cluster("one", of_cluster.ports, OLD)
     assert "--authorization-mode=RBAC" in parts.ARGUMENTS["kube-apiserver"](plain)
     assert not any("nodelifecycle" in word for word in parts.ARGUMENTS["kube-controller-manager"](plain))
