@@ -22,6 +22,8 @@ DRA = os.environ.get("RAILYARD_DRA") == "1"
 INVENTORY = ROOT / ("inventories/lab-agent-dra" if DRA else "inventories/lab-agent")
 SERVICE = "railyard-agent"
 ALL_RAILS = "railyard.fabric/rails"
+# The scheduler's message about a pod for which no node has a slot.
+NO_SLOT = "cannot allocate all claims" if DRA else "Insufficient " + ALL_RAILS
 RECORD = "/var/lib/railyard/agent/slots.json"
 # The pod that a fault happens to, and its node.
 POD, NODE = "victim", "node-1"

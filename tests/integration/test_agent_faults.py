@@ -15,6 +15,7 @@ import pytest
 from tests.integration.agent_lab import (
     ALL_RAILS,
     IN_POD,
+    NO_SLOT,
     NODE,
     POD,
     RECORD,
@@ -119,7 +120,7 @@ def agent_stopped(victim: Victim) -> None:
             lambda: victim.kube("describe", "node", NODE),
         )
         victim.start()
-        wait_for_event(victim.kube, POD, "Insufficient " + ALL_RAILS)
+        wait_for_event(victim.kube, POD, NO_SLOT)
     finally:
         victim.node.run("systemctl start %s" % SERVICE)
 

@@ -15,6 +15,7 @@ import pytest
 from tests.integration.agent_lab import (
     ALL_RAILS,
     INVENTORY,
+    NO_SLOT,
     PLANNED,
     SERVICE,
     GetNode,
@@ -156,7 +157,7 @@ def test_pods_wait_for_a_rail_whose_link_is_down(kube: Kube, pods: Addresses, no
             lambda: kube("describe", "node", "node-1"),
         )
         apply(kube, manifest("late", "node-1", ALL_RAILS))
-        wait_for_event(kube, "late", "Insufficient " + ALL_RAILS)
+        wait_for_event(kube, "late", NO_SLOT)
     finally:
         prepare("--limit", "node-1")
     kube.wait(["late"])
