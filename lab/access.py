@@ -19,7 +19,7 @@ from lab.progress import say
 from lab.state import USER, Lab, node_name, write_file
 
 BOOT_SECONDS = {"kvm": 120.0, "tcg": 1200.0}
-# Seconds in which a running node's SSH server sends its banner. An emulated node that is busy needs several.
+# Seconds in which a running node's SSH server sends its banner. A busy emulated node needs several.
 BANNER_SECONDS = {"kvm": 2.0, "tcg": 20.0}
 
 

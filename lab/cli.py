@@ -103,7 +103,7 @@ def _print_status(lab: Lab, summary: dict[str, Any]) -> None:
             how = "not running"
         else:
             how = "%s, pid %d, running %d s" % (
-                "up" if node["up"] else "SSH does not answer (boots, or is busy)",
+                "up" if node["up"] else "does not answer SSH: boots or busy",
                 node["pid"],
                 node["running_seconds"],
             )

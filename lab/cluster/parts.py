@@ -30,7 +30,7 @@ CONTROLLERS = (
     *("clusterrole-aggregation", "endpoint", "deployment", "replicaset", "daemonset", "statefulset", "job"),
 )
 NODE_CONTROLLERS = ("nodelifecycle", "podgc", "endpointslice", "disruption")
-# Creates claims from templates and for extended resources, since DRA is stable.
+# The controller that creates claims from templates and for extended resources, and the first release with stable DRA.
 CLAIMS, CLAIMS_SINCE = "resourceclaim-controller", (1, 34)
 
 

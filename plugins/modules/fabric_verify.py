@@ -155,7 +155,7 @@ failures:
       playbook: playbooks/hosts.yml --limit ai-1
 bad:
   description:
-    - The bad rails of each node; empty if all its rails are good.
+    - The bad rails of each node; empty if all its rails are good. Rails that an administrator has cordoned are omitted.
     - A node is missing if the state of its rails is not known, because it did not answer, because no traffic was sent
       over one of its rails, or because not all layers and rails were judged.
   returned: success, unless O(part) names a part
@@ -163,8 +163,8 @@ bad:
   sample: {ai-1: [gpu02], ai-2: []}
 cordons:
   description:
-    - Nodes with the rail agent on which other rails must be cordoned than an earlier run has cordoned, each with its
-      bad rails and the reasons, for M(railyard.fabric.rail_cordon).
+    - The input of M(railyard.fabric.rail_cordon) for each node with the rail agent on which rails must be cordoned or
+      uncordoned, the bad rails with their reasons.
   returned: success, unless O(part) names a part
   type: dict
   sample: {ai-1: {gpu02: failed verify (RV601)}}

@@ -130,10 +130,10 @@ held:
   type: dict
   sample: {rails-0: default/worker}
 cordons:
-  description: The rails that get no new pods, with the reason and the module that cordoned them, if one did.
+  description: The cordoned rails. C(by) is V(rail_cordon), or empty for a cordon of an administrator.
   returned: success
   type: dict
-  sample: {gpu02: {rail: gpu02, reason: the cable is being replaced, by: ""}}
+  sample: {gpu02: {reason: the cable is being replaced, by: ""}}
 files:
   description: Each of O(files) with its settings of NCCL and UCX; null if the file does not exist.
   returned: success

@@ -161,7 +161,7 @@ def test_a_rail_that_fails_verify_is_cordoned_until_it_is_good(
         assert {each["rail"] for each in verdict["failures"]} == {"gpu02"}
         wait_for(lambda: state() == ("gpu02", False, 0, 0), lambda: kube("describe", "node", NODE))
         assert "cordoned: failed verify (RV" in node(NODE).run("railyard-agent status || true")
-        # what the cordon withholds is not reported
+        # slots that the cordon withholds are not reported
         again = judged("verify", tmp_path, verify_cordon=True)
         assert "RV901" not in {each["code"] for each in again["failures"]}
     finally:

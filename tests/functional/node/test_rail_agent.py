@@ -278,7 +278,7 @@ def test_a_cordoned_rail_gets_no_new_pods(node: Node, kubelet: Kubelet) -> None:
         return kubelet.devices("railyard.fabric/" + device.partition("-")[0])[device].health
 
     kubelet.wait(lambda: [health(each) for each in ("rails-0", "gpu01-2", "gpu02-2")] == ["Healthy"] * 3)
-    assert node.run("cordon", "gpu01", "--reason", "a new cable").returncode == 0
+    assert node.run("cordon", "gpu01", "--reason", "a new cable").stdout == "rail gpu01: cordoned\n"
     kubelet.wait(lambda: [health(each) for each in ("rails-0", "gpu01-2")] == ["Unhealthy"] * 2)
     assert health("gpu02-2") == "Healthy"
     status = node.run("status")
@@ -291,7 +291,7 @@ def test_a_cordoned_rail_gets_no_new_pods(node: Node, kubelet: Kubelet) -> None:
     assert health("gpu01-2") == "Unhealthy"
     unknown = node.run("cordon", "gpu09")
     assert unknown.returncode == 1
-    assert "rail gpu09: is not a rail of node node-1, which has gpu01, gpu02. Remedy: use" in unknown.stderr
+    assert "rail gpu09: unknown rail; node node-1 has gpu01, gpu02. Remedy: use" in unknown.stderr
     assert [node.run("uncordon", rail).returncode for rail in ("gpu01", "gpu01", "gpu09")] == [0, 0, 1]
     kubelet.wait(lambda: [health(each) for each in ("rails-0", "gpu01-2")] == ["Healthy"] * 2)
 

@@ -647,24 +647,6 @@ def test_a_node_is_well_only_where_all_of_it_was_seen_to_be(world: World) -> Non
     assert verify_engine.bad_rails(world.verdict(layers=["reach"])) == {NODE: [RAIL]}
 
 
-def test_rails_are_cordoned_where_an_earlier_run_cordoned_others(world: World) -> None:
-    def cordoned(node: str, **by: str) -> None:
-        rows = {rail: {"rail": rail, "reason": "a", "by": name} for rail, name in by.items()}
-        world.insides[node]["cordons"] = rows
-
-    assert verify_engine.rail_cordons(world.verdict()) == {}
-    # a rail that is good again, and an administrator's cordon
-    cordoned("ai-3", gpu02="rail_cordon")
-    cordoned("ai-4", gpu02="")
-    assert verify_engine.rail_cordons(world.verdict()) == {"ai-3": {}}
-    world.lose(NODE, RAIL)
-    found = verify_engine.rail_cordons(world.verdict())
-    assert set(found) == {NODE, "ai-3"} and list(found[NODE]) == [RAIL]
-    assert re.fullmatch(r"failed verify \(RV\d{3}(, RV\d{3})*\)", found[NODE][RAIL])
-    cordoned(NODE, **{RAIL: "rail_cordon"})
-    assert verify_engine.rail_cordons(world.verdict()) == {"ai-3": {}}
-
-
 def test_a_node_with_rails_that_nothing_can_prove_can_be_well() -> None:
     world = World(plan())
     for node in world.plans.values():

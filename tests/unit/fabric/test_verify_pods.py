@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 import pytest
@@ -15,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_targets import pod_node
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_targets
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_output
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict import verify_engine, verify_output
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import document
 from tests.unit.fabric.verify_nodes import ABOUT, SERVERS, World, only_failure, plan
 
@@ -256,6 +257,34 @@ def test_pods_of_each_kind_are_green_as_the_provider_makes_them(text: str) -> No
     assert verdict["failures"] == [] and verdict["warnings"] == []
     layers = {each["name"]: each for each in verdict["layers"]}
     assert (layers["pods"]["checked"], layers["nccl"]["checked"]) == (16, 4)
+
+
+def test_failed_rails_are_cordoned_on_nodes_with_the_agent() -> None:
+    world = World(plan(4, AGENT))
+
+    def cordoned(node: str, **by: str) -> None:
+        world.insides[node]["cordons"] = {rail: {"reason": "a", "by": name} for rail, name in by.items()}
+
+    assert verify_engine.rail_cordons(world.verdict()) == {}
+    # a rail of an earlier run that is good again
+    cordoned("ai-3", gpu02="rail_cordon")
+    assert verify_engine.rail_cordons(world.verdict()) == {"ai-3": {}}
+    world.lose(NODE, RAIL)
+    desired = verify_engine.rail_cordons(world.verdict())
+    assert set(desired) == {NODE, "ai-3"} and list(desired[NODE]) == [RAIL]
+    assert re.fullmatch(r"failed verify \(RV\d{3}(, RV\d{3})*\)", desired[NODE][RAIL])
+    cordoned(NODE, **{RAIL: "rail_cordon"})
+    assert verify_engine.rail_cordons(world.verdict()) == {"ai-3": {}}
+    # an administrator's cordon stays, and neither labels the node nor makes it good
+    cordoned(NODE, **{RAIL: ""})
+    assert verify_engine.rail_cordons(world.verdict()) == {"ai-3": {}}
+    assert NODE not in verify_engine.bad_rails(world.verdict())
+
+
+def test_a_node_without_the_agent_gets_no_cordons_of_rails(world: World) -> None:
+    world.lose(NODE, RAIL)
+    assert verify_engine.bad_rails(world.verdict())[NODE] == [RAIL]
+    assert verify_engine.rail_cordons(world.verdict()) == {}
 
 
 def test_both_families_are_looked_at() -> None:

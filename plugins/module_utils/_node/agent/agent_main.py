@@ -68,11 +68,14 @@ def main(argv: t.Sequence[str] | None = None) -> int:
         elif arguments.command == "cordon":
             rail_health.check_rail(read_spec(system), arguments.rail)
             rail_health.cordons(system).put(rail_health.Cordon(arguments.rail, arguments.reason))
+            sys.stdout.write("rail %s: cordoned\n" % arguments.rail)
         elif arguments.command == "uncordon":
             cordons = rail_health.cordons(system)
+            # a rail that the plan does not have any more can be uncordoned too
             if arguments.rail not in cordons.all():
                 rail_health.check_rail(read_spec(system), arguments.rail)
             cordons.remove(arguments.rail)
+            sys.stdout.write("rail %s: not cordoned\n" % arguments.rail)
         elif arguments.command == "explain":
             sys.stdout.write(explain_pod(system, arguments.pod))
     except RailyardError as error:

@@ -44,11 +44,16 @@ def cordons(system: System) -> RecordFile[Cordon]:
     )
 
 
+def observed_cordons(system: System) -> dict[str, dict[str, str]]:
+    """Return rail -> its ``reason`` and ``by``. Raises :class:`.RailyardError` if the file is damaged."""
+    return {rail: {"reason": row.reason, "by": row.by} for rail, row in cordons(system).all().items()}
+
+
 def check_rail(spec: AgentSpec, rail: str) -> None:
     """Raise :class:`.RailyardError` if the node does not have this rail."""
     rails = [each.rail for each in spec.rails]
     if rail not in rails:
-        message = "is not a rail of node %s, which has %s" % (spec.node, ", ".join(rails))
+        message = "unknown rail; node %s has %s" % (spec.node, ", ".join(rails))
         raise RailyardError(message, "rail %s" % rail, "use the name of one of these rails")
 
 

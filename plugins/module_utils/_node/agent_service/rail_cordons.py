@@ -29,8 +29,7 @@ class RailCordons(Subsystem):
         self._desired = {str(rail): str(reason or DEFAULT_REASON) for rail, reason in options["rails"].items()}
 
     def observe(self) -> State:
-        cordons = rail_health.cordons(self._system).all()
-        return {"rails": {rail: {"reason": cordon.reason, "by": cordon.by} for rail, cordon in cordons.items()}}
+        return {"rails": rail_health.observed_cordons(self._system)}
 
     def changes(self, state: State) -> list[Change]:
         if self._desired:

@@ -55,7 +55,7 @@ def look(options: t.Mapping[str, t.Any], system: System) -> Row:
         "rdma_mode": mode,
         "pods": rows,
         "held": {holder.device: holder.pod for holder in holders},
-        "cordons": {rail: dict(cordon._asdict()) for rail, cordon in rail_health.cordons(system).all().items()},
+        "cordons": rail_health.observed_cordons(system),
         "files": {path: settings(system.read_file(path)) for path in options["files"]},
     }
 

@@ -167,12 +167,13 @@ def bad_rails(verdict: Verdict) -> dict[str, list[str]]:
     """Return node -> its rails that failed, without the nodes whose state is unknown.
 
     A node is good if every rail was checked in every layer. A run of some layers or rails, a node that does not answer
-    or missing traffic do not change the result of an earlier run.
+    or missing traffic do not change the result of an earlier run. Rails that an administrator has cordoned are omitted.
     """
     run, by_node = verdict.run, {}
     for node, row in matrix(verdict).items():
-        failed = [rail for rail, cell in row.items() if cell == FAILED]
         report = run.reports[node]
+        by_administrator = {rail for rail, cordon in _cordons(report).items() if not cordon["by"]}
+        failed = [rail for rail, cell in row.items() if cell == FAILED and rail not in by_administrator]
         # a rail that cannot be proven is good unless it has a failure
         good = set(run.layers) == set(LAYERS) and all(
             row.get(port["rail"]) == OK
@@ -185,15 +186,20 @@ def bad_rails(verdict: Verdict) -> dict[str, list[str]]:
 
 
 def rail_cordons(verdict: Verdict) -> dict[str, dict[str, str]]:
-    """Return node -> failed rail -> reason, for the nodes on which other rails are cordoned by an earlier run."""
+    """Return node -> failed rail -> reason, for nodes with the rail agent whose cordons of an earlier run differ."""
     run, reasons = verdict.run, {}
+    if not facts_of(run.fabric["provider"]).slots:
+        return {}
     for node, rails in bad_rails(verdict).items():
-        observed = (run.reports[node].inside or {}).get("cordons") or {}
-        by_us = {rail for rail, cordon in observed.items() if cordon["by"]}
-        desired = [rail for rail in rails if rail in by_us or rail not in observed]
-        if set(desired) != by_us:
-            reasons[node] = {rail: "failed verify (%s)" % ", ".join(_codes(run, node, rail)) for rail in desired}
+        cordoned = {rail for rail, cordon in _cordons(run.reports[node]).items() if cordon["by"]}
+        if cordoned != set(rails):
+            reasons[node] = {rail: "failed verify (%s)" % ", ".join(_codes(run, node, rail)) for rail in rails}
     return reasons
+
+
+def _cordons(report: NodeReport) -> Row:
+    """Return the cordoned rails of a node, as module rail_pods reports them."""
+    return (report.inside or {}).get("cordons") or {}
 
 
 def _codes(run: Run, node: str, rail: str) -> list[str]:
