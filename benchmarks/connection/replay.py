@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Answer module executions from recordings, without a node. The directory is in RAILYARD_REPLAY; see `replay.py`."""
+"""Answer module executions from recordings, without a node; see `replay.py`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,22 @@ short_description: Answer module executions from recordings
 description:
   - Finds the module and its options in the program that Ansible sends, and returns the recorded result of the module,
     with the names and addresses of the node.
-  - Waits RAILYARD_REPLAY_DELAY seconds per module execution, and adds a line to C(executions) for each.
+  - Adds a line to C(executions) for each module execution.
+options:
+  directory:
+    description: The directory with C(recordings), and C(values) of each node.
+    type: path
+    required: true
+    env: [{name: RAILYARD_REPLAY}]
+  module_seconds:
+    description: Seconds that a module execution takes.
+    type: float
+    default: 0
+    env: [{name: RAILYARD_REPLAY_DELAY}]
 """
 
 import ast
 import json
-import os
 import re
 import time
 import typing as t
@@ -48,11 +58,11 @@ class Connection(ConnectionBase):
             # the only other command with pipelining, which finds the Python
             return 0, b"FOUND\n/usr/bin/python3\nENDFOUND\n", b""
         module, options = _asked(bytes(in_data))
-        directory = Path(os.environ["RAILYARD_REPLAY"])
+        directory = Path(self.get_option("directory"))
         result = answer(directory, str(self._play_context.remote_addr), module, options)
         with open(directory / "executions", "a") as file:
             file.write("%s %s\n" % (module, self._play_context.remote_addr))
-        time.sleep(float(os.environ.get("RAILYARD_REPLAY_DELAY", "0")))
+        time.sleep(self.get_option("module_seconds"))
         return 0, json.dumps(result).encode(), b""
 
     def put_file(self, in_path: str, out_path: str) -> None:
@@ -91,6 +101,8 @@ def answer(directory: Path, address: str, module: str, options: t.Mapping[str, t
     result = _recorded(directory, name, values)
     if name == "rail_probe.probe" and options.get("ports"):
         result["served"] = _recorded(directory, "rail_probe.serve", values)["results"]
+    if module == "rail_probe" and options.get("counters"):
+        result["counters"] = _recorded(directory, "rail_info", values)["counters"]
     if module == "rail_host" and not options.get("states"):
         for part in result["modules"].values():
             part.pop("gathered", None)

@@ -26,12 +26,14 @@ _INFO, _PROBE, _HOST = "railyard.fabric.rail_info", "railyard.fabric.rail_probe"
 _PODS = "railyard.fabric.rail_pods"
 # The variable with the name of the run.
 _RUN = "__proof_run"
-READ, CHOOSE, STEP, END = "read", "choose", "step", "end"
+READ, CHOOSE, STEP = "read", "choose", "step"
 # Kinds of values in the spool beside NODE and OPTIONS: the turns of a node, the servers of its last round, whether a
 # round passed, and that it could not end a step.
 _TURNS, _SERVED, _PROBED, _GONE = "turns", "served", "probed%d", "gone"
 # Seconds that a node waits in a step for another node, and seconds between two checks.
 _WAIT_SECONDS, _LOOK_SECONDS = 300.0, 0.1
+# The type of ports' RDMA devices whose latency is measured.
+_HARDWARE = "hardware"
 # Modules whose state a verdict reads. Of other modules it reads only changes and errors.
 _STATES = ("rdma_netns_mode",)
 Row = t.Dict[str, t.Any]
@@ -42,11 +44,11 @@ class ActionModule(ActionBase):
 
     TRANSFERS_FILES = False
     SPEC: t.Mapping[str, t.Any] = {
-        "part": {"type": "str", "choices": [READ, CHOOSE, STEP, END], "required": True},
+        "part": {"type": "str", "choices": [READ, CHOOSE, STEP], "required": True},
         "subset": {"type": "list", "elements": "str", "default": []},
         "listen": {"type": "float", "default": 0},
         "states": {"type": "bool", "default": False},
-        "files": {"type": "list", "elements": "path", "default": []},
+        "files": {"type": "bool", "default": False},
         "nodes": {"type": "list", "elements": "str", "default": []},
         "max_rounds": {"type": "int", "default": 8},
         "parts": {"type": "path"},
@@ -54,7 +56,6 @@ class ActionModule(ActionBase):
         "deadline": {"type": "float", "default": 0},
         "rails": {"type": "list", "elements": "str", "default": []},
         "probe": {"type": "dict", "default": {}},
-        "counters": {"type": "bool", "default": False},
     }
 
     def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> Row:
@@ -71,12 +72,15 @@ class ActionModule(ActionBase):
             READ: self._read,
             CHOOSE: self._choose,
             STEP: self._step,
-            END: self._end,
         }
         self._notices: dict[str, list[t.Any]] = {}
+        self._facts: Row = {}
         result.update(work[options["part"]](options))
         for key, notices in self._notices.items():
             result.setdefault(key, []).extend(notices)
+        if self._facts:
+            # the Python that Ansible found on the node, which it would search again in each task
+            result["ansible_facts"] = self._facts
         result.setdefault("changed", False)
         return result
 
@@ -89,8 +93,11 @@ class ActionModule(ActionBase):
         # the verdict reports ports that are not found
         with contextlib.suppress(RailyardError):
             node = port_matching.identify(node, info["nics"])
+        probe = dict(plain(options["probe"]))
+        if not any(port["rdma"]["type"] == _HARDWARE for port in node["ports"]):
+            probe["latency"] = False
         row: Row = {"__verify_info": info}
-        result: Row = {"readable": True, "tools": info.get("tools") or {}, "probe": plain(options["probe"])}
+        result: Row = {"readable": True, "tools": info.get("tools") or {}, "probe": probe}
         if options["states"]:
             states = self._states(node)
             row["__verify_modules"] = states
@@ -100,12 +107,15 @@ class ActionModule(ActionBase):
             }
             failed: Row = {key: states[key] for key in ("failed", "msg") if key in states}
             result.update(failed, modules=shown)
-        if options["files"]:
-            row["__verify_inside"] = self._execute(_PODS, {"files": options["files"]})
+        files = [path for path in (node.get("nccl") or {}).values() if path]
+        if options["files"] and files:
+            row["__verify_inside"] = self._execute(_PODS, {"files": files})
         self._spool.add(self._name, row)
         ports = [port for port in node["ports"] if not options["rails"] or port["rail"] in options["rails"]]
         self._spool.note(self._name, NODE, plain(dict(node, ports=ports)))
-        self._spool.note(self._name, OPTIONS, plain({key: options[key] for key in ("probe", "deadline", "counters")}))
+        counters = {kind: list(rows) for kind, rows in (info.get("counters") or {}).items()}
+        noted = {"probe": probe, "deadline": options["deadline"], "counters": counters}
+        self._spool.note(self._name, OPTIONS, plain(noted))
         return result
 
     def _states(self, node: Row) -> Row:
@@ -156,11 +166,11 @@ class ActionModule(ActionBase):
         links = [each.head["links"] for each in _verify_parts.read(options["parts"], VERIFY)]
         for name, notes in (item for each in links for item in each.items()):
             self._spool.note(name, NODE, notes[NODE])
-            self._spool.note(name, OPTIONS, dict(notes[OPTIONS], deadline=0, counters=False))
+            self._spool.note(name, OPTIONS, dict(notes[OPTIONS], deadline=0, counters={}))
         return node_parts.rounds_across([list(each) for each in links], options["max_rounds"])
 
     def _step(self, options: Row) -> Row:
-        """Probe the partners of this step's rounds, and then serve the partner of the next round."""
+        """Probe the partners of this step's rounds, and then serve the partner of the next round or end all servers."""
         options.update(self._spool.noted(self._name, OPTIONS) or {})
         turns = [probe_pairs.Turn(*each) for each in self._spool.noted(self._name, _TURNS) or ()]
         current = [turn for turn in turns if turn.step == options["step"]]
@@ -168,24 +178,28 @@ class ActionModule(ActionBase):
             return {"skipped": True, "skip_reason": "The node has no turn in this step"}
         probes = [turn for turn in current if turn.mode == probe_pairs.PROBE]
         serves = next((turn for turn in current if turn.mode == probe_pairs.SERVE), None)
+        ends = any(turn.mode == probe_pairs.END for turn in current)
         failed: list[str] = []
         try:
-            self._end_service(options["step"])
+            self._end_service(options["step"], ends)
             for turn in probes:
-                last = serves if turn is probes[-1] else None
-                failed += self._probe(turn, last, options)
+                last = turn is probes[-1]
+                failed += self._probe(turn, serves if last else None, ends and last, options)
             if serves and not probes:
                 failed += self._serve(serves, options)
+            if ends and not probes:
+                self._end(options)
         except BaseException:
             # it is unreachable and has no later step, so that no node waits for it
             self._spool.note(self._name, _GONE, True)
             raise
         return {"failed": True, "msg": "; ".join(failed)} if failed else {}
 
-    def _probe(self, turn: probe_pairs.Turn, serves: probe_pairs.Turn | None, options: Row) -> list[str]:
+    def _probe(self, turn: probe_pairs.Turn, serves: probe_pairs.Turn | None, ends: bool, options: Row) -> list[str]:
         """Probe the partner of a round when it serves. Return errors.
 
         :param serves: the turn in which the node then serves, in the same module execution.
+        :param ends: whether the node then ends its servers, in the same module execution.
         """
 
         def served_now() -> Row:
@@ -196,6 +210,8 @@ class ActionModule(ActionBase):
         served = self._waited(served_now, turn.partner) if turn.partner_step == turn.step else served_now()
         if served.get("late"):
             self._spool.note(self._name, _PROBED % turn.round, False)
+            if ends:
+                self._end(options)
             return self._serve(serves, options) if serves else []
         fabric = self._value("railyard_fabric")
         node, partner = (self._spool.noted(name, NODE) for name in (self._name, turn.partner))
@@ -204,12 +220,15 @@ class ActionModule(ActionBase):
         )
         service = self._service(options) if serves else None
         given = self._given(options, "count", "size", "iterations", "lifetime")
-        result, failed = self._kept({**given, **(service or {}), "targets": targets}, key="__proof_results")
+        ending = {"stop": True, "counters": options["counters"]} if ends else {}
+        result, failed = self._kept({**given, **(service or {}), **ending, "targets": targets}, key="__proof_results")
         rows = result.get("results") or []
         passed = bool(rows) and all(row["ok"] for row in rows)
         self._spool.note(self._name, _PROBED % turn.round, passed)
         if serves:
             self._note_service(serves, (result.get("served") or []) if service else None)
+        if ends and result.get("failed"):
+            self._end(options)
         return failed
 
     def _serve(self, turn: probe_pairs.Turn, options: Row) -> list[str]:
@@ -236,10 +255,12 @@ class ActionModule(ActionBase):
             note.update(client=turn.partner, client_step=turn.partner_step)
         self._spool.note(self._name, _SERVED, note)
 
-    def _end_service(self, step: int) -> None:
+    def _end_service(self, step: int, ends: bool) -> None:
         """Wait until the last client has probed. End servers whose client did not come or did not pass.
 
         Otherwise they would listen for a long time, also on the management network.
+
+        :param ends: whether this step ends all servers anyway.
         """
         served = self._spool.noted(self._name, _SERVED)
         if not served or not served.get("client"):
@@ -249,7 +270,7 @@ class ActionModule(ActionBase):
             return self._spool.noted(served["client"], _PROBED % served["round"])
 
         passed = self._waited(probed, served["client"]) if served["client_step"] == step else probed()
-        if not passed:
+        if not passed and not ends:
             self._kept({"mode": "stop"})
         self._spool.note(self._name, _SERVED, dict(served, client=""))
 
@@ -264,17 +285,10 @@ class ActionModule(ActionBase):
                 return value
             time.sleep(_LOOK_SECONDS)
 
-    def _end(self, options: Row) -> Row:
+    def _end(self, options: Row) -> None:
         """End servers after the last round, ask which other runs probed, and read the counters again."""
-        noted = self._spool.noted(self._name, OPTIONS)
-        if not noted:
-            return {"skipped": True, "skip_reason": "The node was not read"}
-        if self._spool.noted(self._name, _SERVED):
-            self._kept({"mode": "stop"})
-        if noted["counters"]:
-            after = self._execute(_INFO, {"subset": ["counters"]})
-            self._spool.add(self._name, {"__verify_after": after})
-        return {}
+        if self._spool.noted(self._name, _SERVED) or options["counters"]:
+            self._kept({"mode": "stop", "counters": options["counters"]})
 
     def _kept(self, arguments: Row, key: str = "") -> tuple[Row, list[str]]:
         """Run ``rail_probe``. Keep its results under ``key``, its errors, and which other runs it met.
@@ -289,6 +303,8 @@ class ActionModule(ActionBase):
             row["__proof_refused"] = failed
         if key:
             row[key] = result.get("results") or []
+        if result.get("counters"):
+            row["__verify_after"] = {"counters": result["counters"]}
         self._spool.add(self._name, row)
         return result, failed
 
@@ -301,7 +317,8 @@ class ActionModule(ActionBase):
         return self._without_notices(self._execute_module(module, arguments, task_vars=self._vars))
 
     def _without_notices(self, result: Row) -> Row:
-        """Remove warnings and deprecations from a result: they are objects of ansible-core. The task shows them."""
+        """Remove warnings, deprecations and facts from a result: the task returns them together."""
+        self._facts.update(result.pop("ansible_facts", None) or {})
         for key in ("warnings", "deprecations"):
             notices = result.pop(key, None)
             if notices:

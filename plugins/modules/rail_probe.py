@@ -60,6 +60,26 @@ options:
         O(latency) another. Without it the kernel chooses.
     type: str
     version_added: 0.2.0
+  stop:
+    description: With O(mode=probe), whether to end waiting servers of O(run) after the probes, as O(mode=stop) does.
+    type: bool
+    default: false
+    version_added: 0.2.0
+  counters:
+    description: With O(mode=stop) or O(stop), the netdevs and RDMA devices whose counters to read at the end.
+    type: dict
+    version_added: 0.2.0
+    suboptions:
+      netdevs:
+        description: Names of netdevs.
+        type: list
+        elements: str
+        default: []
+      devices:
+        description: Names of RDMA devices.
+        type: list
+        elements: str
+        default: []
   ports:
     description:
       - The rail ports to serve. With O(mode=probe), they are served after the probes, and RV(served) has the servers.
@@ -267,6 +287,11 @@ others:
   type: list
   elements: dict
   sample: [{run: "anna@bastion (48213)", since: "2026-11-22T10:02:05Z"}]
+counters:
+  description: Counters of errors and congestion, in the form of M(railyard.fabric.rail_info).
+  returned: with O(counters)
+  type: dict
+  sample: {netdevs: {enp11s0f0np0: {rx_errors: 0}}, devices: {mlx5_gpu01: {symbol_error: 0}}}
 served:
   description: The servers, in the form of RV(results) with O(mode=serve).
   returned: O(mode=probe) with O(ports)
@@ -370,7 +395,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core import 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import namespace_entry
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import probe_runs, rail_probe
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pod_processes
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import counters, pod_processes
 
 RAIL = {
     "rail": {"type": "str", "required": True},
@@ -380,6 +405,7 @@ RAIL = {
     "netdev": {"type": "str"},
     "gpu": {"type": "str"},
 }
+NAMES = {"type": "list", "elements": "str", "default": []}
 
 
 def look(options: t.Mapping[str, t.Any], system: System) -> dict[str, t.Any]:
@@ -392,8 +418,7 @@ def look(options: t.Mapping[str, t.Any], system: System) -> dict[str, t.Any]:
         if options["mode"] == "serve":
             return {"results": rail_probe.serve(options, system), "others": others}
         if options["mode"] == "stop":
-            probe_runs.stop(system, run or None)
-            return {"results": [], "others": others}
+            return {"results": [], "others": others, **_ended(options, system)}
     result: dict[str, t.Any] = {"results": rail_probe.probe(options, system)}
     with probe_runs.in_turn(system, run):
         result["others"] = probe_runs.others(system, run)
@@ -402,7 +427,16 @@ def look(options: t.Mapping[str, t.Any], system: System) -> dict[str, t.Any]:
                 result["served"] = rail_probe.serve(options, system)
             except RailyardError as error:
                 result.update(served=[], serve_error=str(error))
+        elif options["stop"]:
+            result.update(_ended(options, system))
     return result
+
+
+def _ended(options: t.Mapping[str, t.Any], system: System) -> dict[str, t.Any]:
+    """End the servers of the run, or of all runs without a name. Return the counters, if they are requested."""
+    probe_runs.stop(system, options["run"] or None)
+    names = options["counters"]
+    return {"counters": counters.look(system, names["netdevs"], names["devices"])} if names else {}
 
 
 def main() -> None:
@@ -427,6 +461,8 @@ def main() -> None:
         "run": {"type": "str", "default": ""},
         "meet": {"type": "str"},
         "tcp_ports": {"type": "str"},
+        "stop": {"type": "bool", "default": False},
+        "counters": {"type": "dict", "options": {"netdevs": dict(NAMES), "devices": dict(NAMES)}},
         "ports": {"type": "list", "elements": "dict", "options": RAIL, "default": []},
         "targets": {"type": "list", "elements": "dict", "options": dict(RAIL, **target), "default": []},
         "count": {"type": "int", "default": 3},

@@ -29,14 +29,16 @@ options:
       - V(read) reads the state of the node, and with O(states) what the modules would change.
       - V(choose) chooses the pairs of nodes and their steps, from the read nodes of O(nodes). It contacts no node.
       - V(step) probes the partner of a round, and then serves the partner of the next round, as the node has turns in
-        O(step). A node without a turn is skipped. A node waits for nodes before it in O(nodes), so the strategy of the
-        play must begin tasks in that order, as the strategy V(linear) does.
-      - V(end) ends servers that still wait for a client.
+        O(step). After its last round, it ends servers that still wait, and reads counters again. A node without a turn
+        is skipped. A node waits for nodes before it in O(nodes), so the strategy of the play must begin tasks in that
+        order, as the strategy V(linear) does.
     type: str
-    choices: [read, choose, step, end]
+    choices: [read, choose, step]
     required: true
   subset:
-    description: With O(part=read), the parts of M(railyard.fabric.rail_info).
+    description:
+      - With O(part=read), the parts of M(railyard.fabric.rail_info). With V(counters), the last step of the node reads
+        them again.
     type: list
     elements: str
     default: []
@@ -49,10 +51,9 @@ options:
     type: bool
     default: false
   files:
-    description: With O(part=read), files of NCCL and UCX that M(railyard.fabric.rail_pods) reads.
-    type: list
-    elements: path
-    default: []
+    description: With O(part=read), whether M(railyard.fabric.rail_pods) reads the planned files of NCCL and UCX.
+    type: bool
+    default: false
   nodes:
     description: With O(part=choose), the names of the nodes, in the order of the play.
     type: list
@@ -83,13 +84,9 @@ options:
   probe:
     description:
       - With O(part=read), options of M(railyard.fabric.rail_probe) for the steps, which are C(count), C(size),
-        C(iterations), C(lifetime), C(latency), C(meet) and C(tcp_ports).
+        C(iterations), C(lifetime), C(latency), C(meet) and C(tcp_ports). Latency is not measured with soft RDMA.
     type: dict
     default: {}
-  counters:
-    description: With O(part=read), whether O(part=end) reads the counters of the ports again.
-    type: bool
-    default: false
 seealso:
   - module: railyard.fabric.fabric_verify
   - module: railyard.fabric.rail_probe

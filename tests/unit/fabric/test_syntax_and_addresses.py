@@ -166,6 +166,7 @@ def test_steps_end_with_any_number_of_workers(count: int, most: int, workers: in
     steps, turns = probe_pairs.turns(rounds, nodes)
     serving: dict[str, tuple[int, str]] = {}
     probed: set[tuple[str, str, int]] = set()
+    ended: list[str] = []
 
     def work(node: str, step: int) -> t.Iterator[None]:
         """Yields each time the node waits; as the action rail_verify does its turns."""
@@ -176,6 +177,9 @@ def test_steps_end_with_any_number_of_workers(count: int, most: int, workers: in
             while node in serving and (serving[node][1], node, serving[node][0]) not in probed:
                 yield
             serving.pop(node, None)
+            if turn.mode == probe_pairs.END:
+                ended.append(node)
+                continue
             if turn.mode == probe_pairs.SERVE:
                 serving[node] = (turn.round, turn.partner)
                 continue
@@ -200,6 +204,7 @@ def test_steps_end_with_any_number_of_workers(count: int, most: int, workers: in
                 looks = 0
             assert looks < 10_000, "all running nodes wait"
     assert probed == {(client, server, number) for number, each in enumerate(rounds) for server, client in each}
+    assert not serving and sorted(ended) == sorted(nodes)
 
 
 @pytest.mark.parametrize("count", [16, 17, 4096])
@@ -211,6 +216,7 @@ def test_eight_rounds_take_five_steps(count: int) -> None:
         for step in range(steps):
             modes = [turn.mode for turn in own if turn.step == step]
             assert len(modes) <= 3 and "serve" not in modes[:-1], "a server waits for its client until the next step"
+        assert [turn.mode for turn in own].index("end") == len(own) - 1
 
 
 def test_nodes_probe_neighbours_and_distant_nodes() -> None:

@@ -575,7 +575,8 @@ ROCE = dict(PORT, device="rxe0", address="172.16.11.201", pci=None, netdev=None)
 
 def call(server: Node, mode: str, run: str, **other: t.Any) -> dict[str, t.Any]:
     """As the module is called."""
-    return rail_probe.look(options(mode=mode, run=run, pod=None, **other), server)
+    given = {"stop": False, "counters": None, **other}
+    return rail_probe.look(options(mode=mode, run=run, pod=None, **given), server)
 
 
 def serve(server: Node, run: str, **other: t.Any) -> tuple[int, list[str]]:
@@ -604,6 +605,18 @@ def test_a_run_does_not_end_the_servers_of_another_run(server: Node) -> None:
     call(server, "stop", "")
     wait_for(lambda: not waits(first))
     assert server.listdir(probe_runs.SERVER_DIR) == []
+
+
+def test_a_probe_of_the_last_round_ends_servers_and_reads_counters(server: Node) -> None:
+    names = {"netdevs": ["lo"], "devices": []}
+    first, _names = serve(server, ONE)
+    second, _names = serve(server, TWO)
+    done = call(server, "probe", TWO, targets=[], ports=[], stop=True, counters=names)
+    wait_for(lambda: not waits(second))
+    assert waits(first) and done["results"] == []
+    assert done["counters"]["devices"] == {} and set(done["counters"]["netdevs"]) == {"lo"}
+    assert call(server, "stop", ONE, counters=names)["counters"] == done["counters"]
+    wait_for(lambda: not waits(first))
 
 
 def test_servers_of_two_runs_never_get_the_same_port(server: Node) -> None:
