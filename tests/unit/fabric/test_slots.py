@@ -211,12 +211,29 @@ def test_names_are_valid_device_names(rails: str, names: Data, wanted: list[tupl
     assert findings(dict(file, names=names)) == wanted
 
 
-@pytest.mark.parametrize("attachment", ["ipoib", "ib-sriov"])
-def test_attachments_of_infiniband_are_refused(attachment: str) -> None:
-    file = worked(attachment=attachment, pods_per_node=None, slots={"all_rails": 1})
-    outcome = lint(yaml.safe_dump(file, sort_keys=False).encode())
-    refused = [finding.text() for finding in outcome.findings if finding.code == "RY801"]
-    assert outcome.plan is None and len(refused) == 1 and "agent" in refused[0], refused
+@pytest.mark.parametrize("attachment", ["ipoib", "ib-sriov", "host-device"])
+def test_slots_of_infiniband(attachment: str) -> None:
+    """VFs have GUIDs of the plan, and no interface gets an address of the plan."""
+    pods = None if attachment == "host-device" else 2
+    file = worked(
+        "ipoib", provider="agent", attachment=attachment, link_layer="infiniband", pods_per_node=pods, vfs={"count": 2}
+    )
+    if attachment != "ib-sriov":
+        del file["fabric"]["vfs"]
+    node = document(file)["nodes"][0]
+    rail = node["agent"]["rails"][0]
+    agent = parse_spec(node["agent"])
+    assert (agent.attachment, agent.rdma_mode, agent.conflict_check) == (attachment, "shared", True)
+    assert {slot["mac"] for slot in rail["slots"]} == {None}
+    assert rail["slots"][0]["address"] == "172.17.1.1/24"
+    assert [slot["vf"] for slot in rail["slots"]] == {"ib-sriov": [0, 1], "ipoib": [None, None]}.get(attachment, [None])
+    if attachment == "ib-sriov":
+        assert len({vf["port_guid"] for vf in node["ports"][0]["vfs"]["attributes"]}) == 2
+    if attachment != "ipoib":
+        file["fabric"]["rdma_mode"] = "exclusive"
+        refused = lint(yaml.safe_dump(file, sort_keys=False).encode()).findings
+        assert [(finding.code, finding.place) for finding in refused] == [("RY502", "fabric.rdma_mode")]
+        assert "the kernel removes an IPoIB interface" in refused[0].message
 
 
 # -- what the agent reads

@@ -70,9 +70,9 @@ def node(tmp_path: Path) -> Tree:
     return tree
 
 
-def sriov(**values: t.Any) -> agent_spec.AgentSpec:
+def sriov(attachment: str = "sriov", **values: t.Any) -> agent_spec.AgentSpec:
     one = rail(1, pci=PF, rdma="mlx5_gpu01", slots=[slot(1, 0, "rails", vf=0), slot(1, 1, "gpu01", vf=1)], **values)
-    return agent_spec.parse_spec(document(one, attachment="sriov"))
+    return agent_spec.parse_spec(document(one, attachment=attachment))
 
 
 def source(tree: Tree, kernel: Kernel, spec: agent_spec.AgentSpec, number: int = 0, before: t.Any = None) -> t.Any:
@@ -80,10 +80,11 @@ def source(tree: Tree, kernel: Kernel, spec: agent_spec.AgentSpec, number: int =
     return host_links.source(tree.system(), t.cast(t.Any, kernel), spec, each, each.slots[number], before)
 
 
-def test_a_slot_finds_its_vf_by_pci_address_independently_of_its_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("attachment", ["sriov", "ib-sriov"])
+def test_a_slot_finds_its_vf_by_pci_address_independently_of_its_name(tmp_path: Path, attachment: str) -> None:
     tree = node(tmp_path)
     tree.netdev(VF, "enp11s0f0v0")
-    found = source(tree, Kernel(link("rail1", 4), link("enp11s0f0v0", 9, mtu=9000, up=True)), sriov())
+    found = source(tree, Kernel(link("rail1", 4), link("enp11s0f0v0", 9, mtu=9000, up=True)), sriov(attachment))
     host = {"name": "enp11s0f0v0", "mtu": 9000, "up": True, "pci": VF}
     assert found == ("VF 0 of rail1", 9, "mlx5_8", host)
 
@@ -253,6 +254,17 @@ def test_a_missing_gid_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     with pytest.raises(AttachError, match="mlx5_gpu01 does not get a GID of 172.16.11.1, fd00:11::1"):
         links._await_gids([job], {"gpu01": "mlx5_gpu01"})
     tree.write(place + "4", "fd00:0011:0000:0000:0000:0000:0000:0001")
+    links._await_gids([job], {"gpu01": "mlx5_gpu01"})
+
+
+def test_gids_of_infiniband_are_not_waited_for(tmp_path: Path) -> None:
+    """They are GUIDs of the port with the prefix of the subnet."""
+    tree = node(tmp_path)
+    tree.write("/sys/class/infiniband/mlx5_gpu01/ports/1/link_layer", "InfiniBand")
+    spec = agent_spec.parse_spec(document(rail(1, rdma="mlx5_gpu01"), attachment="ipoib"))
+    each = spec.rails[0]
+    job = Job(each, each.slots[0], host_links.Source("ibs1", 4, each.rdma, None))
+    links = PodLinks(tree.system(), spec, HOLDER, [job], 5, 6, t.cast(t.Any, None), None)
     links._await_gids([job], {"gpu01": "mlx5_gpu01"})
 
 

@@ -46,7 +46,7 @@ def test_a_resource_without_slots_is_not_offered() -> None:
     ("change", "message"),
     [
         ({"format": 2}, "format is 2, and this agent reads format 1"),
-        ({"attachment": "ipoib"}, "attachment is 'ipoib', not one of macvlan, ipvlan, sriov, host-device"),
+        ({"attachment": "host"}, "attachment is 'host', not one of macvlan, ipvlan, ipoib, sriov, ib-sriov"),
         ({"rails": [rail(1), rail(1)]}, "rail gpu01 occurs several times"),
         ({"rails": [rail(1), rail(2, interface="net1")]}, "interface net1 occurs several times"),
         ({"rails": [rail(1, slots=[slot(1, 0, "rails"), slot(1, 0, "gpu01")])]}, "172.16.11.1, fd00:11::1 occurs"),

@@ -49,6 +49,11 @@ def test_roce_with_holes_in_the_table(tmp_path: Path) -> None:
     assert held[2]["gid"] == MAPPED and held[2]["device"] == "mlx5_0" and held[2]["port"] == 1
 
 
+@pytest.mark.parametrize(("layer", "ethernet"), [("Ethernet", True), ("InfiniBand", False)])
+def test_the_link_layer_of_a_device(tmp_path: Path, layer: str, ethernet: bool) -> None:
+    assert gids.ethernet(table(tmp_path, layer, {}).system(), "mlx5_0") is ethernet
+
+
 def test_gid_tables_are_read_only_until_all_addresses_are_found(tmp_path: Path) -> None:
     holes = {index: (ZERO, "", "") for index in range(2, 10)}
     rows = {0: (LOCAL, "IB/RoCE v1", "ens1"), 1: (LOCAL, "RoCE v2", "ens1"), **holes, 10: (MAPPED, "RoCE v2", "ens1")}

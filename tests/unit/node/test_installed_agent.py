@@ -283,8 +283,8 @@ def test_every_error_is_reported_at_once(machine: Machine) -> None:
     machine.grpc = False
     machine.dump = CommandResult(1, "", "broken")
     os.rmdir(machine.path("/run/systemd/system"))
-    spec, systemd, grpc, runtime = machine.refused(spec=dict(SPEC, attachment="ipoib"))
-    assert spec.startswith("spec: ") and "ipoib" in spec
+    spec, systemd, grpc, runtime = machine.refused(spec=dict(SPEC, attachment="host"))
+    assert spec.startswith("spec: ") and "'host'" in spec
     assert "systemd does not run" in systemd
     assert "its module grpc, with which" in grpc and "install python3-grpcio" in grpc
     assert runtime.startswith("/etc/containerd/config.toml: containerd's configuration cannot be read")

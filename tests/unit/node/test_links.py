@@ -146,6 +146,13 @@ def rtnl(kernel: Kernel) -> Rtnetlink:
     return Rtnetlink(NetlinkSocket(0, "rtnetlink", kernel.ours))
 
 
+def test_a_child_of_an_infiniband_port_gets_the_partition_key_of_the_port() -> None:
+    """Without IFLA_IPOIB_PKEY: ``ipoib_new_child_link`` of the kernel's drivers/infiniband/ulp/ipoib."""
+    info = codec.table(codec.table(link_messages.encode_kind("ipoib"))[link_messages.IFLA_LINKINFO])
+    assert codec.text(info[link_messages.IFLA_INFO_KIND]) == "ipoib"
+    assert codec.table(info[link_messages.IFLA_INFO_DATA]) == {}
+
+
 def test_links_are_asked_for_with_or_without_vfs() -> None:
     kernel = Kernel(lambda _kind, _payload: [link_message("b"), link_message("a", vfs=vf_info(0))])
     with rtnl(kernel) as table:

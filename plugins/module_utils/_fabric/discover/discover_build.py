@@ -42,7 +42,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
     INFINIBAND,
     SHARED,
     has_vfs,
-    rdma_mode_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     Fabric,
@@ -246,7 +245,8 @@ class Builder:
 
     def _slots(self, addresses: InferredAddresses) -> None:
         """Set the number of slots if the attachment does not determine it."""
-        if not facts_of(self.fabric.provider).slots or self.fabric.attachment not in ("macvlan", "ipvlan"):
+        attachment = ATTACHMENTS.get(self.fabric.attachment or "")
+        if not facts_of(self.fabric.provider).slots or not (attachment and attachment.master):
             return
         most = _PODS
         for scheme in (scheme for schemes in addresses.schemes.values() for scheme in schemes.values()):
@@ -291,8 +291,9 @@ class Builder:
         common = most_common(node.rdma_mode for node in own)
         if not common:
             return
-        follows = rdma_mode_of(fabric.attachment)
-        if common != follows and common in ATTACHMENTS[fabric.attachment or ""].modes:
+        modes = facts_of(fabric.provider).rdma_modes(fabric.attachment, fabric.link_layer)
+        follows = modes[0]
+        if common != follows and common in modes:
             fabric.rdma_mode = common
             if common == SHARED:
                 message = "the nodes' RDMA mode is %s, but %s uses %s" % (common, fabric.attachment, follows)

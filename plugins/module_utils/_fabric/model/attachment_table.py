@@ -68,18 +68,14 @@ MODE_REASONS = {
     ("ipvlan", EXCLUSIVE): _ONE_DEVICE,
     ("ipoib", EXCLUSIVE): _ONE_DEVICE,
 }
+# Of providers that do not support the mode on InfiniBand.
+IPOIB_REMOVED = "the kernel removes an IPoIB interface when its RDMA device moves to a pod"
 
 
 def link_layer_of(attachment: str | None) -> str:
     """Return the default link layer of an attachment; Ethernet for an unknown one."""
     known = ATTACHMENTS.get(attachment or "")
     return known.link_layers[0] if known else ETHERNET
-
-
-def rdma_mode_of(attachment: str | None) -> str:
-    """Return the default RDMA mode of an attachment; shared for an unknown one."""
-    known = ATTACHMENTS.get(attachment or "")
-    return known.modes[0] if known else SHARED
 
 
 def has_vfs(attachment: str | None) -> bool:

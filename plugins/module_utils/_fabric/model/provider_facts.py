@@ -12,7 +12,13 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ATTACHMENTS, HOST
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
+    ATTACHMENTS,
+    EXCLUSIVE,
+    HOST,
+    INFINIBAND,
+    SHARED,
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,8 @@ class ProviderFacts:
     - ``driver_container``: its operator can deploy the NIC driver.
     - ``node_features``: it installs Node Feature Discovery.
     - ``kubernetes``: nodes run pods.
+    - ``moves_ipoib``: in the RDMA mode exclusive, it moves IPoIB interfaces with their RDMA devices to pods. The kernel
+      removes such an interface when its device moves, and makes another.
     - ``slots``: an agent on each node gives pods the slots of the plan; the cluster has no network objects.
     """
 
@@ -60,6 +68,7 @@ class ProviderFacts:
     node_features: bool = False
     kubernetes: bool = True
     slots: bool = False
+    moves_ipoib: bool = True
 
     @property
     def networks(self) -> bool:
@@ -77,6 +86,14 @@ class ProviderFacts:
     def mode_refused(self, mode: str | None) -> str | None:
         """Return why it does not support an address mode; None if it does."""
         return self.refused_modes.get(mode or "")
+
+    def rdma_modes(self, attachment: str | None, link_layer: str | None) -> tuple[str, ...]:
+        """Return the supported RDMA modes of an attachment, the default first; shared for an unknown one."""
+        known = ATTACHMENTS.get(attachment or "")
+        modes = known.modes if known else (SHARED,)
+        if link_layer == INFINIBAND and not self.moves_ipoib:
+            modes = tuple(mode for mode in modes if mode != EXCLUSIVE)
+        return modes
 
     @property
     def served(self) -> list[str]:
@@ -128,16 +145,13 @@ CNI = ProviderFacts(
 )
 AGENT = ProviderFacts(
     "agent",
-    {
-        "ib-sriov": "each VF needs a GUID that the subnet manager knows, and the agent does not set GUIDs",
-        "ipoib": "the agent does not make child interfaces of InfiniBand ports",
-    },
     resource_prefix="railyard.fabric",
     pools=False,
     pool_per_node=False,
     shared_netdevs=False,
     driver_container=False,
     slots=True,
+    moves_ipoib=False,
 )
 # Nodes without Kubernetes, such as those of Slurm.
 NO_KUBERNETES = ProviderFacts(

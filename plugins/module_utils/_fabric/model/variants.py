@@ -13,7 +13,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model as host
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
     has_vfs,
-    rdma_mode_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import Driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
@@ -29,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     VfSettings,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import Partitions
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 
 
 @dataclass
@@ -177,7 +177,7 @@ def _merged_variant(fabric: Fabric, profile: Profile, groups: tuple[Group, ...])
         vfs.update(group.vfs)
         settings = host.overlay(settings, group.host)
         ports = _overlay(ports, group.ports) if group.ports else ports
-    mode = rdma_mode_of(attachment)
+    mode = facts_of(fabric.provider).rdma_modes(attachment, fabric.link_layer)[0]
     if fabric.rdma_mode and attachment == fabric.attachment:
         mode = fabric.rdma_mode
     return Variant(profile, groups, attachment, path, mode, firmware, partitions, driver, slots, vfs, settings, ports)

@@ -54,6 +54,7 @@ class AgentFiles:
         self._planners = planners
         self._slots = {id(variant): slots_of(fabric, variant) for variant in variants}
         self._most_slots = most_slots(fabric, variants)
+        self._ethernet = fabric_vars["link_layer"] == ETHERNET
         routing = fabric_vars["routing"]
         self._default_route = routing["mode"] == "source" and routing["cross_rail"]
 
@@ -63,7 +64,7 @@ class AgentFiles:
         """Return the agent spec of a node.
 
         :param node_vars: ``railyard_node``.
-        :param identities: rail -> a MAC address for each slot; empty if interfaces keep their own.
+        :param identities: rail -> a MAC address or GUID for each slot; empty if interfaces keep their own.
         :raises ValueError: if the number of slots is unknown.
         """
         fabric_vars, slots = self._fabric_vars, self._slots[id(variant)]
@@ -78,8 +79,7 @@ class AgentFiles:
             "resource_prefix": fabric_vars["resource_prefix"],
             "attachment": variant.attachment,
             "rdma_mode": variant.rdma_mode,
-            # The check uses ARP and neighbour solicitations, which InfiniBand does not have.
-            "conflict_check": fabric_vars["link_layer"] == ETHERNET,
+            "conflict_check": True,
             "gateway_check": agent.gateway_check,
             "metrics": "%s:%d" % (host, agent.metrics_port) if host else None,
             "kubelet_plugin": kubelet_plugin(variant),
@@ -131,7 +131,8 @@ class AgentFiles:
                 "resource": slots.resource(rail, number),
                 "address": None,
                 "address6": None,
-                "mac": identities[number] if identities else None,
+                # VFs of InfiniBand have GUIDs, and the interface's address follows from them.
+                "mac": identities[number] if identities and self._ethernet else None,
                 "vf": number if variant.has_vfs else None,
             }
             for number in range(slots.total)

@@ -22,9 +22,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model, qos_model
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
-    rdma_mode_of,
-)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import host_variable as _driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     EXPECTED,
@@ -99,7 +96,8 @@ class PlanOutput:
     def fabric_vars(self) -> dict[str, t.Any]:
         """Return ``railyard_fabric``."""
         fabric = self.fabric
-        mode = fabric.rdma_mode or rdma_mode_of(fabric.attachment)
+        facts = facts_of(fabric.provider)
+        mode = fabric.rdma_mode or facts.rdma_modes(fabric.attachment, fabric.link_layer)[0]
         used = [variant.attachment for variant in self.variants if variant.attachment]
         return {
             "name": fabric.name,

@@ -24,7 +24,7 @@ FORMAT = 1
 REMEDY = "run the playbook again, which writes the file"
 # The resource whose devices have a slot on every rail.
 ALL_RAILS = "rails"
-ATTACHMENTS = ("macvlan", "ipvlan", "sriov", "host-device")
+ATTACHMENTS = ("macvlan", "ipvlan", "ipoib", "sriov", "ib-sriov", "host-device")
 RDMA_MODES = ("shared", "exclusive")
 # How the kubelet gets devices from the agent: by device plugins, or by a driver of Dynamic Resource Allocation.
 DEVICE_PLUGIN, DRA = "device-plugin", "dra"
@@ -123,7 +123,12 @@ class AgentSpec(t.NamedTuple):
     @property
     def moved(self) -> bool:
         """Whether an interface of the node is moved to the pod, and returns when the pod ends."""
-        return self.attachment in ("sriov", "host-device")
+        return self.has_vfs or self.attachment == "host-device"
+
+    @property
+    def has_vfs(self) -> bool:
+        """Whether a slot is a VF of the port."""
+        return self.attachment in ("sriov", "ib-sriov")
 
     def rail(self, name: str) -> RailSpec:
         return next(rail for rail in self.rails if rail.rail == name)

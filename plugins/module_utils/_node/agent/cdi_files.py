@@ -120,7 +120,7 @@ def _rdma_device(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec
     """Return the RDMA device of a slot; None for soft RDMA, whose device is made for the pod."""
     if rail.soft or rail.rdma is None:
         return None
-    if spec.attachment != "sriov":
+    if not spec.has_vfs:
         return rail.rdma
     pci = vf_pci(system, rail, slot)
     return next(iter(system.listdir(PCI % pci + "/infiniband")), None) if pci else None

@@ -46,9 +46,9 @@ def source(
     :param before: the slot's row in the record of the same sandbox, from an earlier attach.
     :raises AttachError: reason ``port`` or ``rdma``, if the node does not have it.
     """
-    pci = _pci(system, rail, slot) if spec.attachment == "sriov" else rail.pci
-    port = rail.netdev if spec.attachment != "sriov" else "VF %s of %s" % (slot.vf, rail.netdev)
-    name = port_name(system, rail) if spec.attachment != "sriov" else next(iter(system.listdir(PCI % pci + "/net")), "")
+    pci = _pci(system, rail, slot) if spec.has_vfs else rail.pci
+    port = rail.netdev if not spec.has_vfs else "VF %s of %s" % (slot.vf, rail.netdev)
+    name = port_name(system, rail) if not spec.has_vfs else next(iter(system.listdir(PCI % pci + "/net")), "")
     link = kernel.link(name) if name else None
     host = (before or {}).get("host")
     if link is None and not (spec.moved and host):
@@ -56,7 +56,7 @@ def source(
     if link is not None and spec.moved and host is None:
         host = {"name": link.name, "mtu": link.mtu, "up": link.up, "pci": pci}
     rdma = rail.rdma
-    if rail.rdma is not None and spec.attachment == "sriov" and not rail.soft:
+    if rail.rdma is not None and spec.has_vfs and not rail.soft:
         # the VF's device may have any name; the VF's directory shows it even while it is in a pod
         rdma = next(iter(system.listdir(PCI % pci + "/infiniband")), (before or {}).get("rdma"))
         if rdma is None:

@@ -291,6 +291,9 @@ class PodLinks:
         return pod_desired.soft_device(job.rail, self._holder.sandbox_id) if job.rail.soft else job.source.rdma or ""
 
     def _await_gids(self, jobs: t.Sequence[Job], devices: dict[str, str | None]) -> None:
+        # GIDs of InfiniBand are those of the port, without IP addresses
+        jobs = [job for job in jobs if gids.ethernet(self._system, str(devices[job.rail.rail]))]
+
         def without_gids(gap: int | None) -> list[Job]:
             pending = []
             for job in jobs:

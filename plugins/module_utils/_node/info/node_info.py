@@ -119,15 +119,14 @@ class Info:
         system = self._system
         found: Row = {}
         netdevs = [row["netdev"] for row in nics if row["netdev"] in self.links]
-        # InfiniBand does not have LLDP, and its ARP has addresses of another form
-        ethernet = [row for row in nics if not row["management_path"] and row["link_layer"] == "ethernet"]
+        rails = [row for row in nics if not row["management_path"]]
         if "sysctls" in subset:
             found["sysctls"] = {name: {key: sysctl.effective(system, name, key) for key in SYSCTLS} for name in netdevs}
         if "duplicates" in subset:
-            found["duplicates"] = self._duplicates(ethernet)
+            found["duplicates"] = self._duplicates(rails)
         if "lldp" in subset:
-            # without management ports, which may never receive a frame
-            names = [row["netdev"] for row in ethernet]
+            # without management ports, which may never receive a frame, and InfiniBand, which does not have LLDP
+            names = [row["netdev"] for row in rails if row["link_layer"] == "ethernet"]
             up = {name: self.links[name].ifindex for name in names if self.links[name].carrier}
             found["lldp"] = lldp.look(system, up, listen)
         if "counters" in subset:

@@ -26,7 +26,7 @@ IFF_LOWER_UP = 0x10000
 # The kernel's value of spoofchk and trust if the driver does not report them.
 UNSAID = 0xFFFFFFFF
 
-IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_LINK = 1, 3, 4, 5
+IFLA_ADDRESS, IFLA_BROADCAST, IFLA_IFNAME, IFLA_MTU, IFLA_LINK = 1, 2, 3, 4, 5
 IFLA_OPERSTATE, IFLA_LINKINFO, IFLA_IFALIAS, IFLA_NUM_VF, IFLA_VFINFO_LIST, IFLA_EXT_MASK = 16, 18, 20, 21, 22, 29
 IFLA_CARRIER, IFLA_LINK_NETNSID, IFLA_MIN_MTU, IFLA_MAX_MTU = 33, 37, 50, 51
 IFLA_PROP_LIST, IFLA_ALT_IFNAME, IFLA_PERM_ADDRESS, IFLA_PARENT_DEV_NAME = 52, 53, 54, 56
@@ -73,8 +73,9 @@ VF_CODES = {
 class Link(t.NamedTuple):
     """One interface.
 
-    ``min_mtu`` and ``max_mtu`` in bytes, 0 if the kernel reports none. ``permanent``: the permanent hardware address;
-    empty if the NIC has none or the kernel (before 5.6) does not report it. ``type``: the ARPHRD number.
+    ``min_mtu`` and ``max_mtu`` in bytes, 0 if the kernel reports none. ``broadcast``: the hardware address of all
+    hosts; on InfiniBand it contains the partition key. ``permanent``: the permanent hardware address; empty if the NIC
+    has none or the kernel (before 5.6) does not report it. ``type``: the ARPHRD number.
     ``operstate``: ``UP``, ``DOWN``... ``kind``: ``macvlan``, ``bond``...; None for hardware. ``parent``: PCI address
     (Linux 5.14 and later). ``below``: index of the link below a VLAN or macvlan; ``below_namespace`` is set if that
     link is in another network namespace. ``vfs``: rows of :func:`vf_row`, if requested. ``alias``: the ifalias, in
@@ -99,6 +100,7 @@ class Link(t.NamedTuple):
     below_namespace: int | None = None
     vfs: tuple[Row, ...] = ()
     alias: str | None = None
+    broadcast: bytes = b""
 
 
 def decode_link(payload: bytes) -> Link:
@@ -128,15 +130,19 @@ def decode_link(payload: bytes) -> Link:
         below=_number(held, IFLA_LINK),
         below_namespace=_number(held, IFLA_LINK_NETNSID),
         alias=_text(held, IFLA_IFALIAS),
+        broadcast=held.get(IFLA_BROADCAST, b""),
         vfs=tuple(vf_rows(held.get(IFLA_VFINFO_LIST, b""), len(address))),
     )
 
 
 def encode_kind(kind: str) -> bytes:
-    """Return the attribute of a new ``macvlan`` in mode bridge, or ``ipvlan`` in mode l2."""
+    """Return the attribute of a new ``macvlan`` in mode bridge, ``ipvlan`` in mode l2, or ``ipoib`` with the partition
+    key of its parent.
+    """
     data = {
         "macvlan": codec.u32(IFLA_MACVLAN_MODE, MACVLAN_BRIDGE),
         "ipvlan": codec.attribute(IFLA_IPVLAN_MODE, struct.pack("=H", IPVLAN_L2)),
+        "ipoib": b"",
     }
     return codec.attribute(
         IFLA_LINKINFO, codec.string(IFLA_INFO_KIND, kind) + codec.attribute(IFLA_INFO_DATA, data[kind])

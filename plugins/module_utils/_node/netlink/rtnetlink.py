@@ -280,7 +280,9 @@ class Rtnetlink:
     def new_link(
         self, kind: str, name: str, parent: int, namespace: int, mtu: int | None, address: bytes | None
     ) -> None:
-        """Create a macvlan or ipvlan on ``parent``, directly in the network namespace of a file descriptor.
+        """Create an interface on ``parent``, directly in the network namespace of a file descriptor.
+
+        ``kind``: one of those of :func:`.encode_kind`.
 
         Raises :class:`NetlinkError`: EEXIST if the namespace has an interface of that name.
         """

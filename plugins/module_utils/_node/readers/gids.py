@@ -34,6 +34,12 @@ def row(device: str, port: int, index: int, gid: bytes, kind: str, netdev: str |
     }
 
 
+def ethernet(system: System, device: str) -> bool:
+    """Return whether a port of the device is on Ethernet. Devices of InfiniBand do not have GIDs of IP addresses."""
+    ports_directory = "/sys/class/infiniband/%s/ports" % device
+    return any(_is_ethernet(system, ports_directory, port) for port in system.listdir(ports_directory))
+
+
 def from_sysfs(system: System, device: str, gap: int | None = None) -> t.Iterator[Row]:
     """Yield the used entries of all ports of a device. A table may have 1,024 entries with a file each.
 
@@ -42,7 +48,7 @@ def from_sysfs(system: System, device: str, gap: int | None = None) -> t.Iterato
     """
     ports_directory = "/sys/class/infiniband/%s/ports" % device
     for port in sorted((name for name in system.listdir(ports_directory) if name.isdigit()), key=int):
-        ethernet = system.read("%s/%s/link_layer" % (ports_directory, port)) == "Ethernet"
+        on_ethernet = _is_ethernet(system, ports_directory, port)
         names = [name for name in system.listdir("%s/%s/gids" % (ports_directory, port)) if name.isdigit()]
         empty = 0
         for name in sorted(names, key=int):
@@ -56,7 +62,7 @@ def from_sysfs(system: System, device: str, gap: int | None = None) -> t.Iterato
             kind = system.read("%s/%s/gid_attrs/types/%s" % (ports_directory, port, name))
             # sysfs has the same name for both; the link layer distinguishes them
             if kind is None or kind.startswith("IB"):
-                kind = "RoCE v1" if ethernet else "IB"
+                kind = "RoCE v1" if on_ethernet else "IB"
             netdev = system.read("%s/%s/gid_attrs/ndevs/%s" % (ports_directory, port, name))
             yield row(device, int(port), int(name), gid, kind, netdev or None)
 
@@ -69,6 +75,10 @@ def holds(system: System, device: str, addresses: t.Iterable[str], gap: int | No
         if not missing:
             break
     return not missing
+
+
+def _is_ethernet(system: System, ports_directory: str, port: str) -> bool:
+    return system.read("%s/%s/link_layer" % (ports_directory, port)) == "Ethernet"
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
     ATTACHMENTS,
     EXCLUSIVE,
     INFINIBAND,
+    IPOIB_REMOVED,
     LINK_LAYER_REASONS,
     MODE_REASONS,
     SHARED,
@@ -77,11 +78,18 @@ def _mode(fabric: Fabric, report: Report) -> None:
         return
     kind = ATTACHMENTS[fabric.attachment]
     path = ("fabric", "rdma_mode")
+    modes = facts_of(fabric.provider).rdma_modes(fabric.attachment, fabric.link_layer)
     if fabric.rdma_mode not in kind.modes:
         reason = MODE_REASONS[fabric.attachment, fabric.rdma_mode]
-        message = "%s needs the RDMA mode %s: %s" % (fabric.attachment, kind.modes[0], reason)
+        message = "%s needs the RDMA mode %s: %s" % (fabric.attachment, modes[0], reason)
         report.add(MODE, path, message, "remove rdma_mode: the attachment determines it")
-    elif fabric.rdma_mode == SHARED and kind.modes[0] == EXCLUSIVE:
+    elif fabric.rdma_mode not in modes:
+        message = "%s with %s needs the RDMA mode %s on InfiniBand: %s" % (
+            *(fabric.attachment, fabric.provider, modes[0]),
+            IPOIB_REMOVED,
+        )
+        report.add(MODE, path, message, "remove rdma_mode: the default is %s" % modes[0])
+    elif fabric.rdma_mode == SHARED and modes[0] == EXCLUSIVE:
         message = "with %s in the RDMA mode shared, %s" % (fabric.attachment, kind.shared_drawback)
         report.add(SHARED_DEVICES, path, message, "remove rdma_mode: the default is exclusive")
 
