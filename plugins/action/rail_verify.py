@@ -9,6 +9,7 @@ import time
 import typing as t
 
 from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
@@ -32,6 +33,16 @@ READ, CHOOSE, STEP = "read", "choose", "step"
 _TURNS, _SERVED, _PROBED, _GONE = "turns", "served", "probed%d", "gone"
 # Seconds that a node waits in a step for another node, and seconds between two checks.
 _WAIT_SECONDS, _LOOK_SECONDS = 300.0, 0.1
+# Options of rail_probe that are variables of the role proof, and those that probes of pods use too.
+_PROBE_OPTIONS: t.Mapping[str, type] = {
+    "count": int,
+    "size": int,
+    "iterations": int,
+    "lifetime": int,
+    "meet": str,
+    "tcp_ports": str,
+}
+_POD_OPTIONS = ("count", "size", "iterations", "lifetime")
 # The type of ports' RDMA devices whose latency is measured.
 _HARDWARE = "hardware"
 # Modules whose state a verdict reads. Of other modules it reads only changes and errors.
@@ -45,17 +56,10 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
     SPEC: t.Mapping[str, t.Any] = {
         "part": {"type": "str", "choices": [READ, CHOOSE, STEP], "required": True},
-        "subset": {"type": "list", "elements": "str", "default": []},
-        "listen": {"type": "float", "default": 0},
-        "states": {"type": "bool", "default": False},
-        "files": {"type": "bool", "default": False},
         "nodes": {"type": "list", "elements": "str", "default": []},
         "max_rounds": {"type": "int", "default": 8},
         "parts": {"type": "path"},
         "step": {"type": "int", "default": 0},
-        "deadline": {"type": "float", "default": 0},
-        "rails": {"type": "list", "elements": "str", "default": []},
-        "probe": {"type": "dict", "default": {}},
     }
 
     def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> Row:
@@ -84,39 +88,53 @@ class ActionModule(ActionBase):
         result.setdefault("changed", False)
         return result
 
-    def _read(self, options: Row) -> Row:
-        """Read the state of the node and, with ``states``, what the modules would change."""
-        info = self._execute(_INFO, {"subset": options["subset"], "listen": options["listen"]})
+    def _read(self, _options: Row) -> Row:
+        """Read the state of the node, and what the modules would change."""
+        info = self._execute(
+            _INFO, {"subset": self._value("__verify_subset"), "listen": self._value("__verify_listens")}
+        )
         if "system" not in info:
             return dict(info, readable=False)
         node = self._value("railyard_node")
         # the verdict reports ports that are not found
         with contextlib.suppress(RailyardError):
             node = port_matching.identify(node, info["nics"])
-        probe = dict(plain(options["probe"]))
-        if not any(port["rdma"]["type"] == _HARDWARE for port in node["ports"]):
-            probe["latency"] = False
+        probe = {name: self._probe_option(name) for name in _PROBE_OPTIONS}
+        hardware = any(port["rdma"]["type"] == _HARDWARE for port in node["ports"])
+        probe["latency"] = hardware and boolean(self._value("verify_thorough"))
         row: Row = {"__verify_info": info}
-        result: Row = {"readable": True, "tools": info.get("tools") or {}, "probe": probe}
-        if options["states"]:
+        result: Row = {"readable": True, "tools": info.get("tools") or {}}
+        result["probe"] = {name: probe[name] for name in _POD_OPTIONS}
+        if boolean(self._value("__verify_states")):
             states = self._states(node)
             row["__verify_modules"] = states
             shown = {
                 name: {key: part[key] for key in ("changed", "changes", "diff") if key in part}
                 for name, part in (states.get("modules") or {}).items()
+                if part.get("changed")
             }
             failed: Row = {key: states[key] for key in ("failed", "msg") if key in states}
             result.update(failed, modules=shown)
         files = [path for path in (node.get("nccl") or {}).values() if path]
-        if options["files"] and files:
+        if files and boolean(self._value("__verify_reads_files")):
             row["__verify_inside"] = self._execute(_PODS, {"files": files})
         self._spool.add(self._name, row)
-        ports = [port for port in node["ports"] if not options["rails"] or port["rail"] in options["rails"]]
+        rails = self._value("__verify_rails")
+        ports = [port for port in node["ports"] if not rails or port["rail"] in rails]
         self._spool.note(self._name, NODE, plain(dict(node, ports=ports)))
         counters = {kind: list(rows) for kind, rows in (info.get("counters") or {}).items()}
-        noted = {"probe": probe, "deadline": options["deadline"], "counters": counters}
+        noted = {"probe": probe, "deadline": float(self._value("__verify_until")), "counters": counters}
         self._spool.note(self._name, OPTIONS, plain(noted))
         return result
+
+    def _probe_option(self, name: str) -> t.Any:
+        """Return a variable of the role proof with its own type. Values of ansible-core have their origin with them."""
+        value = self._value("proof_" + name)
+        try:
+            return None if value is None else _PROBE_OPTIONS[name](value)
+        except (TypeError, ValueError):
+            message = "proof_%s: %r is not a number. Remedy: set a number, such as 1000." % (name, value)
+            raise AnsibleActionFail(message) from None
 
     def _states(self, node: Row) -> Row:
         """Return the result of ``rail_host`` in check mode, without states that no verdict reads."""

@@ -26,7 +26,8 @@ extends_documentation_fragment:
 options:
   part:
     description:
-      - V(read) reads the state of the node, and with O(states) what the modules would change.
+      - V(read) reads the state of the node, and what the modules would change, as the variables of the roles C(verify)
+        and C(proof) request it.
       - V(choose) chooses the pairs of nodes and their steps, from the read nodes of O(nodes). It contacts no node.
       - V(step) probes the partner of a round, and then serves the partner of the next round, as the node has turns in
         O(step). After its last round, it ends servers that still wait, and reads counters again. A node without a turn
@@ -35,25 +36,6 @@ options:
     type: str
     choices: [read, choose, step]
     required: true
-  subset:
-    description:
-      - With O(part=read), the parts of M(railyard.fabric.rail_info). With V(counters), the last step of the node reads
-        them again.
-    type: list
-    elements: str
-    default: []
-  listen:
-    description: With O(part=read), seconds in which ports listen for LLDP.
-    type: float
-    default: 0
-  states:
-    description: With O(part=read), whether M(railyard.fabric.rail_host) runs in check mode.
-    type: bool
-    default: false
-  files:
-    description: With O(part=read), whether M(railyard.fabric.rail_pods) reads the planned files of NCCL and UCX.
-    type: bool
-    default: false
   nodes:
     description: With O(part=choose), the names of the nodes, in the order of the play.
     type: list
@@ -72,21 +54,6 @@ options:
     description: With O(part=step), the number of the step, counted back from the last step, which is 0.
     type: int
     default: 0
-  deadline:
-    description: With O(part=read), seconds since 1970 after which no further round begins; 0 for no such time.
-    type: float
-    default: 0
-  rails:
-    description: With O(part=read), the rails to probe; empty for all.
-    type: list
-    elements: str
-    default: []
-  probe:
-    description:
-      - With O(part=read), options of M(railyard.fabric.rail_probe) for the steps, which are C(count), C(size),
-        C(iterations), C(lifetime), C(latency), C(meet) and C(tcp_ports). Latency is not measured with soft RDMA.
-    type: dict
-    default: {}
 seealso:
   - module: railyard.fabric.fabric_verify
   - module: railyard.fabric.rail_probe
@@ -96,8 +63,6 @@ EXAMPLES = r"""
 - name: Read the node, and what the modules would change
   railyard.fabric.rail_verify:
     part: read
-    subset: [system, nics, rdma, ip]
-    states: true
 
 - name: Choose the pairs of nodes
   railyard.fabric.rail_verify:
@@ -124,10 +89,10 @@ probe:
   type: dict
   sample: {count: 3, size: 65536, iterations: 1000, lifetime: 120}
 modules:
-  description: The changes that each module would make.
-  returned: with O(part=read) and O(states)
+  description: The changes that modules would make, of modules that would change something.
+  returned: with O(part=read), if modules ran in check mode
   type: dict
-  sample: {rail_ports: {changed: false, changes: []}}
+  sample: {rail_ports: {changed: true, changes: []}}
 nodes:
   description: The nodes that probe each other.
   returned: with O(part=choose)
