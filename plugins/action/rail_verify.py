@@ -133,7 +133,7 @@ class ActionModule(ActionBase):
         try:
             return None if value is None else _PROBE_OPTIONS[name](value)
         except (TypeError, ValueError):
-            message = "proof_%s: %r is not a number. Remedy: set a number, such as 1000." % (name, value)
+            message = "proof_%s: %r is not a number. Remedy: set a number, such as 1000" % (name, value)
             raise AnsibleActionFail(message) from None
 
     def _states(self, node: Row) -> Row:

@@ -279,7 +279,9 @@ def test_named_ports_are_reported_and_the_connection_port_is_not(tmp_path: Path)
     assert found["lldp"] == []
 
 
-def test_neighbours_are_read_on_ethernet_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neighbours_are_read_on_ethernet_and_duplicates_on_all_ports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tree = Tree(tmp_path)
     for number in (1, 2):
         tree.netdev(tree.function("pci0000:00/0000:00:0%d.0/0000:0%d:00.0" % (number, number)), "port%d" % number)
