@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export PYTHONUNBUFFERED := 1
+# Some container images set it. Then each command, and each worker of Ansible, compiles what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 # processes among which the tests of one target are divided
 N ?= 2
