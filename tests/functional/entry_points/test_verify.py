@@ -165,8 +165,10 @@ def test_history_keeps_the_newest(tmp_path: Path) -> None:
 
 # -- a round of the proof ----------------------------------------------------------------------------------------------
 
+# The task files of the roles end their plays.
 ROUND = """
-- hosts: railyard_nodes
+- &play
+  hosts: railyard_nodes
   gather_facts: false
   connection: local
   vars:
@@ -176,9 +178,13 @@ ROUND = """
     - ansible.builtin.include_role: &read
         name: railyard.fabric.verify
         tasks_from: read
+- <<: *play
+  tasks:
     - ansible.builtin.include_role:
         name: railyard.fabric.proof
         tasks_from: last_steps
+- <<: *play
+  tasks:
     - ansible.builtin.set_fact:
         known: "{{ __proof_run }}"
     - ansible.builtin.command:
@@ -186,6 +192,8 @@ ROUND = """
       run_once: true
     - ansible.builtin.include_role: *read
       vars: {awx_job_id: 12, awx_user_name: anna}
+- <<: *play
+  tasks:
     - ansible.builtin.copy:
         content: "{{ [hostvars['ib-1'].known, hostvars['ib-2'].known, __proof_run] | to_json }}"
         dest: "{{ answer }}/runs.json"

@@ -42,6 +42,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.prov
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.agent_file import AgentFiles
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.shared_keys import SharedKeys
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX, show
 
 # A host with several NICs must use only the netdev's own address in ARP requests and replies. Loose reverse path
@@ -51,6 +52,7 @@ SYSCTL = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2}
 FORMAT = 1
 
 _MATCH = ("slot", "serial", "mac")
+_PORTS, _LEAVES, _NAMES, _PODS, _VFS, _ATTRIBUTES = (SharedKeys() for _kind in range(6))
 
 
 class _Side(t.NamedTuple):
@@ -192,7 +194,7 @@ class PlanOutput:
         part = self._parts.get(key)
         if part is None:
             part = self._parts[key] = self._part(variant, rail, variant.ports.get(rail.name) or port)
-        found = dict(part)
+        found = _PORTS.copy(part)
         if variant.ports.get(rail.name) is not port:
             found.update(self._overridable(variant, rail, port), ipoib=self._ipoib(variant, port))
         self._address(found, node, unit, rail)
@@ -210,7 +212,7 @@ class PlanOutput:
             if values is None:
                 values = self._values[key] = self.naming.values(rail, variant.attachment or "", variant.name)
             values["node"], values["i"] = node.name, node.index or 0
-            found["names"] = dict(part["names"])
+            found["names"] = _NAMES.copy(part["names"])
             for kind in own:
                 found["names"][kind] = self.naming.name(kind, values, rail.mode)
         return found
@@ -332,7 +334,7 @@ class PlanOutput:
             }
         if unit is None and not self._sides[rail.name]:
             return None
-        leaf = dict(part)
+        leaf = _LEAVES.copy(part)
         if unit is not None and unit.leaf_port is not None:
             leaf["port"] = self.leaves.port(unit, rail, node.place or 0)
         return leaf
@@ -352,10 +354,10 @@ class PlanOutput:
         given.update(dict.fromkeys(("index", *(each.name for each in vf_attributes.IDENTITIES))))
         names = [each.name for each in vf_attributes.IDENTITIES if each.fits(self.fabric.link_layer)]
         attributes = [
-            _shared_keys(dict(given, index=index, **dict.fromkeys(names, value)))
+            _ATTRIBUTES.copy(dict(given, index=index, **dict.fromkeys(names, value)))
             for index, value in enumerate(identities)
         ]
-        return {"count": len(attributes), "attributes": attributes}
+        return _VFS.copy({"count": len(attributes), "attributes": attributes})
 
     def _firmware(self, variant: Variant) -> dict[str, t.Any] | None:
         firmware: Firmware | None = variant.firmware
@@ -454,22 +456,6 @@ class PlanOutput:
         }
 
 
-class _Attributes:
-    """Python keeps the keys of its instances' dictionaries once."""
-
-
-def _shared_keys(row: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Return a copy of the row that shares its keys with other copies.
-
-    A fabric of 4,096 nodes may have 262,144 VFs. A copy has 160 bytes in place of 464 (CPython 3.11), and each worker
-    of Ansible is a copy of the process that has them.
-    """
-    holder = _Attributes()
-    for key, value in row.items():
-        setattr(holder, key, value)
-    return holder.__dict__
-
-
 def _taken(rail: Rail) -> dict[str, str]:
     """Return name -> taken addresses of a rail, as text; ranges are joined by a comma."""
     ranges: dict[str, list[str]] = {}
@@ -486,7 +472,7 @@ def _pods(
     if share.pods_first is None or share.pods_last is None:
         return pods
     if pods is None:
-        pods = dict.fromkeys(_POD_KEYS)
+        pods = _PODS.copy(dict.fromkeys(_POD_KEYS))
     pods["first" + suffix] = show(share.pods_first, bits)
     pods["last" + suffix] = show(share.pods_last, bits)
     pods["subnet" + suffix] = "%s/%d" % (show(share.subnet, bits), share.prefix)
