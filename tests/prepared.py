@@ -12,6 +12,7 @@ Run as a program, with the number of a socket: it serves one run after the other
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -29,6 +30,8 @@ PROGRAMS = {"ansible-playbook": "ansible.cli.playbook", "ansible-inventory": "an
 _COLLECTION = "ansible_collections.railyard.fabric"
 # What runs on the control node
 _PRELOADED = [*("module_utils/" + each for each in ("_common", "_fabric", "_kube", "_awx")), "plugin_utils"]
+# Kinds of plugins of which Ansible loads all, or the same ones in each run
+_ALL_PLUGINS = ("become", "callback", "connection", "filter", "shell", "test")
 # read when Ansible is loaded, and so the same for all runs of one process
 _LOADED_WITH = ("ANSIBLE_", "PYTHON", "LC_", "LANG", "HOME", "PATH")
 
@@ -73,8 +76,8 @@ def _load_collection() -> None:
         for path in (plugins / kind).glob("*.py"):
             plugin = _COLLECTION.removeprefix("ansible_collections.") + "." + path.stem
             getattr(loader, kind + "_loader").get(plugin, class_only=True)
-    for each in (loader.callback_loader, loader.filter_loader, loader.test_loader):
-        list(each.all(class_only=True))
+    for each in _ALL_PLUGINS:
+        list(getattr(loader, each + "_loader").all(class_only=True))
 
 
 def serve(number: int) -> None:
@@ -83,6 +86,8 @@ def serve(number: int) -> None:
     for module in (*PROGRAMS.values(), "kubernetes.client", "kubernetes.dynamic"):
         importlib.import_module(module)
     _load_collection()
+    gc.collect()
+    gc.freeze()  # collections in a run do not read, and so copy, what all runs share
     with socket.socket(fileno=number) as connection, connection.makefile("rw") as lines:
         while True:
             request, outputs, _flags, _address = socket.recv_fds(connection, 1 << 20, 2)
