@@ -106,6 +106,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     Finding,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import plan_memory
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import MAX_BYTES
 from ansible_collections.railyard.fabric.plugins.plugin_utils._stop import stop
@@ -113,6 +114,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils._stop import stop
 GROUP = "railyard_nodes"
 # Attribute of the inventory object: the fabric file that was read into it.
 _FILE = "railyard_fabric_file"
+# Nodes from which on the copies of the inventory are most of what a worker costs
+_LARGE = 256
 _OURS = re.compile(rb"""^plugin\s*:\s*["']?railyard\.fabric\.rails["']?\s*(#.*)?$""", re.MULTILINE)
 _OTHERS = re.compile(rb"""^plugin\s*:\s*["']?(?!railyard\.)\w+\.""", re.MULTILINE)
 
@@ -152,6 +155,8 @@ class InventoryModule(BaseInventoryPlugin):
         else:
             self._fill(outcome.plan, path)
             _spare_workers()
+            if len(outcome.plan.nodes) >= _LARGE:
+                plan_memory.collapse()
 
     def _read(self, path: str) -> bytes:
         try:

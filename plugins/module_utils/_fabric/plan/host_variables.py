@@ -42,7 +42,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.prov
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.agent_file import AgentFiles
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.shared_keys import SharedKeys
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.plan_memory import SharedKeys
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX, show
 
 # A host with several NICs must use only the netdev's own address in ARP requests and replies. Loose reverse path
