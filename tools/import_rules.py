@@ -158,7 +158,7 @@ PACKAGES: dict[str, Package] = {
         "_common _fabric.allocate _fabric.catalog _fabric.findings _fabric.model _fabric.settings_catalog _fabric.text",
     ),
     "_fabric.plan": Package(
-        "The plan: host variables, the plan document, options of modules, matching of ports.",
+        "The plan: host variables, the plan document, options of modules, matching of ports, memory of the plan.",
         "_common _fabric.allocate _fabric.model _fabric.text",
     ),
     "_fabric.lint.settings_checks": Package(
