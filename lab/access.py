@@ -86,6 +86,11 @@ def boot_id(lab: Lab, node: int, seconds: float = 30.0) -> str | None:
     return text.strip() if text else None
 
 
+def set_clock(lab: Lab, node: int) -> bool:
+    """Set the clock of a node whose memory was restored. Return whether the node answers."""
+    return run(lab, node, "date -u -s @%.1f" % time.time(), user="root") is not None
+
+
 def wait(lab: Lab, nodes: list[int], not_boot: dict[int, str] | None = None) -> None:
     """Wait in parallel until these nodes accept logins.
 

@@ -15,6 +15,12 @@ early() {
     mkdir -p "$root/etc/initramfs-tools/conf.d" "$root/usr/share/initramfs-tools/modules.d"
     printf 'MODULES=list\nCOMPRESS=zstd\nCOMPRESSLEVEL=1\n' >"$root/etc/initramfs-tools/conf.d/railyard-lab.conf"
     printf 'virtio_pci\nvirtio_blk\next4\n' >"$root/usr/share/initramfs-tools/modules.d/railyard-lab"
+    # The kernel makes /dev/vda; udev starts after the initrd.
+    scripts=$root/etc/initramfs-tools/scripts
+    mkdir -p "$scripts/init-top" "$scripts/init-bottom"
+    printf '#!/bin/sh\n' >"$scripts/init-top/udev"
+    printf '#!/bin/sh\n[ "$1" = prereqs ] || mount -n -o move /dev "${rootmnt:?}/dev"\n' >"$scripts/init-bottom/udev"
+    chmod 755 "$scripts"/*/udev
 }
 
 people() {
@@ -137,7 +143,8 @@ quiet() {
     # Background work that a short-lived guest under emulation would only wait for.
     for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service \
         fstrim.timer man-db.timer motd-news.timer ua-timer.timer getty@tty1.service serial-getty@ttyS0.service \
-        systemd-pstore.service systemd-firstboot.service snapd.service unattended-upgrades.service; do
+        systemd-pstore.service systemd-firstboot.service snapd.service unattended-upgrades.service \
+        systemd-tmpfiles-clean.timer; do
         ln -sf /dev/null "$root/etc/systemd/system/$unit"
     done
     : >"$root/etc/machine-id"
@@ -151,6 +158,41 @@ quiet() {
     chroot "$root" python3 -m compileall -q /usr/lib/python3 /usr/lib/python3.[0-9]* >/dev/null 2>&1 || true
 }
 
+short_boot() {
+    # Parts of the boot that nothing here uses. An emulated guest takes a second for some of them.
+    for unit in modprobe@configfs.service modprobe@dm_mod.service modprobe@drm.service modprobe@fuse.service \
+        modprobe@loop.service modprobe@efi_pstore.service sys-fs-fuse-connections.mount sys-kernel-config.mount \
+        sys-kernel-tracing.mount dev-mqueue.mount proc-sys-fs-binfmt_misc.automount systemd-binfmt.service \
+        systemd-random-seed.service systemd-update-utmp.service systemd-update-utmp-runlevel.service \
+        systemd-network-generator.service systemd-rfkill.socket systemd-initctl.socket \
+        systemd-ask-password-wall.path systemd-ask-password-console.path; do
+        ln -sf /dev/null "$root/etc/systemd/system/$unit"
+    done
+    mkdir -p "$root/etc/systemd/system-generators" "$root/etc/systemd/journald.conf.d" \
+        "$root/etc/systemd/system/ssh.service.d" "$root/etc/systemd/system/systemd-udev-trigger.service.d"
+    for generator in "$root"/usr/lib/systemd/system-generators/systemd-* "$root"/lib/systemd/system-generators/systemd-*; do
+        case $generator in
+        */systemd-fstab-generator | *'*') ;;
+        *) ln -sf /dev/null "$root/etc/systemd/system-generators/${generator##*/}" ;;
+        esac
+    done
+    printf '[Journal]\nStorage=volatile\n' >"$root/etc/systemd/journald.conf.d/railyard-lab.conf"
+    # The host has tested the configuration of the SSH server.
+    printf '[Service]\nExecStartPre=\n' >"$root/etc/systemd/system/ssh.service.d/railyard-lab.conf"
+    # Half of all devices are terminals and tables of the firmware, for which udev has nothing to do.
+    cat >"$root/etc/systemd/system/systemd-udev-trigger.service.d/railyard-lab.conf" <<'EOF'
+[Service]
+ExecStart=
+ExecStart=-udevadm trigger --type=subsystems --action=add
+ExecStart=-udevadm trigger --type=devices --action=add --subsystem-nomatch=acpi --subsystem-nomatch=tty \
+    --subsystem-nomatch=vc --subsystem-nomatch=wakeup --subsystem-nomatch=pci_express --subsystem-nomatch=memory
+EOF
+    for module in cfg80211 drm iTCO_wdt lpc_ich pcspkr psmouse serio_raw evdev aesni_intel ghash_clmulni_intel sha1_ssse3 \
+        sha256_ssse3 sha512_ssse3 crct10dif_pclmul crc32_pclmul; do
+        echo "blacklist $module"
+    done >"$root/etc/modprobe.d/railyard-lab.conf"
+}
+
 case $phase in
 early) early ;;
 late)
@@ -159,6 +201,7 @@ late)
     network
     bytecode
     quiet
+    short_boot
     ;;
 *)
     echo "guest-setup.sh: no phase '$phase'" >&2

@@ -11,6 +11,7 @@ from __future__ import annotations
 import shlex
 import sys
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 
 from lab import process
@@ -24,13 +25,28 @@ LAN_NETDEV = "enp0s27"
 # For busy hosts. no_timer_check: an emulated timer may fail the kernel's test at boot, and the guest would stop there.
 # event_timeout, in seconds: with the default of 180, slow guests lose events, and their netdevs keep kernel names.
 KERNEL_ARGUMENTS = (
-    "root=/dev/vda ro console=ttyS0 quiet panic=10 mitigations=off apparmor=0 audit=0 tsc=reliable"
-    " no_timer_check udev.event_timeout=900"
+    "root=/dev/vda ro console=ttyS0 quiet panic=10 mitigations=off apparmor=0 selinux=0 audit=0 tsc=reliable"
+    " no_timer_check nokaslr udev.event_timeout=900"
 )
 # Linux 7 monitors memory accesses by default, which takes a tenth of an emulated processor.
-NODE_ARGUMENTS = " damon_stat.enabled=0 selinux=0"
+NODE_ARGUMENTS = " damon_stat.enabled=0"
 API_ADDRESS, API_PORT, KUBELET_PORT = "10.0.2.100", 6443, 10250
 PIPE = Path(__file__).resolve().parent / "cluster" / "pipe.py"
+
+
+@dataclass(frozen=True)
+class Booted:
+    """A directory with the memory and the disk of a guest that has booted; see :mod:`lab.booted`."""
+
+    directory: Path
+
+    @property
+    def memory(self) -> Path:
+        return self.directory / "memory"
+
+    @property
+    def disk(self) -> Path:
+        return self.directory / "disk.qcow2"
 
 
 def rail_pci(rail: int) -> str:
@@ -76,7 +92,7 @@ def command(lab: Lab, node: int, image: Image, qemu: Qemu) -> list[str]:
     kernel = "%s systemd.hostname=%s systemd.machine_id=%s" % (
         KERNEL_ARGUMENTS + (NODE_ARGUMENTS if lab.cluster else ""),
         name,
-        uuid.uuid5(uuid.NAMESPACE_DNS, "%s.%s.railyard.lab" % (name, lab.name)).hex,
+        uuid.uuid5(uuid.NAMESPACE_DNS, "%s.railyard.lab" % name).hex,
     )
     argv = [
         qemu.system,
@@ -162,10 +178,18 @@ def _escaped(place: Path) -> str:
     return str(place).replace(",", ",,")
 
 
-def start(lab: Lab, node: int, image: Image, qemu: Qemu) -> process.Member:
-    """Start the guest's machine, with its existing disk or a new one."""
-    if not lab.disk(node).exists():
+def start(lab: Lab, node: int, image: Image, qemu: Qemu, booted: Booted | None = None) -> process.Member:
+    """Start the guest's machine, with its existing disk or a new one.
+
+    :param booted: start with its memory and a new disk over its disk. The machine waits for ``cont``.
+    """
+    incoming = []
+    if booted:
+        qemu.create_overlay(booted.disk, lab.disk(node), "qcow2")
+        incoming = ["-incoming", "file:%s" % _escaped(booted.memory)]
+    elif not lab.disk(node).exists():
         qemu.create_overlay(image.root, lab.disk(node))
     monitor_socket(lab.run, node).unlink(missing_ok=True)
     name = node_name(node)
-    return process.spawn(command(lab, node, image, qemu), lab.directory, name, lab.log(name), qemu.environment)
+    argv = [*command(lab, node, image, qemu), *incoming]
+    return process.spawn(argv, lab.directory, name, lab.log(name), qemu.environment)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import host as hosts
-from lab import node_image
+from lab import kernel, node_image
 from lab.errors import LabError
 from lab.guest_system import GuestSystem
 from lab.progress import run, say
@@ -40,7 +40,7 @@ PACKAGES = [
 ]
 LEAVE_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
 DISK_GIB = 4
-FILES = ("vmlinuz", "initrd", "root.raw", "id_ed25519", "id_ed25519.pub", "host_key.pub")
+FILES = ("kernel", "initrd", "root.raw", "id_ed25519", "id_ed25519.pub", "host_key.pub")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Image:
 
     @property
     def kernel(self) -> Path:
-        return self.directory / "vmlinuz"
+        return self.directory / "kernel"
 
     @property
     def initrd(self) -> Path:
@@ -88,7 +88,7 @@ def recipe(system: GuestSystem, kubelet: Path | None = None) -> dict[str, Any]:
         "packages": _packages(system, kubelet),
         "leave_out": list(LEAVE_OUT),
         "disk_gib": DISK_GIB,
-        "setup": [place.read_text(encoding="utf-8") for place in (SETUP, BYTECODE)],
+        "setup": [place.read_text(encoding="utf-8") for place in (SETUP, BYTECODE, Path(kernel.__file__))],
     }
     return {**values, **node_image.recipe(kubelet, content_hash(kubelet))} if kubelet else values
 
@@ -263,7 +263,7 @@ def _extract(tree: Path, result: Path, log: Path) -> None:
     owner = "%d:%d" % (os.geteuid(), os.getegid())
     make = [hosts.tool("mke2fs"), "-q", "-t", "ext4", "-L", "railyard", "-E", "nodiscard", "-d", str(tree), str(disk)]
     run(hosts.as_root([*make, "%dG" % DISK_GIB]), log, "making the filesystem", remedy)
-    for link, name in (("vmlinuz", "vmlinuz"), ("initrd.img", "initrd")):
+    for link, name in (("vmlinuz", "kernel"), ("initrd.img", "initrd")):
         # Debian keeps these links at the root, Ubuntu in /boot; both name the newest kernel.
         places = [place for place in (tree / link, tree / "boot" / link) if place.is_symlink()]
         if not places:
@@ -274,5 +274,6 @@ def _extract(tree: Path, result: Path, log: Path) -> None:
     public = tree / "etc/ssh/ssh_host_ed25519_key.pub"
     run(hosts.as_root(["cp", str(public), str(result / "host_key.pub")]), log, "taking out the host key", remedy)
     run(hosts.as_root(["chown", owner, *(str(result / name) for name in FILES)]), log, "owning the image", remedy)
+    kernel.uncompress(result / "kernel", tree)
     for name in FILES:
         (result / name).chmod(0o600 if name == "id_ed25519" else 0o444)

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import accel, access, cable, guest, guest_system, process, qmp, state
+from lab import accel, access, booted, bytecode, cable, guest, guest_system, process, qmp, state
 from lab import host as hosts
 from lab import image as images
 from lab import qemu as qemus
@@ -111,12 +111,29 @@ def _start(spec: Spec, system: GuestSystem, lab: Lab | None) -> Lab:
             "starting %s with %d rails each (%s)"
             % (", ".join(map(node_name, missing)), lab.rails, "KVM" if lab.accel == "kvm" else "emulated")
         )
-    for node in missing:
+    _start_guests(lab, missing, image, qemu)
+    return lab
+
+
+def _start_guests(lab: Lab, nodes: list[int], image: images.Image, qemu: qemus.Qemu) -> None:
+    """Start these nodes, new ones from a stored boot if there is one, and wait until all nodes accept logins."""
+    new = [node for node in nodes if not lab.disk(node).exists()]
+    stored = {node: found for node in new if (found := booted.find(lab, node, image, qemu))}
+    for node in nodes:
+        guest.start(lab, node, image, qemu, stored.get(node))
+    _monitors(lab, nodes)
+    for node in [node for node in stored if not booted.resume(lab, node)]:
+        say("%s does not start from %s, and boots" % (node_name(node), stored[node].directory))
+        booted.discard(lab, node, stored.pop(node))
         guest.start(lab, node, image, qemu)
-    _monitors(lab, missing)
+        _monitors(lab, [node])
     cable.sync_carrier(lab)
     access.wait(lab, list(range(1, lab.nodes + 1)))
-    return lab
+    for node in stored:
+        access.set_clock(lab, node)
+    if lab.accel == "tcg":
+        booted.store(lab, [node for node in new if node not in stored], image, qemu)
+        bytecode.send(lab, new)
 
 
 def _new(spec: Spec, system: GuestSystem, image: images.Image, accelerator: str) -> Lab:

@@ -47,9 +47,9 @@ class Qemu:
             env["QEMU_MODULE_DIR"] = str(places[0] / "qemu")
         return env
 
-    def create_overlay(self, base: Path, overlay: Path) -> None:
+    def create_overlay(self, base: Path, overlay: Path, base_format: str = "raw") -> None:
         """Create a disk that stores only differences from ``base``."""
-        command = [self.img, "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(base), str(overlay)]
+        command = [self.img, "create", "-q", "-f", "qcow2", "-F", base_format, "-b", str(base), str(overlay)]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True)
         if done.returncode != 0:
             raise LabError("cannot create %s: %s" % (overlay, done.stderr.strip()), "free some space and try again")

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import base64
 import functools
+import importlib.util
 import io
 import json
+import marshal
 import secrets
 import select
+import struct
 import subprocess
 import tarfile
 import typing as t
@@ -119,6 +122,19 @@ class Modules:
         return found
 
 
+def _bytecode(path: Path) -> bytes:
+    """The content of a .pyc file that Python does not compare with its source; see PEP 552."""
+    source = path.read_bytes()
+    code = marshal.dumps(compile(source, str(path), "exec", dont_inherit=True))
+    return importlib.util.MAGIC_NUMBER + struct.pack("<I", 1) + importlib.util.source_hash(source) + code
+
+
+def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(data)
+    archive.addfile(member, io.BytesIO(data))
+
+
 @functools.lru_cache(maxsize=None)
 def _packed() -> bytes:
     """The collection's modules with what they share, and Ansible's own half of modules."""
@@ -132,6 +148,9 @@ def _packed() -> bytes:
             (base / "module_utils", "ansible/module_utils"),
         ):
             for path in sorted(top.rglob("*.py")):
-                archive.add(path, "%s/%s" % (target, path.relative_to(top)))
+                name = path.relative_to(top)
+                archive.add(path, "%s/%s" % (target, name))
+                # used by guests with this Python, whatever the times of the files
+                _add(archive, "%s/%s" % (target, importlib.util.cache_from_source(str(name))), _bytecode(path))
         archive.addfile(tarfile.TarInfo("ansible/__init__.py"))
     return stream.getvalue()

@@ -4,19 +4,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
+import shutil
 import socket
 import time
+from pathlib import Path
 from typing import Callable, Iterator
 
 import pytest
 
-from lab import access, cli, state
+from lab import access, booted, cli, host, image, process, qemu, state
+from lab.errors import LabError
+from lab.image import Image
 from lab.state import Lab
 
 pytestmark = pytest.mark.lab
 NAME = os.environ.get("RAILYARD_LAB", "default")
+OTHER = NAME + "-other"
 TAG = "before-tests"
 PF = "/sys/bus/pci/devices/0000:01:00.0/sriov_numvfs"
 
@@ -168,6 +174,7 @@ def test_snapshot_that_is_not_there_names_those_that_are(lab: Lab, capsys: pytes
     assert TAG in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_node_reboots_both_ways(lab: Lab) -> None:
     for how in ([], ["--hard"]):
         before = access.boot_id(lab, 2)
@@ -176,9 +183,8 @@ def test_node_reboots_both_ways(lab: Lab) -> None:
     assert cli.main(["snapshot", "restore", "tests", "--name", lab.name]) == 0
 
 
+@pytest.mark.long
 def test_killed_guest_and_leaf_are_started_again_and_the_rest_left_alone(lab: Lab) -> None:
-    from lab import process
-
     before = process.members(lab.directory)
     for part in ("leaf", "node-2"):
         os.kill(before[part].pid, 9)
@@ -188,3 +194,51 @@ def test_killed_guest_and_leaf_are_started_again_and_the_rest_left_alone(lab: La
     assert {"leaf", "node-2"} <= set(after)
     assert cli.main(["snapshot", "restore", "tests", "--name", lab.name]) == 0
     assert soon(lambda: reaches(lab, 1) and reaches(lab, 2))
+
+
+@pytest.fixture
+def other(lab: Lab) -> Iterator[str]:
+    """The name of another lab, which ends with the test."""
+    yield OTHER
+    assert cli.main(["down", "--name", OTHER]) == 0
+
+
+def machine(name: str, part: str) -> str:
+    """The command line of a lab's process."""
+    member = process.members(state.state_directory(name))[part]
+    return Path("/proc/%d/cmdline" % member.pid).read_text().replace("\0", " ")
+
+
+def stored(lab: Lab) -> booted.Booted:
+    """Where the first node of such a lab is stored."""
+    found = image.find(Path(lab.image))
+    assert isinstance(found, Image)
+    return booted.place(lab, 1, found, qemu.ensure(host.Host.read(), image.cache_directory()))
+
+
+def test_a_new_lab_starts_from_a_stored_boot(lab: Lab, other: str) -> None:
+    if lab.accel == "kvm":
+        assert not stored(lab).directory.exists()
+        return
+    assert cli.main(["up", "--name", other, "--nodes", "1", "--rails", str(lab.rails)]) == 0
+    assert "-incoming file:%s" % stored(lab).memory in machine(other, "node-1")
+    found = state.require(other)
+    assert abs(float(shell(found, 1, "date +%s.%N")) - time.time()) < 60
+    assert shell(found, 1, "hostname; systemctl is-system-running; touch /root/mark").split() == ["node-1", "running"]
+
+
+def test_a_stored_boot_that_does_not_start_is_discarded(
+    lab: Lab, other: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def does_not_wait(*_arguments: object) -> None:
+        raise LabError("the test does not wait for the boot", "none")
+
+    damaged = stored(dataclasses.replace(lab, name=other, nodes=1, rails=1, accel="tcg"))
+    damaged.directory.mkdir()
+    shutil.copy(stored(lab).disk, damaged.disk)
+    damaged.memory.write_bytes(b"no memory of a guest")
+    monkeypatch.setattr(access, "wait", does_not_wait)
+    assert cli.main(["up", "--name", other, "--nodes", "1", "--rails", "1", "--accel", "tcg"]) == 1
+    assert "node-1 does not start from %s, and boots" % damaged.directory in capsys.readouterr().err
+    assert not damaged.directory.exists()
+    assert "-incoming" not in machine(other, "node-1")

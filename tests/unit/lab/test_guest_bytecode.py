@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from lab import image
+from lab import bytecode, image
 
 # Imports the module "found" from the archive argv[3], with what is kept in argv[2]; prints its origin and value.
 PROGRAM = """
@@ -39,6 +41,19 @@ def test_a_source_is_compiled_once_wherever_its_archive_lies(tmp_path: Path) -> 
     assert run(kept, two, 1) == [str(two / "found.py"), "1"]
     # what changed is another source
     assert run(kept, one, 2) == ["compiled", str(one / "found.py"), "2"]
+
+
+def test_what_the_lab_sends_is_not_compiled(tmp_path: Path) -> None:
+    source = tmp_path / "found.py"
+    source.write_text(SOURCE % 1)
+    with tarfile.open(fileobj=io.BytesIO(bytecode.archive([source])), mode="r:gz") as sent:
+        sent.extractall(tmp_path / "kept")
+    assert run(tmp_path / "kept", tmp_path / "one.zip", 1) == [str(tmp_path / "one.zip" / "found.py"), "1"]
+
+
+def test_the_lab_sends_modules_and_what_they_share() -> None:
+    parts = {"/".join(path.parts[-3:-1]) for path in bytecode.sources()}
+    assert {"plugins/modules", "_node/ports", "module_utils/_common"} <= parts
 
 
 @pytest.mark.parametrize("rubbish", [b"", b"no bytecode"])

@@ -81,7 +81,7 @@ def test_truncated_file_is_noticed(built: Path, name: str) -> None:
     assert "has 10 bytes and not" in str(image.fault(built))
 
 
-@pytest.mark.parametrize(("name", "offset"), [("vmlinuz", 5), ("root.raw", 40 << 20), ("root.raw", 3)])
+@pytest.mark.parametrize(("name", "offset"), [("kernel", 5), ("root.raw", 40 << 20), ("root.raw", 3)])
 def test_changed_byte_is_noticed(built: Path, name: str, offset: int) -> None:
     with open(built / name, "r+b") as handle:
         handle.seek(offset)
