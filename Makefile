@@ -26,11 +26,12 @@ pytest := $(BIN)/python -m pytest
 # Tests that follow one another keep their order, so that the long sequences begin first and short tests fill what is left.
 divided = $(pytest) -n $(N) --no-loadscope-reorder
 
-# Test files that are too long for `make test`: each has the whole lab to itself for many minutes.
+# Test files that are too long for `make test`: each has the whole lab to itself for many minutes. In the other files, tests
+# with the mark `long` are the part guests.
 in_long := agent_churn agent_faults agent_interruption agent_nodes agent_pods agent_verify boot_loader faults interruption netplan nic_driver pods runner take_back
 long_files := $(in_long:%=tests/integration/test_%.py)
 in_test := tests/integration $(addprefix --ignore=,$(long_files))
-long_parts := $(in_long:%=long-%)
+long_parts := $(in_long:%=long-%) long-guests
 
 # What `make test` runs: guests one after the other, all else beside them, the longest first.
 guests := molecule-default,molecule-sriov,integration
@@ -82,7 +83,14 @@ endif
 $(filter long-agent_%,$(long_parts)) long-pods: lab_options := --cluster
 long-netplan: lab_options := --system $(or $(RAILYARD_SYSTEM),debian-13) --network netplan
 
-$(long_parts): $(VENV)/ready
+# Tests on guests with these marks: those of one node beside those of the other, then those of both
+on_guests = $(call on_lab,$(pytest) -n 2 --no-loadscope-reorder -m "not lab and not cluster and $(1)" $(in_test); one=$$?; \
+  $(pytest) -m "lab and $(1)" $(in_test) && (exit $$one))
+
+long-guests: $(VENV)/ready
+	$(call on_guests,long)
+
+$(filter-out long-guests,$(long_parts)): $(VENV)/ready
 	$(call on_lab,$(pytest) tests/integration/test_$(@:long-%=%).py)
 
 static: lint types docs changelog sanity ## all checks that run nothing of the collection
@@ -132,8 +140,8 @@ browser: $(VENV)/ready ## the report in headless Chromium, which is installed if
 	tools/chromium
 	$(pytest) tests/browser
 
-integration: $(VENV)/ready ## the tests on the lab's guests: those of one node beside those of the other, then those of both
-	$(call on_lab,$(pytest) -n 2 --no-loadscope-reorder -m "not lab and not cluster" $(in_test); one=$$?; $(pytest) -m lab $(in_test) && (exit $$one))
+integration: $(VENV)/ready ## the tests on the lab's guests, without kills and reboots
+	$(call on_guests,not long)
 
 soak: $(VENV)/ready ## properties on a thousand new examples each, 2,000 random fabric files, twenty kills and faults each, 500 pods
 	HYPOTHESIS_PROFILE=soak RAILYARD_RANDOM_FIRST=$$RANDOM RAILYARD_RANDOM_FILES=2000 $(divided) tests/unit/fabric

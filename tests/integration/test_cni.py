@@ -266,6 +266,7 @@ def _packets(text: str, name: str) -> int:
     return int(line.split(":")[1].split()[1])
 
 
+@pytest.mark.long
 def test_pods_that_are_started_and_killed_at_once_leave_no_slot_held(ready: list[Guest]) -> None:
     guest = ready[0]
     before = guest.left()
@@ -334,6 +335,7 @@ def test_a_vf_moves_into_a_pod_and_returns(ready: list[Guest]) -> None:
     guest.lay()
 
 
+@pytest.mark.long
 def test_after_a_reboot_no_address_is_taken(ready: list[Guest]) -> None:
     guest = ready[0]
     two = guest.attached[1:3]

@@ -31,7 +31,8 @@ UNIT = """\
 Description=Represents a container runtime
 [Service]
 LimitMEMLOCK=8388608
-ExecStart=/bin/sh -c 'cd /run; while :; do cat /proc/self/limits >new; mv new railyard-child; sleep 1; done'
+WorkingDirectory=/run
+ExecStart=/bin/sh -c 'trap "cat /proc/self/limits >new; mv new railyard-child" CONT; sleep 9d & while :; do wait; done'
 [Install]
 WantedBy=multi-user.target
 """
@@ -156,11 +157,12 @@ def test_acs_with_the_value_leave_is_not_persistent(guest: Node) -> None:
 def locked(guest: Node) -> tuple[str, str]:
     """What the runtime may lock, and what one may that it started just now."""
     pattern = "sed -n 's/^Max locked memory *\\([^ ]*\\).*/\\1/p' "
-    # of the two that write it next, the second starts after this
-    written = "rm -f {0}; until [ -e {0} ]; do sleep 0.2; done; ".format(CHILD)
-    child = guest.run(2 * written + pattern + CHILD)
-    own = guest.run(pattern + "/proc/$(systemctl show --value -p MainPID containerd)/limits")
-    return own.strip(), child.strip()
+    command = (
+        "pid=$(systemctl show --value -p MainPID containerd); rm -f {0}; "
+        "until [ -e {0} ]; do kill -CONT $pid; sleep 0.2; done; {1} {0}; {1} /proc/$pid/limits"
+    )
+    child, own = guest.run(command.format(CHILD, pattern)).split()
+    return own, child
 
 
 def as_wanted(guest: Node) -> None:
@@ -198,6 +200,7 @@ def test_limits_are_set_as_predicted_without_a_restart(guest: Node) -> None:
 
 
 @pytest.mark.parametrize("delay", [0.5])
+@pytest.mark.long
 def test_killed_half_way_the_next_run_converges(guest: Node, delay: float) -> None:
     pristine(guest)
     run = guest.module_process("rail_limits", LIMITS)
@@ -242,6 +245,7 @@ def test_a_firewall_rule_that_drops_roce_is_named(guest: Node) -> None:
     assert guest.module("rail_limits", ports=LIMITS["ports"], state="gathered")["gathered"]["firewall"] == []
 
 
+@pytest.mark.long
 def test_all_of_it_is_there_after_a_reboot(guest: Node) -> None:
     guest.module("rail_limits", **LIMITS)
     guest.module("pci_tuning", **ACS)

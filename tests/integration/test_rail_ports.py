@@ -7,7 +7,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import os
 import typing as t
 import zipfile
 
@@ -232,6 +231,7 @@ def seen_meanwhile(guest: Node, version: str, mark: str, ports: list[Option]) ->
         guest.run("kill $(cat %s.pid); rm -f %s*" % (log, log), check=False)
 
 
+@pytest.mark.long
 def test_ipv6_stays_while_networkd_reloads_and_restarts(guest: Node) -> None:
     guest.module("rail_ports", ports=BOTH)
     seen = seen_meanwhile(guest, "-6", "2001:db8::%d", [both(1, gateway6="fd00:1::fd")] + BOTH[1:])
@@ -313,6 +313,7 @@ def test_only_lost_settings_are_fixed(ready: Node) -> None:
     assert live(ready) == PLANNED
 
 
+@pytest.mark.long
 def test_addresses_stay_while_networkd_reloads_and_restarts(ready: Node) -> None:
     """Each loss of an address would take its GIDs from under running transfers."""
     seen = seen_meanwhile(ready, "-4", "192.0.2.%d", [port(1, gateway="172.16.11.253")] + PORTS[1:])
@@ -437,6 +438,7 @@ def killable(guest: Node) -> t.Iterator[str]:
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.long
 def test_a_kill_at_any_point_is_fixed_by_the_next_run(guest: Node, killable: str, moment: str) -> None:
     guest.module("rail_ports", state="absent")
     guest.run("for n in 1 2 3 4; do ip link set enp${n}s0 mtu 1500 down; done")
@@ -450,7 +452,7 @@ def test_a_kill_at_any_point_is_fixed_by_the_next_run(guest: Node, killable: str
     assert guest.module("rail_ports", ports=PORTS)["changes"] == []
 
 
-@pytest.mark.skipif("RAILYARD_REBOOT" not in os.environ, reason="reboots node-2: set RAILYARD_REBOOT to allow it")
+@pytest.mark.long
 def test_all_is_there_after_a_reboot_without_a_run(ready: Node) -> None:
     ports = [both(1, netdev="gpu01"), both(2, gateway6="fe80::1"), PORTS[2], NARROW]
     ready.module("rail_ports", ports=ports)

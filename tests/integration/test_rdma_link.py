@@ -141,6 +141,7 @@ def test_why_a_link_is_not_active(host: Node) -> None:
         host.module("rdma_link", ports=ports(5), wait_active=1, persist=False)
 
 
+@pytest.mark.long
 def test_killed_in_the_middle(host: Node) -> None:
     """The node's own program, which runs the module's code: killed at random moments, it then finishes the work."""
     one, other = ports(*RAILS), ports(*RAILS)

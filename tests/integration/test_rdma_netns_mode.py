@@ -96,6 +96,7 @@ def test_however_the_files_were_written_before(host: Node) -> None:
         host.run("rm -f /etc/modprobe.d/a-test.conf %s" % " ".join(paths))
 
 
+@pytest.mark.long
 def test_an_initramfs_that_holds_the_module_is_rebuilt(host: Node) -> None:
     image = host.run("ls /boot/initrd.img-$(uname -r)").strip()
     host.run("cp -a {0} {0}.kept; cp -a {1} {1}.kept; echo ib_core >> {1}".format(image, MODULES))

@@ -239,6 +239,7 @@ MOMENTS = {
 
 
 @pytest.mark.parametrize("moment", [*MOMENTS, 2.5])
+@pytest.mark.long
 def test_a_kill_at_any_point_is_fixed_by_the_next_run(guest: t.Any, moment: str | float) -> None:
     for pci in NETDEVS:
         guest.run("echo 0 > /sys/bus/pci/devices/%s/sriov_numvfs" % pci)
@@ -252,6 +253,7 @@ def test_a_kill_at_any_point_is_fixed_by_the_next_run(guest: t.Any, moment: str 
     assert not run(guest, ports=PORTS)["changed"]
 
 
+@pytest.mark.long
 def test_killed_between_unbind_and_bind(guest: t.Any) -> None:
     guest.run("cd /sys/bus/pci/devices/%s/virtfn1; echo 0000:05:10.2 > driver/unbind" % ONE)
     done = run(guest, ports=PORTS, persist=False)
