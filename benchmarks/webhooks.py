@@ -37,7 +37,7 @@ def _figures(place: Path, cluster: t.Any) -> int:
     whole = place / "objects.json"
     whole.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
     say("objects of %d nodes; load average of the machine" % NODES, "%d; %.1f" % (len(objects), os.getloadavg()[0]))
-    controller = Controller(cluster, place / "pki", latency=measured)
+    controller = Controller(cluster, latency=measured)
     try:
         controller.register()
         figures: dict[str, list[float]] = {}

@@ -31,10 +31,11 @@ class Refused(LabError):
         self.status = status
 
 
-def trust(pki: Path, authority: str, who: str) -> ssl.SSLContext:
-    """Return a TLS context that trusts only ``authority``, with the client certificate of ``who``."""
+def trust(pki: Path, authority: str, who: str | None) -> ssl.SSLContext:
+    """Return a TLS context that trusts only ``authority``, with the client certificate of ``who``, if any."""
     context = ssl.create_default_context(cafile=str(pki / (authority + ".crt")))
-    context.load_cert_chain(pki / (who + ".crt"), pki / (who + ".key"))
+    if who:
+        context.load_cert_chain(pki / (who + ".crt"), pki / (who + ".key"))
     return context
 
 

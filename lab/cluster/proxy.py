@@ -13,17 +13,21 @@ from lab.cluster import api
 from lab.cluster.state import Cluster
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
+PASSED = ("Accept", "Authorization", "Content-Type")
 
 
 class Proxy:
-    """Passes requests to the cluster as its administrator, and records them as ``(method, path)``."""
+    """Passes requests to the cluster, and records them as ``(method, path)``.
+
+    The requests of a connection are those of the client if the first one has a token, else of the administrator.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.seen: list[tuple[str, str]] = []
         self.after: Callable[[int], None] = lambda writes: None
         self.away = False
         outer, lock = self, threading.Lock()
-        context = api.trust(cluster.pki, "ca", "admin")
+        contexts = {token: api.trust(cluster.pki, "ca", None if token else "admin") for token in (True, False)}
         port = cluster.ports["api"]
 
         class Handler(BaseHTTPRequestHandler):
@@ -31,6 +35,14 @@ class Proxy:
             # headers and body are sent in one packet; the other end would wait for a second one
             wbufsize = -1
             disable_nagle_algorithm = True
+
+            # the client's connection is kept, and so is this one
+            _upstream: http.client.HTTPSConnection | None = None
+
+            def finish(self) -> None:
+                if self._upstream:
+                    self._upstream.close()
+                super().finish()
 
             def _pass(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -42,17 +54,17 @@ class Proxy:
                 if outer.away:
                     self.close_connection = True
                     return
-                upstream = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=30)
+                kept = {key: self.headers[key] for key in PASSED if self.headers[key]}
+                if self._upstream is None:
+                    context = contexts["Authorization" in kept]
+                    self._upstream = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=30)
                 try:
-                    kept = {key: self.headers[key] for key in ("Accept", "Content-Type") if self.headers[key]}
-                    upstream.request(self.command, self.path, body, kept)
-                    answer = upstream.getresponse()
+                    self._upstream.request(self.command, self.path, body, kept)
+                    answer = self._upstream.getresponse()
                     text = answer.read()
                 except (OSError, http.client.HTTPException):
                     self.close_connection = True
                     return
-                finally:
-                    upstream.close()
                 self.send_response(answer.status)
                 self.send_header("Content-Type", answer.getheader("Content-Type") or "text/plain")
                 self.send_header("Content-Length", str(len(text)))

@@ -55,7 +55,8 @@ class Bench:
 
     def __init__(self, cluster: Cluster, proxy: Proxy, place: Path) -> None:
         self.cluster, self.proxy, self.place = cluster, proxy, place
-        self.kubeconfig = kubeconfig(place / "proxied", proxy.url)
+        # the proxy needs no authority; without one, each connection would read all of the machine's
+        self.kubeconfig = kubeconfig(place / "proxied", proxy.url, authority=cluster.running.pki / "ca.crt")
 
     def plan(
         self, provider: str = "spiderpool", attachment: str = "macvlan", mode: str = "subnet", **more: t.Any

@@ -29,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods import 
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_cordon import cordon
 from ansible_collections.railyard.fabric.plugins.plugin_utils._cluster_access import Planned
 from lab.cluster import api
+from lab.cluster.proxy import Proxy
 from tests.integration.cluster import Cluster, Object
 from tests.integration.conftest import ROOT
 from tests.integration.kube_bench import Bench, kubeconfig, quiet
@@ -93,8 +94,8 @@ def rights(made: Object) -> set[str]:
 
 
 @pytest.fixture
-def account(cluster: Cluster, namespace: str, tmp_path: Path) -> t.Iterator[Path]:
-    """The kubeconfig of a service account that has the page's role and no other."""
+def account(cluster: Cluster, proxy: Proxy, namespace: str, tmp_path: Path) -> t.Iterator[Path]:  # noqa: F811
+    """The kubeconfig of a service account that has the page's role and no other, through the proxy."""
     made = role()
     name = made["metadata"]["name"]
     rbac = "rbac.authorization.k8s.io"
@@ -113,7 +114,7 @@ def account(cluster: Cluster, namespace: str, tmp_path: Path) -> t.Iterator[Path
     with api.Api(cluster.running) as admin:
         answer = admin.request("POST", "/api/v1/namespaces/%s/serviceaccounts/%s/token" % (namespace, name), request)
     user = {"token": answer["status"]["token"]}
-    yield kubeconfig(tmp_path / "account", cluster.running.url, user, cluster.running.pki / "ca.crt")
+    yield kubeconfig(tmp_path / "account", proxy.url, user)
     for kind in ("clusterrolebinding", "clusterrole"):
         cluster.kubectl("delete", kind, name)
 
@@ -126,12 +127,8 @@ def asked_first(server: Server, plan: Planned, wait: bool = True) -> list[str]:
 
 
 def whole_way(server: Server, plan: Planned) -> None:
-    """What the playbooks do: preflight, labels, objects, again, wait, cordon, and all away."""
-    assert asked_first(server, plan) == []
-    after_preflight(server, plan)
+    """What the playbooks do after preflight: labels, objects, again, wait, cordon, and all away."""
 
-
-def after_preflight(server: Server, plan: Planned) -> None:
     def labels(wanted: t.Mapping[str, t.Mapping[str, str]]) -> Labelling:
         made = Labelling(server, wanted, {FABRIC: plan.fabric}, LABEL, MANAGER)
         made.run(False, quiet)
@@ -157,19 +154,13 @@ def planned(bench: Bench, case: Case) -> Planned:  # noqa: F811
     return bench.plan(case.provider, case.attachment, case.mode, options=options, fabric=case.fabric)
 
 
-@pytest.mark.parametrize("case", CASES, ids=["-".join(case[:3]) for case in CASES])
-def test_the_printed_role_suffices(bench: Bench, account: Path, case: Case) -> None:  # noqa: F811
-    whole_way(bench.server(account), planned(bench, case))
-
-
 # What no run needs that brings networks: a namespace may be made by another user, and verify_cordon is verify's.
 NOT_ASKED = {"namespaces get", "nodes get"}
 
 
-@pytest.mark.parametrize("case", CASES, ids=["-".join(case[:3]) for case in CASES])
-def test_preflight_asks_for_all_that_is_used_later(
+def test_the_printed_role_suffices_preflight_asks_for_it_and_all_of_it_is_used(
     bench: Bench,  # noqa: F811
-    case: Case,
+    account: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: set[str] = set()
@@ -179,13 +170,26 @@ def test_preflight_asks_for_all_that_is_used_later(
         asked.add("%s %s" % (resource.name, verb))
         return may(server, verb, resource)
 
+    def taken() -> set[str]:
+        """The rights of all requests since the last call."""
+        found = {right for method, path in bench.proxy.seen for right in _rights(method, path)}
+        bench.proxy.seen.clear()
+        return found
+
     monkeypatch.setattr(Server, "may", noted)
-    plan = planned(bench, case)
-    assert asked_first(bench.server(), plan) == []
-    bench.proxy.seen.clear()
-    after_preflight(bench.server(), plan)
-    used = {right for method, path in bench.proxy.seen for right in _rights(method, path)}
-    assert used - asked - NOT_ASKED == set()
+    used: set[str] = set()
+    for case in CASES:
+        plan, server = planned(bench, case), bench.server(account)
+        asked.clear()
+        assert asked_first(server, plan) == [], case
+        used |= taken()
+        whole_way(server, plan)
+        later = taken()
+        assert later - asked - NOT_ASKED == set(), case
+        used |= later
+    left = {right for right in rights(role()) - used if right not in BEYOND and right.split()[0] not in BEYOND}
+    assert left == set()
+    assert used <= rights(role()), sorted(used - rights(role()))
 
 
 def without(cluster: Cluster, lost: str) -> None:
@@ -243,16 +247,6 @@ def test_it_suffices_to_look_at_pods(bench: Bench, account: Path, namespace: str
     assert workload_pods.there(server, namespace, ["ai-rails"]) == []
     (row,) = workload_pods.of(server, namespace, "app=rails", "k8s.v1.cni.cncf.io/network-status")
     assert row["name"] == "ai-rails" and not row["running"] and row["why"]
-
-
-def test_the_printed_role_has_only_permissions_that_are_used(bench: Bench) -> None:  # noqa: F811
-    bench.proxy.seen.clear()
-    for case in CASES:
-        whole_way(bench.server(), planned(bench, case))
-    used = {right for method, path in bench.proxy.seen for right in _rights(method, path)}
-    left = {right for right in rights(role()) - used if right not in BEYOND and right.split()[0] not in BEYOND}
-    assert left == set()
-    assert used <= rights(role()), sorted(used - rights(role()))
 
 
 def _rights(method: str, path: str) -> list[str]:

@@ -308,36 +308,35 @@ def role(
         **given,
     }
     (place / "play.yml").write_text(yaml.safe_dump([book]))
-    env = {"ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
-    return play(place / "play.yml", *words, inventory="%s," % NODE, env=env)
+    return play(place / "play.yml", *words, inventory="%s," % NODE)
 
 
 def test_the_role_drains_before_the_reboot_and_uncordons_after_it(node: Node, tmp_path: Path) -> None:
     node.pod("web-1")
     # without consent nothing is drained
     refused = role(node, tmp_path)
-    assert refused.returncode == 2 and "reboot_allowed=true" in refused.stdout and node.cordoned == (False, False)
+    assert refused.returncode == 2 and "reboot_allowed=true" in refused.one_line and node.cordoned == (False, False)
 
     # no login happens: check mode ends before that
     foreseen = role(node, tmp_path, "--check", "--diff", connection="ssh")
-    assert foreseen.returncode == 0 and "changed=2" in foreseen.stdout, foreseen.text
-    assert "Pod %s/web-1" % node.namespace in foreseen.stdout
+    assert foreseen.returncode == 0 and "changed=2" in foreseen.one_line, foreseen.text
+    assert "Pod %s/web-1" % node.namespace in foreseen.one_line
     assert node.cordoned == (False, False) and node.there() == ["web-1"]
 
     # the pod has a grace of its own, which no kubelet ends here
     late = role(node, tmp_path, reboot_allowed=True, reboot_drain_timeout=2)
-    assert late.returncode == 2 and "was evicted and did not end within 2 s" in late.stdout
-    assert "would reboot the control node" not in late.stdout and node.cordoned == (False, False)
+    assert late.returncode == 2 and "was evicted and did not end within 2 s" in late.one_line
+    assert "would reboot the control node" not in late.one_line and node.cordoned == (False, False)
 
     node.clear()
     done = role(node, tmp_path, reboot_allowed=True)
-    assert done.returncode == 2 and "would reboot the control node" in done.stdout, done.stdout
+    assert done.returncode == 2 and "would reboot the control node" in done.one_line, done.one_line
     # cut off after the drain: it stays cordoned, and its annotation names the owner
     assert node.cordoned == (True, True)
     back = role(node, tmp_path, restore=True)
-    assert back.returncode == 0 and "changed=1" in back.stdout, back.text
+    assert back.returncode == 0 and "changed=1" in back.one_line, back.text
     assert node.cordoned == (False, False)
-    assert "changed=0" in role(node, tmp_path, restore=True).stdout
+    assert "changed=0" in role(node, tmp_path, restore=True).one_line
 
 
 def test_a_batch_of_which_one_node_cannot_be_freed_takes_pods_again(node: Node, tmp_path: Path) -> None:
@@ -356,7 +355,7 @@ def test_a_batch_of_which_one_node_cannot_be_freed_takes_pods_again(node: Node, 
     node.admin.request("PATCH", other, patch, api_server.MERGE)
     try:
         kept = role(node, tmp_path, "-i", "node-2,", **given)
-        assert kept.returncode == 2 and node.admin.get(other)["spec"]["unschedulable"], kept.stdout
+        assert kept.returncode == 2 and node.admin.get(other)["spec"]["unschedulable"], kept.one_line
     finally:
         patch = {"spec": {"unschedulable": None}, "metadata": {"annotations": {OURS: None}}}
         node.admin.request("PATCH", other, patch, api_server.MERGE)
@@ -366,7 +365,7 @@ def test_pods_that_would_wait_are_reported_in_check_mode(node: Node, tmp_path: P
     node.pod("db-1", running=True)
     node.budget("db", 1, 0)
     foreseen = role(node, tmp_path, "--check", connection="ssh")
-    assert foreseen.returncode == 0 and "%s/db-1 would wait: " % node.namespace in foreseen.stdout, foreseen.stdout
+    assert foreseen.returncode == 0 and "%s/db-1 would wait: " % node.namespace in foreseen.one_line, foreseen.one_line
 
 
 def test_hosts_drains_only_in_a_cluster_that_is_named() -> None:
@@ -374,7 +373,7 @@ def test_hosts_drains_only_in_a_cluster_that_is_named() -> None:
     given = {"reboot_drain": True, "ansible_connection": "local"}
     book, words, inventory = "playbooks/hosts.yml", ("--tags", "preflight", "--check"), "inventories/macvlan-roce"
     done = play(book, *words, inventory=inventory, given=given)
-    assert done.returncode == 2 and "reboot_drain: no cluster is named" in done.stdout, done.text
-    assert "TASK [Prepare the node" not in done.stdout
+    assert done.returncode == 2 and "reboot_drain: no cluster is named" in done.one_line, done.text
+    assert "TASK [Prepare the node" not in done.one_line
     named = play(book, *words, inventory=inventory, given=dict(given, kubernetes_context="prod"))
-    assert "no cluster is named" not in named.stdout and "TASK [Prepare the node" in named.stdout
+    assert "no cluster is named" not in named.one_line and "TASK [Prepare the node" in named.one_line

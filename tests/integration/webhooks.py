@@ -19,14 +19,13 @@ StartController = t.Callable[..., Controller]
 
 
 @pytest.fixture
-def start_spiderpool(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[StartController]:
+def start_spiderpool(cluster: Cluster) -> t.Iterator[StartController]:
     """Start a controller, registered and answering: ``start_spiderpool(settings=…, latency=…)``."""
     cluster.need("spiderippools.spiderpool.spidernet.io")
     started: list[Controller] = []
 
     def start(settings: Settings | None = None, latency: Latency | None = None) -> Controller:
-        place = tmp_path_factory.mktemp("webhooks") / "pki"
-        controller = Controller(cluster.running, place, settings or Settings(), latency)
+        controller = Controller(cluster.running, settings or Settings(), latency)
         started.append(controller)
         controller.register()
         return controller

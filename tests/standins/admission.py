@@ -19,9 +19,7 @@ import threading
 import time
 import typing as t
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
-from lab.cluster import pki
 from lab.cluster.api import Api, Refused, Unreachable
 from lab.cluster.state import Cluster
 from tests.standins import spiderpool
@@ -48,9 +46,7 @@ class Controller:
     :param latency: how long each request takes, by how many there are at once.
     """
 
-    def __init__(
-        self, running: Cluster, place: Path, settings: Settings = DEFAULTS, latency: Latency | None = None
-    ) -> None:
+    def __init__(self, running: Cluster, settings: Settings = DEFAULTS, latency: Latency | None = None) -> None:
         self.running, self.settings, self.latency = running, settings, latency
         #: kind and operation of each request, such as ("validate", "SpiderIPPool", "CREATE", "ai-gpu01", True)
         self.requests: list[tuple[str, str, str, str, bool]] = []
@@ -59,10 +55,12 @@ class Controller:
         self._in_flight = 0
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        pki.ensure(place, place.with_suffix(".log"))
-        self._authority = base64.b64encode((place / "ca.crt").read_bytes()).decode("ascii")
+        # each thread keeps a connection to the API server
+        self._kept = threading.local()
+        # the API server's own certificate is for this address too
+        self._authority = base64.b64encode((running.pki / "ca.crt").read_bytes()).decode("ascii")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(place / "server.crt", place / "server.key")
+        context.load_cert_chain(running.pki / "server.crt", running.pki / "server.key")
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"controller": self}))
         self._server.daemon_threads = True
         # The handshake belongs to the thread of the connection, not to the one that accepts.
@@ -180,12 +178,17 @@ class Controller:
             with self._lock:
                 self._in_flight -= 1
 
+    def _api(self) -> Api:
+        if not hasattr(self._kept, "api"):
+            self._kept.api = Api(self.running)
+        kept: Api = self._kept.api
+        return kept
+
     def _known(self, kind: str) -> Known:
-        with Api(self.running) as api:
-            if kind == "SpiderIPPool":
-                return Known(pools=api.get(CUSTOM + "/spiderippools")["items"])
-            if kind == "SpiderMultusConfig":
-                return Known(attachments=_items(api, ATTACHMENTS))
+        if kind == "SpiderIPPool":
+            return Known(pools=self._api().get(CUSTOM + "/spiderippools")["items"])
+        if kind == "SpiderMultusConfig":
+            return Known(attachments=_items(self._api(), ATTACHMENTS))
         return Known()
 
     def _await_calls(self, api: Api) -> None:
@@ -208,9 +211,8 @@ class Controller:
     def _control(self) -> None:
         while not self._ended.wait(0.05):
             try:
-                with Api(self.running) as api:
-                    for pool in _items(api, CUSTOM + "/spiderippools"):
-                        self._sync(api, pool)
+                for pool in _items(self._api(), CUSTOM + "/spiderippools"):
+                    self._sync(self._api(), pool)
             except (Refused, Unreachable):
                 continue  # it changed meanwhile, or the server is away: the next turn sees
 
