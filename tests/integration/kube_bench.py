@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import types
 import typing as t
 from pathlib import Path
 
 import pytest
 import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
@@ -22,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_l
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import observed
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.send_writes import Apply
 from ansible_collections.railyard.fabric.plugins.plugin_utils._cluster_access import Planned
+from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
 from lab.cluster.proxy import Proxy
 from tests.integration.cluster import Cluster, Object
 from tests.unit.fabric.kubernetes import plans
@@ -48,6 +51,15 @@ def kubeconfig(path: Path, url: str, user: Object | None = None, authority: Path
     }
     path.write_text(yaml.safe_dump(config))
     return path
+
+
+def work(action: type[ControllerAction], options: Object, check: bool = False) -> Object:
+    """What an action does with options, read as Ansible reads them, without a playbook around it."""
+    validated = ArgumentSpecValidator(dict(action.SPEC)).validate(options)
+    assert not validated.error_messages, validated.error_messages
+    made = object.__new__(action)
+    made._task = types.SimpleNamespace(diff=True)
+    return made.work(validated.validated_parameters, check)
 
 
 class Bench:

@@ -9,6 +9,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.action import kube_objects, kube_pods, kube_ready
 from ansible_collections.railyard.fabric.plugins.module_utils._common.bad_rails_label import BAD
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
     object_components,
@@ -33,7 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_co
 from ansible_collections.railyard.fabric.plugins.plugin_utils._cluster_access import Planned
 from lab.cluster import api, nodes
 from tests.integration.cluster import Cluster, Object
-from tests.integration.kube_bench import Bench
+from tests.integration.kube_bench import Bench, work
 from tests.integration.kube_fixtures import bench, proxy  # noqa: F401  (fixtures)
 from tests.playbook import run
 from tests.waiting import wait_for
@@ -42,10 +43,9 @@ NODES = ("node-1", "node-2")
 DEFINITIONS = "/apis/k8s.cni.cncf.io/v1/namespaces/%s/network-attachment-definitions"
 
 
-def action(bench: Bench, name: str, **options: t.Any) -> Object:  # noqa: F811
+def action(name: str, options: Object) -> Object:
     """What an action returns in check mode, as the role verify asks it."""
-    given = {"file": str(bench.place / "fabric.yml"), "kubeconfig": str(bench.kubeconfig), **options}
-    words = ("localhost", "-i", "localhost,", "--check", "-m", "railyard.fabric." + name, "-a", json.dumps(given))
+    words = ("localhost", "-i", "localhost,", "--check", "-m", "railyard.fabric." + name, "-a", json.dumps(options))
     done = run("ansible", *words, env={"ANSIBLE_CALLBACK_RESULT_FORMAT": "json"})
     assert "=> " in done.stdout, done.text
     result: Object = json.loads(done.stdout.partition("=> ")[2])
@@ -58,7 +58,8 @@ class Ground:
     def __init__(self, bench: Bench) -> None:  # noqa: F811
         self.bench = bench
         self.plan: Planned = bench.plan(kubernetes={"metrics": False})
-        self.options = {"kubernetes": self.plan.given}
+        place = {"file": str(bench.place / "fabric.yml"), "kubeconfig": str(bench.kubeconfig)}
+        self.options = {**place, "kubernetes": self.plan.given}
         bench.apply(self.plan)
         labels = Labelling(bench.server(), self.plan.node_labels(), {FABRIC: self.plan.fabric}, LABEL, MANAGER)
         labels.run(False, lambda _text: None)
@@ -86,8 +87,7 @@ class Ground:
                 admin.request("PATCH", path + "/status", {"status": {"totalIPCount": 9}}, api_server.MERGE)
 
     def failures(self) -> list[t.Any]:
-        ready = action(self.bench, "kube_ready", **self.options)
-        objects = action(self.bench, "kube_objects", **self.options)
+        ready, objects = (work(each.ActionModule, self.options, check=True) for each in (kube_ready, kube_objects))
         seen = {"server": "it", "error": "", "missing": ready["missing"], "changes": objects["changes"]}
         plans = {node["name"]: node for node in self.plan.document["nodes"]}
         reports = [
@@ -214,7 +214,7 @@ def judged(ground: Ground, seen: Object, inside: dict[str, Object]) -> list[t.An
 
 
 def test_without_test_pods_the_option_that_starts_them_is_named(ground: Ground) -> None:
-    seen = action(ground.bench, "kube_pods", **ground.options)
+    seen = work(kube_pods.ActionModule, ground.options, check=True)
     assert (seen["there"], seen["pods"], seen["nodes"], seen["running"]) == (False, [], [], {})
     assert seen["remedy"].startswith("kubectl apply -k ") and "images.test" in seen["remedy"]
     assert judged(ground, seen, {}) == []
@@ -243,7 +243,7 @@ def test_test_pods_are_found_and_why_one_does_not_run(
         admin.request("PATCH", place + "/status", {"status": waiting}, api_server.MERGE)
         for number, (reason, message) in enumerate((("FailedMount", "old"), ("FailedCreatePodSandBox", FAILED))):
             admin.request("POST", "/api/v1/namespaces/default/events", warning(second, number, reason, message))
-    seen = action(ground.bench, "kube_pods", **ground.options)
+    seen = action("kube_pods", ground.options)
     assert (seen["there"], sorted(seen["nodes"]), seen["remedy"]) == (True, sorted(NODES), "")
     rows = {row["node"]: row for row in seen["pods"]}
     uid = first["metadata"]["uid"]
