@@ -3,8 +3,8 @@
 """Ansible's programs from a process that has loaded Ansible already: each run is a fork of it.
 
 More than half of the processor time of a short playbook is spent on starting Python and loading Ansible. What runs is
-the same: the program's own ``main``, with its own argv, environment, folder and output. A test with a configuration
-that is read when Ansible is loaded (``ANSIBLE_*``, ``PYTHON*``) starts the program itself.
+the same: the program's own ``main``, with its own argv, environment, folder and output. All runs of one process have
+the same configuration (``ANSIBLE_*``, ``PYTHON*``), and share the modules that Ansible has packed, by their names.
 
 Run as a program, with the number of a socket: it serves one run after the other.
 """
@@ -26,13 +26,17 @@ import typing as t
 import warnings
 from pathlib import Path
 
-PROGRAMS = {"ansible-playbook": "ansible.cli.playbook", "ansible-inventory": "ansible.cli.inventory"}
+PROGRAMS = {
+    "ansible": "ansible.cli.adhoc",
+    "ansible-inventory": "ansible.cli.inventory",
+    "ansible-playbook": "ansible.cli.playbook",
+}
 _COLLECTION = "ansible_collections.railyard.fabric"
 # What runs on the control node
 _PRELOADED = [*("module_utils/" + each for each in ("_common", "_fabric", "_kube", "_awx")), "plugin_utils"]
 # Kinds of plugins of which Ansible loads all, or the same ones in each run
 _ALL_PLUGINS = ("become", "callback", "connection", "filter", "shell", "test")
-# read when Ansible is loaded, and so the same for all runs of one process
+# read when Ansible is loaded
 _LOADED_WITH = ("ANSIBLE_", "PYTHON", "LC_", "LANG", "HOME", "PATH")
 
 
@@ -106,36 +110,68 @@ def serve(number: int) -> None:
 
 
 class Prepared:
-    """The process, started with the first run, and again after one that had to be killed."""
+    """The processes: one for each configuration that Ansible is loaded with, from the second run with it on.
+
+    To start one costs as much as two runs of the program itself.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._forget()
+
+    def _forget(self) -> None:
         self._owner = os.getpid()
-        self._env: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._loaded: dict[frozenset[tuple[str, str]], _Loaded | None] = {}
 
     def run(
         self, program: str, argv: list[str], env: t.Mapping[str, str], cwd: str, timeout: float
     ) -> tuple[int, str, str] | None:
         """Exit status and both outputs; None where the program has to be started by itself."""
+        if self._owner != os.getpid():
+            # a test in namespaces of its own: the parent's processes do not see its files and links
+            self._forget()
         if program not in PROGRAMS or not self._lock.acquire(blocking=False):
             return None
         try:
-            return self._run(program, argv, env, cwd, timeout)
+            configuration = {key: value for key, value in env.items() if key.startswith(_LOADED_WITH)}
+            known = frozenset(configuration.items())
+            if known not in self._loaded:
+                self._loaded[known] = None
+                return None
+            loaded = self._loaded[known] = self._loaded[known] or _Loaded(configuration)
+            try:
+                return loaded.run(program, argv, env, cwd, timeout)
+            except subprocess.TimeoutExpired:
+                self._loaded[known] = None
+                raise
         finally:
             self._lock.release()
 
-    def _run(
+    def close(self) -> None:
+        """End them."""
+        for each in filter(None, self._loaded.values()):
+            each.close()
+        self._forget()
+
+
+class _Loaded:
+    """One of the processes."""
+
+    def __init__(self, env: t.Mapping[str, str]) -> None:
+        self._socket, other = socket.socketpair()
+        with other:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", __file__, str(other.fileno())],
+                env=env,
+                pass_fds=[other.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+        self._lines = self._socket.makefile("r")
+        atexit.register(self.close)
+
+    def run(
         self, program: str, argv: list[str], env: t.Mapping[str, str], cwd: str, timeout: float
-    ) -> tuple[int, str, str] | None:
-        if self._owner != os.getpid():
-            # a test in namespaces of its own: the parent's process does not see its files and links
-            self._process, self._owner = None, os.getpid()
-        loaded_with = {key: value for key, value in env.items() if key.startswith(_LOADED_WITH)}
-        if self._process is None:
-            self._start(loaded_with)
-        if loaded_with != self._env:
-            return None
+    ) -> tuple[int, str, str]:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             request = json.dumps([program, argv, cwd, dict(env)]).encode()
             socket.send_fds(self._socket, [request], [out.fileno(), err.fileno()])
@@ -154,26 +190,11 @@ class Prepared:
                 texts.append(output.read().decode())
         return rc, texts[0], texts[1]
 
-    def _start(self, env: dict[str, str]) -> None:
-        self._socket, other = socket.socketpair()
-        self._env = env
-        with other:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", __file__, str(other.fileno())],
-                env=env,
-                pass_fds=[other.fileno()],
-                stdin=subprocess.DEVNULL,
-            )
-        self._lines = self._socket.makefile("r")
-        atexit.register(self.close)
-
     def close(self) -> None:
-        """End it. The next run starts another."""
-        if self._process:
-            self._lines.close()
-            self._socket.close()
-            self._process.wait()
-            self._process = None
+        atexit.unregister(self.close)
+        self._lines.close()
+        self._socket.close()
+        self._process.wait()
 
 
 if __name__ == "__main__":

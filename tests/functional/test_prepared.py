@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import typing as t
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,18 @@ RUNS = {
 }
 
 
-@pytest.fixture
-def prepared() -> Prepared:
-    return Prepared()
+@pytest.fixture(scope="module")
+def prepared() -> t.Iterator[Prepared]:
+    """With a process for the checkout's configuration."""
+    prepared = Prepared()
+    assert run(prepared, "--version") is None
+    yield prepared
+    prepared.close()
+
+
+def run(prepared: Prepared, *words: str, timeout: float = 600, **env: str) -> tuple[int, str, str] | None:
+    argv = ["ansible-playbook", "-i", "localhost,", *words]
+    return prepared.run(argv[0], argv, playbook.environment(**env), str(playbook.ROOT), timeout)
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -38,7 +48,6 @@ def test_it_ends_and_prints_as_the_program_itself(prepared: Prepared, name: str)
     for _twice in range(2):
         found = prepared.run(program, argv, env, str(playbook.ROOT), 600)
         assert found == (alone.returncode, alone.stdout, alone.stderr)
-    prepared.close()
 
 
 def test_each_run_has_its_own_environment_and_folder(prepared: Prepared, tmp_path: Path) -> None:
@@ -50,8 +59,14 @@ def test_each_run_has_its_own_environment_and_folder(prepared: Prepared, tmp_pat
     for value in ("first", "second"):
         found = prepared.run("ansible-playbook", argv, playbook.environment(OWN=value), str(tmp_path), 600)
         assert found and found[0] == 0 and "%s %s" % (value, tmp_path) in found[1], found
-    assert prepared.run("ansible-playbook", argv, playbook.environment(ANSIBLE_FORKS="1"), str(tmp_path), 600) is None
-    prepared.close()
+
+
+def test_each_configuration_has_its_own_process_from_the_second_run_on(prepared: Prepared) -> None:
+    other = {"ANSIBLE_FORKS": "7"}
+    assert run(prepared, "--help", **other) is None
+    for env, forks in ((other, "7"), ({}, "50"), (other, "7")):
+        found = run(prepared, "--help", **env)
+        assert found and "(default=%s)" % forks in found[1], found
 
 
 def test_a_run_that_takes_too_long_is_ended(prepared: Prepared, tmp_path: Path) -> None:
@@ -59,28 +74,18 @@ def test_a_run_that_takes_too_long_is_ended(prepared: Prepared, tmp_path: Path) 
     book.write_text(
         "- hosts: localhost\n  gather_facts: false\n  tasks:\n    - ansible.builtin.pause: {seconds: 600}\n"
     )
-    argv = ["ansible-playbook", "-i", "localhost,", str(book)]
-    env = playbook.environment()
     with pytest.raises(subprocess.TimeoutExpired):
-        prepared.run("ansible-playbook", argv, env, str(tmp_path), 3)
-    found = prepared.run("ansible-playbook", [*argv, "--syntax-check"], env, str(tmp_path), 600)
+        run(prepared, str(book), timeout=3)
+    found = run(prepared, str(book), "--syntax-check")
     assert found and found[0] == 0
-    prepared.close()
 
 
-def test_a_fork_has_a_process_of_its_own(prepared: Prepared, tmp_path: Path) -> None:
+def test_a_fork_has_a_process_of_its_own(prepared: Prepared) -> None:
     """Tests in their own mount namespace fork, and the parent's process does not see their files."""
-    words = ["ansible-playbook", "--version"]
-    environment = playbook.environment()
 
-    def version() -> None:
-        found = prepared.run(words[0], words, environment, str(tmp_path), 600)
-        assert found and found[0] == 0 and prepared._process
-        print(prepared._process.pid, file=(tmp_path / "pid").open("a"))
+    def refused() -> None:
+        assert run(prepared, "--version") is None
 
-    version()
-    in_child(version)
-    version()
-    first, child, last = (tmp_path / "pid").read_text().split()
-    assert first == last != child
-    prepared.close()
+    assert run(prepared, "--version")
+    in_child(refused)
+    assert run(prepared, "--version")

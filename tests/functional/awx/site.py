@@ -81,7 +81,7 @@ class Site:
         """Run the playbook; gives what it printed, and what it wrote."""
         vault = self.place / "secrets.json"
         vault.write_text(json.dumps({"awx_secrets": secrets}))
-        env = {"HOME": str(self.place), "CONTROLLER_REQUEST_TIMEOUT": "120", **self.environment(**environment)}
+        env = {"CONTROLLER_REQUEST_TIMEOUT": "120", **self.environment(**environment)}
         words, given = ("-e", "@%s" % vault, *arguments), {"awx_file": str(file)}
         with self.wrote() as wrote:
             done = play("playbooks/awx.yml", *words, inventory="localhost,", given=given, env=env)

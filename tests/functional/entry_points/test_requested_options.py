@@ -25,7 +25,7 @@ SERVER["contexts"] = [{"name": "none", "context": {"cluster": "none", "user": "n
 
 
 def play(book: str | Path, *words: str, inventory: str | Path = FABRIC, **given: t.Any) -> Played:
-    done = playbook.play(book, *words, inventory=inventory, given=given, env={"ANSIBLE_TIMEOUT": "3"})
+    done = playbook.play(book, "-T", "3", *words, inventory=inventory, given=given)
     assert "[WARNING]" not in done.text, done.text
     return done
 

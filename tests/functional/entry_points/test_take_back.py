@@ -81,8 +81,8 @@ def play(tmp_path: Path, *words: str, connection: str = "ssh") -> Played:
     group = {"hosts": {"node-1": node}, "vars": {"railyard_fabric": {"name": "ai"}}}
     inventory = tmp_path / "inventory.yml"
     inventory.write_text(yaml.safe_dump({"all": {"children": {"railyard_nodes": group}}}))
-    given, env = {"kubernetes_enabled": "false"}, {"ANSIBLE_TIMEOUT": "3"}
-    done = playbook.play("playbooks/teardown.yml", *words, inventory=inventory, given=given, env=env)
+    given = {"kubernetes_enabled": "false"}
+    done = playbook.play("playbooks/teardown.yml", "-T", "3", *words, inventory=inventory, given=given)
     assert "[WARNING]" not in done.text, done.text
     return done
 
