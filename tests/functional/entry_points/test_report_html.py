@@ -46,7 +46,7 @@ def _work(directory: Path, check: bool = False, **options: t.Any) -> dict[str, t
 
 def test_the_page_of_a_directory(two: Sample, tmp_path: Path) -> None:
     two.write(tmp_path / "reports", history=3)
-    would = _play(tmp_path, "--check")
+    would = _play(tmp_path, "--check", "-e", "report_charts=false")
     assert would.returncode == 0 and "changed=1" in would.stdout, would.text
     assert not (tmp_path / "reports" / "report.html").exists()
     done = _play(tmp_path)
@@ -292,10 +292,9 @@ def test_no_change_of_a_document_ends_in_a_traceback(two: Sample, data: st.DataO
     assert fabric_report.Report(material).html()
 
 
-@pytest.mark.scale
-def test_the_page_of_4096_nodes_is_small(tmp_path: Path) -> None:
-    Sample(4096).write(tmp_path)
+def test_the_page_of_512_nodes_is_small(tmp_path: Path) -> None:
+    Sample(512).write(tmp_path)
     _work(tmp_path)
     page = (tmp_path / "report.html").read_bytes()
     # healthy nodes are not listed one by one
-    assert len(page) < 1_000_000
+    assert len(page) < 200_000
