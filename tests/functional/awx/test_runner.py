@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_objects i
 from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_reader import read
 from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access import awx_variables
 from tests.functional.awx import runner
+from tests.playbook import play
 
 SAMPLE = Path(__file__).resolve().parents[3] / "tests/unit/awx/sample.yml"
 SECRETS = {"git": ["ssh_key_data"], "registry": ["password"], "nodes": ["password"], "cluster": ["kubeconfig"]}
@@ -32,12 +33,12 @@ NO_HOSTS: dict[str, t.Any] = {"_meta": {"hostvars": {}}}
 CONTROL = {"all": {"hosts": ["localhost"]}, "_meta": {"hostvars": {"localhost": LOCALHOST.fields["variables"]}}}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return runner.project(tmp_path_factory.mktemp("project"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def hosts(project: Path) -> dict[str, t.Any]:
     return runner.inventory(FABRIC, project)
 
@@ -45,8 +46,8 @@ def hosts(project: Path) -> dict[str, t.Any]:
 Launch = t.Callable[..., runner.Job]
 
 
-@pytest.fixture
-def launch(project: Path, hosts: dict[str, t.Any], tmp_path: Path) -> Launch:
+@pytest.fixture(scope="module")
+def launch(project: Path, hosts: dict[str, t.Any], tmp_path_factory: pytest.TempPathFactory) -> Launch:
     """``launch("plan", {answer: value}, "--check")``: a job of that template, with the survey's defaults.
 
     Its inventory is the template's: that of the fabric, or that of the control node.
@@ -59,7 +60,8 @@ def launch(project: Path, hosts: dict[str, t.Any], tmp_path: Path) -> Launch:
         }
         variables = {**template["extra_vars"], **defaults, **(answers or {})}
         more.setdefault("hosts", CONTROL if template["inventory"].name.endswith("control node") else hosts)
-        job = runner.run(tmp_path / key, project, template["playbook"], more.pop("hosts"), variables, arguments, **more)
+        place = tmp_path_factory.mktemp(key)
+        job = runner.run(place, project, template["playbook"], more.pop("hosts"), variables, arguments, **more)
         assert (
             "Traceback" not in job.one_line and "[WARNING]" not in job.one_line and "DEPRECATION" not in job.one_line
         ), job.one_line
@@ -74,10 +76,19 @@ def test_the_inventory_is_the_fabric(hosts: dict[str, t.Any]) -> None:
     assert all(each["railyard_node"]["name"] == name for name, each in variables.items())
 
 
-def test_validate_returns_counts_of_findings(launch: Launch) -> None:
+def test_validate_and_plan_return_counts_and_write_nothing_to_the_project(launch: Launch, project: Path) -> None:
+    def stamps() -> dict[Path, int]:
+        files = (path for path in project.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        return {path: path.stat().st_mtime_ns for path in files}
+
+    before = stamps()
     job = launch("validate", {"strict": "true"})
     assert job.status == "successful" and job.changed == 0, job.one_line
     assert job.artifacts["railyard_findings"]["error"] == 0
+    job = launch("plan", {"plan_rows": 8})
+    assert job.status == "successful" and "172.16.11.201/24" in job.one_line
+    assert job.artifacts["railyard_plan"]["nodes"] == 2
+    assert stamps() == before
 
 
 def test_validate_fails_on_errors(launch: Launch, project: Path) -> None:
@@ -87,12 +98,6 @@ def test_validate_fails_on_errors(launch: Launch, project: Path) -> None:
     job = launch("validate", {"fabric_file": "inventories/bad/fabric.yml"})
     assert job.status == "failed" and "RY112" in job.one_line
     assert job.artifacts["railyard_findings"]["error"] == 1, "what follows in a workflow knows how many"
-
-
-def test_plan_shows_ports_and_returns_counts(launch: Launch) -> None:
-    job = launch("plan", {"plan_rows": 8})
-    assert job.status == "successful" and "172.16.11.201/24" in job.one_line
-    assert job.artifacts["railyard_plan"]["nodes"] == 2
 
 
 def test_plan_of_a_file_that_is_not_there(launch: Launch) -> None:
@@ -105,15 +110,14 @@ def test_plan_of_a_file_that_is_not_there(launch: Launch) -> None:
     )
 
 
-def test_render_writes_files_and_a_second_run_none(project: Path, hosts: dict[str, t.Any], tmp_path: Path) -> None:
+def test_render_writes_files(project: Path, hosts: dict[str, t.Any], tmp_path: Path) -> None:
     out = tmp_path / "out"
     variables = {"fabric_file": FABRIC, "render_dir": str(out)}
     check = runner.run(tmp_path / "check", project, "playbooks/render.yml", hosts, variables, "--check --diff")
     assert check.status == "successful" and check.changed == 1 and not out.exists(), check.one_line
-    for name, changed in (("first", 1), ("second", 0)):
-        job = runner.run(tmp_path / name, project, "playbooks/render.yml", hosts, variables)
-        assert job.status == "successful" and job.changed == changed, job.one_line
-        assert (job.artifacts["railyard_render"]["written"] > 0) is bool(changed)
+    job = runner.run(tmp_path / "job", project, "playbooks/render.yml", hosts, variables)
+    assert job.status == "successful" and job.changed == 1, job.one_line
+    assert job.artifacts["railyard_render"]["written"] > 0
     assert any(out.rglob("*.y*ml"))
 
 
@@ -156,21 +160,15 @@ def test_reboots_are_distinguished_from_other_failures(launch: Launch) -> None:
     waiting = launch("reboots", {"railyard_reboots": {"ai-10-1-16-1": ["RDMA mode exclusive at boot"]}})
     assert waiting.status == "successful"
     assert "ai-10-1-16-1 needs a reboot: RDMA mode exclusive at boot" in waiting.one_line
-    none = launch("reboots", {"railyard_reboots": {}})
-    (message,) = none.failed.values()
-    assert none.status == "failed" and message["msg"].startswith("No node needs a reboot")
+    none = play("playbooks/reboots.yml", inventory="localhost,", given={"railyard_reboots": {}})
+    assert none.returncode == 2 and "No node needs a reboot" in none.one_line, none.text
 
 
-@pytest.mark.parametrize("words", ["", "--tags qos", "--skip-tags gpudirect,qos", "--tags sriov --skip-tags nccl"])
-def test_every_node_that_waits_for_a_reboot_is_named_and_handed_on(
-    words: str, project: Path, hosts: dict[str, t.Any], tmp_path: Path
-) -> None:
-    """The play that reboots stops at the first node without consent; the others must be known by then.
-
-    So it is whichever layers were asked for, and whichever were left out.
-    """
+@pytest.fixture(scope="module")
+def waiting(project: Path) -> Path:
+    """The playbook hosts.yml, with a result in place of the preparation: each node needs a reboot."""
     place = project / "waiting"
-    (place / "tasks").mkdir(parents=True, exist_ok=True)
+    (place / "tasks").mkdir(parents=True)
     (place / "hosts.yml").write_text((project / "playbooks/hosts.yml").read_text())
     reasons = "{{ ['RDMA mode of ' ~ inventory_hostname, 'VFs'] }}"
     result = {"needs": {}, "reboot_required": True, "reboot_reasons": reasons, "system": {"boot_id": None}}
@@ -178,8 +176,15 @@ def test_every_node_that_waits_for_a_reboot_is_named_and_handed_on(
     noted = {"ansible.builtin.set_fact": {"railyard_prepared": result}, "tags": preparing["tags"]}
     for name in ("prepare.yml", "prepare_and_complete.yml"):
         (place / "tasks" / name).write_text(yaml.safe_dump([noted]))
+    return place / "hosts.yml"
+
+
+def test_every_node_that_waits_for_a_reboot_is_named_and_handed_on(
+    waiting: Path, project: Path, hosts: dict[str, t.Any], tmp_path: Path
+) -> None:
+    """The play that reboots stops at the first node without consent; the others must be known by then."""
     given = {"ansible_connection": "local", "ansible_become": False}
-    job = runner.run(tmp_path / "job", project, "waiting/hosts.yml", hosts, given, words)
+    job = runner.run(tmp_path / "job", project, str(waiting.relative_to(project)), hosts, given)
     names = sorted(hosts["_meta"]["hostvars"])
     assert job.status == "failed" and len(names) == 2, job.one_line
     for name in names:
@@ -188,18 +193,35 @@ def test_every_node_that_waits_for_a_reboot_is_named_and_handed_on(
     assert list(job.failed) == ["Check the consent"]
 
 
+@pytest.mark.parametrize("words", ["--tags qos", "--skip-tags gpudirect,qos", "--tags sriov --skip-tags nccl"])
+def test_so_it_is_whichever_layers_are_asked_for_or_left_out(
+    words: str, waiting: Path, hosts: dict[str, t.Any]
+) -> None:
+    given = {"ansible_connection": "local", "ansible_become": False}
+    done = play(waiting, *words.split(), inventory=FABRIC, given=given)
+    assert done.returncode == 2 and "TASK [Pass the nodes that need a reboot to later plays]" in done.stdout, done.text
+    for name in hosts["_meta"]["hostvars"]:
+        assert "%s needs a reboot: RDMA mode of %s; VFs" % (name, name) in done.one_line, done.text
+    assert done.stdout.rpartition("TASK [")[2].startswith("railyard.fabric.reboot : Check the consent]"), done.text
+
+
 @pytest.mark.parametrize(("answer", "consented"), [("false", False), ("true", True), (False, False), (True, True)])
 def test_an_answer_of_a_survey_is_a_text(answer: t.Any, consented: bool, project: Path, tmp_path: Path) -> None:
     """A survey's choice comes as text, and the text "false" is not consent. No machine has the host's address."""
-    play = {"hosts": "absent", "gather_facts": False, "roles": ["railyard.fabric.reboot"]}
-    (project / "consent.yml").write_text(yaml.safe_dump([play]))
+    book = {"hosts": "absent", "gather_facts": False, "roles": ["railyard.fabric.reboot"]}
+    (project / "consent.yml").write_text(yaml.safe_dump([book]))
     variables = {"ansible_host": "127.0.0.1", "ansible_port": 1, "ansible_connection": "ssh"}
     hosts = {"all": {"hosts": ["absent"]}, "_meta": {"hostvars": {"absent": variables}}}
     given = {"reboot_allowed": answer, "reboot_reasons": ["its firmware"]}
-    job = runner.run(tmp_path, project, "consent.yml", hosts, given)
-    assert job.status == "failed"
-    assert ("UNREACHABLE" in job.one_line) is consented
-    assert ("absent needs a reboot: its firmware" in job.one_line) is not consented
+    if isinstance(answer, str):
+        job = runner.run(tmp_path, project, "consent.yml", hosts, given)
+        failed, text = job.status == "failed", job.one_line
+    else:
+        done = play(project / "consent.yml", inventory="absent,", given={**given, **variables})
+        failed, text = done.returncode != 0, done.one_line
+    assert failed, text
+    assert ("UNREACHABLE" in text) is consented
+    assert ("absent needs a reboot: its firmware" in text) is not consented
 
 
 @pytest.mark.parametrize("key", ["kubernetes", "cluster", "teardown"])
@@ -207,15 +229,6 @@ def test_without_a_cluster_one_line_is_printed(key: str, launch: Launch) -> None
     job = launch(key, {"teardown_consent": "ai-10-1-16"} if key == "teardown" else {}, "--check")
     (message,) = job.failed.values()
     assert job.status == "failed" and "Remedy: " in message["msg"], job.one_line
-
-
-def test_nothing_is_written_to_the_project(launch: Launch, project: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in project.rglob("*") if path.is_file()}
-    launch("validate")
-    launch("plan")
-    after = {path: path.stat().st_mtime_ns for path in project.rglob("*") if path.is_file()}
-    new = {path for path in after if path not in before and "__pycache__" not in path.parts}
-    assert not new and all(after[path] == stamp for path, stamp in before.items())
 
 
 def asked(survey: t.Mapping[str, t.Any]) -> list[str]:
