@@ -108,30 +108,33 @@ class Pod:
 
     def whole(self) -> dict[str, t.Any]:
         """All that an attach makes, without what the kernel counts."""
-        names = sorted(self.links())
-        rules = [each for family in ("-4", "-6") for each in self.shown(family, "rule") if each["priority"] < 32766]
+        links, every, rules, routes = self._shown("", "link", "address", "rule", "route show table all")
+        (rules6,) = self._shown("-6", "rule")
+        names = sorted({each["ifname"] for each in links} - {"lo"})
         addresses = {
             each["ifname"]: sorted((a["local"], a["prefixlen"]) for a in each["addr_info"] if a["scope"] == "global")
-            for each in self.shown("addr")
+            for each in every
         }
-        tables = {}
-        for number in (101, 102):
-            done = subprocess.run(
-                ["nsenter", "--net=" + self.net(self._sandbox.pid), "ip", "-j", "route", "show", "table", str(number)],
-                capture_output=True,
-                text=True,
-            )
-            tables[number] = [
-                (each["dst"], each.get("gateway"), each["dev"])
-                for each in ([] if done.returncode else json.loads(done.stdout))
+        tables = {
+            number: [
+                (each["dst"], each.get("gateway"), each["dev"]) for each in routes if each.get("table") == str(number)
             ]
+            for number in (101, 102)
+        }
+        own = [each for each in rules + rules6 if 0 < each["priority"] < 32766]
         return {
             "names": names,
-            "macs": {each["ifname"]: each["address"] for each in self.shown("link")},
+            "macs": {each["ifname"]: each["address"] for each in links},
             "addresses": {name: addresses[name] for name in names},
-            "rules": sorted((each["priority"], each["src"], each["table"]) for each in rules if each["priority"]),
+            "rules": sorted((each["priority"], each["src"], each["table"]) for each in own),
             "tables": tables,
         }
+
+    def _shown(self, family: str, *commands: str) -> list[list[dict[str, t.Any]]]:
+        """What several commands of one ``ip`` show."""
+        inside = ["nsenter", "--net=" + self.net(self._sandbox.pid), "ip", *family.split(), "-j", "-batch", "-"]
+        done = subprocess.run(inside, input="\n".join(commands), check=True, capture_output=True, text=True)
+        return [json.loads(line) for line in done.stdout.splitlines()]
 
     def end_container(self) -> None:
         self._container.kill()
