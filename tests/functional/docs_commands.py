@@ -19,14 +19,11 @@ import jinja2
 import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules
+from tests import playbook
 from tests.browser.samples import Sample
-from tests.prepared import Prepared
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
-# Seconds for a command of a page
-SECONDS = 900
-_PREPARED = Prepared()
 _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 # What begins a command in a block without a language; there no prompt separates commands from output
 _PROGRAM = re.compile(r"(make|lab/lab|ansible(-[a-z]+)?|python3? -m|pip) ")
@@ -255,8 +252,10 @@ class Desk:
     def run(self, text: str) -> subprocess.CompletedProcess[str]:
         """As a reader types it, without this environment's variables of clusters and collections."""
         words = shlex.split(text, comments=True)
-        if words[0] == "ansible-playbook" and not {"&&", "||", "|", ";", ">", "<"}.intersection(words):
-            return self._playbook(words)
+        alone = not {"&&", "||", "|", ";", ">", "<"}.intersection(words)
+        if alone and words[0] in ("ansible-playbook", "ansible-inventory"):
+            env = {"ANSIBLE_STDOUT_CALLBACK": "railyard.fabric.rails"}
+            return playbook.run(*words, env=env, cwd=self.home)
         if words[:2] == ["cp", "-r"]:  # a reader has no such directory yet
             shutil.rmtree(self.home / words[-1], ignore_errors=True)
         argv = ["bash", "-o", "pipefail", "-c", text]
@@ -269,12 +268,6 @@ class Desk:
         known = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "K8S_", "KUBE"))}
         path = "%s:%s" % (Path(sys.executable).parent, known.get("PATH", ""))
         return dict(known, ANSIBLE_FORCE_COLOR="0", PATH=path)
-
-    def _playbook(self, argv: list[str]) -> subprocess.CompletedProcess[str]:
-        env = dict(self._environment, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))
-        found = _PREPARED.run(argv[0], argv, env, str(self.home), SECONDS)
-        assert found, "two commands at the same time"
-        return subprocess.CompletedProcess(argv, *found)
 
     def forget(self, file: str) -> None:
         """Take away a file of the desk's own, for a command that makes it."""
