@@ -65,34 +65,24 @@ def prepare(directory: Path, nodes: int) -> None:
     (directory / "plain.json").write_text(json.dumps({"all": {"hosts": hosts}}))
 
 
-def play(directory: Path, playbook: str, *words: str, delay: float = 0.0, **environment: str) -> Replayed:
-    """Run a playbook against the nodes of the directory."""
-    (directory / "executions").write_text("")
-    inventory = "plain.json" if playbook == "discover" else "fabric.yml"
-    given = {"ansible_connection": "replay", "verify_report_dir": str(directory / "reports")}
-    env = dict(
-        os.environ,
-        ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"),
-        ANSIBLE_CALLBACK_PLUGINS=str(ROOT / "benchmarks/callback"),
-        ANSIBLE_CALLBACKS_ENABLED="replayed",
-        ANSIBLE_CONNECTION_PLUGINS=str(ROOT / "benchmarks/connection"),
-        RAILYARD_REPLAY=str(directory),
-        RAILYARD_REPLAY_DELAY=str(delay),
-        RAILYARD_REPLAYED=str(directory / "tasks.json"),
-        **environment,
-    )
-    if playbook == "discover":
-        env["ANSIBLE_INVENTORY_ENABLED"] = "ansible.builtin.yaml"
-        given["fabric_file"] = str(directory / "discovered.yml")
-        with contextlib.suppress(FileNotFoundError):
-            (directory / "discovered.yml").unlink()
-    command = [str(BIN / "ansible-playbook"), "-i", str(directory / inventory), "playbooks/%s.yml" % playbook]
+class Ended(t.NamedTuple):
+    """How a command ended, and what it took: wall and processor seconds, bytes of memory."""
+
+    status: int
+    output: str
+    seconds: float = 0
+    processor: float = 0
+    memory: int = 0
+
+
+def _measured(command: list[str], env: t.Mapping[str, str]) -> Ended:
+    """Run a command as a process of its own."""
     start = time.monotonic()
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(
-            [*command, "-e", json.dumps(given), *words],
+            command,
             cwd=ROOT,
-            env=env,
+            env={**os.environ, **env},
             stdout=out,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -103,11 +93,40 @@ def play(directory: Path, playbook: str, *words: str, delay: float = 0.0, **envi
         seconds = time.monotonic() - start
         out.seek(0)
         output = out.read().decode()
-    tasks = json.loads((directory / "tasks.json").read_text()) if process.returncode in (0, 2) else []
-    executed = collections.Counter(line.split()[0] for line in (directory / "executions").read_text().splitlines())
     peak = max(memory.peak, usage.ru_maxrss * 1024)
-    processor = usage.ru_utime + usage.ru_stime
-    return Replayed(seconds, processor, peak, tasks, dict(executed), output, process.returncode)
+    return Ended(process.returncode, output, seconds, usage.ru_utime + usage.ru_stime, peak)
+
+
+def play(
+    directory: Path,
+    playbook: str,
+    *words: str,
+    delay: float = 0.0,
+    run: t.Callable[[list[str], t.Mapping[str, str]], Ended] = _measured,
+) -> Replayed:
+    """Run a playbook against the nodes of the directory."""
+    (directory / "executions").write_text("")
+    inventory = "plain.json" if playbook == "discover" else "fabric.yml"
+    given = {"ansible_connection": "replay", "verify_report_dir": str(directory / "reports")}
+    env = dict(
+        ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"),
+        ANSIBLE_CALLBACK_PLUGINS=str(ROOT / "benchmarks/callback"),
+        ANSIBLE_CALLBACKS_ENABLED="replayed",
+        ANSIBLE_CONNECTION_PLUGINS=str(ROOT / "benchmarks/connection"),
+        RAILYARD_REPLAY=str(directory),
+        RAILYARD_REPLAY_DELAY=str(delay),
+        RAILYARD_REPLAYED=str(directory / "tasks.json"),
+    )
+    if playbook == "discover":
+        env["ANSIBLE_INVENTORY_ENABLED"] = "ansible.builtin.yaml"
+        given["fabric_file"] = str(directory / "discovered.yml")
+        with contextlib.suppress(FileNotFoundError):
+            (directory / "discovered.yml").unlink()
+    command = [str(BIN / "ansible-playbook"), "-i", str(directory / inventory), "playbooks/%s.yml" % playbook]
+    ended = run([*command, "-e", json.dumps(given), *words], env)
+    tasks = json.loads((directory / "tasks.json").read_text()) if ended.status in (0, 2) else []
+    executed = collections.Counter(line.split()[0] for line in (directory / "executions").read_text().splitlines())
+    return Replayed(ended.seconds, ended.processor, ended.memory, tasks, dict(executed), ended.output, ended.status)
 
 
 class _Memory:
