@@ -21,7 +21,8 @@ ENTRY = "_node.agent.agent_main"
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("agent") / "agent.pyz"
-    path.write_bytes(packed_program.pack(sorted(reached(ENTRY)), ENTRY))
+    # with bytecode, as it is installed
+    path.write_bytes(packed_program.pack(sorted(reached(ENTRY)), ENTRY, compiled=True))
     return path
 
 

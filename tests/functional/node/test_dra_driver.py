@@ -464,25 +464,28 @@ def test_each_form_of_kubeconfig_works(dra: DraNode, text: str) -> None:
     assert len(dra.published()) == 8
 
 
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        (None, "there is no kubeconfig. Remedy: set slots.kubeconfig"),
-        ("    exec:\n      command: aws", "has a credential plugin"),
-        ("    client-certificate: none.crt\n    client-key: none.key", "its certificates cannot be used"),
-        ("    token: wrong", "the API server answers 401: Unauthorized. Remedy: renew the token"),
-        ("    tokenFile: token", "cannot be read"),
-        ("    token: a\n- user:\n    token: b", "token occurs several times"),
-    ],
-)
-def test_a_wrong_kubeconfig_is_a_problem(dra: DraNode, text: str | None, error: str) -> None:
+WRONG = {
+    None: "there is no kubeconfig. Remedy: set slots.kubeconfig",
+    "    exec:\n      command: aws": "has a credential plugin",
+    "    client-certificate: none.crt\n    client-key: none.key": "its certificates cannot be used",
+    "    token: wrong": "the API server answers 401: Unauthorized. Remedy: renew the token",
+    "    tokenFile: token": "cannot be read",
+    "    token: a\n- user:\n    token: b": "token occurs several times",
+}
+
+
+def test_a_wrong_kubeconfig_is_a_problem(dra: DraNode) -> None:
+    """One after the other, as a person corrects it: the agent reads it again without a restart."""
     dra.node.start()
     dra.api.serve()
-    if text is not None:
-        dra.node.put("/" + KUBECONFIG, dra.api.kubeconfig(text))
-    dra.kubelet()
-    wait_for(lambda: dra.node.logged(error), lambda: dra.node.log.read_text())
-    assert error in dra.node.run("status").stdout
+    kubelet = dra.kubelet()
+    for text, error in WRONG.items():
+        if text is not None:
+            dra.node.put("/" + KUBECONFIG, dra.api.kubeconfig(text))
+        wait_for(lambda error=error: dra.node.logged(error), lambda: dra.node.log.read_text())
+        assert error in dra.node.run("status").stdout
+    dra.node.put("/" + KUBECONFIG, dra.api.kubeconfig())
+    assert kubelet.prepare(dra.api.claim("net", "rails-0")) == {"uid-of-net": [RAILS_0]}
 
 
 def test_a_node_changes_from_device_plugins_to_the_driver_and_back(node: Node) -> None:
