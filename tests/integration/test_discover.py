@@ -42,7 +42,7 @@ def changed(output: str) -> dict[str, int]:
     return {host: int(count) for host, count in re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", output, re.M)}
 
 
-@pytest.mark.parametrize("scenario", ["lab", "lab-sriov"])
+@pytest.mark.parametrize("scenario", ["lab", pytest.param("lab-sriov", marks=pytest.mark.long)])
 def test_discover_then_hosts_changes_nothing(tmp_path: Path, scenario: str) -> None:
     inventory = "inventories/" + scenario
     play("hosts.yml", inventory=inventory, reboot_allowed="true")
