@@ -39,8 +39,14 @@ WHOLE = {
         (10002, "fd00:12::1", "102"),
     ],
     "tables": {
-        101: [("default", "172.16.11.254", "net1"), ("172.16.11.0/24", None, "net1")],
-        102: [("default", "172.16.12.254", "net2"), ("172.16.12.0/24", None, "net2")],
+        101: [
+            *(("default", "172.16.11.254", "net1"), ("172.16.11.0/24", None, "net1")),
+            *(("fd00:11::/64", None, "net1"), ("default", "fd00:11::fe", "net1")),
+        ],
+        102: [
+            *(("default", "172.16.12.254", "net2"), ("172.16.12.0/24", None, "net2")),
+            *(("fd00:12::/64", None, "net2"), ("default", "fd00:12::fe", "net2")),
+        ],
     },
 }
 # One datagram, for which the other host's hardware address is needed
