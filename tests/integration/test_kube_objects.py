@@ -294,17 +294,20 @@ def test_an_unreachable_server_is_a_one_line_error(bench: Bench, tmp_path: Path)
 
 
 def test_a_server_that_dies_during_a_run_is_reported_and_the_next_run_does_the_rest(bench: Bench) -> None:
-    plan = bench.plan()
+    plan, running = bench.plan(), bench.cluster.running
+    killed = threading.Event()
 
-    def away(writes: int) -> None:
-        bench.proxy.away = writes >= 4
+    def kill(writes: int) -> None:
+        if writes >= 4 and not killed.is_set():
+            killed.set()
+            os.kill(process.members(running.directory)[binaries.API].pid, signal.SIGKILL)
 
-    bench.proxy.after = away
+    bench.proxy.after = kill
     try:
         text = bench.refused(plan)
     finally:
         bench.proxy.after = lambda writes: None
-        bench.proxy.away = False
+        lifecycle.up(lifecycle.Spec(running.name, nodes=["node-1", "node-2"]))
     assert "%s: the API server does not answer: " % bench.proxy.url in text
     assert "of %d objects were written before). Remedy: check that it runs" % len(plan.objects) in text
     written = set(bench.live(plan))

@@ -377,7 +377,7 @@ def test_an_interrupted_release_is_reported_with_the_remedy(bench: Bench, chart:
     assert done.failed and "end it with helm uninstall spiderpool -n spiderpool" in done.one_line, done.one_line
     bench.cluster.kubectl(*note, "status=deployed")
     done = bench.act("spiderpool", "absent")
-    assert not done.failed, done.one_line
+    assert not done.failed and bench.releases() == {}, done.one_line
 
 
 def test_definitions_with_finalizers_or_of_other_programs_are_kept(bench: Bench, chart: Path) -> None:
