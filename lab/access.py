@@ -10,7 +10,7 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterable
 
 from lab import guest, host, process
 from lab.errors import LabError
@@ -59,16 +59,20 @@ def argv(lab: Lab, node: int, arguments: list[str], *options: str) -> list[str]:
     return [host.tool("ssh"), "-F", str(lab.ssh_config), *options, node_name(node), *arguments]
 
 
-def run(lab: Lab, node: int, line: str, seconds: float = 60.0, user: str = USER) -> str | None:
-    """Run a command on a node, and return its output; None if the node does not answer or the command fails."""
+def run(
+    lab: Lab, node: int, line: str, seconds: float = 60.0, user: str = USER, data: bytes | None = None
+) -> str | None:
+    """Run a command on a node, and return its output; None if the node does not answer or the command fails.
+
+    :param data: the command's standard input.
+    """
     options = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=%d" % max(1, int(seconds)), "-o", "User=%s" % user)
     try:
-        done = subprocess.run(
-            argv(lab, node, [line], *options), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds
-        )
+        command = argv(lab, node, [line], *options)
+        done = subprocess.run(command, input=data or b"", capture_output=True, timeout=seconds)
     except subprocess.TimeoutExpired:
         return None
-    return done.stdout if done.returncode == 0 else None
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
 
 
 def answers(port: int, seconds: float = 5.0) -> bool:
@@ -86,9 +90,18 @@ def boot_id(lab: Lab, node: int, seconds: float = 30.0) -> str | None:
     return text.strip() if text else None
 
 
-def set_clock(lab: Lab, node: int) -> bool:
-    """Set the clock of a node whose memory was restored. Return whether the node answers."""
-    return run(lab, node, "date -u -s @%.1f" % time.time(), user="root") is not None
+def set_clocks(lab: Lab, nodes: Iterable[int]) -> None:
+    """Set the clocks of nodes whose memory was restored. Raises LabError for a node that does not answer."""
+
+    def set_clock(node: int) -> None:
+        if run(lab, node, "date -u -s @%.1f" % time.time(), user="root") is None:
+            raise LabError(
+                "%s does not answer after it was restored" % node_name(node),
+                "see %s; 'lab reboot --hard %s' resets it" % (lab.console(node), node_name(node)),
+            )
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(set_clock, nodes))
 
 
 def wait(lab: Lab, nodes: list[int], not_boot: dict[int, str] | None = None) -> None:

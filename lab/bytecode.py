@@ -1,24 +1,22 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bytecode of what Ansible sends to nodes, compiled here for emulated guests with the same Python.
+"""Bytecode of the modules that Ansible sends to nodes, compiled on the host for guests with the same Python.
 
-A guest stores it itself (guest-bytecode.py), but takes half a minute to compile it once.
+Without it, an emulated guest compiles each module at its first use, and stores the result (guest-bytecode.py).
 """
 
 from __future__ import annotations
 
 import _imp
-import gzip
 import io
 import marshal
-import subprocess
 import sys
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Iterable, Iterator
 
-from lab import access
+from lab import access, archive
 from lab.state import REPOSITORY, Lab
 
 PLACE = "/var/cache/railyard-lab/%s" % sys.implementation.cache_tag
@@ -35,29 +33,25 @@ def sources() -> Iterator[Path]:
         yield from (path for path in ansible.rglob("*.py") if "facts" not in path.parts)
 
 
-def archive(files: Iterable[Path]) -> bytes:
-    """Return a compressed tar file with the bytecode of each file, in the form that guest-bytecode.py reads."""
+def compiled(path: Path) -> bytes:
+    """Return the bytecode of a source file, as Python stores it after the header of a .pyc file."""
+    return marshal.dumps(compile(path.read_bytes(), str(path), "exec", dont_inherit=True))
+
+
+def packed(files: Iterable[Path]) -> bytes:
+    """Return a compressed tar file with the bytecode of each file, named as guest-bytecode.py names it."""
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as tar:
+    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
         for path in files:
-            source = path.read_bytes()
-            data = marshal.dumps(compile(source, str(path), "exec", dont_inherit=True))
-            member = tarfile.TarInfo(_imp.source_hash(0, source).hex())
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
-    return gzip.compress(stream.getvalue(), 6)
+            archive.add(tar, _imp.source_hash(0, path.read_bytes()).hex(), compiled(path))
+    return stream.getvalue()
 
 
 def send(lab: Lab, nodes: list[int]) -> None:
-    """Store the bytecode on guests that have this Python. Others compile at the first use."""
+    """Store the bytecode on those nodes that have this Python. The others compile at the first use."""
     if not nodes:
         return
-    data = archive(sources())
+    data = packed(sources())
     command = "[ ! -d {0} ] || (mkdir -p {1} && tar -xz -C {1} -f -)".format(PYTHON, PLACE)
-
-    def one(node: int) -> None:
-        argv = access.argv(lab, node, [command], "-o", "User=root", "-o", "BatchMode=yes")
-        subprocess.run(argv, input=data, capture_output=True, timeout=SECONDS)
-
     with ThreadPoolExecutor(max_workers=len(nodes)) as pool:
-        list(pool.map(one, nodes))
+        list(pool.map(lambda node: access.run(lab, node, command, SECONDS, "root", data), nodes))

@@ -15,7 +15,7 @@ early() {
     mkdir -p "$root/etc/initramfs-tools/conf.d" "$root/usr/share/initramfs-tools/modules.d"
     printf 'MODULES=list\nCOMPRESS=zstd\nCOMPRESSLEVEL=1\n' >"$root/etc/initramfs-tools/conf.d/railyard-lab.conf"
     printf 'virtio_pci\nvirtio_blk\next4\n' >"$root/usr/share/initramfs-tools/modules.d/railyard-lab"
-    # The kernel makes /dev/vda; udev starts after the initrd.
+    # The kernel creates /dev/vda, so the initrd does not start udev.
     scripts=$root/etc/initramfs-tools/scripts
     mkdir -p "$scripts/init-top" "$scripts/init-bottom"
     printf '#!/bin/sh\n' >"$scripts/init-top/udev"
@@ -139,14 +139,18 @@ bytecode() {
     mkdir -m 1777 "$root/var/cache/railyard-lab"
 }
 
-quiet() {
-    # Background work that a short-lived guest under emulation would only wait for.
-    for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service \
-        fstrim.timer man-db.timer motd-news.timer ua-timer.timer getty@tty1.service serial-getty@ttyS0.service \
-        systemd-pstore.service systemd-firstboot.service snapd.service unattended-upgrades.service \
-        systemd-tmpfiles-clean.timer; do
+mask() {
+    for unit in "$@"; do
         ln -sf /dev/null "$root/etc/systemd/system/$unit"
     done
+}
+
+quiet() {
+    # Background work that a short-lived guest under emulation would only wait for.
+    mask apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service \
+        fstrim.timer man-db.timer motd-news.timer ua-timer.timer getty@tty1.service serial-getty@ttyS0.service \
+        systemd-pstore.service systemd-firstboot.service snapd.service unattended-upgrades.service \
+        systemd-tmpfiles-clean.timer
     : >"$root/etc/machine-id"
     echo '/dev/vda / ext4 defaults,noatime 0 0' >"$root/etc/fstab"
     mkdir -p "$root/etc/systemd/system.conf.d"
@@ -159,27 +163,25 @@ quiet() {
 }
 
 short_boot() {
-    # Parts of the boot that nothing here uses. An emulated guest takes a second for some of them.
-    for unit in modprobe@configfs.service modprobe@dm_mod.service modprobe@drm.service modprobe@fuse.service \
+    # Parts of the boot that the lab does not use. An emulated guest needs up to a second for each of them.
+    mask modprobe@configfs.service modprobe@dm_mod.service modprobe@drm.service modprobe@fuse.service \
         modprobe@loop.service modprobe@efi_pstore.service sys-fs-fuse-connections.mount sys-kernel-config.mount \
         sys-kernel-tracing.mount dev-mqueue.mount proc-sys-fs-binfmt_misc.automount systemd-binfmt.service \
         systemd-random-seed.service systemd-update-utmp.service systemd-update-utmp-runlevel.service \
         systemd-network-generator.service systemd-rfkill.socket systemd-initctl.socket \
-        systemd-ask-password-wall.path systemd-ask-password-console.path; do
-        ln -sf /dev/null "$root/etc/systemd/system/$unit"
-    done
+        systemd-ask-password-wall.path systemd-ask-password-console.path
     mkdir -p "$root/etc/systemd/system-generators" "$root/etc/systemd/journald.conf.d" \
         "$root/etc/systemd/system/ssh.service.d" "$root/etc/systemd/system/systemd-udev-trigger.service.d"
-    for generator in "$root"/usr/lib/systemd/system-generators/systemd-* "$root"/lib/systemd/system-generators/systemd-*; do
+    for generator in "$root"/usr/lib/systemd/system-generators/systemd-*; do
         case $generator in
-        */systemd-fstab-generator | *'*') ;;
+        */systemd-fstab-generator) ;;
         *) ln -sf /dev/null "$root/etc/systemd/system-generators/${generator##*/}" ;;
         esac
     done
     printf '[Journal]\nStorage=volatile\n' >"$root/etc/systemd/journald.conf.d/railyard-lab.conf"
-    # The host has tested the configuration of the SSH server.
+    # Without the test of the SSH server's configuration, which does not change.
     printf '[Service]\nExecStartPre=\n' >"$root/etc/systemd/system/ssh.service.d/railyard-lab.conf"
-    # Half of all devices are terminals and tables of the firmware, for which udev has nothing to do.
+    # Without terminals and tables of the firmware, which are half of all devices and have no rules of udev.
     cat >"$root/etc/systemd/system/systemd-udev-trigger.service.d/railyard-lab.conf" <<'EOF'
 [Service]
 ExecStart=

@@ -11,7 +11,6 @@ from __future__ import annotations
 import shlex
 import sys
 import uuid
-from dataclasses import dataclass
 from pathlib import Path
 
 from lab import process
@@ -33,21 +32,8 @@ KERNEL_ARGUMENTS = (
 NODE_ARGUMENTS = " damon_stat.enabled=0"
 API_ADDRESS, API_PORT, KUBELET_PORT = "10.0.2.100", 6443, 10250
 PIPE = Path(__file__).resolve().parent / "cluster" / "pipe.py"
-
-
-@dataclass(frozen=True)
-class Booted:
-    """A directory with the memory and the disk of a guest that has booted; see :mod:`lab.booted`."""
-
-    directory: Path
-
-    @property
-    def memory(self) -> Path:
-        return self.directory / "memory"
-
-    @property
-    def disk(self) -> Path:
-        return self.directory / "disk.qcow2"
+# The files of a stored guest; see lab/booted.py
+STORED_MEMORY, STORED_DISK = "memory", "disk.qcow2"
 
 
 def rail_pci(rail: int) -> str:
@@ -179,15 +165,15 @@ def _escaped(place: Path) -> str:
     return str(place).replace(",", ",,")
 
 
-def start(lab: Lab, node: int, image: Image, qemu: Qemu, booted: Booted | None = None) -> process.Member:
+def start(lab: Lab, node: int, image: Image, qemu: Qemu, stored: Path | None = None) -> process.Member:
     """Start the guest's machine, with its existing disk or a new one.
 
-    :param booted: start with its memory and a new disk over its disk. The machine waits for ``cont``.
+    :param stored: the directory of a stored guest, whose memory and disk the new guest gets. It waits for ``cont``.
     """
     incoming = []
-    if booted:
-        qemu.create_overlay(booted.disk, lab.disk(node), "qcow2")
-        incoming = ["-incoming", "file:%s" % _escaped(booted.memory)]
+    if stored:
+        qemu.create_overlay(stored / STORED_DISK, lab.disk(node), "qcow2")
+        incoming = ["-incoming", "file:%s" % (stored / STORED_MEMORY)]
     elif not lab.disk(node).exists():
         qemu.create_overlay(image.root, lab.disk(node))
     monitor_socket(lab.run, node).unlink(missing_ok=True)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The kernel of an image, without the compression of its file: an emulated guest uncompresses for ten seconds at boot.
+"""Uncompress the kernel of an image, because an emulated guest needs ten seconds for that at each boot.
 
 See Documentation/arch/x86/boot.rst of Linux for the header of a bzImage, and pvh.h of Xen for the note.
 """
@@ -22,7 +22,7 @@ _PVH_NOTES = tuple(struct.pack("<III4s", 4, size, 0x12, b"Xen\0") for size in (4
 
 
 def uncompress(place: Path, tree: Path) -> bool:
-    """Replace a bzImage by the ELF file in it. Return False for a kernel that QEMU can only start as it is.
+    """Replace a bzImage by its ELF file. Return False, without a change, if QEMU cannot start the ELF file.
 
     :param tree: a root filesystem that has zstd.
     """

@@ -123,14 +123,13 @@ def _start_guests(lab: Lab, nodes: list[int], image: images.Image, qemu: qemus.Q
         guest.start(lab, node, image, qemu, stored.get(node))
     _monitors(lab, nodes)
     for node in [node for node in stored if not booted.resume(lab, node)]:
-        say("%s does not start from %s, and boots" % (node_name(node), stored[node].directory))
+        say("%s does not start from %s, and boots" % (node_name(node), stored[node]))
         booted.discard(lab, node, stored.pop(node))
         guest.start(lab, node, image, qemu)
         _monitors(lab, [node])
     cable.sync_carrier(lab)
     access.wait(lab, list(range(1, lab.nodes + 1)))
-    for node in stored:
-        access.set_clock(lab, node)
+    access.set_clocks(lab, stored)
     if lab.accel == "tcg":
         booted.store(lab, [node for node in new if node not in stored], image, qemu)
         bytecode.send(lab, new)

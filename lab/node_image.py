@@ -12,10 +12,10 @@ import hashlib
 import json
 import os
 import tarfile
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from lab import archive as archives
 from lab import host as hosts
 from lab.guest_system import CLUSTER_SYSTEM, DEBIAN_RELEASES
 from lab.progress import run, say
@@ -82,8 +82,5 @@ def write_archive(archive: Path, layer: Path) -> None:
     manifest = [{"Config": "config.json", "RepoTags": [POD_IMAGE], "Layers": [layer.name]}]
     with tarfile.open(archive, "w") as tar:
         for name, value in (("config.json", config), ("manifest.json", manifest)):
-            text = json.dumps(value).encode()
-            member = tarfile.TarInfo(name)
-            member.size = len(text)
-            tar.addfile(member, BytesIO(text))
+            archives.add(tar, name, json.dumps(value).encode())
         tar.add(layer, layer.name)

@@ -89,14 +89,7 @@ def restore(lab: Lab, tag: str) -> None:
         ports = json.loads(place.read_text(encoding="utf-8"))["ports"]
         _everywhere(lab, lambda monitor: _human(monitor, "loadvm %s" % tag))
         cable.change(lab, {"do": "restore", "ports": ports})
-        with ThreadPoolExecutor(max_workers=lab.nodes) as pool:
-            set_clocks = list(pool.map(lambda node: access.set_clock(lab, node), range(1, lab.nodes + 1)))
-        for node, done in enumerate(set_clocks, 1):
-            if not done:
-                raise LabError(
-                    "%s does not answer after it was restored" % node_name(node),
-                    "see %s; 'lab reboot --hard %s' resets it" % (lab.console(node), node_name(node)),
-                )
+        access.set_clocks(lab, range(1, lab.nodes + 1))
 
 
 def delete(lab: Lab, tag: str) -> None:

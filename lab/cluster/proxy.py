@@ -19,7 +19,8 @@ PASSED = ("Accept", "Authorization", "Content-Type")
 class Proxy:
     """Passes requests to the cluster, and records them as ``(method, path)``.
 
-    The requests of a connection are those of the client if the first one has a token, else of the administrator.
+    A connection whose first request has a token is passed with the rights of that token. Any other connection has the
+    rights of the administrator.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -36,7 +37,7 @@ class Proxy:
             wbufsize = -1
             disable_nagle_algorithm = True
 
-            # the client's connection is kept, and so is this one
+            # One connection to the cluster per connection of a client
             _upstream: http.client.HTTPSConnection | None = None
 
             def finish(self) -> None:
@@ -54,12 +55,12 @@ class Proxy:
                 if outer.away:
                     self.close_connection = True
                     return
-                kept = {key: self.headers[key] for key in PASSED if self.headers[key]}
-                if self._upstream is None:
-                    context = contexts["Authorization" in kept]
+                headers = {key: self.headers[key] for key in PASSED if self.headers[key]}
+                if not self._upstream:
+                    context = contexts["Authorization" in headers]
                     self._upstream = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=30)
                 try:
-                    self._upstream.request(self.command, self.path, body, kept)
+                    self._upstream.request(self.command, self.path, body, headers)
                     answer = self._upstream.getresponse()
                     text = answer.read()
                 except (OSError, http.client.HTTPException):

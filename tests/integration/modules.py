@@ -14,7 +14,6 @@ import functools
 import importlib.util
 import io
 import json
-import marshal
 import secrets
 import select
 import struct
@@ -24,6 +23,8 @@ import typing as t
 from pathlib import Path
 
 import ansible
+
+from lab import archive, bytecode
 
 if t.TYPE_CHECKING:
     from tests.integration.conftest import Node
@@ -123,16 +124,9 @@ class Modules:
 
 
 def _bytecode(path: Path) -> bytes:
-    """The content of a .pyc file that Python does not compare with its source; see PEP 552."""
-    source = path.read_bytes()
-    code = marshal.dumps(compile(source, str(path), "exec", dont_inherit=True))
-    return importlib.util.MAGIC_NUMBER + struct.pack("<I", 1) + importlib.util.source_hash(source) + code
-
-
-def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
-    member = tarfile.TarInfo(name)
-    member.size = len(data)
-    archive.addfile(member, io.BytesIO(data))
+    """Return the content of an unchecked hash-based .pyc file; see PEP 552."""
+    header = importlib.util.MAGIC_NUMBER + struct.pack("<I", 1) + importlib.util.source_hash(path.read_bytes())
+    return header + bytecode.compiled(path)
 
 
 @functools.lru_cache(maxsize=None)
@@ -141,7 +135,7 @@ def _packed() -> bytes:
     base = Path(ansible.__file__).parent
     plugins = ROOT / "plugins"
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
         for top, target in (
             (plugins / "modules", "ansible_collections/railyard/fabric/plugins/modules"),
             (plugins / "module_utils", "ansible_collections/railyard/fabric/plugins/module_utils"),
@@ -149,8 +143,8 @@ def _packed() -> bytes:
         ):
             for path in sorted(top.rglob("*.py")):
                 name = path.relative_to(top)
-                archive.add(path, "%s/%s" % (target, name))
-                # used by guests with this Python, whatever the times of the files
-                _add(archive, "%s/%s" % (target, importlib.util.cache_from_source(str(name))), _bytecode(path))
-        archive.addfile(tarfile.TarInfo("ansible/__init__.py"))
+                tar.add(path, "%s/%s" % (target, name))
+                # Guests with the Python of this machine do not compile it.
+                archive.add(tar, "%s/%s" % (target, importlib.util.cache_from_source(str(name))), _bytecode(path))
+        tar.addfile(tarfile.TarInfo("ansible/__init__.py"))
     return stream.getvalue()

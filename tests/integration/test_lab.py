@@ -15,7 +15,7 @@ from typing import Callable, Iterator
 
 import pytest
 
-from lab import access, booted, cli, host, image, process, qemu, state
+from lab import access, booted, cli, guest, host, image, process, qemu, state
 from lab.errors import LabError
 from lab.image import Image
 from lab.state import Lab
@@ -198,30 +198,30 @@ def test_killed_guest_and_leaf_are_started_again_and_the_rest_left_alone(lab: La
 
 @pytest.fixture
 def other(lab: Lab) -> Iterator[str]:
-    """The name of another lab, which ends with the test."""
+    """The name of a second lab. It ends after the test."""
     yield OTHER
     assert cli.main(["down", "--name", OTHER]) == 0
 
 
 def machine(name: str, part: str) -> str:
-    """The command line of a lab's process."""
+    """Return the command line of a process of a lab."""
     member = process.members(state.state_directory(name))[part]
     return Path("/proc/%d/cmdline" % member.pid).read_text().replace("\0", " ")
 
 
-def stored(lab: Lab) -> booted.Booted:
-    """Where the first node of such a lab is stored."""
+def stored(lab: Lab) -> Path:
+    """Return the directory of the stored guest for the first node of a lab."""
     found = image.find(Path(lab.image))
     assert isinstance(found, Image)
-    return booted.place(lab, 1, found, qemu.ensure(host.Host.read(), image.cache_directory()))
+    return booted.directory(lab, 1, found, qemu.ensure(host.Host.read(), image.cache_directory()))
 
 
 def test_a_new_lab_starts_from_a_stored_boot(lab: Lab, other: str) -> None:
     if lab.accel == "kvm":
-        assert not stored(lab).directory.exists()
+        assert not stored(lab).exists()
         return
     assert cli.main(["up", "--name", other, "--nodes", "1", "--rails", str(lab.rails)]) == 0
-    assert "-incoming file:%s" % stored(lab).memory in machine(other, "node-1")
+    assert "-incoming file:%s" % (stored(lab) / guest.STORED_MEMORY) in machine(other, "node-1")
     found = state.require(other)
     assert abs(float(shell(found, 1, "date +%s.%N")) - time.time()) < 60
     assert shell(found, 1, "hostname; systemctl is-system-running; touch /root/mark").split() == ["node-1", "running"]
@@ -234,11 +234,11 @@ def test_a_stored_boot_that_does_not_start_is_discarded(
         raise LabError("the test does not wait for the boot", "none")
 
     damaged = stored(dataclasses.replace(lab, name=other, nodes=1, rails=1, accel="tcg"))
-    damaged.directory.mkdir()
-    shutil.copy(stored(lab).disk, damaged.disk)
-    damaged.memory.write_bytes(b"no memory of a guest")
+    damaged.mkdir()
+    shutil.copy(stored(lab) / guest.STORED_DISK, damaged)
+    (damaged / guest.STORED_MEMORY).write_bytes(b"damaged")
     monkeypatch.setattr(access, "wait", does_not_wait)
     assert cli.main(["up", "--name", other, "--nodes", "1", "--rails", "1", "--accel", "tcg"]) == 1
-    assert "node-1 does not start from %s, and boots" % damaged.directory in capsys.readouterr().err
-    assert not damaged.directory.exists()
+    assert "node-1 does not start from %s, and boots" % damaged in capsys.readouterr().err
+    assert not damaged.exists()
     assert "-incoming" not in machine(other, "node-1")

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which stored guest a new node may start from."""
+"""The stored guest that a new node starts from."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ def image(tmp_path: Path) -> Image:
     return Image(tmp_path, "1")
 
 
-def test_a_guest_is_stored_for_every_lab_with_the_same_machine(image: Image) -> None:
+def test_labs_with_the_same_machine_share_a_stored_guest(image: Image) -> None:
     other = dataclasses.replace(LAB, name="other", nodes=4, ports=[22003, 22004, 22005, 22006])
-    assert booted.place(other, 1, image, QEMU) == booted.place(LAB, 1, image, QEMU)
+    assert booted.directory(other, 1, image, QEMU) == booted.directory(LAB, 1, image, QEMU)
 
 
-def test_another_machine_has_another_place(image: Image) -> None:
+def test_a_different_machine_has_a_different_stored_guest(image: Image) -> None:
     changed = [{"rails": 4}, {"memory": 2048}, {"cpus": 2}, {"kubelet_ports": [22003, 22004]}]
-    places = [booted.place(dataclasses.replace(LAB, **each), 1, image, QEMU) for each in changed]  # type: ignore[arg-type]
+    places = [booted.directory(dataclasses.replace(LAB, **each), 1, image, QEMU) for each in changed]  # type: ignore[arg-type]
     places += [
-        booted.place(LAB, 1, image, QEMU),
-        booted.place(LAB, 2, image, QEMU),
-        booted.place(LAB, 1, Image(image.directory, "2"), QEMU),
-        booted.place(LAB, 1, image, dataclasses.replace(QEMU, version="10.1.0")),
+        booted.directory(LAB, 1, image, QEMU),
+        booted.directory(LAB, 2, image, QEMU),
+        booted.directory(LAB, 1, Image(image.directory, "2"), QEMU),
+        booted.directory(LAB, 1, image, dataclasses.replace(QEMU, version="10.1.0")),
     ]
-    assert len({each.directory for each in places}) == len(places)
+    assert len(set(places)) == len(places)
 
 
-def test_guests_boot_with_kvm_and_where_nothing_is_stored(image: Image) -> None:
-    assert booted.find(LAB, 1, image, QEMU) is None
-    stored = booted.place(LAB, 1, image, QEMU)
-    stored.directory.mkdir()
+def test_guests_boot_with_kvm_and_without_a_stored_guest(image: Image) -> None:
+    assert not booted.find(LAB, 1, image, QEMU)
+    stored = booted.directory(LAB, 1, image, QEMU)
+    stored.mkdir()
     assert booted.find(LAB, 1, image, QEMU) == stored
-    assert booted.find(dataclasses.replace(LAB, accel="kvm"), 1, image, QEMU) is None
+    assert not booted.find(dataclasses.replace(LAB, accel="kvm"), 1, image, QEMU)

@@ -43,15 +43,15 @@ def test_a_source_is_compiled_once_wherever_its_archive_lies(tmp_path: Path) -> 
     assert run(kept, one, 2) == ["compiled", str(one / "found.py"), "2"]
 
 
-def test_what_the_lab_sends_is_not_compiled(tmp_path: Path) -> None:
+def test_a_guest_uses_the_bytecode_that_the_lab_sends(tmp_path: Path) -> None:
     source = tmp_path / "found.py"
     source.write_text(SOURCE % 1)
-    with tarfile.open(fileobj=io.BytesIO(bytecode.archive([source])), mode="r:gz") as sent:
+    with tarfile.open(fileobj=io.BytesIO(bytecode.packed([source])), mode="r:gz") as sent:
         sent.extractall(tmp_path / "kept")
     assert run(tmp_path / "kept", tmp_path / "one.zip", 1) == [str(tmp_path / "one.zip" / "found.py"), "1"]
 
 
-def test_the_lab_sends_modules_and_what_they_share() -> None:
+def test_the_lab_sends_bytecode_of_modules_and_their_utilities() -> None:
     parts = {"/".join(path.parts[-3:-1]) for path in bytecode.sources()}
     assert {"plugins/modules", "_node/ports", "module_utils/_common"} <= parts
 
