@@ -66,7 +66,7 @@ def prepare(directory: Path, nodes: int) -> None:
 
 
 class Ended(t.NamedTuple):
-    """How a command ended, and what it took: wall and processor seconds, bytes of memory."""
+    """The exit status and output of a command, its elapsed and processor seconds, and its peak memory in bytes."""
 
     status: int
     output: str
@@ -76,7 +76,7 @@ class Ended(t.NamedTuple):
 
 
 def _measured(command: list[str], env: t.Mapping[str, str]) -> Ended:
-    """Run a command as a process of its own."""
+    """Run a command as a separate process, and measure it."""
     start = time.monotonic()
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(

@@ -110,9 +110,9 @@ def serve(number: int) -> None:
 
 
 class Prepared:
-    """The processes: one for each configuration that Ansible is loaded with, from the second run with it on.
+    """One process per configuration of Ansible. The second run with a configuration starts its process.
 
-    To start one costs as much as two runs of the program itself.
+    The start of a process takes as much processor time as two runs of a program.
     """
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class Prepared:
     ) -> tuple[int, str, str] | None:
         """Exit status and both outputs; None where the program has to be started by itself."""
         if self._owner != os.getpid():
-            # a test in namespaces of its own: the parent's processes do not see its files and links
+            # A test with its own namespaces: processes of the parent do not see its files and links.
             self._forget()
         if program not in PROGRAMS or not self._lock.acquire(blocking=False):
             return None
@@ -148,14 +148,14 @@ class Prepared:
             self._lock.release()
 
     def close(self) -> None:
-        """End them."""
+        """End all processes."""
         for each in filter(None, self._loaded.values()):
             each.close()
         self._forget()
 
 
 class _Loaded:
-    """One of the processes."""
+    """A process that has loaded Ansible with one configuration."""
 
     def __init__(self, env: t.Mapping[str, str]) -> None:
         self._socket, other = socket.socketpair()

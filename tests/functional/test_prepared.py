@@ -27,7 +27,7 @@ RUNS = {
 
 @pytest.fixture(scope="module")
 def prepared() -> t.Iterator[Prepared]:
-    """With a process for the checkout's configuration."""
+    """Prepared processes, of which the next run with the checkout's configuration starts the first."""
     prepared = Prepared()
     assert run(prepared, "--version") is None
     yield prepared
@@ -80,12 +80,12 @@ def test_a_run_that_takes_too_long_is_ended(prepared: Prepared, tmp_path: Path) 
     assert found and found[0] == 0
 
 
-def test_a_fork_has_a_process_of_its_own(prepared: Prepared) -> None:
+def test_a_fork_does_not_use_the_processes_of_its_parent(prepared: Prepared) -> None:
     """Tests in their own mount namespace fork, and the parent's process does not see their files."""
 
-    def refused() -> None:
+    def not_prepared() -> None:
         assert run(prepared, "--version") is None
 
     assert run(prepared, "--version")
-    in_child(refused)
+    in_child(not_prepared)
     assert run(prepared, "--version")

@@ -54,7 +54,7 @@ def kubeconfig(path: Path, url: str, user: Object | None = None, authority: Path
 
 
 def work(action: type[ControllerAction], options: Object, check: bool = False) -> Object:
-    """What an action does with options, read as Ansible reads them, without a playbook around it."""
+    """Run an action plugin without a playbook, with options that Ansible has validated. Return its result."""
     validated = ArgumentSpecValidator(dict(action.SPEC)).validate(options)
     assert not validated.error_messages, validated.error_messages
     made = object.__new__(action)
@@ -67,7 +67,7 @@ class Bench:
 
     def __init__(self, cluster: Cluster, proxy: Proxy, place: Path) -> None:
         self.cluster, self.proxy, self.place = cluster, proxy, place
-        # the proxy needs no authority; without one, each connection would read all of the machine's
+        # The proxy has no TLS. Without an authority, each connection reads all authorities of the machine.
         self.kubeconfig = kubeconfig(place / "proxied", proxy.url, authority=cluster.running.pki / "ca.crt")
 
     def plan(

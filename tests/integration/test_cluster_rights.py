@@ -127,7 +127,7 @@ def asked_first(server: Server, plan: Planned, wait: bool = True) -> list[str]:
 
 
 def whole_way(server: Server, plan: Planned) -> None:
-    """What the playbooks do after preflight: labels, objects, again, wait, cordon, and all away."""
+    """Do what the playbooks do after preflight: labels, objects, a second run, wait, cordon, removal."""
 
     def labels(wanted: t.Mapping[str, t.Mapping[str, str]]) -> Labelling:
         made = Labelling(server, wanted, {FABRIC: plan.fabric}, LABEL, MANAGER)
@@ -158,7 +158,7 @@ def planned(bench: Bench, case: Case) -> Planned:  # noqa: F811
 NOT_ASKED = {"namespaces get", "nodes get"}
 
 
-def test_the_printed_role_suffices_preflight_asks_for_it_and_all_of_it_is_used(
+def test_playbooks_and_preflight_use_exactly_the_rights_of_the_printed_role(
     bench: Bench,  # noqa: F811
     account: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -171,7 +171,7 @@ def test_the_printed_role_suffices_preflight_asks_for_it_and_all_of_it_is_used(
         return may(server, verb, resource)
 
     def taken() -> set[str]:
-        """The rights of all requests since the last call."""
+        """Return the rights that the requests since the last call needed."""
         found = {right for method, path in bench.proxy.seen for right in _rights(method, path)}
         bench.proxy.seen.clear()
         return found

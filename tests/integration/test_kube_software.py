@@ -538,7 +538,7 @@ def test_existing_objects_are_adopted_with_permission_only(bench: Bench, flannel
 
 @pytest.fixture
 def upstreams(name: str) -> None:
-    """Skip the test where upstream's files are missing, before anything is done for it."""
+    """Skip the test if files of upstream are missing, before other fixtures start."""
     for file in itertools.chain.from_iterable(PINS[name].files.values()):
         software_files.upstream(file.name)
 

@@ -55,9 +55,9 @@ class Controller:
         self._in_flight = 0
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        # each thread keeps a connection to the API server
-        self._kept = threading.local()
-        # the API server's own certificate is for this address too
+        # One client of the API server per thread
+        self._clients = threading.local()
+        # The certificate of the API server is valid for the address of this server.
         self._authority = base64.b64encode((running.pki / "ca.crt").read_bytes()).decode("ascii")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(running.pki / "server.crt", running.pki / "server.key")
@@ -179,10 +179,10 @@ class Controller:
                 self._in_flight -= 1
 
     def _api(self) -> Api:
-        if not hasattr(self._kept, "api"):
-            self._kept.api = Api(self.running)
-        kept: Api = self._kept.api
-        return kept
+        if not hasattr(self._clients, "api"):
+            self._clients.api = Api(self.running)
+        client: Api = self._clients.api
+        return client
 
     def _known(self, kind: str) -> Known:
         if kind == "SpiderIPPool":

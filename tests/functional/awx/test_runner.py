@@ -166,7 +166,7 @@ def test_reboots_are_distinguished_from_other_failures(launch: Launch) -> None:
 
 @pytest.fixture(scope="module")
 def waiting(project: Path) -> Path:
-    """The playbook hosts.yml, with a result in place of the preparation: each node needs a reboot."""
+    """The playbook hosts.yml with a fixed result of the preparation: each node needs a reboot."""
     place = project / "waiting"
     (place / "tasks").mkdir(parents=True)
     (place / "hosts.yml").write_text((project / "playbooks/hosts.yml").read_text())
@@ -194,7 +194,7 @@ def test_every_node_that_waits_for_a_reboot_is_named_and_handed_on(
 
 
 @pytest.mark.parametrize("words", ["--tags qos", "--skip-tags gpudirect,qos", "--tags sriov --skip-tags nccl"])
-def test_so_it_is_whichever_layers_are_asked_for_or_left_out(
+def test_nodes_that_wait_for_a_reboot_are_named_with_any_tags(
     words: str, waiting: Path, hosts: dict[str, t.Any]
 ) -> None:
     given = {"ansible_connection": "local", "ansible_become": False}

@@ -27,7 +27,7 @@ module.exit_json(changed=True)
 
 
 def install(tmp_path: Path, known: list[str], *words: str) -> Played:
-    # runs share Ansible's packed modules, which it knows by their names
+    # Runs share Ansible's packed modules by name, so each variant of the module needs its own name.
     manager = "_".join(["manager_of", *known])
     (tmp_path / "library").mkdir()
     (tmp_path / "library" / (manager + ".py")).write_text(MANAGER % known)

@@ -21,7 +21,7 @@ ENTRY = "_node.agent.agent_main"
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("agent") / "agent.pyz"
-    # with bytecode, as it is installed
+    # The collection installs the agent with bytecode.
     path.write_bytes(packed_program.pack(sorted(reached(ENTRY)), ENTRY, compiled=True))
     return path
 

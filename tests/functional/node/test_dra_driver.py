@@ -475,7 +475,7 @@ WRONG = {
 
 
 def test_a_wrong_kubeconfig_is_a_problem(dra: DraNode) -> None:
-    """One after the other, as a person corrects it: the agent reads it again without a restart."""
+    """The agent reads each corrected kubeconfig without a restart."""
     dra.node.start()
     dra.api.serve()
     kubelet = dra.kubelet()
