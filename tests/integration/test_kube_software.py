@@ -367,17 +367,17 @@ def test_a_release_that_failed_is_brought_again(bench: Bench, chart: Path) -> No
 
 
 def test_an_interrupted_release_is_reported_with_the_remedy(bench: Bench, chart: Path) -> None:
-    bench.cluster.helm("install", "spiderpool", str(chart), "-n", "spiderpool", "--create-namespace", "--skip-crds")
+    assert bench.play("cluster")[0] == 0
     note = ("-n", "spiderpool", "label", "secret", "sh.helm.release.v1.spiderpool.v1", "--overwrite")
     bench.cluster.kubectl(*note, "status=pending-upgrade")
-    done = bench.act("spiderpool", check=True)
-    assert done.failed and "helm rollback spiderpool -n spiderpool, then run again" in done.one_line, done.one_line
+    rc, output = bench.play("cluster", "--check")
+    assert rc == 2 and "helm rollback spiderpool -n spiderpool, then run again" in output, output
     bench.cluster.kubectl(*note, "status=uninstalling")
-    done = bench.act("spiderpool", "absent")
-    assert done.failed and "end it with helm uninstall spiderpool -n spiderpool" in done.one_line, done.one_line
+    rc, output = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True)
+    assert rc == 2 and "end it with helm uninstall spiderpool -n spiderpool" in output, output
     bench.cluster.kubectl(*note, "status=deployed")
-    done = bench.act("spiderpool", "absent")
-    assert not done.failed and bench.releases() == {}, done.one_line
+    rc, output = bench.play("teardown", teardown_consent=FABRIC, teardown_software=True)
+    assert rc == 0 and bench.releases() == {}, output
 
 
 def test_definitions_with_finalizers_or_of_other_programs_are_kept(bench: Bench, chart: Path) -> None:
