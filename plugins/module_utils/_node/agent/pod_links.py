@@ -177,7 +177,7 @@ class PodLinks:
         def without_carrier() -> list[Job]:
             return [job for job in self._jobs if not _existing(pod, job, links[job.rail.rail].ifindex).carrier]
 
-        pending = _wait(without_carrier)
+        pending = _wait(without_carrier, PATIENCE)
         if pending:
             raise AttachError("carrier", pending[0].place, port=pending[0].source.port)
 
@@ -303,7 +303,7 @@ class PodLinks:
             return pending
 
         # new GIDs are at the head of a table; a whole table may have 1,024 files
-        pending = _wait(lambda: without_gids(_GAP), _HEAD_SECONDS) and _wait(lambda: without_gids(None))
+        pending = _wait(lambda: without_gids(_GAP), _HEAD_SECONDS) and _wait(lambda: without_gids(None), PATIENCE)
         if pending:
             addresses = ", ".join(str(address.ip) for address in pending[0].slot.addresses)
             raise AttachError("gid", pending[0].place, rdma=devices[pending[0].rail.rail], addresses=addresses)
@@ -363,7 +363,7 @@ def _indexes(sock: NetlinkSocket) -> dict[str, int]:
     return {row["name"]: row["index"] for row in rdma_netlink.devices(sock)}
 
 
-def _wait(pending_jobs: t.Callable[[], list[Job]], seconds: float = PATIENCE) -> list[Job]:
+def _wait(pending_jobs: t.Callable[[], list[Job]], seconds: float) -> list[Job]:
     """Wait until ``pending_jobs`` returns an empty list. Return the pending jobs after ``seconds``."""
     deadline = time.monotonic() + seconds
     while True:
