@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.channel import Commands
 from tests.integration.cluster import clean_cluster, cluster, namespace  # noqa: F401  (fixtures for every test here)
 from tests.integration.kube_fixtures import bench, proxy  # noqa: F401
 from tests.integration.modules import Modules
@@ -44,16 +45,11 @@ class Node:
             *("-o", "ControlMaster=auto", "-o", "ControlPath=%s/%%C" % control, "-o", "ControlPersist=60s"),
         ]
         self.modules = Modules(self)
+        self._commands = Commands(self.process)
 
     def run(self, command: str, check: bool = True, timeout: float = 300) -> str:
         """Run a shell command as root; its standard output. Both streams on a failure that is not expected."""
-        done = subprocess.run(
-            [*self._ssh, self.name, "sudo sh -c %s" % shlex.quote(command)],
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            stdin=subprocess.DEVNULL,
-        )
+        done = self._commands.run(command, timeout)
         if check and done.returncode:
             raise AssertionError("%s: %s\n%s%s" % (self.name, command, done.stdout, done.stderr))
         return done.stdout
@@ -82,12 +78,9 @@ class Node:
 
     def put(self, path: str, data: str | bytes, mode: str = "0644") -> None:
         """Write a file as root."""
-        subprocess.run(
-            [*self._ssh, self.name, "sudo install -D -m %s /dev/stdin %s" % (mode, shlex.quote(path))],
-            input=data.encode("utf-8") if isinstance(data, str) else data,
-            check=True,
-            timeout=300,
-        )
+        raw = data.encode("utf-8") if isinstance(data, str) else data
+        done = self._commands.run("install -D -m %s /dev/stdin %s" % (mode, shlex.quote(path)), 300, raw)
+        assert not done.returncode, done.stderr
 
     def module_process(self, name: str, options: dict[str, t.Any], check: bool = False) -> subprocess.Popen[str]:
         """Start a module of the collection on the guest, for tests that interrupt it."""
@@ -137,6 +130,7 @@ class Node:
     def forget(self) -> None:
         """End the connection that is kept, and what uses it: its other end goes away."""
         self.modules.close()
+        self._commands.close()
         subprocess.run([*self._ssh, "-O", "exit", self.name], capture_output=True)
 
     def boot_id(self) -> str:

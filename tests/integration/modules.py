@@ -1,23 +1,19 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The collection's modules at hand on a guest: one process there runs them as they are called, each in a child.
+"""The collection's modules on a guest: one process there runs each call in a child process.
 
-Under emulation Ansible's way to a module costs seconds, most of them for what is the same each time: to unpack it, and
-to start a Python that reads it. Here the files are the collection's own, with their own argument specs; only the way to
-the node is another. Molecule and the tests of playbooks go Ansible's way.
+On an emulated guest, a module that Ansible runs takes seconds: it is unpacked, and Python is started and reads it. This
+process does both once. The files are the collection's own, with their argument specs. Molecule and the tests of
+playbooks run modules with Ansible.
 """
 
 from __future__ import annotations
 
-import base64
 import functools
 import importlib.util
 import io
-import json
 import secrets
-import select
 import struct
-import subprocess
 import tarfile
 import typing as t
 from pathlib import Path
@@ -25,13 +21,14 @@ from pathlib import Path
 import ansible
 
 from lab import archive, bytecode
+from tests.integration.channel import Channel
 
 if t.TYPE_CHECKING:
     from tests.integration.conftest import Node
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = "/run/railyard-modules"
-PACKED = KEPT + ".b64"
+PACKED = KEPT + ".tar.gz"
 # one a session of tests: a guest may still have the modules of an earlier one
 PLACE = "%s/%s" % (KEPT, secrets.token_hex(4))
 Row = t.Dict[str, t.Any]
@@ -80,47 +77,33 @@ class Modules:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
 
     def call(self, *calls: Call, seconds: float = 900) -> list[Row]:
-        """The modules' results, in order. Raises AssertionError where there is no answer in time."""
-        # a guest may have been rebooted, or its processes killed: that is seen before anything is asked of it
-        if self._process and self._ask(self._process, [], 120) != []:
+        """Return the modules' results, in order. Raises AssertionError if the process ends before."""
+        if self._channel and not self._channel.answers():
             self.close()
-        self._process = self._process or self._start()
-        found = self._ask(self._process, calls, seconds)
-        assert found is not None, "no answer from %s on %s" % ([each[0] for each in calls], self._node.name)
+        self._channel = self._channel or self._start()
+        try:
+            found: list[Row] = self._channel.ask(calls, seconds)
+        except EOFError:
+            raise AssertionError("no answer from %s on %s" % ([each[0] for each in calls], self._node.name)) from None
         return found
 
     def close(self) -> None:
-        if self._process:
-            self._process.kill()
-            self._process.communicate()
-        self._process = None
+        if self._channel:
+            self._channel.close()
+        self._channel = None
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> Channel:
         node = self._node
         if not node.run("ls %s/run.py 2>/dev/null || true" % PLACE):
-            node.put(PACKED, base64.b64encode(_packed()))
-            node.run("rm -rf {0}; mkdir -p {1}; base64 -d {2} | tar -xz -C {1}; rm {2}".format(KEPT, PLACE, PACKED))
+            node.put(PACKED, _packed())
+            node.run("rm -rf {0}; mkdir -p {1}; tar -xzf {2} -C {1}; rm {2}".format(KEPT, PLACE, PACKED))
             node.put(PLACE + "/run.py", RUNNER)
-        process = node.process("python3 %s/run.py %s" % (PLACE, PLACE))
-        assert self._ask(process, [], 600) == [], "no module can be run on %s" % node.name
-        return process
-
-    @staticmethod
-    def _ask(process: subprocess.Popen[bytes], calls: t.Sequence[Call], seconds: float) -> list[Row] | None:
-        """The answer; None without one."""
-        assert process.stdin and process.stdout
-        try:
-            process.stdin.write(json.dumps(calls).encode() + b"\n")
-            process.stdin.flush()
-        except BrokenPipeError:
-            return None
-        ready, _write, _except = select.select([process.stdout], [], [], seconds)
-        line = process.stdout.readline() if ready else b""
-        found: list[Row] | None = json.loads(line) if line else None
-        return found
+        channel = Channel(node.process("python3 %s/run.py %s" % (PLACE, PLACE)))
+        assert channel.answers(600), "no module can be run on %s" % node.name
+        return channel
 
 
 def _bytecode(path: Path) -> bytes:

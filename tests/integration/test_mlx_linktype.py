@@ -125,10 +125,7 @@ def test_no_reset_while_there_are_vfs(guest: Guest) -> None:
     run("echo 2 > /sys/bus/pci/devices/%s/sriov_numvfs" % RAIL)
     try:
         run("ip netns add ry-linktype")
-        run(
-            "for try in $(seq 600); do net=$(ls /sys/bus/pci/devices/%s/virtfn1/net 2>/dev/null) && break; sleep 0.2;"
-            " done; ip link set $net netns ry-linktype" % RAIL
-        )
+        guest.node.until("ip link set $(ls /sys/bus/pci/devices/%s/virtfn1/net) netns ry-linktype" % RAIL)
         error = guest.refused({"pci": RAIL, "num_of_vfs": 7}, reset="allowed")
         assert "%s has VFs" % RAIL in error["message"] and "ry-linktype" in error["message"]
     finally:

@@ -83,10 +83,7 @@ def test_vfs_and_who_holds_them(first: Node) -> None:
     try:
         first.run("ip link set %s vf 1 mac 02:00:00:00:01:01 vlan 7" % NETDEV)
         first.run("ip netns add ry-info")
-        first.run(
-            "for try in $(seq 600); do net=$(ls %s/virtfn1/net 2>/dev/null) && break; sleep 0.2; done;"
-            " ip link set $net netns ry-info" % place
-        )
+        first.until("ip link set $(ls %s/virtfn1/net) netns ry-info" % place)
         free, held = first.module("rail_info", subset=["vfs"], netdevs=[NETDEV])["vfs"]
         assert (free["pf"], free["pf_netdev"], free["index"], free["driver"]) == (RAIL, NETDEV, 0, "igbvf")
         assert free["netdev"] and free["holders"] == []

@@ -131,8 +131,7 @@ def site(ready: list[Guest]) -> t.Iterator[Site]:  # noqa: F811
     made = Site(ready)
     assert together([lambda each=each: made.start(each) for each in ready]) == []
     yield made
-    for guest in ready:
-        made.stop(guest)
+    assert together([lambda each=each: made.stop(each) for each in ready]) == []
 
 
 def test_pods_have_their_rails_as_planned(site: Site) -> None:
