@@ -32,6 +32,16 @@ CONTROLLERS = (
 NODE_CONTROLLERS = ("nodelifecycle", "podgc", "endpointslice", "disruption")
 # The controller that creates claims from templates and for extended resources, and the first release with stable DRA.
 CLAIMS, CLAIMS_SINCE = "resourceclaim-controller", (1, 34)
+# API versions that have a stable successor, which supported releases of Kubernetes serve alone. They are a third of the
+# OpenAPI document, which the server creates again after each change of a CRD.
+BETA = (
+    *("admissionregistration.k8s.io/v1beta1", "apiextensions.k8s.io/v1beta1", "authentication.k8s.io/v1beta1"),
+    *("authorization.k8s.io/v1beta1", "autoscaling/v2beta1", "autoscaling/v2beta2", "certificates.k8s.io/v1beta1"),
+    *("coordination.k8s.io/v1beta1", "events.k8s.io/v1beta1", "extensions/v1beta1", "networking.k8s.io/v1beta1"),
+    *("node.k8s.io/v1beta1", "rbac.authorization.k8s.io/v1beta1", "scheduling.k8s.io/v1beta1"),
+    "storage.k8s.io/v1beta1",
+)
+BETA_IS_REMOVED = (1, 22)
 
 
 def _etcd(cluster: Cluster) -> list[str]:
@@ -93,6 +103,8 @@ def _api(cluster: Cluster) -> list[str]:
     if cluster.binaries.manager is None:
         # without the controller of service accounts, pods would never be created
         argv.append("--disable-admission-plugins=ServiceAccount")
+    if cluster.binaries.release < BETA_IS_REMOVED:
+        argv.append("--runtime-config=" + ",".join("%s=false" % version for version in BETA))
     return argv
 
 
