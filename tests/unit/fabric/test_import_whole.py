@@ -60,7 +60,7 @@ def _mappings(value: t.Any, path: str) -> t.Iterator[tuple[dict[str, t.Any], str
             yield from _mappings(item, path + "[]")
 
 
-@settings(max_examples=150)
+@settings(max_examples=max(150, settings.default.max_examples))
 @given(
     st.sampled_from(range(len(_DOCUMENTS))),
     st.integers(0, 200),
@@ -86,7 +86,6 @@ def test_any_further_field_is_a_finding(which: int, at: int, key: str, value: st
     assert whole in reported[0] or (path in reported[0] and key + ": " in reported[0])
 
 
-@settings(max_examples=50)
 @given(st.sampled_from(range(len(_DOCUMENTS))), st.from_regex(r"\A[A-Z][a-z]{9}\Z"), st.integers(1, 8))
 def test_any_further_object_is_a_finding(which: int, kind: str, number: int) -> None:
     group = ["example.com/v1", "v1", "mellanox.com/v1alpha1", SPIDER][number % 4]
@@ -354,7 +353,7 @@ def pools_of_a_rail(draw: t.Callable[..., t.Any]) -> tuple[list[dict[str, t.Any]
     return [*documents, network(1, names)], pods, owned
 
 
-@settings(max_examples=200)
+@settings(max_examples=max(200, settings.default.max_examples))
 @given(pools_of_a_rail())
 def test_pods_keep_their_addresses_and_ports_get_unallocated_ones(
     made: tuple[list[dict[str, t.Any]], set[int], set[int]],
