@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # processes among which the tests of one target are divided
 N ?= 2
 
-.PHONY: help lab lab-down quick test long soak static lint types docs sanity changelog unit scale functional browser \
+.PHONY: help lab lab-down quick test long soak static lint types docs sanity changelog unit functional browser \
   cluster molecule molecule-default molecule-sriov integration bench release compat html vendor clean
 
 # a command with a new lab "test" for it, which ends with it, however it ends; what a killed run left ends before
@@ -27,15 +27,15 @@ pytest := $(BIN)/python -m pytest
 divided = $(pytest) -n $(N) --no-loadscope-reorder
 
 # Test files that are too long for `make test`: each has the whole lab to itself for many minutes. In the other files, tests
-# with the mark `long` are the part guests.
+# with the mark `long` are the part guests. The part scale has the fabrics of up to 4,096 nodes.
 in_long := agent_churn agent_faults agent_interruption agent_nodes agent_pods agent_verify boot_loader faults interruption netplan nic_driver pods runner take_back
 long_files := $(in_long:%=tests/integration/test_%.py)
 in_test := tests/integration $(addprefix --ignore=,$(long_files))
-long_parts := $(in_long:%=long-%) long-guests
+long_parts := $(in_long:%=long-%) long-guests long-scale
 
 # What `make test` runs: guests one after the other, all else beside them, the longest first.
 guests := molecule-default,molecule-sriov,integration
-beside := cluster functional unit lint sanity scale browser docs types changelog
+beside := cluster functional unit lint sanity browser docs types changelog
 comma := ,
 space := $(subst ,, )
 
@@ -90,7 +90,10 @@ on_guests = $(call on_lab,$(pytest) -n 2 --no-loadscope-reorder -m "not lab and 
 long-guests: $(VENV)/ready
 	$(call on_guests,long)
 
-$(filter-out long-guests,$(long_parts)): $(VENV)/ready
+long-scale: $(VENV)/ready
+	$(pytest) -m scale tests/unit tests/functional
+
+$(filter-out long-guests long-scale,$(long_parts)): $(VENV)/ready
 	$(call on_lab,$(pytest) tests/integration/test_$(@:long-%=%).py)
 
 static: lint types docs changelog sanity ## all checks that run nothing of the collection
@@ -127,11 +130,8 @@ molecule-default molecule-sriov: $(VENV)/ready
 unit: $(VENV)/ready ## the pure tests, except those of scale
 	$(divided) -m "not scale" tests/unit
 
-scale: $(VENV)/ready ## the planner, the proof and the report with fabrics of up to 4,096 nodes
-	$(pytest) -m scale tests/unit
-
 functional: $(VENV)/ready ## playbooks and programs as a user runs them, and this machine's own kernel in namespaces; no guests
-	$(divided) tests/functional
+	$(divided) -m "not scale" tests/functional
 
 cluster: $(VENV)/ready ## the tests on a real API server, which is built once; no guests
 	$(pytest) -m cluster tests/integration
