@@ -35,7 +35,7 @@ long_parts := $(in_long:%=long-%) long-guests long-scale
 
 # What `make test` runs: guests one after the other, all else beside them, the longest first.
 guests := molecule-default,molecule-sriov,integration
-beside := cluster functional unit lint sanity browser docs types changelog
+beside := cluster functional unit sanity lint browser docs types changelog
 comma := ,
 space := $(subst ,, )
 
