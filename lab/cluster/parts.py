@@ -32,8 +32,8 @@ CONTROLLERS = (
 NODE_CONTROLLERS = ("nodelifecycle", "podgc", "endpointslice", "disruption")
 # The controller that creates claims from templates and for extended resources, and the first release with stable DRA.
 CLAIMS, CLAIMS_SINCE = "resourceclaim-controller", (1, 34)
-# API versions that have a stable successor, which supported releases of Kubernetes serve alone. They are a third of the
-# OpenAPI document, which the server creates again after each change of a CRD.
+# Beta API versions that have a stable successor. Supported releases of Kubernetes do not serve them. They are a third
+# of the OpenAPI document, which the server creates again after each change of a CRD.
 BETA = (
     *("admissionregistration.k8s.io/v1beta1", "apiextensions.k8s.io/v1beta1", "authentication.k8s.io/v1beta1"),
     *("authorization.k8s.io/v1beta1", "autoscaling/v2beta1", "autoscaling/v2beta2", "certificates.k8s.io/v1beta1"),

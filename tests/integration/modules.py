@@ -29,7 +29,7 @@ if t.TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = "/run/railyard-modules"
 PACKED = KEPT + ".tar.gz"
-# one a session of tests: a guest may still have the modules of an earlier one
+# A directory per session of tests: a guest may still have the modules of an earlier session.
 PLACE = "%s/%s" % (KEPT, secrets.token_hex(4))
 Row = t.Dict[str, t.Any]
 #: A module's name, its options, and whether in check mode.
