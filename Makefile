@@ -106,7 +106,7 @@ lint: $(VENV)/ready ## ruff, import rules, the word list, ansible-lint, and what
 	ruff format --check .
 	tools/import_rules.py
 	tools/word_list.py
-	tools/quiet ansible-lint --strict
+	tools/quiet tools/ansible_lint.py --strict
 	tools/quiet vermin --target=3.8- --violations --no-tips --exclude os.setns $(on_nodes)
 
 types: $(VENV)/ready ## mypy
