@@ -24,8 +24,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.lay
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_targets
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import Asked, judge
 from tests.cni_runtime import together
+from tests.integration.cni.cni_guest import MTU, NAMES, RAILS, Guest, address
 from tests.integration.conftest import ROOT
-from tests.integration.test_cni import MTU, NAMES, RAILS, Guest, address, guests, ready  # noqa: F401  (fixtures)
 
 pytestmark = pytest.mark.lab
 
@@ -76,6 +76,8 @@ class Site:
 
     def start(self, guest: Guest) -> None:
         name = guest.node.name
+        # host-local continues after the last address; without its state the pod gets the node's first ones
+        guest.node.run("rm -rf /run/railyard/cni")
         # cni1 is there; each rail's device has the addresses of the interfaces on its port as well
         for rail in (each for each in RAILS if each > 1):
             guest.node.run("rdma link add pod%d type rxe netdev enp%ds0" % (rail, rail))
@@ -127,7 +129,7 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(ready: list[Guest]) -> t.Iterator[Site]:  # noqa: F811
+def site(ready: list[Guest]) -> t.Iterator[Site]:
     made = Site(ready)
     assert together([lambda each=each: made.start(each) for each in ready]) == []
     yield made
