@@ -70,7 +70,7 @@ quick: $(VENV)/ready ## static checks and unit tests, in two minutes: before eve
 
 test: $(VENV)/ready ## every test but those of long, and at the end what took longest: before every merge
 	tools/chromium
-	N=1 tools/parts.py --lab $(guests) $(beside)
+	N=1 tools/parts.py --jobs 4 --lab $(guests) $(beside)
 
 long: $(VENV)/ready ## the rest in parts: PART=NAME for one; what has passed is not repeated until the checkout changes
 ifdef PART
