@@ -27,17 +27,17 @@ from tests.prepared import Prepared  # noqa: E402
 TIMEOUT = 300.0
 
 _prepared = Prepared()
-# a prepared process runs one program at a time; ansible-lint has several threads
-_one = threading.Lock()
+# A prepared process runs one program at a time. ansible-lint has several threads.
+_lock = threading.Lock()
 
 
 def run(command: list[str], *, env: dict[str, str], **options: t.Any) -> subprocess.CompletedProcess[str]:
-    """Run a command as `subprocess.run` does with these options, which all capture text."""
-    with _one:
+    """Run a command in the prepared process if possible, else with `subprocess.run`. Both outputs are text."""
+    with _lock:
         done = _prepared.run(command[0], command, env, str(Path.cwd()), TIMEOUT)
-    if done is None:
-        return subprocess.run(command, env=env, **options)
-    return subprocess.CompletedProcess(command, *done)
+    if done:
+        return subprocess.CompletedProcess(command, *done)
+    return subprocess.run(command, env=env, **options)
 
 
 if __name__ == "__main__":

@@ -34,11 +34,12 @@ def live(host: Node) -> str:
 
 
 def kmod_reports(host: Node) -> list[str]:
-    """The options of the mode that modprobe itself would give to ib_core, in order."""
+    """Return the options of the mode that modprobe would set for ib_core, in order."""
     return [word for word in given_options(host).split() if word.startswith("netns")]
 
 
 def given_options(host: Node) -> str:
+    """Return modprobe's last step for ib_core: the module's path and its options."""
     return host.run("modprobe --show-depends ib_core").splitlines()[-1]
 
 

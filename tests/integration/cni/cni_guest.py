@@ -1,9 +1,9 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A guest on which Debian's own CNI plugins attach pods to the rails. A pod is a network namespace.
+"""A guest on which Debian's own CNI plugins attach pods to the rails. Network namespaces represent pods.
 
 Pods have eth0 by a bridge as in a cluster, and net1 to net8 on the rails. On node-2 a namespace represents the leaves
-that route between rails. ``inventories/lab-cni`` is the plan.
+that route between rails. The plan: ``inventories/lab-cni``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ true
 
 
 def planned() -> dict[str, tuple[list[Conf], list[Conf]]]:
-    """Node -> its networks, in rail order, and the options of ``rail_ports`` for its ports."""
+    """Return node -> its networks in rail order, and the options of ``rail_ports`` for its ports."""
     plan = lint((ROOT / "inventories/lab-cni/fabric.yml").read_bytes()).plan
     assert plan
     variables = [plan.node_vars(each) for each in plan.nodes]
@@ -62,14 +62,14 @@ def planned() -> dict[str, tuple[list[Conf], list[Conf]]]:
 
 
 def cluster_network(number: int) -> Conf:
-    """What gives pods their eth0, and the way to everywhere."""
+    """Return the network that gives pods eth0 and their default route."""
     ipam = {"type": "host-local", "subnet": "10.244.%d.0/24" % number, "routes": [{"dst": "0.0.0.0/0"}]}
     bridge = {"type": "bridge", "bridge": "cbr0", "isGateway": True, "ipam": ipam}
     return {"cniVersion": "1.0.0", "name": "cbr0", "plugins": [bridge]}
 
 
 class Guest:
-    """One node with its networks, and the runtime that makes pods on it."""
+    """One node with its networks, and the runtime that creates pods on it."""
 
     def __init__(self, node: Node, networks: list[Conf], ports: list[Conf]) -> None:
         self.node = node
@@ -92,20 +92,20 @@ class Guest:
         return self.node.module("cni_networks", check=check, **dict(given, **options))
 
     def do(self, *commands: t.Any, timeout: float = 300) -> list[t.Any]:
-        """What the runtime answers. Each command is a method of it, and its arguments."""
+        """Return the runtime's results. Each command has the name of a method of the runtime, and its arguments."""
         lines = [json.dumps(_command(each)) for each in commands]
         self.node.put("/run/cni-commands", "\n".join(lines) + "\n")
         output = self.node.run("python3 %s %s:/usr/lib/cni < /run/cni-commands" % (RUNTIME, BIN), timeout=timeout)
         return [json.loads(line) for line in output.splitlines()]
 
     def well(self, *commands: t.Any, timeout: float = 300) -> list[t.Any]:
-        """As :meth:`do`, where all must succeed."""
+        """Run commands as :meth:`do` does. All must succeed."""
         answers = self.do(*commands, timeout=timeout)
         assert all(set(each) == {"result"} or each == {"wrong": []} for each in answers), answers
         return [each.get("result") for each in answers]
 
     def left(self) -> dict[str, t.Any]:
-        """All that pods could leave behind."""
+        """Return what pods can leave on the node."""
         script = """
 ip -j link | tr -d '\\n'; echo
 ip netns list | awk '{print $1}' | sort | tr '\\n' ' '; echo
@@ -135,5 +135,5 @@ def at_once(*commands: t.Any) -> Conf:
 
 
 def address(pod: int, rail: int, node: int) -> str:
-    """The address of a node's pod number ``pod`` on a rail: the blocks of 32 are the nodes' own."""
+    """Return the address of a pod on a rail. ``pod``: its number on the node, whose block has 32 addresses."""
     return "172.16.%d.%d" % (10 + rail, (node - 1) * 32 + pod)

@@ -76,7 +76,7 @@ class Site:
 
     def start(self, guest: Guest) -> None:
         name = guest.node.name
-        # host-local continues after the last address; without its state the pod gets the node's first ones
+        # Without its state, host-local starts again with the node's first addresses.
         guest.node.run("rm -rf /run/railyard/cni")
         # cni1 is there; each rail's device has the addresses of the interfaces on its port as well
         for rail in (each for each in RAILS if each > 1):
