@@ -24,9 +24,11 @@ LAN_NETDEV = "enp0s27"
 # For busy hosts and emulated guests. rcu_expedited: without it, creating VFs takes a quarter more processor time.
 # no_timer_check: an emulated timer may fail the kernel's test at boot, and the guest would stop there.
 # event_timeout, in seconds: with the default of 180, slow guests lose events, and their netdevs keep kernel names.
+# From init_on_alloc on: hardening and statistics, without which processes start with a tenth less processor time.
 KERNEL_ARGUMENTS = (
     "root=/dev/vda ro console=ttyS0 quiet panic=10 mitigations=off apparmor=0 selinux=0 audit=0 tsc=reliable"
     " no_timer_check nokaslr rcupdate.rcu_expedited=1 udev.event_timeout=900"
+    " init_on_alloc=0 hardened_usercopy=off randomize_kstack_offset=off psi=0"
 )
 # Linux 7 monitors memory accesses by default, which takes a tenth of an emulated processor.
 NODE_ARGUMENTS = " damon_stat.enabled=0"

@@ -64,6 +64,7 @@ def test_recipe_names_everything_that_shapes_the_build(monkeypatch: pytest.Monke
         ("SUITE", "trixie"),
         ("SOURCE", "k8s"),
         ("PACKAGES", build.PACKAGES[1:]),
+        ("TAGS", build.TAGS + ",other"),
         ("FILES", build.FILES[1:]),
     )
     for name, value in changes:
@@ -237,3 +238,30 @@ def test_programs_on_the_path_are_taken_when_they_are_of_use(
     program(path / "kube-apiserver", "Kubernetes v1.18.0")
     assert binaries.ensure(tmp_path / "cache").origin == "built"
     assert "older than 1.20" in capsys.readouterr().err
+
+
+def test_packages_with_the_tag_are_inputs_of_the_openapi_definitions(tmp_path: Path) -> None:
+    tagged, plain = "// +k8s:openapi-gen=true\npackage x\n", "package x\n"
+    for file, text in {
+        "pkg/api/doc.go": tagged,
+        "pkg/api/types.go": tagged,
+        "pkg/other/doc.go": plain,
+        "pkg/tested/api_test.go": tagged,
+        "staging/src/k8s.io/api/core/v1/doc.go": tagged,
+        "staging/src/k8s.io/sample-apiserver/pkg/doc.go": tagged,
+        "vendor/example.com/api/doc.go": tagged,
+    }.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+    assert build._openapi_inputs(tmp_path) == [
+        "k8s.io/kubernetes/pkg/api",
+        "k8s.io/kubernetes/vendor/k8s.io/api/core/v1",
+    ]
+
+
+def test_programs_report_the_version_of_the_source_in_both_packages_that_have_one() -> None:
+    words = build._version_flags("1.20.2").split()
+    assert words.count("-X") == 8 and len(words) == 16
+    for package in ("client-go/pkg/version", "component-base/version"):
+        assert "k8s.io/kubernetes/vendor/k8s.io/%s.gitVersion=v1.20.2" % package in words
+        assert "k8s.io/kubernetes/vendor/k8s.io/%s.gitMinor=20" % package in words
