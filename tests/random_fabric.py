@@ -10,13 +10,12 @@ from __future__ import annotations
 import random
 import typing as t
 
-import yaml
-
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
     ATTACHMENTS,
     link_layer_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS
+from tests import yaml_text
 
 Section = t.Dict[str, t.Any]
 MODES = ("subnet", "block", "prefix", "link", "none")
@@ -77,7 +76,7 @@ class FabricFile:
 
     @property
     def text(self) -> str:
-        return yaml.safe_dump({key: value for key, value in self.data.items() if value}, sort_keys=False)
+        return yaml_text.dump({key: value for key, value in self.data.items() if value}, sort_keys=False)
 
     def _chance(self, share: float) -> bool:
         return self._random.random() < share

@@ -16,10 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import jinja2
-import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules
-from tests import playbook
+from tests import playbook, yaml_text
 from tests.browser.samples import Sample
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -123,7 +122,7 @@ class Play:
         elif word == "-e" and value.startswith("@"):
             self.files.append(value[1:])
         elif word == "-e" and value.startswith("{"):
-            self.variables += yaml.safe_load(value)
+            self.variables += yaml_text.load(value)
         elif word == "-e":
             self.variables += re.findall(r"(?:^|\s)(\w+)=", value)
 
@@ -152,11 +151,11 @@ def takes(playbook: Path) -> Takes:
     def file(path: Path) -> None:
         if path not in seen:
             seen.add(path)
-            walk(yaml.safe_load(path.read_text()), path)
+            walk(yaml_text.load(path.read_text()), path)
 
     def role(name: str) -> None:
         home = ROOT / "roles" / name.rpartition(".")[2]
-        specs = yaml.safe_load((home / "meta" / "argument_specs.yml").read_text())["argument_specs"]
+        specs = yaml_text.load((home / "meta" / "argument_specs.yml").read_text())["argument_specs"]
         variables.update(specs["main"].get("options") or {})
         for tasks in sorted((home / "tasks").glob("*.yml")):
             file(tasks)

@@ -10,7 +10,7 @@ import glob
 import os
 import re
 
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
 
@@ -23,7 +23,7 @@ def known() -> set[str]:
     """Return the options of all roles and the variables of playbooks; empty if the roles are not installed."""
     found: set[str] = set()
     for path in glob.glob(os.path.join(_TOP, "roles", "*", "meta", "argument_specs.yml")):
-        specs = yaml.safe_load(_fabric_files.read(path, most=_MAX_BYTES))["argument_specs"]
+        specs = yaml_load(_fabric_files.read(path, most=_MAX_BYTES))["argument_specs"]
         for spec in specs.values():
             found.update(spec.get("options", {}))
     for path in glob.glob(os.path.join(_TOP, "playbooks", "**", "*.yml"), recursive=True):

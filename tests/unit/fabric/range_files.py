@@ -8,11 +8,11 @@ import ipaddress
 import typing as t
 from dataclasses import dataclass
 
-import yaml
 from hypothesis import assume
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import Outcome, lint
+from tests import yaml_text
 
 Document = t.Dict[str, t.Any]
 SIZE = 64
@@ -110,7 +110,7 @@ def files(draw: st.DrawFn, provider: str = "spiderpool", mode: str | None = None
         # a block has at least as many addresses
         whole["fabric"]["slots"] = {"all_rails": 1, "per_rail": draw(st.integers(0, min(2, (block or 3) - 1)))}
     return Drawn(
-        yaml.safe_dump(whole, sort_keys=False),
+        yaml_text.dump(whole, sort_keys=False),
         six,
         [list(range(low, high + 1)) for low, high in pools["pods"]],
         [place for low, high in pools["hosts"] for place in range(low, high + 1)],

@@ -9,13 +9,13 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import object_names
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ATTACHMENTS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
+from tests import yaml_text
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKED = sorted(path.parent.name for path in (ROOT / "inventories").glob("*/fabric.yml"))
@@ -33,7 +33,7 @@ def _plan(name: str) -> Plan:
 
 def _block(heading: str) -> t.Any:
     text = _page("architecture.md").partition("## %s" % heading)[2].partition("```yaml\n")[2].partition("```")[0]
-    return yaml.safe_load(text.replace("…", "null"))
+    return yaml_text.load(text.replace("…", "null"))
 
 
 @pytest.mark.parametrize("name", WORKED)

@@ -11,7 +11,6 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +31,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_matching import identify
+from tests import yaml_text
 from tests.unit.fabric import live_nodes
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -163,11 +163,11 @@ def fabrics(draw: st.DrawFn) -> str:
         attachment="sriov" if sriov else "host-device" if mode == "link" else "macvlan",
         provider="network-operator",
         mtu=draw(st.sampled_from((4200, 9000))),
-        routing=yaml.safe_dump(routing, default_flow_style=True).strip(),
+        routing=yaml_text.dump(routing, default_flow_style=True).strip(),
         vfs=", vfs: {count: %d, trust: true}" % draw(st.integers(1, 8)) if sriov else "",
-        addresses=yaml.safe_dump(addresses, default_flow_style=True).strip(),
+        addresses=yaml_text.dump(addresses, default_flow_style=True).strip(),
         rails=rails,
-        ports=yaml.safe_dump(ports, default_flow_style=True, width=10000).strip(),
+        ports=yaml_text.dump(ports, default_flow_style=True, width=10000).strip(),
         nodes="\n".join("  %s: {profile: box}" % name for name in names),
     )
 
@@ -256,7 +256,7 @@ def test_incomplete_nodes_give_findings(name: str, seed: int) -> None:
     outcome = run(infos, Options(name="ai"))
     assert outcome.text == run(infos, Options(name="ai")).text
     if outcome.text:
-        read = yaml.safe_load(outcome.text)
+        read = yaml_text.load(outcome.text)
         assert read["rails"] and read["profiles"] and read["nodes"]
         # Lint can read all of it; only a rail without addresses, which is reported (DS301), misses its subnet.
         assert not {finding.code for finding in outcome.lint if finding.code < "RY2"} - {"RY111"}, outcome.lint
@@ -269,7 +269,7 @@ def test_incomplete_nodes_give_findings(name: str, seed: int) -> None:
 
 def test_nodes_of_any_index_are_folded_into_ranges() -> None:
     plan = plan_of("routed-31")
-    nodes = yaml.safe_load(run(live_nodes.nodes_of(plan), options_of(plan)).text)["nodes"]
+    nodes = yaml_text.load(run(live_nodes.nodes_of(plan), options_of(plan)).text)["nodes"]
     assert list(nodes) == ["b300-su%d-[01:32]" % unit for unit in range(1, 5)]
     assert nodes["b300-su2-[01:32]"]["index"] == "[33:64]" and "index" not in nodes["b300-su1-[01:32]"]
 
@@ -287,7 +287,7 @@ def test_names_with_more_digits_are_a_second_range() -> None:
     )
     plan = planned(text.replace("reserved: {nodes: 10.1.16.0/24, pods: .121-.253, hosts: .1-.120}", ""))
     outcome = run(live_nodes.nodes_of(plan), options_of(plan))
-    nodes = yaml.safe_load(outcome.text)["nodes"]
+    nodes = yaml_text.load(outcome.text)["nodes"]
     assert {name: own["address"] for name, own in nodes.items()} == {
         "node[01:99]": "bmc[01:99]",
         "node[100:120]": "bmc[100:120]",
@@ -349,7 +349,7 @@ def test_a_stray_address_widens_no_subnet() -> None:
     outcome = run(infos, Options(name="ai-routed"))
     (finding,) = of(outcome, "DS302")
     assert (finding.place, finding.nodes) == (("rails", "r2p2"), ("b300-su1-06",))
-    planes = yaml.safe_load(outcome.text)["rails"]["r2"]["planes"]
+    planes = yaml_text.load(outcome.text)["rails"]["r2"]["planes"]
     assert planes[1]["subnet"] == "10.192.48.0/24"
     assert re.search(
         r"# DECIDE unexpected-address \(DS302\): the node has 10.192.63.10.*\n"
@@ -382,10 +382,10 @@ def test_explicit_indexes_if_names_do_not_give_them() -> None:
             row["via"] = row["via"] and re.sub(r"\.254$", ".1", row["via"])
         each.result["ip"]["rules"].clear()
     outcome = look(infos)
-    assert yaml.safe_load(outcome.text)["nodes"]["ai-10-1-16-[2:6]"]["index"] == "[1:5]"
+    assert yaml_text.load(outcome.text)["nodes"]["ai-10-1-16-[2:6]"]["index"] == "[1:5]"
     assert "hosts: 172.16.11.2-172.16.11.6" in outcome.text and not of(outcome, "DS302") and not outcome.lint
     named = [each._replace(name=name) for each, name in zip(infos, ("mars", "venus", "ceres", "juno", "vesta"))]
-    nodes = yaml.safe_load(look(named).text)["nodes"]
+    nodes = yaml_text.load(look(named).text)["nodes"]
     assert {name: own["index"] for name, own in nodes.items()} == {
         "mars": 1,
         "venus": 2,
@@ -460,7 +460,7 @@ def test_addresses_from_routers_and_dhcp_are_findings_and_not_used(infos: list[N
         "ports have temporary IPv6 addresses, such as 2001:db8:77::1/64, from DHCP or router advertisements"
     }
     assert codes(outcome) - codes(before) == {"DS312"}
-    assert yaml.safe_load(outcome.text) == yaml.safe_load(before.text)
+    assert yaml_text.load(outcome.text) == yaml_text.load(before.text)
 
 
 @pytest.mark.parametrize("dynamic", [True, False])
@@ -471,7 +471,7 @@ def test_a_default_route_never_belongs_to_a_rail(infos: list[NodeInfo], dynamic:
         each.result["nics"].append(more)
         row = {"netdev": "ens99", "to": "0.0.0.0/0", "via": "10.2.0.1", "table": None, "dynamic": dynamic}
         each.result["ip"]["routes"].append(row)
-    ports = yaml.safe_load(look(infos).text)["profiles"]["server"]["other_ports"]
+    ports = yaml_text.load(look(infos).text)["profiles"]["server"]["other_ports"]
     assert ports["ens99"]["role"] == "management"
 
 
@@ -494,13 +494,13 @@ def test_a_node_that_could_not_be_reached_and_one_without_ports(infos: list[Node
         ("ai-10-1-16-3",),
         ("ai-10-1-16-4",),
     ]
-    assert list(yaml.safe_load(outcome.text)["nodes"]) == ["ai-10-1-16-[1:2]", "ai-10-1-16-[5:6]"]
+    assert list(yaml_text.load(outcome.text)["nodes"]) == ["ai-10-1-16-[1:2]", "ai-10-1-16-[5:6]"]
     nothing = look([])
     assert nothing.text == "" and summary(nothing) == "0 nodes give 0 rails; to decide: 0, to check: 0"
 
 
 def test_a_card_in_another_slot_is_a_separate_profile(infos: list[NodeInfo]) -> None:
-    moved = yaml.safe_load(yaml.safe_dump(infos[5].result).replace("0000:12:00.0", "0000:c1:00.0"))
+    moved = yaml_text.load(yaml_text.dump(infos[5].result).replace("0000:12:00.0", "0000:c1:00.0"))
     infos[5] = infos[5]._replace(result=moved)
     outcome = look(infos)
     (finding,) = of(outcome, "DS207")
@@ -511,8 +511,8 @@ def test_a_card_in_another_slot_is_a_separate_profile(infos: list[NodeInfo]) -> 
 
 
 def test_names_that_differ_on_a_node(infos: list[NodeInfo]) -> None:
-    text = yaml.safe_dump(infos[1].result).replace("enp11s0f0np0", "ens1").replace("mlx5_gpu02", "mlx5_x")
-    infos[1] = infos[1]._replace(result=yaml.safe_load(text))
+    text = yaml_text.dump(infos[1].result).replace("enp11s0f0np0", "ens1").replace("mlx5_gpu02", "mlx5_x")
+    infos[1] = infos[1]._replace(result=yaml_text.load(text))
     message = [
         "its RDMA device does not have the name mlx5_gpu02",
         "the port of gpu01 is ens1, but enp11s0f0np0 on most nodes",
@@ -531,7 +531,7 @@ def test_names_that_differ_on_a_node(infos: list[NodeInfo]) -> None:
 def kernel_names(infos: t.Sequence[NodeInfo]) -> list[NodeInfo]:
     """The same nodes without names of rails: RDMA devices and netdevs have the kernel's names."""
     return [
-        each._replace(result=yaml.safe_load(re.sub(r"mlx5_gpu0(\d)", r"mlx5_\1", yaml.safe_dump(each.result))))
+        each._replace(result=yaml_text.load(re.sub(r"mlx5_gpu0(\d)", r"mlx5_\1", yaml_text.dump(each.result))))
         for each in infos
     ]
 
@@ -551,7 +551,7 @@ def test_rails_of_bare_nodes_follow_their_gpus(infos: list[NodeInfo]) -> None:
         for gpu in each.result["gpus"]:
             gpu["nics"] = {swapped.get(pci, pci): how for pci, how in gpu["nics"].items()}
     outcome = look(infos)
-    ports = yaml.safe_load(outcome.text)["profiles"]["server"]["ports"]
+    ports = yaml_text.load(outcome.text)["profiles"]["server"]["ports"]
     assert list(ports) == ["gpu%02d" % number for number in range(1, 9)]
     assert (ports["gpu01"]["pci"], ports["gpu08"]["pci"]) == ("0000:12:00.0", "0000:0b:00.0")
     assert len(of(outcome, "DS301")) == 8 and outcome.lint
@@ -559,13 +559,13 @@ def test_rails_of_bare_nodes_follow_their_gpus(infos: list[NodeInfo]) -> None:
     for each, own in zip(infos, live_nodes.nodes_of(planned(text_of_six()))):
         each.result.update(nics=own.result["nics"], rdma=own.result["rdma"])
     kept = look(infos)
-    assert yaml.safe_load(kept.text)["profiles"]["server"]["ports"]["gpu01"]["pci"] == "0000:0b:00.0"
+    assert yaml_text.load(kept.text)["profiles"]["server"]["ports"]["gpu01"]["pci"] == "0000:0b:00.0"
     assert "DS209" in codes(kept)
 
 
 def test_names_can_be_set(infos: list[NodeInfo]) -> None:
     outcome = look(kernel_names(infos), rails="rail{n}")
-    assert list(yaml.safe_load(outcome.text)["rails"]) == ["rail%d" % number for number in range(1, 9)]
+    assert list(yaml_text.load(outcome.text)["rails"]) == ["rail%d" % number for number in range(1, 9)]
 
 
 def test_tables_give_the_order_without_names(infos: list[NodeInfo]) -> None:
@@ -574,7 +574,7 @@ def test_tables_give_the_order_without_names(infos: list[NodeInfo]) -> None:
         for row in each.result["ip"]["rules"] + each.result["ip"]["routes"]:
             row["table"] = {101: 102, 102: 101}.get(row["table"], row["table"])
     outcome = look(infos)
-    ports = yaml.safe_load(outcome.text)["profiles"]["server"]["ports"]
+    ports = yaml_text.load(outcome.text)["profiles"]["server"]["ports"]
     assert ports["gpu01"]["pci"] == "0000:0c:00.0" and "DS209" in codes(outcome) and "DS308" in codes(outcome)
 
 
@@ -611,7 +611,7 @@ def test_leaves_show_which_port_of_another_model_is_on_which_rail(infos: list[No
         row["device"] = "1017" if row["rdma"] else row["device"]
     infos[5] = other
     outcome = look(infos, lldp=lldp)
-    ports = yaml.safe_load(outcome.text)["profiles"]["server-2"]["ports"]
+    ports = yaml_text.load(outcome.text)["profiles"]["server-2"]["ports"]
     assert (ports["gpu01"]["pci"], ports["gpu08"]["pci"]) == ("0000:12:00.0", "0000:0b:00.0")
     assert not of(outcome, "DS210") and not of(outcome, "DS208")
     # Without leaves only the order shows it; with addresses their networks do.
@@ -630,13 +630,13 @@ def test_networks_show_which_port_of_another_model_is_on_which_rail(infos: list[
         for row in infos[5].result["ip"][part]:
             row["netdev"] = swapped.get(row["netdev"], row["netdev"])
     outcome = look(infos)
-    ports = yaml.safe_load(outcome.text)["profiles"]["server-2"]["ports"]
+    ports = yaml_text.load(outcome.text)["profiles"]["server-2"]["ports"]
     assert (ports["gpu01"]["netdev"], ports["gpu08"]["netdev"]) == (last, first)
 
 
 def without_card(node: NodeInfo, pci: str, netdev: str) -> NodeInfo:
     """The node after a card has fallen off its bus."""
-    result = yaml.safe_load(yaml.safe_dump(node.result))
+    result = yaml_text.load(yaml_text.dump(node.result))
     for part in ("nics", "rdma"):
         result[part] = [row for row in result[part] if row["pci"] != pci]
     for part in ("addresses", "routes"):
@@ -649,7 +649,7 @@ def without_card(node: NodeInfo, pci: str, netdev: str) -> NodeInfo:
 def test_a_card_that_half_of_the_nodes_miss_is_still_a_rail(infos: list[NodeInfo]) -> None:
     outcome = look([without_card(infos[0], "0000:0d:00.0", "enp13s0f0np0"), infos[1]])
     names = ["gpu%02d" % number for number in range(1, 9)]
-    assert list(yaml.safe_load(outcome.text)["rails"]) == names and of(outcome, "DS207")
+    assert list(yaml_text.load(outcome.text)["rails"]) == names and of(outcome, "DS207")
     again = planned(outcome.text)
     ports = [{port["rail"]: port["address"] for port in again.node_vars(node)["ports"]} for node in again.nodes]
     assert ports[1] == {name: "172.16.%d.202/24" % (10 + at) for at, name in enumerate(names, 1)}
@@ -661,7 +661,7 @@ def test_a_rail_of_another_model_gets_an_unused_name(infos: list[NodeInfo]) -> N
     infos = kernel_names(infos)
     first = without_card(without_card(infos[0], "0000:0d:00.0", "enp13s0f0np0"), "0000:0f:00.0", "enp15s0f0np0")
     outcome = look([first, infos[1]], rails="rail{n}")
-    names = yaml.safe_load(outcome.text)["rails"]
+    names = yaml_text.load(outcome.text)["rails"]
     assert sorted(names) == ["rail%d" % number for number in range(1, 9)]
     again = planned(outcome.text)
     held = {port["address"] for port in again.node_vars(again.nodes[1])["ports"]}
@@ -687,7 +687,7 @@ def test_ports_held_by_pods_make_no_separate_model() -> None:
     held = [(1, "rail02"), (2, "rail05")] + [(3, "rail%02d" % rail) for rail in range(1, 9)]
     addresses = [_taken(infos, node, netdev) for node, netdev in held]
     outcome = run(infos, options)
-    kept, shown = yaml.safe_load(whole.text), yaml.safe_load(outcome.text)
+    kept, shown = yaml_text.load(whole.text), yaml_text.load(outcome.text)
     assert list(kept.pop("nodes")) == ["solo-[01:04]"] and list(shown.pop("nodes")) == ["solo-[01:03]"]
     assert shown == kept
     found = {(node, finding.message) for finding in of(outcome, "DS102") for node in finding.nodes}
@@ -702,7 +702,7 @@ def test_a_port_without_its_rdma_device_stays_on_its_rail(infos: list[NodeInfo])
     row["rdma"] = []
     infos[2].result["rdma"] = [each for each in infos[2].result["rdma"] if each["pci"] != row["pci"]]
     outcome = look(infos)
-    assert list(yaml.safe_load(outcome.text)["profiles"]) == ["server"]
+    assert list(yaml_text.load(outcome.text)["profiles"]) == ["server"]
     (finding,) = of(outcome, "DS402")
     assert finding.nodes == (infos[2].name,)
 
@@ -734,7 +734,7 @@ def test_nics_for_storage_and_management_are_distinguished(infos: list[NodeInfo]
         each.result["nics"] += extra
         for gpu in each.result["gpus"]:
             gpu["nics"].update({"0000:a1:00.0": "NODE", "0000:a2:00.0": "NODE"})
-    others = yaml.safe_load(look(infos).text)["profiles"]["server"]["other_ports"]
+    others = yaml_text.load(look(infos).text)["profiles"]["server"]["other_ports"]
     assert {name: port["role"] for name, port in others.items()} == {
         "stor1": "storage",
         "eno2": "management",
@@ -779,7 +779,7 @@ def test_soft_devices_with_a_name_of_the_kernel_and_ports_without_any() -> None:
     for each in infos:
         each.result["rdma"] = []
     outcome = run(infos, Options(name="lab", rails="gpu{n:02}"))
-    assert len(of(outcome, "DS402")) == 8 and "soft_rdma" not in yaml.safe_load(outcome.text)["profiles"]["server"]
+    assert len(of(outcome, "DS402")) == 8 and "soft_rdma" not in yaml_text.load(outcome.text)["profiles"]["server"]
 
 
 def test_every_code_is_used_and_documented() -> None:

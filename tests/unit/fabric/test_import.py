@@ -13,7 +13,6 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -42,7 +41,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import network
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import HostRange, natural
-from tests import upstream
+from tests import upstream, yaml_text
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDINGS = ROOT / "tests" / "recordings" / "manifests"
@@ -69,7 +68,7 @@ def _lines(found: ImportFinding) -> list[int]:
 
 
 def data(outcome: Outcome) -> t.Any:
-    return yaml.safe_load(outcome.text)
+    return yaml_text.load(outcome.text)
 
 
 # -- the rules
@@ -486,7 +485,7 @@ def test_a_page_without_manifests_is_reported_as_a_page(start: str) -> None:
 
 def _properties(file: str, *path: str) -> dict[str, t.Any]:
     schema = upstream.schemas() / file
-    versions = yaml.safe_load(schema.read_text(encoding="utf-8"))["spec"]["versions"]
+    versions = yaml_text.load(schema.read_text(encoding="utf-8"))["spec"]["versions"]
     node = versions[-1]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     for key in path:
         node = node["properties"][key]
@@ -607,7 +606,7 @@ def test_any_manifest_gives_findings_and_no_traceback(objects: list[tuple[tuple[
         {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec, "data": spec}
         for (version, kind), metadata, spec in objects
     ]
-    raw = yaml.safe_dump_all(documents, allow_unicode=True).encode("utf-8", "replace")
+    raw = yaml_text.dump_all(documents, allow_unicode=True).encode("utf-8", "replace")
     _reported(run([("any.yml", raw)], NODES))
 
 

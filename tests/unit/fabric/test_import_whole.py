@@ -11,7 +11,6 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import Outcome, run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from tests import yaml_text
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "recordings" / "manifests"
 NODES = Options("ai", {"ai-[1:2]": {"address": "10.250.0.[1:2]"}}, mtu=4200)
@@ -26,7 +26,7 @@ SPIDER = "spiderpool.spidernet.io/v2beta1"
 
 
 def imported(documents: t.Iterable[t.Any], options: Options = NODES) -> Outcome:
-    return run([("a.yml", yaml.safe_dump_all(documents).encode())], options)
+    return run([("a.yml", yaml_text.dump_all(documents).encode())], options)
 
 
 def texts(outcome: Outcome, *codes: str) -> list[str]:
@@ -47,7 +47,7 @@ def network(rail: int, pools: t.Sequence[str]) -> dict[str, t.Any]:
 # -- nothing is lost
 
 _FILES = ("network-operator.yml", "dual-stack.yml", "host-device-links.yml", "nv-ipam-blocks.yml")
-_DOCUMENTS = [list(yaml.safe_load_all((RECORDINGS / name).read_text(encoding="utf-8"))) for name in _FILES]
+_DOCUMENTS = [list(yaml_text.load_all((RECORDINGS / name).read_text(encoding="utf-8"))) for name in _FILES]
 
 
 def _mappings(value: t.Any, path: str) -> t.Iterator[tuple[dict[str, t.Any], str]]:
@@ -156,14 +156,14 @@ _NICS: dict[str, t.Any] = {
 
 def test_nic_settings_become_qos_pci_and_firmware() -> None:
     outcome = imported([*_DOCUMENTS[2], _NICS])
-    got = yaml.safe_load(outcome.text)
+    got = yaml_text.load(outcome.text)
     assert got["qos"] == {"priority": 4, "dscp": 32, "trust": "dscp"}
     assert got["profiles"]["server"]["pci"] == {"max_read_request": 4096}
     assert got["profiles"]["server"]["firmware"] == {"num_of_vfs": 4}
     assert not texts(outcome, "IM211") and "error" not in {finding.severity for finding in outcome.lint}
     # without PCI addresses the firmware's tools know no card
     other = imported([*_DOCUMENTS[0], _NICS])
-    assert "firmware" not in yaml.safe_load(other.text)["profiles"]["server"]
+    assert "firmware" not in yaml_text.load(other.text)["profiles"]["server"]
     assert any("num_of_vfs: 4 needs the PCI addresses" in text for text in texts(other, "IM209"))
 
 
@@ -171,7 +171,7 @@ def test_a_driver_container_is_the_driver() -> None:
     documents = copy.deepcopy(_DOCUMENTS[0])
     documents[0]["spec"]["ofedDriver"] = {"version": "25.04", "upgradePolicy": {"autoUpgrade": True}}
     outcome = imported(documents)
-    assert yaml.safe_load(outcome.text)["profiles"]["server"]["driver"] == {"kind": "container"}
+    assert yaml_text.load(outcome.text)["profiles"]["server"]["driver"] == {"kind": "container"}
     assert len([text for text in texts(outcome, "IM211") if "spec.ofedDriver" in text]) >= 1
 
 
@@ -184,7 +184,7 @@ def test_rails_are_in_the_order_of_their_names_and_keep_both_identities() -> Non
     documents: list[dict[str, t.Any]] = [
         {"apiVersion": "mellanox.com/v1alpha1", "kind": "NicClusterPolicy", "metadata": {"name": "p"}, "spec": policy}
     ]
-    got = yaml.safe_load(imported(documents).text)
+    got = yaml_text.load(imported(documents).text)
     assert got["profiles"]["server"]["ports"] == {
         "rail01": {"netdev": "r1", "pci": "0000:1a:00.0"},
         "rail02": {"pci": "0000:0c:00.0"},
@@ -268,7 +268,7 @@ def test_pools_of_nodes_keep_their_names() -> None:
             spec["ips"] = ["10.%d.0.%d-10.%d.0.%d" % (rail, 16 * node, rail, 16 * node + 15)]
             documents.append(pool("gpu%d-ai-%d" % (rail, node), spec))
         documents.append(network(rail, ["gpu%d-*" % rail]))
-    assert yaml.safe_load(imported(documents).text)["names"]["pool"] == "gpu{n}-{node}"
+    assert yaml_text.load(imported(documents).text)["names"]["pool"] == "gpu{n}-{node}"
 
 
 def test_whereabouts_of_the_network_operator_is_not_nv_ipam() -> None:
@@ -280,7 +280,7 @@ def test_whereabouts_of_the_network_operator_is_not_nv_ipam() -> None:
         "spec": {"master": "ibs1", "ipam": ipam},
     }
     outcome = imported([document], NODES._replace(mtu=2044))
-    assert yaml.safe_load(outcome.text)["fabric"]["provider"] == "spiderpool"
+    assert yaml_text.load(outcome.text)["fabric"]["provider"] == "spiderpool"
     assert "# DECIDE: provider" in outcome.text and not [each for each in outcome.lint if each.severity == "error"]
 
 
@@ -384,7 +384,7 @@ def test_pods_keep_their_addresses_and_ports_get_unallocated_ones(
 
 def test_an_excluded_address_in_the_middle_of_a_pool_is_taken() -> None:
     spec = {"subnet": "172.16.11.0/24", "ips": ["172.16.11.1-172.16.11.200"], "excludeIPs": ["172.16.11.120"]}
-    rail = yaml.safe_load(imported([pool("gpu1", spec), network(1, ["gpu1"])]).text)["rails"]["gpu01"]
+    rail = yaml_text.load(imported([pool("gpu1", spec), network(1, ["gpu1"])]).text)["rails"]["gpu01"]
     assert rail["pods"] == "172.16.11.1-172.16.11.200" and rail["taken"] == {"gpu1-excluded": "172.16.11.120"}
     assert rail["hosts"] == "172.16.11.201-172.16.11.254"
 
@@ -394,7 +394,7 @@ def test_a_pool_of_whereabouts_with_exclusions_gives_no_address_to_a_port() -> N
     config += ' "range_start": "10.7.0.100", "range_end": "10.7.3.254", "exclude": ["10.7.1.0/28"]}}'
     metadata = {"name": "rail1"}
     document = {"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition", "metadata": metadata}
-    got = yaml.safe_load(imported([dict(document, spec={"config": config})]).text)["rails"]["rail01"]
+    got = yaml_text.load(imported([dict(document, spec={"config": config})]).text)["rails"]["rail01"]
     assert got["pods"] == "10.7.0.100-10.7.3.254" and got["taken"] == {"rail1-excluded": "10.7.1.0-10.7.1.15"}
     assert got["hosts"].startswith("10.7.3.255-")
 
@@ -403,7 +403,7 @@ def test_addresses_of_another_object_end_the_nodes_of_a_rail_with_prefixes() -> 
     other = {"apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool", "metadata": {"name": "services"}}
     documents = [*_DOCUMENTS[2], dict(other, spec={"addresses": ["172.20.0.9-172.20.0.12"]})]
     outcome = imported(documents)
-    assert yaml.safe_load(outcome.text)["rails"]["rail01"]["taken"] == {
+    assert yaml_text.load(outcome.text)["rails"]["rail01"]["taken"] == {
         "ipaddresspool-services": "172.20.0.9-172.20.0.12"
     }
     many = imported(documents, Options("ai", {"ai-[1:9]": {}}, mtu=4200))
@@ -419,7 +419,7 @@ def test_a_cluster_of_spiderpool_becomes_a_fabric_of_the_agent_with_the_addresse
         for rail in (1, 2)
     ] + [network(rail, ["v4-%d" % rail]) for rail in (1, 2)]
     outcome = imported(documents, NODES._replace(provider="agent"))
-    written = yaml.safe_load(outcome.text)
+    written = yaml_text.load(outcome.text)
     assert written["fabric"]["provider"] == "agent"
     assert "names" not in written
     assert "DECIDE: how many pods of a node use all rails" in outcome.text

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import typing as t
 
-import yaml
-
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from tests import yaml_text
 
 from .documents import Document
 
@@ -68,7 +67,7 @@ def _port(number: int, attachment: str) -> Document:
 
 def planned(whole: Document | str | bytes) -> Document:
     """The document of a file's plan. The file must have no errors."""
-    text = yaml.safe_dump(whole, sort_keys=False) if isinstance(whole, dict) else whole
+    text = yaml_text.dump(whole, sort_keys=False) if isinstance(whole, dict) else whole
     outcome = lint(text.encode("utf-8") if isinstance(text, str) else text)
     assert outcome.plan is not None, [finding.text("fabric.yml") for finding in outcome.errors]
     made: Document = outcome.plan.document()

@@ -13,9 +13,7 @@ import functools
 import re
 import typing as t
 
-import yaml
-
-from tests import upstream
+from tests import upstream, yaml_text
 
 # Kinds of the server itself, which no CustomResourceDefinition describes.
 BUILT_IN = {"ConfigMap", "DaemonSet", "Secret", "Deployment", "DeviceClass", "ResourceClaimTemplate"}
@@ -34,7 +32,7 @@ def _definitions(flavour: str) -> dict[tuple[str, str], dict[str, t.Any]]:
         order.reverse()
     files = sorted(upstream.schemas().glob("*/*.yaml"), key=lambda file: (_rank(order, file.parent.name), file.name))
     for file in files:
-        definition = yaml.safe_load(file.read_text(encoding="utf-8"))
+        definition = yaml_text.load(file.read_text(encoding="utf-8"))
         spec = definition["spec"]
         for version in spec["versions"]:
             key = ("%s/%s" % (spec["group"], version["name"]), spec["names"]["kind"])

@@ -8,7 +8,6 @@ import json
 import typing as t
 
 import pytest
-import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -17,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     object_files,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view import object_yaml
-from tests import work
+from tests import work, yaml_text
 
 from .documents import REGISTRY, combinations, document
 
@@ -46,7 +45,7 @@ VALUES = st.recursive(
     {"a": "1.2.3.4-5.6.7.8", "b": "1.2.3.4/24", "c": "1.2.3", "d": "1_000.5", "e": "x: y", "f": "x #y", "g": "a =b"}
 )
 def test_rendered_objects_are_read_back(thing: dict[str, t.Any]) -> None:
-    assert yaml.safe_load(object_yaml.text(thing)) == thing
+    assert yaml_text.load(object_yaml.text(thing)) == thing
 
 
 def test_yaml_has_the_style_of_hand_written_files() -> None:
@@ -75,7 +74,7 @@ def test_files_hold_every_object_once(provider: str, attachment: str, mode: str)
     read = []
     for path, text in files.items():
         if path.endswith(".yaml") and not path.startswith("values/") and not path.endswith(object_files.KUSTOMIZATION):
-            read.extend(yaml.safe_load_all(text))
+            read.extend(yaml_text.load_all(text))
     wanted = list(object_components.objects(plan, options))
     assert sorted(map(json.dumps, read)) == sorted(map(json.dumps, wanted))
     _kustomizations_reach(files)
@@ -87,9 +86,9 @@ def test_files_hold_every_object_once(provider: str, attachment: str, mode: str)
 
 def _kustomizations_reach(files: t.Mapping[str, str]) -> None:
     reached = {object_files.KUSTOMIZATION}
-    for folder in yaml.safe_load(files[object_files.KUSTOMIZATION])["resources"]:
+    for folder in yaml_text.load(files[object_files.KUSTOMIZATION])["resources"]:
         inner = "%s/%s" % (folder, object_files.KUSTOMIZATION)
-        reached |= {inner} | {"%s/%s" % (folder, name) for name in yaml.safe_load(files[inner])["resources"]}
+        reached |= {inner} | {"%s/%s" % (folder, name) for name in yaml_text.load(files[inner])["resources"]}
     left = {path for path in files if path not in reached and not path.startswith("values/")}
     # Test pods are started by people.
     assert left == {path for path in files if path.startswith("workload/")}
