@@ -28,10 +28,10 @@ divided = $(pytest) -n $(N) --no-loadscope-reorder
 
 # Test files that are too long for `make test`: each has the whole lab to itself for many minutes. In the other files, tests
 # with the mark `long` are the part guests. The part scale has the fabrics of up to 4,096 nodes.
-in_long := agent_churn agent_faults agent_interruption agent_nodes agent_pods agent_verify boot_loader faults interruption netplan nic_driver pods runner take_back
+in_long := agent_churn agent_faults agent_interruption agent_nodes agent_pods agent_verify boot_loader faults interruption lab netplan nic_driver pods runner take_back
 long_files := $(in_long:%=tests/integration/test_%.py)
 in_test := tests/integration $(addprefix --ignore=,$(long_files))
-long_parts := $(in_long:%=long-%) long-guests long-scale
+long_parts := $(in_long:%=long-%) long-cluster long-guests long-scale
 
 # What `make test` runs: guests one after the other, all else beside them, the longest first.
 guests := molecule-default,molecule-sriov,integration
@@ -68,9 +68,11 @@ lab-down: ## end the lab's guests
 quick: $(VENV)/ready ## static checks and unit tests, in two minutes: before every commit
 	N=1 tools/parts.py --jobs 2 unit lint docs types changelog
 
-test: $(VENV)/ready ## every test but those of long, and at the end what took longest: before every merge
+# The programs of Kubernetes do not need the virtual environment, and both take some minutes.
+test: ## every test but those of long, and at the end what took longest: before every merge
 	tools/chromium
-	N=1 tools/parts.py --jobs 4 --lab $(guests) $(beside)
+	set -m; lab/lab cluster programs & set +m; trap "kill -- -$$! 2>/dev/null || true" EXIT; \
+	  $(MAKE) -s $(VENV)/ready && N=1 tools/parts.py --jobs 4 --lab $(guests) $(beside)
 
 long: $(VENV)/ready ## the rest in parts: PART=NAME for one; what has passed is not repeated until the checkout changes
 ifdef PART
@@ -90,10 +92,13 @@ on_guests = $(call on_lab,$(pytest) -n 2 --no-loadscope-reorder -m "not lab and 
 long-guests: $(VENV)/ready
 	$(call on_guests,long)
 
+long-cluster: $(VENV)/ready
+	$(pytest) -m "cluster and long" tests/integration
+
 long-scale: $(VENV)/ready
 	$(pytest) -m scale tests/unit tests/functional
 
-$(filter-out long-guests long-scale,$(long_parts)): $(VENV)/ready
+$(filter-out long-cluster long-guests long-scale,$(long_parts)): $(VENV)/ready
 	$(call on_lab,$(pytest) tests/integration/test_$(@:long-%=%).py)
 
 static: lint types docs changelog sanity ## all checks that run nothing of the collection
@@ -133,8 +138,8 @@ unit: $(VENV)/ready ## the pure tests, except those of scale
 functional: $(VENV)/ready ## playbooks and programs as a user runs them, and this machine's own kernel in namespaces; no guests
 	$(divided) -m "not scale" tests/functional
 
-cluster: $(VENV)/ready ## the tests on a real API server, which is built once; no guests
-	$(pytest) -m cluster tests/integration
+cluster: $(VENV)/ready ## the tests on a real API server, which is built once, except kills; no guests
+	$(pytest) -m "cluster and not long" tests/integration
 
 browser: $(VENV)/ready ## the report in headless Chromium, which is installed if it is missing
 	tools/chromium

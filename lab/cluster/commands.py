@@ -11,7 +11,7 @@ import shlex
 from pathlib import Path
 from typing import Any, Callable
 
-from lab.cluster import lifecycle, state, tools
+from lab.cluster import binaries, lifecycle, state, tools
 from lab.errors import LabError
 from lab.image import cache_directory
 from lab.progress import say
@@ -74,6 +74,12 @@ def _print(found: dict[str, Any]) -> None:
         print("%-24s Ready %s: %s" % (node["name"], node["ready"], node["message"]))
 
 
+def _programs(_arguments: Arguments) -> int:
+    found = binaries.ensure(cache_directory())
+    print("Kubernetes %s (%s): %s" % (found.version, found.origin, Path(found.api).parent))
+    return 0
+
+
 def _env(arguments: Arguments) -> int:
     cluster = state.require(arguments.name)
     places = dict.fromkeys(str(Path(tools.ensure(tool, cache_directory())).parent) for tool in ("kubectl", "helm"))
@@ -127,6 +133,7 @@ def add(commands: Any, add_command: Callable[[str, Callable[[Arguments], int], s
     down.add_argument("--all", action="store_true", help="the clusters of every lab of this checkout")
     status = action("status", _status, "show its parts and Node objects; exit status 1 when something is not up")
     status.add_argument("--json", action="store_true")
+    action("programs", _programs, "build the programs of Kubernetes if they are missing, and print their directory")
     action("env", _env, "print shell commands that make kubectl and helm use it")
 
     for tool in tools.PROBES:

@@ -119,6 +119,7 @@ def test_status_shows_parts_and_nodes(cluster: Cluster) -> None:
     assert {node["ready"] for node in summary["nodes"]} == {"Unknown"}
 
 
+@pytest.mark.long
 def test_killed_parts_are_started_again_with_what_they_held(cluster: Cluster, namespace: str) -> None:
     kept = cluster.apply(config_map(namespace, a="1"))
     for names in (["kube-apiserver"], ["etcd", "kube-controller-manager"]):
@@ -477,6 +478,7 @@ def test_helm_installs_changes_nothing_twice_and_takes_away(cluster: Cluster, na
     assert cluster.get(found) is None
 
 
+@pytest.mark.long
 def test_a_hanging_part_is_reported_and_continues_later(cluster: Cluster) -> None:
     pid = pids(cluster)["kube-apiserver"]
     os.kill(pid, signal.SIGSTOP)

@@ -293,6 +293,7 @@ def test_an_unreachable_server_is_a_one_line_error(bench: Bench, tmp_path: Path)
         connect(str(bench.kubeconfig), "nowhere", 1)
 
 
+@pytest.mark.long
 def test_a_server_that_dies_during_a_run_is_reported_and_the_next_run_does_the_rest(bench: Bench) -> None:
     plan, running = bench.plan(), bench.cluster.running
     killed = threading.Event()
@@ -318,6 +319,7 @@ def test_a_server_that_dies_during_a_run_is_reported_and_the_next_run_does_the_r
     assert bench.apply(plan).done == []
 
 
+@pytest.mark.long
 def test_a_server_that_starts_again_in_mid_run_is_awaited(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_server, "_AWAY", 60.0)
     plan, running = bench.plan(), bench.cluster.running
