@@ -164,6 +164,10 @@ class Kernel(rt.Rtnetlink):
     def add_route(self, route: rt.Route) -> None:
         if not self.table[route.oif].up:
             raise NetlinkError(100)
+        if route.source and not any(
+            (each.ifindex, each.interface.ip) == (route.oif, route.source) for each in self.held_addresses
+        ):
+            raise NetlinkError(22)
         self.held_routes.append(route)
 
     def delete_route(self, route: rt.Route) -> None:

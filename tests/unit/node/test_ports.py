@@ -507,6 +507,19 @@ def test_an_interface_is_renamed_live(node: Node) -> None:
     assert changes(node, [named]) == []
 
 
+def test_addresses_that_networkd_removes_at_a_rename_are_set_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(node, PORTS)
+    kernel, rename = node.kernel, node.kernel._rename
+
+    def renamed(before: str, after: str) -> None:
+        rename(before, after)
+        kernel.held_addresses = [each for each in kernel.held_addresses if each.ifindex != 3]
+
+    monkeypatch.setattr(kernel, "_rename", renamed)
+    named = [port(1, netdev="gpu01"), *PORTS[1:]]
+    assert run(node, named)["gathered"]["ports"] == named
+
+
 def test_an_alternative_name_becomes_the_name(node: Node) -> None:
     node.kernel.table[3] = node.kernel.table[3]._replace(altnames=("gpu01",))
     run(node, [port(1, netdev="gpu01")])

@@ -35,6 +35,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_o
     RuleKey,
     Seen,
     Target,
+    add_route,
     addresses_of,
     at,
     duplicates,
@@ -246,7 +247,7 @@ class Plan:
             self._check_main_routes(port, link, before)
 
     def _check_side(self, port: Port, link: Link, side: Side, leaving: t.Container[tuple[int, Interface]]) -> None:
-        if side.version == 6 and not self._has_ipv6(link.name):
+        if side.version == 6 and sysctl.read(self._system, link.name, "disable_ipv6", "ipv6") != "0":
             message = "IPv6 is switched off for %s" % link.name
             remedy = "switch it on (ipv6.disable on the kernel command line, disable_ipv6)"
             self.errors.append(Unsupported(message, at(port, side.key), remedy))
@@ -291,9 +292,6 @@ class Plan:
             self.errors.append(Unsupported(message, at(port, "sysctl"), remedy))
         else:
             self.warnings.append("%s: %s" % (at(port, "sysctl"), message))
-
-    def _has_ipv6(self, netdev: str) -> bool:
-        return sysctl.read(self._system, netdev, "disable_ipv6", "ipv6") == "0"
 
     # -- planning changes --------------------------------------------------------------------------------------------
 
@@ -420,7 +418,7 @@ class Plan:
         for target in targets:
             for route in port_routes(target.port, target.link.ifindex):
                 if not any(is_same_route(live, route) for live in self._routes()):
-                    self._add_route(target.name, route)
+                    self._add_route(target, route)
         live_rules = {rule_key(rule) for rule in self._state.rules}
         for target in targets:
             for version, priority, source, oif, table in rule_keys(target.port, target.name):
@@ -448,7 +446,7 @@ class Plan:
             route = make_route(TABLE_MAIN, side, address.network, link.ifindex, None)
             route = route._replace(metric=KERNEL_METRIC[side.version], protocol=PROTOCOL_KERNEL)
             if not any(is_same_route(each, route) for each in self._routes()):
-                self._add_route(target.name, route)
+                self._add_route(target, route)
 
     def _adding_change(self, link: Link, address: Interface, readd: bool = False) -> t.Callable[[], None]:
         def act() -> None:
@@ -460,8 +458,9 @@ class Plan:
 
         return act
 
-    def _add_route(self, netdev: str, route: Route) -> None:
-        self._change(netdev, route_name(route), None, str(route), partial(self._rtnl.add_route, route), ROUTE)
+    def _add_route(self, target: Target, route: Route) -> None:
+        act = partial(add_route, self._rtnl, target, route)
+        self._change(target.name, route_name(route), None, str(route), act, ROUTE)
 
     def _routes(self) -> list[Route]:
         """Return the routes that remain after the link changes and removals."""

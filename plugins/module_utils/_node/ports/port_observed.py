@@ -11,6 +11,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
     ANYWHERE,
     IFA_F_DADFAILED,
@@ -23,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
     Link,
     Network,
     Route,
+    Rtnetlink,
     Rule,
     static_route,
 )
@@ -154,6 +156,17 @@ def make_route(table: int, side: Side, to: Network, ifindex: int, via: IP | None
     # an IPv6 address cannot be the preferred source before duplicate address detection has ended
     source = side.address.ip if not via and side.version == 4 else None
     return static_route(table, to, ifindex, via, source)
+
+
+def add_route(rtnl: Rtnetlink, target: Target, route: Route) -> None:
+    """Add a route of a rail port. Raises :class:`NetlinkError`."""
+    try:
+        rtnl.add_route(route)
+    except NetlinkError:
+        # systemd-networkd removes the addresses of a renamed interface when it reads the new name
+        for side in target.port.sides:
+            rtnl.add_address(target.link.ifindex, side.address)
+        rtnl.add_route(route)
 
 
 def is_same_route(live: Route, wanted: Route) -> bool:
