@@ -27,7 +27,7 @@ pytest := $(BIN)/python -m pytest
 divided = $(pytest) -n $(N) --no-loadscope-reorder
 
 # Test files that are too long for `make test`: each has the whole lab to itself for many minutes. In the other files, tests
-# with the mark `long` are the part guests. The part scale has the fabrics of up to 4,096 nodes.
+# with the mark `long` are the part guests, or cluster without guests. The part scale has the fabrics of up to 4,096 nodes.
 in_long := agent_churn agent_faults agent_interruption agent_nodes agent_pods agent_verify boot_loader faults interruption lab netplan nic_driver pods runner take_back
 long_files := $(in_long:%=tests/integration/test_%.py)
 in_test := tests/integration $(addprefix --ignore=,$(long_files))
@@ -68,7 +68,7 @@ lab-down: ## end the lab's guests
 quick: $(VENV)/ready ## static checks and unit tests, in two minutes: before every commit
 	N=1 tools/parts.py --jobs 2 unit lint docs types changelog
 
-# The programs of Kubernetes do not need the virtual environment, and both take some minutes.
+# The programs of Kubernetes are built while the virtual environment is made. An interrupted run ends their build.
 test: ## every test but those of long, and at the end what took longest: before every merge
 	tools/chromium
 	set -m; lab/lab cluster programs & set +m; trap "kill -- -$$! 2>/dev/null || true" EXIT; \

@@ -44,6 +44,7 @@ def environment(**more: str) -> dict[str, str]:
     env.update(ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
     # what tests read is the same on every terminal; test_terminal.py reads that of the checkout's ansible.cfg
     env.update(ANSIBLE_STDOUT_CALLBACK="default")
+    # compiles each source once
     env.update(PYTHONPATH=str(ROOT / "tools/startup"))
     env["PATH"] = "%s:%s" % (PROGRAMS, env["PATH"])
     return {**env, **more}

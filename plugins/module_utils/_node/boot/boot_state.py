@@ -11,11 +11,11 @@ is the collection's code for nodes, packed from its sources (entry point: :mod:`
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import re
 import typing as t
+from functools import lru_cache, partial
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_paths, packed_program
@@ -201,7 +201,7 @@ class BootState:
             changes.append(Change(UNIT_WANTED, "enabled", False, True, lambda: system.symlink(UNIT, UNIT_WANTED)))
         document = json.dumps({"module": self._name, "options": options}, indent=2, sort_keys=True) + "\n"
         if system.read_file(self.file) != document:
-            write = functools.partial(system.write_file, self.file, document, 0o644)
+            write = partial(system.write_file, self.file, document, 0o644)
             changes.append(Change(self.file, "options", before, dict(options), write))
         if again:
             text = AGAIN_TEXT.format(BOOT_DIR, _interpreter(system), PROGRAM)
@@ -225,14 +225,14 @@ class BootState:
             changes.append(Change(UNIT_WANTED, "enabled", True, False, lambda: system.remove_file(UNIT_WANTED)))
         for path, attribute in ((UNIT, "unit"), (AGAIN, "unit"), (PROGRAM, "program")):
             if system.exists(path):
-                changes.append(_removal_change(path, attribute, functools.partial(system.remove_file, path)))
+                changes.append(_removal_change(path, attribute, partial(system.remove_file, path)))
         for directory in (BOOT_DIR, os.path.dirname(BOOT_DIR), os.path.dirname(PROGRAM)):
             # a directory with files of other programs stays; temporary files are of interrupted runs
             if system.exists(directory) and all(
                 path in removed or name.startswith(TEMPORARY) for name, path in _entries(system, directory)
             ):
                 removed.add(directory)
-                changes.append(_removal_change(directory, "directory", functools.partial(_clear, system, directory)))
+                changes.append(_removal_change(directory, "directory", partial(_clear, system, directory)))
         return changes
 
     def _rules_changes(self, again: t.Sequence[str]) -> list[Change]:
@@ -275,7 +275,7 @@ def _file_change(system: System, path: str, attribute: str, data: str | bytes, m
     return Change(path, attribute, before, "as packed", lambda: system.write_file(path, data, mode))
 
 
-@functools.lru_cache(maxsize=None)
+@lru_cache(maxsize=None)
 def pack() -> bytes:
     """Return the program that runs at boot. rail_host compares it once per module with options at boot."""
     return packed_program.pack(PACKED, "_node.boot_service.boot_program")
