@@ -27,11 +27,11 @@ pytest := $(BIN)/python -m pytest
 divided = $(pytest) -n $(N) --no-loadscope-reorder
 
 # Test files that are too long for `make test`: each has the whole lab to itself for many minutes. In the other files, tests
-# with the mark `long` are the part guests, or cluster without guests. The part scale has the fabrics of up to 4,096 nodes.
+# with the mark `long` are the parts guests, cluster and functional. The part scale has the fabrics of up to 4,096 nodes.
 in_long := agent_churn agent_faults agent_interruption agent_nodes agent_pods agent_verify boot_loader faults interruption lab netplan nic_driver pods runner take_back
 long_files := $(in_long:%=tests/integration/test_%.py)
 in_test := tests/integration $(addprefix --ignore=,$(long_files))
-long_parts := $(in_long:%=long-%) long-cluster long-guests long-scale
+long_parts := $(in_long:%=long-%) long-cluster long-functional long-guests long-scale
 
 # What `make test` runs: guests one after the other, all else beside them, the longest first.
 guests := molecule-default,molecule-sriov,integration
@@ -95,10 +95,13 @@ long-guests: $(VENV)/ready
 long-cluster: $(VENV)/ready
 	$(pytest) -m "cluster and long" tests/integration
 
+long-functional: $(VENV)/ready
+	$(divided) -m long tests/functional
+
 long-scale: $(VENV)/ready
 	$(pytest) -m scale tests/unit tests/functional
 
-$(filter-out long-cluster long-guests long-scale,$(long_parts)): $(VENV)/ready
+$(filter-out long-cluster long-functional long-guests long-scale,$(long_parts)): $(VENV)/ready
 	$(call on_lab,$(pytest) tests/integration/test_$(@:long-%=%).py)
 
 static: lint types docs changelog sanity ## all checks that run nothing of the collection
@@ -135,8 +138,8 @@ molecule-default molecule-sriov: $(VENV)/ready
 unit: $(VENV)/ready ## the pure tests, except those of scale
 	$(divided) -m "not scale" tests/unit
 
-functional: $(VENV)/ready ## playbooks and programs as a user runs them, and this machine's own kernel in namespaces; no guests
-	$(divided) -m "not scale" tests/functional
+functional: $(VENV)/ready ## playbooks and programs as a user runs them, and this machine's own kernel in namespaces; no guests, no kills
+	$(divided) -m "not scale and not long" tests/functional
 
 cluster: $(VENV)/ready ## the tests on a real API server, which is built once, except kills; no guests
 	$(pytest) -m "cluster and not long" tests/integration

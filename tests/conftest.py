@@ -24,7 +24,7 @@ from tests.results import Results  # noqa: E402
 # The same examples each time, so that a change is judged by what it changes; `make soak` draws new ones, and many more.
 # No example fails because of the time it took.
 configuration.set_hypothesis_home_dir(ROOT / ".cache" / "hypothesis")
-settings.register_profile("railyard", deadline=None, derandomize=True, max_examples=50)
+settings.register_profile("railyard", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("soak", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "railyard"))
 

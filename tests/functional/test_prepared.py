@@ -15,6 +15,7 @@ from tests import playbook
 from tests.functional.node.child_process import in_child
 from tests.prepared import Prepared
 
+pytestmark = pytest.mark.long
 WORKED = ("-i", "inventories/macvlan-roce/fabric.yml")
 RUNS = {
     "a playbook": ("ansible-playbook", *WORKED, "playbooks/validate.yml"),

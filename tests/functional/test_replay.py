@@ -136,6 +136,7 @@ def edited(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
+@pytest.mark.long
 def test_four_parts_have_the_verdict_of_one_run(tmp_path: Path) -> None:
     replay.prepare(tmp_path, 8)
     plain = json.loads((tmp_path / "plain.json").read_text())["all"]["hosts"]

@@ -22,6 +22,7 @@ from lab.cluster.lifecycle import Spec
 from tests.integration.cluster import NODES, Cluster, Object
 from tests.waiting import retried, wait_for
 
+pytestmark = pytest.mark.long
 POOLS = "spiderippools.spiderpool.spidernet.io"
 NETWORKS = "spidermultusconfigs.spiderpool.spidernet.io"
 UNKNOWN = "field not declared in schema"
@@ -119,7 +120,6 @@ def test_status_shows_parts_and_nodes(cluster: Cluster) -> None:
     assert {node["ready"] for node in summary["nodes"]} == {"Unknown"}
 
 
-@pytest.mark.long
 def test_killed_parts_are_started_again_with_what_they_held(cluster: Cluster, namespace: str) -> None:
     kept = cluster.apply(config_map(namespace, a="1"))
     for names in (["kube-apiserver"], ["etcd", "kube-controller-manager"]):
@@ -478,7 +478,6 @@ def test_helm_installs_changes_nothing_twice_and_takes_away(cluster: Cluster, na
     assert cluster.get(found) is None
 
 
-@pytest.mark.long
 def test_a_hanging_part_is_reported_and_continues_later(cluster: Cluster) -> None:
     pid = pids(cluster)["kube-apiserver"]
     os.kill(pid, signal.SIGSTOP)

@@ -17,7 +17,7 @@ from lab import cli
 from tests import playbook
 from tests.integration.conftest import LAB, LAB_DIR, ROOT
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 TAG = "before-discover"
 
 
@@ -42,7 +42,7 @@ def changed(output: str) -> dict[str, int]:
     return {host: int(count) for host, count in re.findall(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)", output, re.M)}
 
 
-@pytest.mark.parametrize("scenario", ["lab", pytest.param("lab-sriov", marks=pytest.mark.long)])
+@pytest.mark.parametrize("scenario", ["lab", "lab-sriov"])
 def test_discover_then_hosts_changes_nothing(tmp_path: Path, scenario: str) -> None:
     inventory = "inventories/" + scenario
     play("hosts.yml", inventory=inventory, reboot_allowed="true")

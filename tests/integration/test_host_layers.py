@@ -223,6 +223,7 @@ def test_hugepages_that_would_keep_the_guest_from_booting_are_refused(guest: Nod
     assert guest.run("cat %s" % PAGES) == before
 
 
+@pytest.mark.long
 def test_a_firewall_rule_that_drops_roce_is_named(guest: Node) -> None:
     install(guest, "nftables")
     guest.run(
@@ -338,6 +339,7 @@ def kept(guest: Node) -> str:
     return guest.run("find %s -type f -exec sha256sum {} + 2>/dev/null | sort" % places, check=False)
 
 
+@pytest.mark.long
 def test_a_port_that_a_pod_has_is_reported_as_held_and_not_changed(guest: Node, held: str) -> None:
     before, rules = kept(guest), guest.run("ip rule")
     why = "its netdev net1 is in network namespace %s (sleep pid %s)" % (HELD, held)

@@ -187,6 +187,7 @@ def test_a_chart_from_the_first_run_to_the_last(bench: Bench, chart: Path) -> No
     assert rc == 0 and "changed=0" in output, output
 
 
+@pytest.mark.long
 def test_helm_uses_the_named_cluster(bench: Bench, chart: Path) -> None:
     """Whatever else the environment names, as AWX's credential for another cluster does, or a shell that has Helm's."""
     beside = {
@@ -303,6 +304,7 @@ def test_software_that_is_in_use_stays(bench: Bench, chart: Path) -> None:
     assert rc == 0 and bench.releases() == {}, output
 
 
+@pytest.mark.long
 def test_check_mode_of_a_removal_foresees_that_the_fabrics_own_objects_go_before(bench: Bench, chart: Path) -> None:
     bench.cluster.need("spiderippools.spiderpool.spidernet.io")
     assert bench.play("cluster")[0] == 0
@@ -366,6 +368,7 @@ def test_a_release_that_failed_is_brought_again(bench: Bench, chart: Path) -> No
     assert rc == 0 and "changed=0" in output and bench.values("spiderpool", "spiderpool") == values, output
 
 
+@pytest.mark.long
 def test_an_interrupted_release_is_reported_with_the_remedy(bench: Bench, chart: Path) -> None:
     assert bench.play("cluster")[0] == 0
     note = ("-n", "spiderpool", "label", "secret", "sh.helm.release.v1.spiderpool.v1", "--overwrite")
@@ -446,6 +449,7 @@ def test_a_newer_definition_is_not_downgraded(bench: Bench, chart: Path) -> None
     assert not done.failed and fields() == {"note"}, done.one_line
 
 
+@pytest.mark.long
 def test_a_namespace_that_is_being_deleted_is_awaited(bench: Bench, chart: Path) -> None:
     holds = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "finalizers": ["a.example/x"]}}
     bench.cluster.kubectl("create", "namespace", "spiderpool")

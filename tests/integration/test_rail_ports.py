@@ -242,6 +242,7 @@ def test_ipv6_stays_while_networkd_reloads_and_restarts(guest: Node) -> None:
 
 
 @pytest.mark.lab
+@pytest.mark.long
 def test_a_link_local_gateway_leads_on(guest: Node, node: t.Callable[[str], Node]) -> None:
     """node-1 is the rail's router: what lies behind it answers."""
     router = node("node-1")
@@ -276,6 +277,7 @@ def test_an_address_that_another_node_has_is_reported(guest: Node, node: t.Calla
     guest.module("rail_ports", ports=PORTS)
 
 
+@pytest.mark.long
 def test_a_link_of_two_addresses_routed_in_the_main_table(guest: Node) -> None:
     ports = PORTS[:3] + [NARROW]
     predicted = guest.module("rail_ports", check=True, ports=ports)["changes"]
@@ -380,6 +382,7 @@ def test_a_pod_on_the_rail_keeps_its_name_until_the_next_boot(ready: Node) -> No
     assert [each for each in result["changes"] if each["attribute"] == "name"] == []
 
 
+@pytest.mark.long
 def test_vfs_are_not_mistaken_for_the_port(ready: Node) -> None:
     ready.run("echo 1 > /sys/class/net/enp4s0/device/sriov_numvfs; udevadm settle")
     try:

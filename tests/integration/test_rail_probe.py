@@ -118,6 +118,7 @@ def test_a_leaf_that_drops_large_frames_is_red_though_small_packets_pass(node: t
     assert "MTU" in results["gpu02"]["remedy"]
 
 
+@pytest.mark.long
 def test_a_port_whose_own_mtu_is_small_is_reported(node: t.Callable[[str], Node]) -> None:
     node("node-2").run("ip link set enp1s0 mtu 1500")
     try:

@@ -74,6 +74,7 @@ def test_soft_links_are_made_renamed_exchanged_and_removed(host: Node) -> None:
     assert host.run("test -e %s || echo gone" % BOOT_FILE).strip() == "gone"
 
 
+@pytest.mark.long
 def test_in_use_is_refused(host: Node) -> None:
     host.module("rdma_link", ports=ports(5), wait_active=120, persist=False)
     pid = host.run(

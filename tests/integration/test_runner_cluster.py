@@ -7,6 +7,8 @@ from __future__ import annotations
 import typing as t
 from pathlib import Path
 
+import pytest
+
 from tests.functional.awx import runner
 from tests.integration.cluster import Cluster
 
@@ -22,6 +24,7 @@ ANSWERS: dict[str, t.Any] = {
 }
 
 
+@pytest.mark.long
 def test_the_cluster_that_a_credential_names(clean_cluster: Cluster, tmp_path: Path) -> None:
     """Check mode, the objects, a second time for nothing; and away again, with consent alone."""
     clean_cluster.need("spiderippools.spiderpool.spidernet.io")

@@ -208,6 +208,7 @@ def test_the_management_path_is_never_touched(guest: t.Any) -> None:
         guest.run("ip route del default dev %s metric 9999" % NETDEVS[TWO])
 
 
+@pytest.mark.long
 def test_through_zero_with_leave(guest: t.Any) -> None:
     ports = [dict(PORTS[0], count=3), PORTS[1]]
     predicted = run(guest, check=True, ports=ports, allow_recreate=True, persist=False)

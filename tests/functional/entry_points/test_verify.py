@@ -215,6 +215,7 @@ nodes:
 """
 
 
+@pytest.mark.long
 def test_a_round_on_rails_without_addresses_asks_by_pci_function_and_meets_at_the_nodes_own(tmp_path: Path) -> None:
     """Both nodes are this machine, which has no such cards: that is reported for each rail, by both ends."""
     programs = tmp_path / "bin"

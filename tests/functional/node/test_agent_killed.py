@@ -23,6 +23,7 @@ from tests.unit.node.agent_files import document, rail, slot
 from tests.waiting import wait_for
 
 MOST = 200
+HOST_DEVICE = pytest.param("host-device", marks=pytest.mark.long)
 
 
 def killed_at(number: int, act: t.Callable[[], object]) -> bool:
@@ -199,8 +200,8 @@ def test_an_agent_starts_although_something_cannot_be_undone(node: LiveNode) -> 
     assert (pod.links(), agents.held()) == (set(), {})
 
 
-@pytest.mark.parametrize("container_ends", [False, True])
-@pytest.mark.parametrize("attachment", ["macvlan", "host-device"])
+@pytest.mark.parametrize("container_ends", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("attachment", ["macvlan", HOST_DEVICE])
 def test_a_killed_agent_leaves_nothing_half_made(attachment: str, container_ends: bool) -> None:
     in_own_namespace(lambda node: every_moment(node, attachment, container_ends))()
 
@@ -208,12 +209,12 @@ def test_a_killed_agent_leaves_nothing_half_made(attachment: str, container_ends
 @pytest.mark.parametrize(
     ("attachment", "pod_ends"),
     # the kernel deletes a veth at the end of its namespace, and returns other ports
-    [("macvlan", False), ("macvlan", True), ("host-device", False)],
+    [("macvlan", False), ("macvlan", True), pytest.param("host-device", False, marks=pytest.mark.long)],
 )
 def test_an_agent_killed_at_the_end_of_a_pod_keeps_no_slot(attachment: str, pod_ends: bool) -> None:
     in_own_namespace(lambda node: every_moment_of_the_end(node, attachment, pod_ends))()
 
 
-@pytest.mark.parametrize("attachment", ["macvlan", "host-device"])
+@pytest.mark.parametrize("attachment", ["macvlan", HOST_DEVICE])
 def test_an_agent_completes_the_recovery_of_a_killed_agent(attachment: str) -> None:
     in_own_namespace(lambda node: every_moment_of_a_recovery(node, attachment))()

@@ -246,6 +246,7 @@ def test_a_version_that_the_source_does_not_have_is_an_error(node: DebianNode) -
     assert caught.value.place == "version" and node.dpkg() == {"rdma-core-x": "44.0-2"}
 
 
+@pytest.mark.long
 @on_debian
 def test_killed_in_the_middle_of_a_package_and_repaired(node: DebianNode) -> None:
     doca()
@@ -266,6 +267,7 @@ def test_killed_in_the_middle_of_a_package_and_repaired(node: DebianNode) -> Non
     assert node.modules(RUNNING) == BUILT
 
 
+@pytest.mark.long
 @on_debian
 def test_killed_after_the_packages_and_before_the_images(node: DebianNode) -> None:
     doca()
@@ -278,6 +280,7 @@ def test_killed_after_the_packages_and_before_the_images(node: DebianNode) -> No
     assert Path("/boot/initrd.img-" + OTHER).read_text().strip().endswith(BUILT)
 
 
+@pytest.mark.long
 @on_debian
 def test_killed_with_the_media_mounted(node: DebianNode) -> None:
     mlnx()

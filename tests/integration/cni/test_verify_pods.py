@@ -202,6 +202,7 @@ def test_a_fixed_gid_index_is_reported_with_the_right_one(site: Site) -> None:
         node.put("/etc/nccl.conf", kept)
 
 
+@pytest.mark.long
 def test_a_pod_that_ended_during_the_read_is_not_a_traceback(site: Site) -> None:
     name = "node-1"
     found = site.guests[name].node.module("rail_pods", pods=["99999999-0000-0000-0000-000000000000", UIDS[name]])

@@ -60,7 +60,7 @@ def _mappings(value: t.Any, path: str) -> t.Iterator[tuple[dict[str, t.Any], str
             yield from _mappings(item, path + "[]")
 
 
-@settings(max_examples=max(150, settings.default.max_examples))
+@settings(max_examples=max(50, settings.default.max_examples))
 @given(
     st.sampled_from(range(len(_DOCUMENTS))),
     st.integers(0, 200),
@@ -353,7 +353,7 @@ def pools_of_a_rail(draw: t.Callable[..., t.Any]) -> tuple[list[dict[str, t.Any]
     return [*documents, network(1, names)], pods, owned
 
 
-@settings(max_examples=max(200, settings.default.max_examples))
+@settings(max_examples=max(60, settings.default.max_examples))
 @given(pools_of_a_rail())
 def test_pods_keep_their_addresses_and_ports_get_unallocated_ones(
     made: tuple[list[dict[str, t.Any]], set[int], set[int]],

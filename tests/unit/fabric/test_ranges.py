@@ -113,7 +113,7 @@ def test_a_pool_of_an_ipv6_subnet_is_planned_with_little_work() -> None:
 
 
 @given(files())
-@settings(max_examples=max(150, settings.default.max_examples))
+@settings(max_examples=max(50, settings.default.max_examples))
 def test_no_address_has_two_owners_and_each_node_has_its_own(drawn: Drawn) -> None:
     _outcome, document = planned(drawn)
     rail, six = document["rails"][0], "6" if drawn.six else ""
@@ -149,7 +149,7 @@ def test_no_address_has_two_owners_and_each_node_has_its_own(drawn: Drawn) -> No
 
 
 @given(files())
-@settings(max_examples=max(100, settings.default.max_examples))
+@settings(max_examples=max(40, settings.default.max_examples))
 def test_a_written_file_gives_the_same_plan(drawn: Drawn) -> None:
     outcome, document = planned(drawn)
     assert outcome.plan is not None
@@ -167,7 +167,7 @@ def manifests(document: Document, kind: str) -> list[Document]:
 
 
 @given(files())
-@settings(max_examples=max(60, settings.default.max_examples))
+@settings(max_examples=max(30, settings.default.max_examples))
 def test_spiderpools_pools_have_exactly_the_planned_addresses(drawn: Drawn) -> None:
     _outcome, document = planned(drawn)
     pools = manifests(document, "SpiderIPPool")
@@ -186,7 +186,7 @@ def test_spiderpools_pools_have_exactly_the_planned_addresses(drawn: Drawn) -> N
 
 
 @given(files(provider="network-operator", mode="subnet"))
-@settings(max_examples=max(60, settings.default.max_examples))
+@settings(max_examples=max(30, settings.default.max_examples))
 def test_nv_ipams_exclusions_leave_exactly_the_planned_addresses(drawn: Drawn) -> None:
     _outcome, document = planned(drawn)
     (pool,) = manifests(document, "IPPool")
@@ -199,7 +199,7 @@ def test_nv_ipams_exclusions_leave_exactly_the_planned_addresses(drawn: Drawn) -
 
 
 @given(files(provider="cni", mode="block"))
-@settings(max_examples=max(60, settings.default.max_examples))
+@settings(max_examples=max(30, settings.default.max_examples))
 def test_host_locals_ranges_are_exactly_the_planned_addresses(drawn: Drawn) -> None:
     _outcome, document = planned(drawn)
     texts = {name: text for name, text in render(document, OPTIONS, nodes=True).items() if name.endswith(".conflist")}
