@@ -237,20 +237,21 @@ def _compile(work: Path, version: str, names: list[str], log: Path) -> None:
     )
     output = source / "_output/bin"
     generator = output / "openapi-gen"
-    say("  generating the OpenAPI definitions")
     inside = ["env", "-C", str(workspace)]
-    build = [*inside, "go", "build"]
+    # without data for debuggers; with the same options, common packages are compiled once
+    build = [*inside, "go", "build", "-tags=" + TAGS, "-trimpath", "-gcflags=all=-dwarf=false"]
+    build.append("-ldflags=-s -w " + _version_flags(version))
+    say("  generating the OpenAPI definitions")
     package = ROOT + "/vendor/k8s.io/kube-openapi/cmd/openapi-gen"
     run([*build, "-o", str(generator), package], log, "compiling openapi-gen", remedy, env=env)
     generate = [*inside, str(generator), "-p", OPENAPI, "-O", "zz_generated.openapi"]
     generate += ["-h", str(source / "hack/boilerplate/boilerplate.generatego.txt"), "-r", str(work / "violations")]
     generate += ["-i", ",".join(_openapi_inputs(source))]
     run(generate, log, "generating the OpenAPI definitions", remedy, env=env)
-    # without data for debuggers
-    build += ["-tags=" + TAGS, "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w " + _version_flags(version)]
-    for name in names:
-        say("  compiling %s" % name)
-        run([*build, "-o", str(output / name), "%s/cmd/%s" % (ROOT, name)], log, "compiling %s" % name, remedy, env=env)
+    what = "compiling " + ", ".join(names)
+    say("  " + what)
+    packages = ["%s/cmd/%s" % (ROOT, name) for name in names]
+    run([*build, "-o", "%s/" % output, *packages], log, what, remedy, env=env)
 
 
 def _patch(work: Path, remedy: str) -> None:
