@@ -110,6 +110,7 @@ def test_acs_is_cleared_between_a_port_and_its_gpu_and_nowhere_else(guest: Node)
     assert (again["changed"], again["gathered"]["acs"]) == (False, "disabled")
 
 
+@pytest.mark.long
 def test_settings_return_at_boot_and_with_the_device(guest: Node) -> None:
     guest.module("pci_tuning", **ACS)
     set_acs(guest)

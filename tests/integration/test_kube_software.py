@@ -217,6 +217,7 @@ def certificate(bench: Bench) -> tuple[str, str]:
     return secret["data"]["tls.crt"], deployment["spec"]["template"]["metadata"]["annotations"][chart_values.RELEASE]
 
 
+@pytest.mark.long
 def test_a_certificate_of_each_rendering_changes_nothing_and_restarts_its_reader(bench: Bench, chart: Path) -> None:
     assert bench.play("cluster")[0] == 0
     first = certificate(bench)
@@ -343,6 +344,7 @@ def test_check_mode_of_a_removal_foresees_that_the_fabrics_own_objects_go_before
     assert rc == 0 and "spiderpool serves fabric other too, and gets the values of ai" in output, output
 
 
+@pytest.mark.long
 def test_a_release_that_failed_is_brought_again(bench: Bench, chart: Path) -> None:
     """Chart and values are those that Helm has, and still half of it is missing."""
     client = {"url": "https://127.0.0.1:9/"}

@@ -90,12 +90,14 @@ def test_staged_predicted_and_nothing_the_second_time(guest: Guest) -> None:
     assert not after["changed"] and not after["reboot_required"]
 
 
+@pytest.mark.long
 def test_an_older_release(guest: Guest) -> None:
     guest.write(release={"json": False, "verbose": False})
     port = {"pci": RAIL, "link_type": "eth", "num_of_vfs": 7}
     assert [each["after"] for each in guest.run(port)["changes"]] == ["ETH(2)", 7]
 
 
+@pytest.mark.long
 def test_an_interrupted_set_is_completed(guest: Guest) -> None:
     guest.write(failures=[{"command": "set", "out": "-E- Failed to set", "written": 1}])
     port = {"pci": RAIL, "link_type": "eth", "num_of_vfs": 7}
@@ -104,6 +106,7 @@ def test_an_interrupted_set_is_completed(guest: Guest) -> None:
     assert [each["attribute"] for each in guest.run(port)["changes"]] == ["NUM_OF_VFS"]
 
 
+@pytest.mark.long
 def test_a_reset_with_consent(guest: Guest) -> None:
     port = {"pci": RAIL, "link_type": "eth", "num_of_vfs": 7}
     done = guest.run(port, reset="allowed")
@@ -120,6 +123,7 @@ def test_the_card_of_the_connection(guest: Guest) -> None:
     assert "carries this connection" in error["message"] and error["place"] == "ports[1].pci" and error["remedy"]
 
 
+@pytest.mark.long
 def test_no_reset_while_there_are_vfs(guest: Guest) -> None:
     run = guest.node.run
     run("echo 2 > /sys/bus/pci/devices/%s/sriov_numvfs" % RAIL)

@@ -195,6 +195,7 @@ PLANNED_6 = {
 }
 
 
+@pytest.mark.long
 def test_both_address_families_are_configured(guest: Node) -> None:
     guest.module("rail_ports", state="absent")
     predicted = guest.module("rail_ports", check=True, ports=BOTH)

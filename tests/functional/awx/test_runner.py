@@ -205,7 +205,10 @@ def test_nodes_that_wait_for_a_reboot_are_named_with_any_tags(
     assert done.stdout.rpartition("TASK [")[2].startswith("railyard.fabric.reboot : Check the consent]"), done.text
 
 
-@pytest.mark.parametrize(("answer", "consented"), [("false", False), ("true", True), (False, False), (True, True)])
+@pytest.mark.parametrize(
+    ("answer", "consented"),
+    [("false", False), pytest.param("true", True, marks=pytest.mark.long), (False, False), (True, True)],
+)
 def test_an_answer_of_a_survey_is_a_text(answer: t.Any, consented: bool, project: Path, tmp_path: Path) -> None:
     """A survey's choice comes as text, and the text "false" is not consent. No machine has the host's address."""
     book = {"hosts": "absent", "gather_facts": False, "roles": ["railyard.fabric.reboot"]}
@@ -224,7 +227,7 @@ def test_an_answer_of_a_survey_is_a_text(answer: t.Any, consented: bool, project
     assert ("absent needs a reboot: its firmware" in text) is not consented
 
 
-@pytest.mark.parametrize("key", ["kubernetes", "cluster", "teardown"])
+@pytest.mark.parametrize("key", [pytest.param("kubernetes", marks=pytest.mark.long), "cluster", "teardown"])
 def test_without_a_cluster_one_line_is_printed(key: str, launch: Launch) -> None:
     job = launch(key, {"teardown_consent": "ai-10-1-16"} if key == "teardown" else {}, "--check")
     (message,) = job.failed.values()

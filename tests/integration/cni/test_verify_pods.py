@@ -27,7 +27,7 @@ from tests.cni_runtime import together
 from tests.integration.cni.cni_guest import MTU, NAMES, RAILS, Guest, address
 from tests.integration.conftest import ROOT
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 Row = t.Dict[str, t.Any]
 UIDS = {"node-1": "0f7c1d6a-3c55-4a8c-9d2e-5b1f0a7e6c3d", "node-2": "11111111-2222-3333-4444-555555555555"}
@@ -202,7 +202,6 @@ def test_a_fixed_gid_index_is_reported_with_the_right_one(site: Site) -> None:
         node.put("/etc/nccl.conf", kept)
 
 
-@pytest.mark.long
 def test_a_pod_that_ended_during_the_read_is_not_a_traceback(site: Site) -> None:
     name = "node-1"
     found = site.guests[name].node.module("rail_pods", pods=["99999999-0000-0000-0000-000000000000", UIDS[name]])
