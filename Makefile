@@ -68,11 +68,11 @@ lab-down: ## end the lab's guests
 quick: $(VENV)/ready ## static checks and unit tests, in two minutes: before every commit
 	N=1 tools/parts.py --jobs 2 unit lint docs types changelog
 
-# The programs of Kubernetes are built while the virtual environment is made. An interrupted run ends their build.
+# The programs of Kubernetes are built while Chromium and the virtual environment are installed. An interrupted run ends
+# their build.
 test: ## every test but those of long, and at the end what took longest: before every merge
-	tools/chromium
 	set -m; lab/lab cluster programs & set +m; trap "kill -- -$$! 2>/dev/null || true" EXIT; \
-	  $(MAKE) -s $(VENV)/ready && N=1 tools/parts.py --jobs 4 --lab $(guests) $(beside)
+	  tools/chromium && $(MAKE) -s $(VENV)/ready && N=1 tools/parts.py --jobs 4 --lab $(guests) $(beside)
 
 long: $(VENV)/ready ## the rest in parts: PART=NAME for one; what has passed is not repeated until the checkout changes
 ifdef PART
