@@ -85,6 +85,7 @@ def test_a_node_that_cannot_be_completed_does_not_end_the_run_of_the_others(dire
     assert "failed=1 (1 node)" in done.output and "failed=0 (%d nodes)" % (NODES - 1) in done.output
 
 
+@pytest.mark.long
 def test_nodes_that_are_lost_are_reported_and_stop_no_other(directory: Path) -> None:
     plain = json.loads((directory / "plain.json").read_text())["all"]["hosts"]
     lost, late = list(plain)[4:6]

@@ -482,6 +482,7 @@ def flannel(bench: Bench) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_manifest_from_the_first_run_to_the_last(bench: Bench, flannel: Path) -> None:
     def daemon() -> Object | None:
         return bench.get("DaemonSet", "kube-flannel-ds", "kube-flannel", "apps/v1")

@@ -72,6 +72,7 @@ def guest(node: t.Callable[[str], Node]) -> t.Iterator[Guest]:
     found.run("rm -rf %s /run/railyard/firmware" % HOME)
 
 
+@pytest.mark.long
 def test_staged_predicted_and_nothing_the_second_time(guest: Guest) -> None:
     ports = [{"pci": pci, "link_type": "eth", "sriov_en": True, "num_of_vfs": 7} for pci in (RAIL, OTHER)]
     predicted = guest.run(*ports, check=True)

@@ -97,6 +97,7 @@ def test_sound_rails_are_green_with_their_bandwidth(node: t.Callable[[str], Node
         assert result["transfer"]["gid_index"] is not None
 
 
+@pytest.mark.long
 def test_a_cut_cable_is_red_and_the_other_rail_stays_green(node: t.Callable[[str], Node]) -> None:
     cable("cut", "node-1:1")
     try:

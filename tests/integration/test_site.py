@@ -63,7 +63,9 @@ def test_without_a_cluster_one_line_reports_it(site: Site) -> None:
     assert "-e kubernetes_kubeconfig=PATH" in done.one_line and site.pools() == set()
 
 
-@pytest.mark.parametrize("how", ["variable", "awx", "environment", "consent"])
+@pytest.mark.parametrize(
+    "how", ["variable", *(pytest.param(how, marks=pytest.mark.long) for how in ("awx", "environment", "consent"))]
+)
 def test_the_cluster_that_is_named_gets_the_networks(site: Site, how: str) -> None:
     config = str(site.cluster.kubeconfig)
     given: dict[str, t.Any] = {}

@@ -110,6 +110,7 @@ def test_plan_of_a_file_that_is_not_there(launch: Launch) -> None:
     )
 
 
+@pytest.mark.long
 def test_render_writes_files(project: Path, hosts: dict[str, t.Any], tmp_path: Path) -> None:
     out = tmp_path / "out"
     variables = {"fabric_file": FABRIC, "render_dir": str(out)}
@@ -130,6 +131,7 @@ def test_import_writes_a_fabric_file(project: Path, tmp_path: Path) -> None:
     assert set(job.artifacts["railyard_import"]) >= {"error", "warning"}
 
 
+@pytest.mark.long
 def test_report_of_what_other_jobs_left(launch: Launch, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
@@ -143,6 +145,7 @@ def test_report_of_what_other_jobs_left(launch: Launch, tmp_path: Path) -> None:
     assert "gpu01" in (kept / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_discover_this_machine(launch: Launch) -> None:
     variables = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     here = {"all": {"hosts": ["this"]}, "_meta": {"hostvars": {"this": variables}}}
