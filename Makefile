@@ -138,7 +138,7 @@ molecule-default molecule-sriov: $(VENV)/ready
 unit: $(VENV)/ready ## the pure tests, except those of scale
 	$(divided) -m "not scale" tests/unit
 
-functional: $(VENV)/ready ## playbooks and programs as a user runs them, and this machine's own kernel in namespaces; no guests, no kills
+functional: $(VENV)/ready ## playbooks and programs as a user runs them, and this machine's own kernel in namespaces; no guests
 	$(divided) -m "not scale and not long" tests/functional
 
 cluster: $(VENV)/ready ## the tests on a real API server, which is built once, except kills; no guests
