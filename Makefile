@@ -31,7 +31,8 @@ divided = $(pytest) -n $(N) --no-loadscope-reorder
 in_long := agent_churn agent_faults agent_interruption agent_nodes agent_pods agent_verify boot_loader faults interruption lab netplan nic_driver pods runner take_back
 long_files := $(in_long:%=tests/integration/test_%.py)
 in_test := tests/integration $(addprefix --ignore=,$(long_files))
-long_parts := $(in_long:%=long-%) long-cluster long-functional long-guests long-scale
+long_marks := long-cluster long-functional long-guests long-scale
+long_parts := $(in_long:%=long-%) $(long_marks)
 
 # What `make test` runs: guests one after the other, all else beside them, the longest first.
 guests := molecule-default,molecule-sriov,integration
@@ -101,7 +102,7 @@ long-functional: $(VENV)/ready
 long-scale: $(VENV)/ready
 	$(pytest) -m scale tests/unit tests/functional
 
-$(filter-out long-cluster long-functional long-guests long-scale,$(long_parts)): $(VENV)/ready
+$(filter-out $(long_marks),$(long_parts)): $(VENV)/ready
 	$(call on_lab,$(pytest) tests/integration/test_$(@:long-%=%).py)
 
 static: lint types docs changelog sanity ## all checks that run nothing of the collection
@@ -138,17 +139,17 @@ molecule-default molecule-sriov: $(VENV)/ready
 unit: $(VENV)/ready ## the pure tests, except those of scale
 	$(divided) -m "not scale" tests/unit
 
-functional: $(VENV)/ready ## playbooks and programs as a user runs them, and this machine's own kernel in namespaces; no guests
+functional: $(VENV)/ready ## playbooks and programs as a user runs them, and this machine's own kernel, except those of long; no guests
 	$(divided) -m "not scale and not long" tests/functional
 
-cluster: $(VENV)/ready ## the tests on a real API server, which is built once, except kills; no guests
+cluster: $(VENV)/ready ## the tests on a real API server, which is built once, except those of long; no guests
 	$(pytest) -m "cluster and not long" tests/integration
 
 browser: $(VENV)/ready ## the report in headless Chromium, which is installed if it is missing
 	tools/chromium
 	$(pytest) tests/browser
 
-integration: $(VENV)/ready ## the tests on the lab's guests, without kills and reboots
+integration: $(VENV)/ready ## the tests on the lab's guests, except those of long
 	$(call on_guests,not long)
 
 soak: $(VENV)/ready ## properties on a thousand new examples each, 2,000 random fabric files, twenty kills and faults each, 500 pods

@@ -28,6 +28,11 @@ Change = t.Mapping[str, t.Any]
 RENAMED: Change = {"names": {"pool": "{rail}-{fabric}"}}
 RESUBNETTED: Change = {"rails": {"gpu01": {"subnet": "10.21.0.0/16"}, "gpu02": {"subnet": "10.22.0.0/16"}}}
 SWAPPED: Change = {"rails": {"gpu01": {"subnet": "10.2.0.0/16"}, "gpu02": {"subnet": "10.1.0.0/16"}}}
+CHANGES = [
+    pytest.param(RENAMED, id="renamed"),
+    pytest.param(RESUBNETTED, id="resubnetted", marks=pytest.mark.long),
+    pytest.param(SWAPPED, id="swapped", marks=pytest.mark.long),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -56,14 +61,7 @@ def in_use(bench: Bench, name: str, **pods: str) -> None:
         api.request("PATCH", POOLS % name + "/status", status, MERGE)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param(RENAMED, id="renamed"),
-        pytest.param(RESUBNETTED, id="resubnetted", marks=pytest.mark.long),
-        pytest.param(SWAPPED, id="swapped", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize("change", CHANGES)
 def test_pools_that_cannot_be_changed_are_replaced_with_consent(bench: Bench, change: Change) -> None:
     bench.apply(bench.plan())
     before = bench.live(bench.plan())
@@ -131,13 +129,7 @@ def test_nodes_that_exchange_their_blocks_need_one_deletion_a_rail(bench: Bench)
     assert specs(bench, plan) == wanted(plan)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param(RENAMED, id="renamed"),
-        pytest.param(RESUBNETTED, id="resubnetted", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize("change", CHANGES[:2])
 def test_pods_that_have_addresses_are_named_and_keep_them(bench: Bench, change: Change) -> None:
     bench.apply(bench.plan())
     in_use(bench, "ai-gpu02", **{"10.2.0.1": "team/train-0", "10.2.0.2": "team/train-1"})
