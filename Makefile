@@ -69,11 +69,10 @@ lab-down: ## end the lab's guests
 quick: $(VENV)/ready ## static checks and unit tests, in two minutes: before every commit
 	N=1 tools/parts.py --jobs 2 unit lint docs types changelog
 
-# The programs of Kubernetes are built while Chromium and the virtual environment are installed. An interrupted run ends
-# their build.
+# The programs of Kubernetes are built while the virtual environment is made. An interrupted run ends their build.
 test: ## every test but those of long, and at the end what took longest: before every merge
 	set -m; lab/lab cluster programs & set +m; trap "kill -- -$$! 2>/dev/null || true" EXIT; \
-	  tools/chromium && $(MAKE) -s $(VENV)/ready && N=1 tools/parts.py --jobs 4 --lab $(guests) $(beside)
+	  $(MAKE) -s $(VENV)/ready && N=1 tools/parts.py --jobs 4 --lab $(guests) $(beside)
 
 long: $(VENV)/ready ## the rest in parts: PART=NAME for one; what has passed is not repeated until the checkout changes
 ifdef PART
@@ -139,6 +138,8 @@ molecule-default molecule-sriov: $(VENV)/ready
 unit: $(VENV)/ready ## the pure tests, except those of scale
 	$(divided) -m "not scale" tests/unit
 
+# also in `make test`, where it would be the last part otherwise, with one processor
+functional: N = 2
 functional: $(VENV)/ready ## playbooks and programs as a user runs them, and this machine's own kernel, except those of long; no guests
 	$(divided) -m "not scale and not long" tests/functional
 
