@@ -72,7 +72,7 @@ quick: $(VENV)/ready ## static checks and unit tests, in two minutes: before eve
 # The programs of Kubernetes are built while the virtual environment is made. An interrupted run ends their build.
 test: ## every test but those of long, and at the end what took longest: before every merge
 	set -m; lab/lab cluster programs & set +m; trap "kill -- -$$! 2>/dev/null || true" EXIT; \
-	  $(MAKE) -s $(VENV)/ready && N=1 tools/parts.py --jobs 4 --lab $(guests) $(beside)
+	  $(MAKE) -s $(VENV)/ready && tools/parts.py --jobs 4 --lab $(guests) $(beside)
 
 long: $(VENV)/ready ## the rest in parts: PART=NAME for one; what has passed is not repeated until the checkout changes
 ifdef PART
@@ -138,8 +138,6 @@ molecule-default molecule-sriov: $(VENV)/ready
 unit: $(VENV)/ready ## the pure tests, except those of scale
 	$(divided) -m "not scale" tests/unit
 
-# also in `make test`, where it would be the last part otherwise, with one processor
-functional: N = 2
 functional: $(VENV)/ready ## playbooks and programs as a user runs them, and this machine's own kernel, except those of long; no guests
 	$(divided) -m "not scale and not long" tests/functional
 

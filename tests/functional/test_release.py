@@ -42,7 +42,7 @@ def test_foreign_objects_are_named(archive: Path, tmp_path: Path, name: str, con
     """The archive with one file more."""
     (tmp_path / "more").write_bytes(content)
     other = tmp_path / "other.tar.gz"
-    with tarfile.open(archive) as old, tarfile.open(other, "w:gz") as new:
+    with tarfile.open(archive) as old, tarfile.open(other, "w:gz", compresslevel=1) as new:
         for member in old:
             new.addfile(member, old.extractfile(member) if member.isfile() else None)
         new.add(tmp_path / "more", name)
@@ -52,7 +52,7 @@ def test_foreign_objects_are_named(archive: Path, tmp_path: Path, name: str, con
 
 def test_a_missing_file_is_named(archive: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.tar.gz"
-    with tarfile.open(archive) as old, tarfile.open(other, "w:gz") as new:
+    with tarfile.open(archive) as old, tarfile.open(other, "w:gz", compresslevel=1) as new:
         for member in old:
             if member.name != "meta/runtime.yml":
                 new.addfile(member, old.extractfile(member) if member.isfile() else None)
