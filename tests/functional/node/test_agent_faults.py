@@ -163,14 +163,15 @@ def container_ends_in_attach(rig: Rig, number: int) -> None:
 def two_pods_at_once(rig: Rig, number: int) -> None:
     """Two pods request one slot at the same time, such as after a forced deletion."""
     pods = [rig.agents.pod("%s-%d" % (name, number)) for name in ("first", "second")]
-    agent, outcomes = rig.agents.agent(), []
-    threads = [threading.Thread(target=lambda pod=pod: outcomes.append(rig.attach(agent, pod))) for pod in pods]
+    agent, outcomes = rig.agents.agent(), {}
+    threads = [threading.Thread(target=lambda pod=pod: outcomes.update({pod: rig.attach(agent, pod)})) for pod in pods]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(outcomes) in (["", "busy"], ["", "held"])
-    for pod in pods:
+    assert sorted(outcomes.values()) in (["", "busy"], ["", "held"])
+    # either may have the slot, which only its end frees
+    for pod in sorted(pods, key=lambda pod: outcomes[pod]):
         rig.end(pod)
 
 
