@@ -34,9 +34,10 @@ in_test := tests/integration $(addprefix --ignore=,$(long_files))
 long_marks := long-cluster long-functional long-guests long-scale
 long_parts := $(in_long:%=long-%) $(long_marks)
 
-# What `make test` runs: guests one after the other, all else beside them, the longest first.
+# What `make test` runs: guests one after the other, all else beside them, the longest first. sanity, which is one process,
+# begins before unit, which is two: started last, it would leave a processor idle.
 guests := molecule-default,molecule-sriov,integration
-beside := cluster functional unit sanity lint browser docs types changelog
+beside := cluster functional sanity unit lint browser docs types changelog
 comma := ,
 space := $(subst ,, )
 
