@@ -249,5 +249,10 @@ def prepared(kube: Kube) -> None:
     """Both nodes after ``hosts.yml``, without pods of an earlier run, with all slots on offer."""
     kube("delete", "daemonset,pod", "--all", "--wait")
     prepare()
+    if DRA:
+        # limits need the DeviceClasses
+        played = play("playbooks/kubernetes.yml", inventory=INVENTORY, timeout=SECONDS)
+        assert played.returncode == 0, played.text
+        remove_test_pods(kube)
     for node in NAMES.values():
         wait_for_slots(kube, node, ALL_RAILS)
