@@ -12,7 +12,6 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import pod_attach
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import ATTACHING, SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import TEMPORARY, System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec
@@ -137,10 +136,13 @@ def every_moment_of_the_end(node: LiveNode, attachment: str, pod_ends: bool) -> 
 
 
 def last_pod_is_gone(agents: AgentNode) -> bool:
-    """Return whether the kernel has removed the interfaces of the only holder."""
+    """Return whether the network namespace of the only holder has ended."""
     (holder,) = SlotState(agents.node.system).holders().values()
     with Rtnetlink() as kernel:
-        return not pod_attach._links(kernel, holder.nsid)
+        try:
+            return kernel.link(1, namespace=holder.nsid) is None
+        except codec.NetlinkError as error:
+            return error.errno == errno.EINVAL
 
 
 def every_moment_of_a_recovery(node: LiveNode, attachment: str) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import (
     agent_spec,
     cdi_files,
@@ -31,6 +32,20 @@ from tests.unit.node.trees import Tree
 PF, VF = "0000:0b:00.0", "0000:0b:00.3"
 HOLDER = Holder("rails-0", "uid", "a", "default", "main", "4f1b" * 16, 4711, 3, ATTACHED, 0.0)
 ALIAS = "railyard rails-0 %s gpu01" % HOLDER.sandbox_id
+# A VF on the node before it was moved to a pod.
+HOST: dict[str, t.Any] = {
+    "name": "enp11s0f0v0",
+    "altnames": [],
+    "mtu": 9000,
+    "mac": "",
+    "flags": 0,
+    "settings": {},
+    "xdp": 0,
+    "up": True,
+    "pci": VF,
+    "ifindex": 9,
+    "identity": {"kind": None, "parent": None, "permanent": "", "below": None, "below_namespace": None},
+}
 
 
 def link(name: str, ifindex: int = 7, **values: t.Any) -> Link:
@@ -39,20 +54,23 @@ def link(name: str, ifindex: int = 7, **values: t.Any) -> Link:
 
 
 class Kernel:
-    """The links of the node, and what is set on them."""
+    """The links of the node, and what is set on them. ``ignored``: what the kernel does not set."""
 
-    def __init__(self, *links: Link) -> None:
+    def __init__(self, *links: Link, ignored: t.Sequence[str] = ()) -> None:
         self.held = list(links)
         self.set: list[tuple[int, dict[str, t.Any]]] = []
+        self._ignored = ignored
 
     def links(self) -> list[Link]:
         return self.held
 
-    def link(self, name: str) -> Link | None:
-        return next((each for each in self.held if each.name == name), None)
+    def link(self, which: int | str) -> Link | None:
+        return next((each for each in self.held if which in (each.name, each.ifindex)), None)
 
     def set_link(self, index: int, **values: t.Any) -> None:
         self.set.append((index, values))
+        new = {key: value for key, value in values.items() if key not in self._ignored}
+        self.held = [each._replace(**new) if each.ifindex == index else each for each in self.held]
 
 
 def node(tmp_path: Path) -> Tree:
@@ -85,8 +103,7 @@ def test_a_slot_finds_its_vf_by_pci_address_independently_of_its_name(tmp_path: 
     tree = node(tmp_path)
     tree.netdev(VF, "enp11s0f0v0")
     found = source(tree, Kernel(link("rail1", 4), link("enp11s0f0v0", 9, mtu=9000, up=True)), sriov(attachment))
-    host = {"name": "enp11s0f0v0", "mtu": 9000, "up": True, "pci": VF}
-    assert found == ("VF 0 of rail1", 9, "mlx5_8", host)
+    assert found == ("VF 0 of rail1", 9, "mlx5_8", HOST)
 
 
 def test_a_vf_already_in_the_pod_keeps_its_recorded_state(tmp_path: Path) -> None:
@@ -132,12 +149,11 @@ def holder(host: t.Any) -> Holder:
     return HOLDER._replace(interfaces=({"rail": "gpu01", "interface": "net1", "host": host},))
 
 
-def restored(tree: Tree, kernel: Kernel) -> bool:
-    host = {"name": "enp11s0f0v0", "mtu": 9000, "up": True, "pci": VF}
-    return host_links.restore(tree.system(), t.cast(t.Any, kernel), holder(host))
+def restored(tree: Tree, kernel: Kernel, **host: t.Any) -> bool:
+    return host_links.restore(tree.system(), t.cast(t.Any, kernel), holder(dict(HOST, **host)))
 
 
-def test_a_returned_vf_gets_its_name_mtu_and_state_again(tmp_path: Path) -> None:
+def test_a_returned_vf_is_set_back_completely(tmp_path: Path) -> None:
     tree, kernel = node(tmp_path), Kernel(link("rail1", 4))
     # the namespace has ended, and the kernel has not brought the VF back yet
     assert not restored(tree, kernel)
@@ -150,14 +166,45 @@ def test_a_returned_vf_gets_its_name_mtu_and_state_again(tmp_path: Path) -> None
         (9, {"up": True}),
         (9, {"alias": ""}),
     ]
+    # what a pod may have set besides
+    tree.netdev(VF, "enp11s0f0v0")
+    settings = {"txqlen": 1000, "group": 0}
+    changed = link(
+        "enp11s0f0v0", 9, mtu=68, address=b"\2\xde\xad\0\0\1", flags=0x380, settings={"txqlen": 1, "group": 7}
+    )
+    kernel = Kernel(changed)
+    assert restored(tree, kernel, mac="02:00:00:00:01:00", flags=0x1000, settings=settings)
+    (port,) = kernel.held
+    assert (port.mtu, port.address, port.up, port.flags, port.settings) == (
+        *(9000, b"\2\0\0\0\1\0", True, 0x1000),
+        settings,
+    )
 
 
-def test_a_vf_with_its_name_is_not_changed(tmp_path: Path) -> None:
-    """After a reboot, what is on the node may be planned differently."""
+@pytest.mark.parametrize("key", ["mtu", "up", "name"])
+def test_a_port_that_differs_after_its_return_keeps_the_slot(tmp_path: Path, key: str) -> None:
+    tree, kernel = node(tmp_path), Kernel(link("net1", 9, alias=ALIAS), ignored=[key])
+    for name in ("net1", "enp11s0f0v0"):
+        tree.netdev(VF, name)
+    with pytest.raises(RailyardError, match="enp11s0f0v0: the port returned from pod default/a with .*%s " % key):
+        restored(tree, kernel)
+    assert kernel.held[0].alias == ALIAS
+
+
+def test_a_row_of_an_earlier_release_sets_back_what_it_has(tmp_path: Path) -> None:
+    """An interface with its name and without alias was not moved: the row may be of another boot."""
+    before = {"name": "enp11s0f0v0", "mtu": 9000, "up": True, "pci": VF}
     tree, kernel = node(tmp_path), Kernel(link("enp11s0f0v0", 9))
     tree.netdev(VF, "enp11s0f0v0")
-    assert restored(tree, kernel)
+
+    def restore() -> bool:
+        return host_links.restore(tree.system(), t.cast(t.Any, kernel), holder(before))
+
+    assert restore()
     assert kernel.set == []
+    kernel.held = [link("enp11s0f0v0", 9, alias=ALIAS)]
+    assert restore()
+    assert (kernel.held[0].mtu, kernel.held[0].up, kernel.held[0].alias) == (9000, True, "")
 
 
 def test_a_vf_that_has_left_the_node_is_not_waited_for(tmp_path: Path) -> None:
@@ -171,6 +218,11 @@ def test_a_vf_that_has_left_the_node_is_not_waited_for(tmp_path: Path) -> None:
 # -- RDMA devices ------------------------------------------------------------------------------------------------------
 
 
+class Socket(str):
+    def close(self) -> None:
+        pass
+
+
 class Rdma:
     """RDMA devices by the namespace of a socket, as ``rdma_netlink`` reports and changes them."""
 
@@ -181,14 +233,19 @@ class Rdma:
         monkeypatch.setattr(rdma_netlink, "devices", self._list)
         monkeypatch.setattr(rdma_netlink, "move", self._move)
         monkeypatch.setattr(rdma_netlink, "new_link", self._new)
+        monkeypatch.setattr(rdma_netlink, "rename", self._rename)
 
-    def _list(self, sock: str) -> list[dict[str, t.Any]]:
+    def _list(self, sock: str, most: int | None = None) -> list[dict[str, t.Any]]:
         return [{"name": name, "index": index} for name, index in self.devices[sock].items()]
 
     def _move(self, sock: str, index: int, _namespace: int) -> None:
         name = next(name for name, each in self.devices[sock].items() if each == index)
         other = {"outside": "inside", "inside": "outside"}[sock]
         self.devices[other][name] = self.devices[sock].pop(name)
+
+    def _rename(self, sock: str, index: int, name: str) -> None:
+        before = next(before for before, each in self.devices[sock].items() if each == index)
+        self.devices[sock][name] = self.devices[sock].pop(before)
 
     def _new(self, sock: str, name: str, kind: str, netdev: str) -> None:
         """In mode exclusive, the kernel makes it in the first namespace."""
@@ -231,15 +288,20 @@ def test_a_soft_device_is_made_on_the_interface_of_the_pod(monkeypatch: pytest.M
 def test_the_rdma_device_returns_before_its_interface(monkeypatch: pytest.MonkeyPatch) -> None:
     rdma = Rdma(monkeypatch, "exclusive")
     rdma.devices["inside"]["mlx5_8"] = 8
-
-    class Socket(str):
-        def close(self) -> None:
-            pass
-
     monkeypatch.setattr(rdma_netlink, "connect", lambda _system: Socket("inside"))
     monkeypatch.setattr(rdma_netlink, "netns_mode", lambda _sock: "exclusive")
-    pod_links._return_rdma(t.cast(t.Any, None), "mlx5_8", 6)
+    pod_links._return_rdma(t.cast(t.Any, None), {8: "mlx5_8"}, 6)
     assert rdma.devices == {"outside": {"mlx5_8": 8}, "inside": {}}
+
+
+def test_an_rdma_device_returns_by_its_index_and_not_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    rdma = Rdma(monkeypatch, "exclusive")
+    # the pod has renamed the device, and made a soft one with a name that no other device has
+    rdma.devices["inside"] = {"mine": 8, "rxe_bait": 90}
+    monkeypatch.setattr(rdma_netlink, "connect", lambda _system: Socket("inside"))
+    monkeypatch.setattr(rdma_netlink, "netns_mode", lambda _sock: "exclusive")
+    pod_links._return_rdma(t.cast(t.Any, None), {8: "mlx5_8"}, 6)
+    assert rdma.devices == {"outside": {"mlx5_8": 8}, "inside": {"rxe_bait": 90}}
 
 
 def test_a_missing_gid_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

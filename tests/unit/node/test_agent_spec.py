@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_spec, attach_request, pod_desired
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import (
+    agent_spec,
+    attach_request,
+    host_links,
+    pod_desired,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import AttachError
 from tests.unit.node.agent_files import document, rail, slot
 from tests.unit.node.trees import Tree
@@ -119,7 +124,9 @@ def test_a_rail_without_ipv6_ignores_router_advertisements() -> None:
 
 
 def test_names_fit_the_kernel() -> None:
-    assert pod_desired.temporary("interface-of-15") == "ry-interface-of"
+    # random, so that a pod cannot have an interface of this name
+    assert host_links.temporary() != host_links.temporary()
+    assert len(host_links.temporary()) == 15
     assert pod_desired.soft_device(spec(rail(1, rdma_type="rxe")).rails[0], "4f1b" * 16) == "rxe_4f1b4f1b-net1"
 
 

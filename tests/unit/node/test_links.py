@@ -77,6 +77,7 @@ def test_a_link_and_its_vfs() -> None:
         kind=None,
         parent="0000:05:00.0",
         permanent=ETHERNET[:-1] + b"\x09",
+        flags=0x1000,
     )
     assert [vf["index"] for vf in link.vfs] == [0, 1]
     assert link.vfs[0]["mac"] == "02:aa:bb:cc:dd:00"

@@ -132,6 +132,21 @@ def test_a_dump_that_always_changes_is_an_error(ends: tuple[NetlinkSocket, socke
     sock._receive = lambda: answer  # type: ignore[method-assign]
     with pytest.raises(RailyardError, match="changed each of the 20 times"):
         sock.dump(KIND)
+    # another program may change a table all the time on purpose
+    sock._sequence = 0
+    with pytest.raises(RailyardError, match="changed each of the 3 times"):
+        sock.dump(KIND, most=100)
+
+
+def test_a_table_is_read_up_to_a_bound(ends: tuple[NetlinkSocket, socket.socket]) -> None:
+    sock, kernel = ends
+    kernel.send(part(1, b"aaaa") + part(1, b"bbbb") + done(1))
+    assert sock.dump(KIND, most=2) == [b"aaaa", b"bbbb"]
+    # the end of the table does not come: it is not waited for
+    kernel.send(part(2, b"aaaa") + part(2, b"bbbb") + part(2, b"cccc"))
+    with pytest.raises(NetlinkError, match="the table has more than 2 entries") as caught:
+        sock.dump(KIND, most=2)
+    assert caught.value.errno == errno.E2BIG
 
 
 def test_a_dump_that_fails_at_its_end_is_an_error(ends: tuple[NetlinkSocket, socket.socket]) -> None:

@@ -38,7 +38,7 @@ class Kernel:
     def request(self, kind: int, payload: bytes = b"", flags: int = 0) -> t.Any:
         return self._answer(kind, payload)
 
-    def dump(self, kind: int, payload: bytes = b"") -> t.Any:
+    def dump(self, kind: int, payload: bytes = b"", most: int | None = None) -> t.Any:
         return self._answer(kind, payload)
 
 

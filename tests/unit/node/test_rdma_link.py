@@ -98,7 +98,7 @@ class Host:
     def close(self) -> None:
         pass
 
-    def dump(self, kind: int, payload: bytes = b"") -> list[bytes]:
+    def dump(self, kind: int, payload: bytes = b"", most: int | None = None) -> list[bytes]:
         table = codec.table(payload)
         index = codec.number(table[rdma_netlink.ATTR_DEV_INDEX]) if table else 0
         if kind == rdma_netlink.message_type(rdma_netlink.CMD_GET):

@@ -180,7 +180,7 @@ class Service:
             if due:
                 last_look = time.monotonic()
                 if self._pods:
-                    self._attempt("sweep", self._pods.sweep)
+                    self._attempt("sweep", functools.partial(self._pods.sweep, lambda: notify("WATCHDOG=1")))
             self._attempt("kubelet", self._follow_kubelet)
             # in each pass, as a directory may have been removed and created again
             watches = [events.watch(self._system.path(directory)) for directory in self._directories()]
@@ -382,7 +382,7 @@ class Service:
                 for name, devices in spec.resources().items()
             ],
             "claims": [claim.as_dict() for claim in claims],
-            "holders": [holder.as_dict() for _device, holder in sorted(holders.items())],
+            "holders": [holder.shown() for _device, holder in sorted(holders.items())],
             "attaches": self._attaches.as_dict(),
             "problems": [*self._problems.values(), *held_problems, *claim_errors],
         }

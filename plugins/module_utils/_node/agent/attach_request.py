@@ -35,6 +35,15 @@ TEXTS = {
         "the pod has an interface {interface} already",
         "request one device of each rail in a pod, and give other networks other interface names",
     ),
+    "identity": (
+        "the kernel reports no parent device, permanent address or lower interface of {port}, by which the agent could"
+        " identify it in the pod",
+        "plan a port that is a PCI function",
+    ),
+    "size": (
+        "the network namespace of the pod is too large to be read: {detail}",
+        "let the pod create fewer interfaces, addresses, routes and rules",
+    ),
     "carrier": ("{port} has no carrier", "check its cable and the port of the leaf"),
     "conflict": ("the address {address} is in use by {macs}", "find the host with this MAC, and remove the address"),
     "gateway": ("the gateway {gateway} does not answer", "check the leaf and the cable of the port"),

@@ -2,11 +2,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The node's side of a slot: the port, VF or RDMA device of its interface, and their return from the pod."""
+"""The node's side of a slot: the port, VF or RDMA device of its interface, and their return from the pod.
+
+A pod with CAP_NET_ADMIN can write names, aliases and most settings of its interfaces, and make others like them. So
+what moves between a pod and the node is identified only by what the kernel alone writes
+(:func:`.link_messages.identity`), and what returns is set back and read back.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
@@ -19,17 +26,30 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_desired import place
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder, Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import in_namespace
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
+    Link,
+    hardware_address,
+    has_identity,
+    identity,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
 
 PCI = "/sys/bus/pci/devices/%s"
+# Prefix of the name of a port that is on its way back.
+TEMPORARY = "ry-"
+# The first word of aliases of the agent.
+ALIAS = "railyard"
+# How many interfaces of a namespace are read at most.
+MOST = 4096
 
 
 class Source(t.NamedTuple):
     """The origin of a slot's interface. ``port``: its name in errors. ``ifindex``: of the interface on the node; None
-    while it is in the pod. ``host``: state on the node of an interface that is moved; None if one is made on a port.
+    while it is in the pod. ``host``: state on the node of an interface that is moved, see :func:`_state`, with its
+    ``pci`` and ``identity``; None if one is made on a port.
     """
 
     port: str
@@ -48,13 +68,19 @@ def source(
     """
     pci = _pci(system, rail, slot) if spec.has_vfs else rail.pci
     port = rail.netdev if not spec.has_vfs else "VF %s of %s" % (slot.vf, rail.netdev)
-    name = port_name(system, rail) if not spec.has_vfs else next(iter(system.listdir(PCI % pci + "/net")), "")
+    name: str | None = port_name(system, rail)
+    if pci and spec.moved:
+        # the port of another rail may have its name
+        names = system.listdir(PCI % pci + "/net")
+        name = name if name in names else next(iter(names), None)
     link = kernel.link(name) if name else None
     host = (before or {}).get("host")
     if link is None and not (spec.moved and host):
         raise AttachError("port", place(rail, slot), port=port)
     if link is not None and spec.moved and host is None:
-        host = {"name": link.name, "mtu": link.mtu, "up": link.up, "pci": pci}
+        if not (pci or link.parent or link.permanent or link.below):
+            raise AttachError("identity", place(rail, slot), port=port)
+        host = {**_state(link), "pci": pci, "ifindex": link.ifindex, "identity": identity(link)}
     rdma = rail.rdma
     if rail.rdma is not None and spec.has_vfs and not rail.soft:
         # the VF's device may have any name; the VF's directory shows it even while it is in a pod
@@ -83,35 +109,186 @@ def _pci(system: System, rail: RailSpec, slot: SlotSpec) -> str:
     return pci
 
 
+def temporary() -> str:
+    """Return a name of an interface that a pod cannot predict: at most 15 characters."""
+    return TEMPORARY + os.urandom(6).hex()
+
+
+def _state(link: Link) -> Row:
+    """Return what a pod can set on an interface and the interface keeps when it returns to the node."""
+    return {
+        "name": link.name,
+        "altnames": sorted(link.altnames),
+        "mtu": link.mtu,
+        "mac": hardware_address(link.address),
+        "flags": link.flags,
+        "settings": dict(link.settings),
+        "xdp": link.xdp,
+        "up": link.up,
+    }
+
+
+def _different(link: Link, host: Row) -> list[str]:
+    """Return the keys of a recorded state that differ. Rows of an earlier release do not have all keys."""
+    return [key for key, value in _state(link).items() if key in host and host[key] != value]
+
+
 def restore(system: System, kernel: Rtnetlink, holder: Holder) -> bool:
-    """Restore name, MTU and state of interfaces that returned from a holder's namespace.
+    """Set back the interfaces that returned from a holder's namespace, and read them back.
 
     :return: whether all of them have returned. An interface without a device or driver does not count.
+    :raises RailyardError: if one differs from its recorded state, which keeps the slot. A name that another interface
+        has keeps it only if the port is not found by its PCI address. Otherwise the alias stays, which
+        :func:`without_holder` reports.
     """
-    rows = [row for row in holder.interfaces if row.get("host")]
-    if not rows:
+    waiting = [row for row in holder.interfaces if row.get("host")]
+    errors: list[RailyardError] = []
+    renamed: set[int] = set()
+    # in the second pass, a name that another port of the pod had is free
+    for last in (False, True):
+        rows, waiting, errors = waiting, [], []
+        for row in rows:
+            try:
+                if not _restore(system, kernel, holder, row, last, renamed):
+                    waiting.append(row)
+            except RailyardError as error:
+                waiting.append(row)
+                errors.append(error)
+    if errors:
+        raise errors[0]
+    return not waiting
+
+
+def _restore(system: System, kernel: Rtnetlink, holder: Holder, row: Row, last: bool, renamed: set[int]) -> bool:
+    """Set back one interface. Return whether it is as recorded, or is not waited for.
+
+    :param last: whether this is the last pass of this call.
+    :param renamed: indexes of interfaces that got a temporary name in this call, because another one has their name.
+    """
+    host, alias = row["host"], holder.alias(row["rail"])
+    link = _returned(system, kernel, alias, host)
+    if link is None:
+        return not (host["pci"] and system.exists(PCI % host["pci"] + "/driver"))
+    if "identity" not in host and link.name == host["name"] and link.alias != alias:
+        # the row of an earlier release, perhaps of another boot: it never moved
         return True
-    links = kernel.links()
-    returned = True
-    for row in rows:
-        host = row["host"]
-        names = system.listdir(PCI % host["pci"] + "/net") if host["pci"] else []
-        alias = holder.alias(row["rail"])
-        link = next((candidate for candidate in links if candidate.alias == alias or candidate.name in names), None)
-        if link is None:
-            waiting = bool(host["pci"]) and system.exists(PCI % host["pci"] + "/driver")
-            returned = returned and not waiting
-            continue
-        if link.name == host["name"] and link.alias != alias:
-            # restored already, or never moved
-            continue
-        if link.name != host["name"]:
-            kernel.set_link(link.ifindex, up=False)
-        kernel.set_link(link.ifindex, name=host["name"], mtu=host["mtu"])
-        kernel.set_link(link.ifindex, up=host["up"])
-        # Last: the alias marks an interface that is not restored yet, also for an agent that starts after a kill.
-        kernel.set_link(link.ifindex, alias="")
-    return returned
+    different: list[str] = _different(link, host)
+    taken: set[str] = set()
+    place = "device %s: %s" % (holder.device, host["name"])
+    try:
+        if "name" in different and _name_taken(kernel, link, host["name"]):
+            if not link.name.startswith(TEMPORARY):
+                # the other interface may be a port that returned, and wait for the name of this one
+                kernel.set_link(link.ifindex, up=False)
+                kernel.set_link(link.ifindex, name=temporary())
+                renamed.add(link.ifindex)
+            if link.ifindex in renamed or not last:
+                return False
+            if not host["pci"]:
+                remedy = "rename the other interface %s" % host["name"]
+                raise RailyardError("another interface has the name of the returned port", place, remedy)
+            taken = {"name"}
+        if set(different) - taken:
+            _set_back(kernel, link, host, set(different) - taken)
+            link = kernel.link(link.ifindex) or link
+            remaining = [key for key in _different(link, host) if key not in taken]
+            if remaining:
+                remedy = "set it by ip link; the slot is free then"
+                observed = ", ".join("%s %s instead of %s" % (key, _state(link)[key], host[key]) for key in remaining)
+                raise RailyardError("the port returned from pod %s with %s" % (holder.pod, observed), place, remedy)
+        if link.alias == alias and not taken:
+            # last: it marks an interface that is not restored yet
+            kernel.set_link(link.ifindex, alias="")
+    except NetlinkError as error:
+        remedy = "run ip -d link show %s, and journalctl -k" % link.name
+        raise RailyardError("the kernel does not set back the port: %s" % error.message, place, remedy) from None
+    return True
+
+
+def _set_back(kernel: Rtnetlink, link: Link, host: Row, different: t.Collection[str]) -> None:
+    index = link.ifindex
+    if "name" in different or "mac" in different:
+        kernel.set_link(index, up=False)
+    if "xdp" in different and link.xdp:
+        kernel.detach_xdp(index, link.xdp)
+    if "altnames" in different:
+        for name in set(link.altnames) - set(host["altnames"]):
+            kernel.delete_altname(index, name)
+        for name in set(host["altnames"]) - set(link.altnames):
+            kernel.add_altname(index, name)
+    values = {key: host[key] for key in ("name", "mtu", "flags", "settings") if key in different}
+    if "mac" in different:
+        values["address"] = bytes.fromhex(host["mac"].replace(":", ""))
+    kernel.set_link(index, **values)
+    # last, and also after it was set down here
+    kernel.set_link(index, up=host["up"])
+
+
+def _name_taken(kernel: Rtnetlink, link: Link, name: str) -> bool:
+    other = kernel.link(name)
+    return other is not None and other.ifindex != link.ifindex
+
+
+def _returned(system: System, kernel: Rtnetlink, alias: str, host: Row) -> Link | None:
+    """Return the interface on the node that a recorded one is; None if it has not returned.
+
+    ``/sys`` shows the interfaces of a PCI function in the node's namespace, which a pod cannot write.
+    """
+    if host["pci"]:
+        candidates = [kernel.link(name) for name in system.listdir(PCI % host["pci"] + "/net")]
+        links = [link for link in candidates if link is not None]
+        # some cards have two ports in one function
+        matching = (
+            links if len(links) == 1 else [link for link in links if has_identity(link, host.get("identity", {}))]
+        )
+    elif "identity" in host:
+        matching = [link for link in kernel.links() if has_identity(link, host["identity"])]
+    else:
+        # the row of an earlier release
+        matching = [link for link in kernel.links() if link.alias == alias]
+    return matching[0] if len(matching) == 1 else None
+
+
+def interface_in_pod(kernel: Rtnetlink, holder: Holder, row: Row) -> Link | None:
+    """Return the interface of a row in the holder's namespace; None if it is not there under its recorded index.
+
+    It is asked for from the node's namespace, by its index, so that the size of the pod's namespace does not matter.
+    """
+    which = row.get("ifindex") or row["interface"]
+    try:
+        link = kernel.link(which, namespace=holder.nsid)
+    except NetlinkError as error:
+        # the namespace has ended
+        if error.errno == errno.EINVAL:
+            return None
+        raise
+    if link is None:
+        return None
+    if "identity" in row:
+        return link if has_identity(link, row["identity"]) else None
+    # the row of an earlier release
+    pci = (row.get("host") or {}).get("pci")
+    return link if link.alias == holder.alias(row["rail"]) or (pci and link.parent == pci) else None
+
+
+def without_holder(kernel: Rtnetlink, holders: t.Iterable[Holder]) -> dict[str, str]:
+    """Return a message per interface on the node that has a name or alias of the agent, and that no holder has."""
+    recorded = [
+        row["host"]["identity"]
+        for each in holders
+        for row in each.interfaces
+        if (row.get("host") or {}).get("identity")
+    ]
+    found = {}
+    for link in kernel.links():
+        words = (link.alias or "").split(" ")
+        ours = link.name.startswith(TEMPORARY) or (len(words) == 4 and words[0] == ALIAS)
+        if ours and not any(has_identity(link, each) for each in recorded):
+            found["interface %s" % link.name] = (
+                "interface %s: it has a name or alias of the rail agent (%s), and no pod holds it. Remedy: give it the"
+                ' name of its port, and run ip link set %s alias "".' % (link.name, link.alias or "no alias", link.name)
+            )
+    return found
 
 
 def unrecorded(system: System, holders: t.Iterable[Holder]) -> list[str]:
@@ -120,7 +297,7 @@ def unrecorded(system: System, holders: t.Iterable[Holder]) -> list[str]:
 
     def links() -> list[Link]:
         with Rtnetlink() as kernel:
-            return kernel.links()
+            return kernel.links(most=MOST)
 
     messages = []
     for namespace in network_namespaces.others(system):
@@ -130,7 +307,7 @@ def unrecorded(system: System, holders: t.Iterable[Holder]) -> list[str]:
                 inside = in_namespace(stream.fileno(), links)
             for link in inside:
                 words = (link.alias or "").split(" ")
-                if len(words) == 4 and words[0] == "railyard" and link.alias not in known:
+                if len(words) == 4 and words[0] == ALIAS and link.alias not in known:
                     messages.append(
                         "device %s: its interface %s is in a pod that is not in the record of slots. Remedy: restart"
                         " the pod that crictl inspectp %s shows." % (words[1], link.name, words[2])

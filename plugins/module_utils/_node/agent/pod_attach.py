@@ -4,8 +4,8 @@
 
 """Attaches devices to pods, one attach per OCI hook, and frees them by a sweep, as no event reports the end of a pod.
 
-A device is free when the network namespace of its holder has ended. The kernel reports this: the ID of a namespace is
-valid while it exists, and the alias of each interface names the device and the sandbox.
+A device is free when the network namespace of its holder has ended and what was taken from the node is back. The kernel
+reports the end: the ID of a namespace is valid while it exists. Nothing that the pod can write frees a device.
 """
 
 from __future__ import annotations
@@ -40,22 +40,42 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_s
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rdma_netlink
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import in_namespace
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError, NetlinkSocket
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import cookie, in_namespace
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
+    hardware_address,
+    identity,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.namespace_entry import open_numbered
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 
 # Seconds to wait for the end of the last pod of a device.
 PATIENCE = 20.0
 # Seconds between two checks.
 _PAUSE = 0.5
+# The index of lo in each network namespace.
+_LOOPBACK = 1
+
+
+class Namespace(t.NamedTuple):
+    """A pod's network namespace: see :class:`.slot_state.Holder`."""
+
+    nsid: int
+    inode: int
+    cookie: int | None
+
+    def is_of(self, holder: Holder, pod: Pod) -> bool:
+        """Return whether a holder has the pod's sandbox, and this namespace. Earlier releases recorded less."""
+        same = holder.inode is None or (holder.inode, holder.cookie) == (self.inode, self.cookie)
+        return same and (holder.sandbox_id, holder.nsid) == (pod.sandbox_id, self.nsid)
 
 
 class PodAttach:
     """The devices of one node. Safe for several threads. Call :meth:`recover` first.
 
-    ``spec`` may be replaced after the node file has changed. ``problems``: device -> why the last sweep could not free
-    it. ``unrecorded``: messages of :meth:`recover` about interfaces that are not in the record. ``check_pod``: raises
+    ``spec`` may be replaced after the node file has changed; a pod keeps the part with which it was attached until it
+    ends. ``problems``: device -> why the last sweep could not free it, and interfaces of the node that no pod holds.
+    ``unrecorded``: messages of :meth:`recover` about interfaces that are not in the record. ``check_pod``: raises
     :class:`AttachError` if a pod may not get a device; it is not called for the pod that has the device.
 
     :param patience: seconds to wait for the end of the last pod of a device.
@@ -71,8 +91,12 @@ class PodAttach:
         self._patience = patience
         self._locks: dict[str, threading.Lock] = {}
         self._locks_guard = threading.Lock()
+        # held from the check that no other device has the addresses until the holder is recorded
+        self._take_lock = threading.Lock()
+        self._sweep_lock = threading.Lock()
+        self._sweeps = 0
 
-    def attach(self, identity: str, oci_state: t.Any) -> Holder:
+    def attach(self, device_id: str, oci_state: t.Any) -> Holder:
         """Attach a device to the pod of a container, and return the holder.
 
         If the pod's sandbox has the device already, missing parts are completed.
@@ -82,35 +106,45 @@ class PodAttach:
         """
         # the service may replace self.spec during the attach
         spec = self.spec
-        device = spec.device(identity)
-        if device is None:
-            raise AttachError("device", "device %s" % plain(identity))
-        pod = read_pod(oci_state, "device %s" % device.id)
+        if spec.device(device_id) is None and device_id not in self._state.holders():
+            raise AttachError("device", "device %s" % plain(device_id))
+        pod = read_pod(oci_state, "device %s" % device_id)
         # wait for an earlier attach that the runtime does not wait for any more
-        with self._device_lock(device.id, 3 * self._patience), Rtnetlink() as host, contextlib.ExitStack() as stack:
+        with self._device_lock(device_id, 3 * self._patience), Rtnetlink() as host, contextlib.ExitStack() as stack:
             fd, home = self._open(stack, "/proc/%d/ns/net" % pod.pid, pod), self._open(stack, "/proc/self/ns/net", pod)
             # the agent is in the node's network namespace
             if os.path.samestat(os.fstat(fd), os.fstat(home)):
-                raise AttachError("host-network", "device %s" % device.id, pod=pod)
-            nsid = host.number_namespace(fd)
-            held = self._state.holders().get(device.id)
-            if held is None or (held.sandbox_id, held.nsid) != (pod.sandbox_id, nsid):
-                self.check_pod(device.id, pod)
-            before = self._await_free(host, device, pod, nsid)
-            # an attached pod stays attached in the record: if the agent is killed, the next one must not undo it
-            phase, since = (before.phase, before.since) if before else (ATTACHING, time.time())
-            holder = Holder(device.id, *_pod_fields(pod), pod.pid, nsid, phase, since)
-            jobs = self._jobs(host, spec, device, before)
-            rows = tuple(pod_desired.row(job.rail, job.slot, None, job.source.rdma, job.source.host) for job in jobs)
-            holder = holder._replace(interfaces=rows)
-            self._state.take(holder)
+                raise AttachError("host-network", "device %s" % device_id, pod=pod)
+            inside = Namespace(host.number_namespace(fd), os.fstat(fd).st_ino, in_namespace(fd, cookie))
+            held = self._state.holders().get(device_id)
+            if held is None or not inside.is_of(held, pod):
+                self.check_pod(device_id, pod)
+            elif held.plan is not None:
+                # a changed plan is for the next pod: this one has addresses that no other pod may get
+                spec = pod_desired.kept_spec(spec, held.plan)
+            device = spec.device(device_id)
+            if device is None:
+                raise AttachError("device", "device %s" % device_id)
+            before = self._await_free(host, device, pod, inside)
             rdma = rdma_netlink.connect(self._system)
             if rdma is not None:
                 stack.callback(rdma.close)
+            jobs = self._jobs(host, spec, device, before, rdma)
+            # an attached pod stays attached in the record: if the agent is killed, the next one must not undo it
+            phase, since = (before.phase, before.since) if before else (ATTACHING, time.time())
+            holder = Holder(
+                device.id,
+                *(pod.uid, pod.name, pod.namespace, pod.container, pod.sandbox_id, pod.pid),
+                *(inside.nsid, phase, since),
+                tuple(pod_links.row(job, None, job.identity, None) for job in jobs),
+                *(self._state.boot_id, inside.inode, inside.cookie),
+                pod_desired.plan_of(spec, device),
+            )
+            self._take(holder)
             work = pod_links.PodLinks(self._system, spec, holder, jobs, fd, home, host, rdma)
             try:
                 holder = holder._replace(interfaces=tuple(in_namespace(fd, work.attach)), phase=ATTACHED)
-                self._record(holder, before, fd, home)
+                self._record(host, spec, holder, before, fd, home)
             except BaseException:
                 self._give_up(host, holder, before)
                 raise
@@ -126,23 +160,47 @@ class PodAttach:
             return holder is None or self._undo(host, holder)
 
     def recover(self) -> None:
-        """Undo incomplete attaches of an agent that was killed, and free the devices of pods that have ended.
+        """Release the devices of earlier boots, undo incomplete attaches of an agent that was killed, and free the
+        devices of pods that have ended.
 
-        Devices for which this fails stay held. Other pods are not affected.
+        Devices for which this fails stay held. Other pods are not affected. Rows of an earlier release have no boot,
+        namespace, identities and plan. They get those of the interfaces that have their aliases, and hold nothing if
+        there are none.
+
+        :raises RailyardError: if the record cannot be written.
         """
+        self._state.release_earlier_boots()
         for directory in (os.path.dirname(slot_state.FILE), cdi_files.DIRECTORY):
             with contextlib.suppress(RailyardError):
                 self._system.remove_incomplete_files(directory)
         with Rtnetlink() as host:
             for holder in self._state.holders().values():
-                if holder.phase == ATTACHING:
-                    with contextlib.suppress(RailyardError):
+                with contextlib.suppress(RailyardError):
+                    if holder.inode is None:
+                        holder = self._complete(host, holder)
+                    if holder.phase == ATTACHING:
                         self._undo(host, holder)
         self.sweep()
         self.unrecorded = host_links.unrecorded(self._system, self._state.holders().values())
 
-    def sweep(self) -> list[str]:
-        """Free the devices whose pods have ended, and return their ids. Errors are stored in ``problems``."""
+    def sweep(self, progress: t.Callable[[], object] = lambda: None) -> list[str]:
+        """Free the devices whose pods have ended, and return their ids. Errors are stored in ``problems``.
+
+        One sweep runs at a time. A call during a sweep waits for its end, and returns an empty list. The work for a
+        holder does not depend on what its pod has made in its namespace.
+
+        :param progress: called after each holder.
+        """
+        number = self._sweeps
+        with self._sweep_lock:
+            if self._sweeps != number:
+                return []
+            try:
+                return self._sweep(progress)
+            finally:
+                self._sweeps += 1
+
+    def _sweep(self, progress: t.Callable[[], object]) -> list[str]:
         freed, problems = [], {}
         with Rtnetlink() as host:
             for holder in self._state.holders().values():
@@ -153,12 +211,14 @@ class PodAttach:
                 except RailyardError as error:
                     if getattr(error, "reason", "") != "busy":
                         problems[holder.device] = str(error)
+                progress()
+            problems.update(host_links.without_holder(host, self._state.holders().values()))
         self.problems = problems
         return freed
 
     # -- holders ------------------------------------------------------------------------------------------------------
 
-    def _await_free(self, host: Rtnetlink, device: Device, pod: Pod, nsid: int) -> Holder | None:
+    def _await_free(self, host: Rtnetlink, device: Device, pod: Pod, inside: Namespace) -> Holder | None:
         """Wait until the device is free. Return the holder instead, if it is the pod's sandbox.
 
         :raises AttachError: reason ``held``.
@@ -166,31 +226,108 @@ class PodAttach:
         addresses = {str(address.ip) for slot in device.slots.values() for address in slot.addresses}
         deadline = time.monotonic() + self._patience
         while True:
-            holders = self._state.holders()
-            # after a change of the plan, a pod may hold one of the addresses with another device
-            others = [each for each in holders.values() if each.device != device.id and each.addresses & addresses]
-            holder = holders.get(device.id) or next(iter(others), None)
+            holder = self._holder_of(device.id, addresses)
             if holder is None:
                 return None
-            if holder.device == device.id and (holder.sandbox_id, holder.nsid) == (pod.sandbox_id, nsid):
+            if holder.device == device.id and inside.is_of(holder, pod):
                 return holder
-            if self._free(host, holder):
-                continue
+            # after a change of the plan, it may be the holder of another device, which another thread may free
+            other = self._device_lock(holder.device, 0) if holder.device != device.id else contextlib.nullcontext()
+            with contextlib.suppress(AttachError), other:
+                if self._state.holders().get(holder.device) == holder and self._free(host, holder):
+                    continue
             if time.monotonic() > deadline:
                 raise AttachError("held", "device %s" % device.id, pod=holder.pod)
             time.sleep(_PAUSE)
 
+    def _holder_of(self, device: str, addresses: set[str]) -> Holder | None:
+        """Return a holder of another device that has one of the addresses, or else the holder of the device."""
+        holders = self._state.holders()
+        others = [each for each in holders.values() if each.device != device and each.addresses & addresses]
+        return next(iter(others), None) or holders.get(device)
+
+    def _take(self, holder: Holder) -> None:
+        """Record a holder before its interfaces are made.
+
+        :raises AttachError: reason ``held``, if another device has got one of the addresses in the meantime.
+        """
+        with self._take_lock:
+            other = self._holder_of(holder.device, holder.addresses)
+            if other is not None and other.device != holder.device:
+                raise AttachError("held", "device %s" % holder.device, pod=other.pod)
+            self._state.take(holder)
+
     def _free(self, host: Rtnetlink, holder: Holder) -> bool:
-        """Free a device if its holder's interfaces were removed or returned to the node. Return whether it is free."""
-        in_pod = any(link.alias in holder.aliases for link in _links(host, holder.nsid))
-        if in_pod and holder.phase == ATTACHED:
+        """Free a device whose pod has ended, or whose attach is undone. Return whether it is free.
+
+        :raises RailyardError: if what was taken from the node cannot be set back. The device stays held.
+        """
+        if holder.phase == ATTACHED and self._lives(host, holder):
             return False
+        in_pod = any(host_links.interface_in_pod(host, holder, row) for row in holder.interfaces)
         # after an interrupted attach, some ports may be in the pod and others on the node
         returned = host_links.restore(self._system, host, holder)
         if in_pod or not returned:
             return False
         self._state.release(holder.device)
         return True
+
+    def _lives(self, host: Rtnetlink, holder: Holder) -> bool:
+        """Return whether the network namespace of a holder exists.
+
+        Its number may belong to another namespace now. This is decided without a search if an interface of the holder
+        is there. If nothing shows which namespace has the number, it counts as the holder's.
+        """
+        try:
+            host.link(_LOOPBACK, namespace=holder.nsid)
+        except NetlinkError as error:
+            if error.errno == errno.EINVAL:
+                return False
+            raise
+        if any(host_links.interface_in_pod(host, holder, row) for row in holder.interfaces):
+            return True
+        fd = open_numbered(self._system, host, holder.nsid, holder.pid)
+        if fd is None:
+            return True
+        try:
+            if holder.inode is None:
+                # the row of an earlier release, whose interfaces are not there
+                return False
+            return (os.fstat(fd).st_ino, in_namespace(fd, cookie)) == (holder.inode, holder.cookie)
+        finally:
+            os.close(fd)
+
+    def _complete(self, host: Rtnetlink, holder: Holder) -> Holder:
+        """Add to a row of an earlier release what the kernel shows of the pod, if it has the interfaces."""
+        rows = []
+        for row in holder.interfaces:
+            link = host_links.interface_in_pod(host, holder, row)
+            if link is None:
+                rows.append(row)
+                continue
+            host_row = row.get("host")
+            if host_row:
+                known = {"kind": link.kind, "parent": link.parent, "permanent": hardware_address(link.permanent)}
+                host_row = dict(host_row, identity=known)
+            rows.append(dict(row, ifindex=link.ifindex, identity=identity(link), host=host_row))
+        fd = open_numbered(self._system, host, holder.nsid, holder.pid)
+        if fd is None or not any("identity" in row for row in rows):
+            return holder
+        try:
+            inside = Namespace(holder.nsid, os.fstat(fd).st_ino, in_namespace(fd, cookie))
+        finally:
+            os.close(fd)
+        spec = pod_desired.recorded_spec(self.spec, holder.interfaces)
+        device = spec.device(holder.device)
+        holder = holder._replace(
+            interfaces=tuple(rows),
+            boot_id=self._state.boot_id,
+            inode=inside.inode,
+            cookie=inside.cookie,
+            plan=device and pod_desired.plan_of(spec, device),
+        )
+        self._state.take(holder)
+        return holder
 
     @contextlib.contextmanager
     def _device_lock(self, identity: str, patience: float) -> t.Iterator[None]:
@@ -213,22 +350,33 @@ class PodAttach:
         stack.callback(os.close, fd)
         return fd
 
-    def _jobs(self, host: Rtnetlink, spec: AgentSpec, device: Device, before: Holder | None) -> list[pod_links.Job]:
+    def _jobs(
+        self, host: Rtnetlink, spec: AgentSpec, device: Device, before: Holder | None, rdma: NetlinkSocket | None
+    ) -> list[pod_links.Job]:
         rows = {row["rail"]: row for row in before.interfaces} if before else {}
+        moved_rdma: dict[str, int] = {}
+        if rdma is not None and spec.rdma_mode == "exclusive":
+            moved_rdma = {each["name"]: each["index"] for each in rdma_netlink.devices(rdma)}
         jobs = []
         for name, slot in device.slots.items():
-            rail = spec.rail(name)
-            source = host_links.source(self._system, host, spec, rail, slot, rows.get(name))
-            jobs.append(pod_links.Job(rail, slot, source))
+            rail, row = spec.rail(name), rows.get(name, {})
+            link = host_links.interface_in_pod(host, before, row) if before and row else None
+            source = host_links.source(self._system, host, spec, rail, slot, row)
+            index = _new_index() if link is None else link.ifindex
+            rdma_index = moved_rdma.get(source.rdma or "", row.get("rdma_index"))
+            known = _expected(spec, source) if link is None else identity(link)
+            jobs.append(pod_links.Job(rail, slot, source, index, link is not None, known, rdma_index))
         return jobs
 
-    def _record(self, holder: Holder, before: Holder | None, fd: int, home: int) -> None:
+    def _record(
+        self, host: Rtnetlink, spec: AgentSpec, holder: Holder, before: Holder | None, fd: int, home: int
+    ) -> None:
         """Record a complete attach. If this fails, remove the interfaces, unless the pod had them before."""
         try:
             self._state.take(holder)
         except RailyardError:
             if before is None:
-                in_namespace(fd, lambda: _remove(self._system, holder, home))
+                in_namespace(fd, lambda: _remove(self._system, host, spec, holder, home))
             raise
 
     def _give_up(self, host: Rtnetlink, holder: Holder, before: Holder | None) -> None:
@@ -237,7 +385,7 @@ class PodAttach:
             if before is not None:
                 self._state.take(before)
             else:
-                self._free(host, holder)
+                self._free(host, holder._replace(phase=ATTACHING))
 
     def _undo(self, host: Rtnetlink, holder: Holder) -> bool:
         """Remove a holder's interfaces and free its device. Return whether it is free.
@@ -245,15 +393,19 @@ class PodAttach:
         The namespace can be entered only while a process of the container runs. Otherwise virtual interfaces are
         removed from the node's namespace, and interfaces of the node return when the pod's namespace ends.
         """
+        if holder.phase != ATTACHING:
+            # if the agent is killed, the next one continues
+            holder = holder._replace(phase=ATTACHING)
+            self._state.take(holder)
         with contextlib.ExitStack() as stack:
             fd, home = self._namespaces(stack, host, holder)
             if fd is not None:
-                in_namespace(fd, lambda: _remove(self._system, holder, home))
+                spec = self.spec if holder.plan is None else pod_desired.kept_spec(self.spec, holder.plan)
+                in_namespace(fd, lambda: _remove(self._system, host, spec, holder, home))
             else:
-                names = {pod_desired.temporary(row["interface"]) for row in holder.interfaces if not row.get("host")}
-                aliases = [holder.alias(row["rail"]) for row in holder.interfaces if not row.get("host")]
-                for link in _links(host, holder.nsid):
-                    if link.alias in aliases or link.name in names:
+                for row in holder.interfaces:
+                    link = None if row.get("host") else host_links.interface_in_pod(host, holder, row)
+                    if link is not None:
                         host.delete_link(link.ifindex, holder.nsid)
         return self._free(host, holder)
 
@@ -266,26 +418,28 @@ class PodAttach:
         with contextlib.suppress(OSError):
             fd = os.open("/proc/%d/ns/net" % holder.pid, os.O_RDONLY | os.O_CLOEXEC)
             stack.callback(os.close, fd)
-            # the process ID may have been reused
-            if not os.path.samestat(os.fstat(fd), os.fstat(home)) and host.namespace_number(fd) == holder.nsid:
+            # the process ID may have been reused, and so may the number of the namespace
+            if os.path.samestat(os.fstat(fd), os.fstat(home)) or host.namespace_number(fd) != holder.nsid:
+                return None, home
+            if holder.inode in (None, os.fstat(fd).st_ino):
                 return fd, home
         return None, home
 
 
-def _pod_fields(pod: Pod) -> tuple[str, str, str, str, str]:
-    return pod.uid, pod.name, pod.namespace, pod.container, pod.sandbox_id
+def _expected(spec: AgentSpec, source: host_links.Source) -> dict[str, t.Any]:
+    """Return the part of the identity of an interface that is known before it is made."""
+    if source.host:
+        # the number of the namespace of a link below may differ
+        taken: dict[str, t.Any] = source.host.get("identity", {"parent": source.host["pci"]})
+        return {key: value for key, value in taken.items() if key != "below_namespace"}
+    return {"kind": spec.attachment, "below": source.ifindex}
 
 
-def _links(host: Rtnetlink, nsid: int) -> list[Link]:
-    """Return the interfaces of another namespace; empty if it has ended."""
-    try:
-        return host.links(namespace=nsid)
-    except NetlinkError as error:
-        if error.errno == errno.EINVAL:
-            return []
-        raise
+def _new_index() -> int:
+    """Return a random index for an interface in a pod, far above those that the kernel gives."""
+    return (1 << 24) + int.from_bytes(os.urandom(3), "little")
 
 
-def _remove(system: System, holder: Holder, home: int) -> None:
+def _remove(system: System, host: Rtnetlink, spec: AgentSpec, holder: Holder, home: int) -> None:
     with Rtnetlink() as pod:
-        pod_links.remove(system, pod, holder, home)
+        pod_links.remove(system, pod, host, spec, holder, home)

@@ -7,10 +7,18 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import RailSpec, SlotSpec
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link, hardware_address
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
+    FORMAT,
+    AgentSpec,
+    Device,
+    RailSpec,
+    SlotSpec,
+    parse_spec,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
     ANYWHERE,
     TABLE_MAIN,
@@ -20,14 +28,43 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
     static_route,
 )
 
-# Prefix of the names of interfaces that are not complete yet.
-TEMPORARY = "ry-"
 IPV4, IPV6 = "/proc/sys/net/ipv4/conf/%s/%s", "/proc/sys/net/ipv6/conf/%s/%s"
 
 
-def temporary(interface: str) -> str:
-    """Return the name of a pod's interface until it has its alias: at most 15 characters."""
-    return TEMPORARY + interface[:12]
+def plan_of(spec: AgentSpec, device: Device) -> dict[str, t.Any]:
+    """Return the part of the node file with which a pod is attached to a device, as JSON values."""
+    rails = [
+        dict(
+            rail._asdict(),
+            slots=[slot._asdict() for slot in rail.slots if device.slots[rail.rail] == slot],
+            routes=[route._asdict() for route in rail.routes],
+        )
+        for rail in spec.rails
+        if rail.rail in device.slots
+    ]
+    document = {"attachment": spec.attachment, "rdma_mode": spec.rdma_mode, "rails": rails}
+    found: dict[str, t.Any] = json.loads(json.dumps(document, default=str))
+    return found
+
+
+def kept_spec(spec: AgentSpec, plan: dict[str, t.Any]) -> AgentSpec:
+    """Return the node file with the part that a pod keeps. Raises :class:`.RailyardError` if a value is wrong."""
+    own = {"format": FORMAT, "fabric": spec.fabric, "node": spec.node, "resource_prefix": spec.resource_prefix}
+    checks = {"conflict_check": spec.conflict_check, "gateway_check": spec.gateway_check}
+    return parse_spec({**own, **checks, **plan})
+
+
+def recorded_spec(spec: AgentSpec, rows: t.Sequence[dict[str, t.Any]]) -> AgentSpec:
+    """Return the node file with the values of rows of an earlier release, which did not record more of the plan."""
+    rails = []
+    for rail in spec.rails:
+        row = next((row for row in rows if row["rail"] == rail.rail), None)
+        slot = next((slot for slot in rail.slots if row and slot.number == row["slot"]), None)
+        if row and slot:
+            address, address6 = (row[key] and ipaddress.ip_interface(row[key]) for key in ("address", "address6"))
+            slot = slot._replace(address=address, address6=address6, mac=slot.mac and row["mac"])
+            rails.append(rail._replace(interface=row["interface"], slots=(slot,)))
+    return spec._replace(rails=tuple(rails))
 
 
 def soft_device(rail: RailSpec, sandbox_id: str) -> str:
@@ -123,15 +160,34 @@ def missing(
     return absent
 
 
-def row(rail: RailSpec, slot: SlotSpec, link: Link | None, rdma: str | None, host: t.Any) -> dict[str, t.Any]:
-    """Return a row of :attr:`.slot_state.Holder.interfaces`. ``link``: the interface, if it exists already."""
+def row(
+    rail: RailSpec,
+    slot: SlotSpec,
+    ifindex: int,
+    identity: t.Mapping[str, t.Any],
+    rdma: str | None,
+    rdma_index: int | None,
+    host: t.Any,
+    address: str | None = None,
+) -> dict[str, t.Any]:
+    """Return a row of :attr:`.slot_state.Holder.interfaces`.
+
+    :param ifindex: index of the interface in the pod, chosen before it is made.
+    :param identity: its :func:`.link_messages.identity`, or the part that is known before it is made.
+    :param rdma_index: index of an RDMA device of the node that is moved to the pod.
+    :param host: :attr:`.host_links.Source.host`.
+    :param address: the MAC of the interface, if it exists already.
+    """
     return {
         "rail": rail.rail,
         "slot": slot.number,
         "interface": rail.interface,
         "address": slot.address and str(slot.address),
         "address6": slot.address6 and str(slot.address6),
-        "mac": hardware_address(link.address) if link else slot.mac,
+        "mac": address or slot.mac,
         "rdma": rdma,
+        "rdma_index": rdma_index,
         "host": host,
+        "ifindex": ifindex,
+        "identity": dict(identity),
     }

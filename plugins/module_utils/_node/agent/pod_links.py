@@ -16,7 +16,8 @@ import functools
 import time
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import pod_desired
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import host_links, pod_desired
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
     AgentSpec,
     RailSpec,
@@ -29,7 +30,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_s
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import arp, rdma_netlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError, NetlinkSocket
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link, hardware_address
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
+    Link,
+    hardware_address,
+    has_identity,
+    identity,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import IFA_F_NODAD, Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import gids
 
@@ -46,11 +52,20 @@ _GAP = 16
 
 
 class Job(t.NamedTuple):
-    """One rail of the device."""
+    """One rail of the device.
+
+    ``ifindex``: of the interface in the pod, chosen before it is made. ``exists``: whether the pod has the interface.
+    ``identity``: what is known of its :func:`.link_messages.identity`. ``rdma_index``: of the RDMA device of the node
+    that is moved.
+    """
 
     rail: RailSpec
     slot: SlotSpec
     source: Source
+    ifindex: int = 0
+    exists: bool = False
+    identity: t.Mapping[str, t.Any] = {}
+    rdma_index: int | None = None
 
     @property
     def place(self) -> str:
@@ -83,7 +98,7 @@ class PodLinks:
         self._jobs = jobs
         self._pod_fd, self._node_fd = pod_fd, node_fd
         self._host, self._host_rdma = host, host_rdma
-        self._new_jobs: list[Job] = []
+        self._new_jobs = [job for job in jobs if not job.exists]
 
     def attach(self) -> list[Row]:
         """Make or complete all interfaces, and return their rows of the record.
@@ -93,70 +108,94 @@ class PodLinks:
         with Rtnetlink() as pod:
             try:
                 links = self._make(pod)
-                self._await_carrier(pod, links)
+                self._await_carrier(pod)
                 self._probe(links)
                 self._address(pod, links)
                 devices = self._rdma()
                 self._read_back(pod)
             except BaseException:
-                rows = [_row(job, None, None) for job in self._new_jobs]
-                remove(self._system, pod, self._holder._replace(interfaces=tuple(rows)), self._node_fd)
+                rails = {job.rail.rail for job in self._new_jobs}
+                rows = tuple(row for row in self._holder.interfaces if row["rail"] in rails)
+                holder = self._holder._replace(interfaces=rows)
+                remove(self._system, pod, self._host, self._spec, holder, self._node_fd)
                 raise
-            return [_row(job, links[job.rail.rail], devices[job.rail.rail]) for job in self._jobs]
+            return [self._row(job, devices[job.rail.rail]) for job in self._jobs]
+
+    def _row(self, job: Job, rdma: str | None) -> Row:
+        link = self._host.link(job.ifindex, namespace=self._holder.nsid)
+        if link is None:
+            raise AttachError("not-taken", job.place, missing="the interface %s" % job.rail.interface)
+        return row(job, rdma, identity(link), hardware_address(link.address))
+
+    @contextlib.contextmanager
+    def _bounded(self) -> t.Iterator[None]:
+        """Raise the error of a table that is too long, or changes all the time, as an error of the pod."""
+        try:
+            yield
+        except AttachError:
+            raise
+        except RailyardError as error:
+            raise AttachError("size", self._jobs[0].place, detail=error.message) from None
 
     # -- interfaces ---------------------------------------------------------------------------------------------------
 
     def _make(self, pod: Rtnetlink) -> dict[str, Link]:
         """Make the missing interfaces, and configure all. Return rail -> interface."""
-        existing = {link.name: link for link in pod.links()}
-        for job in self._jobs:
-            link = existing.get(job.rail.interface)
-            if link is None:
-                self._new_jobs.append(job)
-            elif link.alias != self._alias(job):
-                raise AttachError("interface", job.place, interface=job.rail.interface)
+        self._refuse_names(pod)
+        self._rename(pod)
         for job in self._new_jobs:
             with _kernel_errors(job):
-                incomplete = existing.get(pod_desired.temporary(job.rail.interface))
-                if incomplete is not None and not self._spec.moved:
-                    pod.delete_link(incomplete.ifindex)
-                self._move(pod, job) if self._spec.moved else self._create(job)
-                link = _existing(pod, job, pod_desired.temporary(job.rail.interface))
-                pod.set_link(link.ifindex, name=job.rail.interface, alias=self._alias(job))
+                self._move(job) if self._spec.moved else self._create(job)
+                pod.set_link(_existing(pod, job).ifindex, alias=self._alias(job))
         links = {}
         for job in self._jobs:
             with _kernel_errors(job):
-                link = _existing(pod, job, job.rail.interface)
-                self._configure(pod, job, link)
-                links[job.rail.rail] = _existing(pod, job, job.rail.interface)
+                self._configure(pod, job, _existing(pod, job))
+                links[job.rail.rail] = _existing(pod, job)
         return links
 
     def _alias(self, job: Job) -> str:
         return self._holder.alias(job.rail.rail)
 
+    def _refuse_names(self, pod: Rtnetlink) -> None:
+        """Refuse a pod that has an interface with a name or alias of the agent that the record does not have."""
+        known = {job.ifindex for job in self._jobs if job.exists}
+        for job in self._jobs:
+            link = pod.link(job.rail.interface)
+            if link is not None and link.ifindex not in known:
+                raise AttachError("interface", job.place, interface=job.rail.interface)
+        if known:
+            return
+        prefix = "%s %s " % (host_links.ALIAS, self._holder.device)
+        with self._bounded():
+            for link in pod.links(most=host_links.MOST):
+                if (link.alias or "").startswith(prefix):
+                    raise AttachError("interface", self._jobs[0].place, interface=link.name)
+
+    def _rename(self, pod: Rtnetlink) -> None:
+        """Give interfaces that the pod has renamed their names. They may have each other's."""
+        renamed = [job for job in self._jobs if job.exists and _existing(pod, job).name != job.rail.interface]
+        for temporary in (True, False):
+            for job in renamed:
+                with _kernel_errors(job):
+                    pod.set_link(job.ifindex, up=False)
+                    pod.set_link(job.ifindex, name=host_links.temporary() if temporary else job.rail.interface)
+
     def _create(self, job: Job) -> None:
-        name, address = pod_desired.temporary(job.rail.interface), pod_desired.mac(job.slot)
+        parent = job.source.ifindex
+        if parent is None:
+            raise AttachError("port", job.place, port=job.source.port)
+        mac, name = pod_desired.mac(job.slot), job.rail.interface
+        self._host.new_link(self._spec.attachment, name, parent, self._pod_fd, job.rail.mtu, mac, job.ifindex)
+
+    def _move(self, job: Job) -> None:
+        """Move an interface of the node to the pod, in one step of the kernel, which the pod cannot interrupt."""
         index = job.source.ifindex
         if index is None:
             raise AttachError("port", job.place, port=job.source.port)
-        self._host.new_link(self._spec.attachment, name, index, self._pod_fd, job.rail.mtu, address)
-
-    def _move(self, pod: Rtnetlink, job: Job) -> None:
-        """Move an interface of the node to the pod. Its alias is set first, so that it is found in both namespaces."""
-        name = pod_desired.temporary(job.rail.interface)
-        index = job.source.ifindex
-        if index is None:
-            # an interrupted attach has moved it already
-            link = next((candidate for candidate in pod.links() if candidate.alias == self._alias(job)), None)
-            if link is None:
-                raise AttachError("port", job.place, port=job.source.port)
-            pod.set_link(link.ifindex, name=name)
-            return
-        unique = pod_desired.TEMPORARY + str(index)
-        self._host.set_link(index, up=False, alias=self._alias(job))
-        self._host.set_link(index, name=unique)
-        self._host.set_link(index, namespace=self._pod_fd)
-        pod.set_link(_existing(pod, job, unique).ifindex, name=name)
+        self._host.set_link(index, up=False)
+        name, alias = job.rail.interface, self._alias(job)
+        self._host.set_link(index, namespace=self._pod_fd, new_index=job.ifindex, name=name, alias=alias)
 
     def _configure(self, pod: Rtnetlink, job: Job, link: Link) -> None:
         address = pod_desired.mac(job.slot)
@@ -173,9 +212,9 @@ class PodLinks:
         if not link.up:
             _retry_in_use(lambda: pod.set_link(link.ifindex, up=True))
 
-    def _await_carrier(self, pod: Rtnetlink, links: dict[str, Link]) -> None:
+    def _await_carrier(self, pod: Rtnetlink) -> None:
         def without_carrier() -> list[Job]:
-            return [job for job in self._jobs if not _existing(pod, job, links[job.rail.rail].ifindex).carrier]
+            return [job for job in self._jobs if not _existing(pod, job).carrier]
 
         pending = _wait(without_carrier, PATIENCE)
         if pending:
@@ -228,11 +267,13 @@ class PodLinks:
                     pod.add_rule(rule)
 
     def _read_back(self, pod: Rtnetlink) -> None:
-        addresses = pod.addresses()
-        routes = pod.routes(4) + pod.routes(6)
-        rules = pod.rules(4) + pod.rules(6)
+        most = host_links.MOST
+        with self._bounded():
+            addresses = pod.addresses(most)
+            routes = pod.routes(4, most) + pod.routes(6, most)
+            rules = pod.rules(4, most) + pod.rules(6, most)
         for job in self._jobs:
-            link = _existing(pod, job, job.rail.interface)
+            link = _existing(pod, job)
             missing = pod_desired.missing(job.rail, job.slot, link, addresses, routes, rules)
             if missing:
                 raise AttachError("not-taken", job.place, missing=", ".join(missing))
@@ -309,50 +350,81 @@ class PodLinks:
             raise AttachError("gid", pending[0].place, rdma=devices[pending[0].rail.rail], addresses=addresses)
 
 
-def remove(system: System, pod: Rtnetlink, holder: Holder, node_fd: int) -> None:
+def remove(system: System, pod: Rtnetlink, host: Rtnetlink, spec: AgentSpec, holder: Holder, node_fd: int) -> None:
     """Remove a holder's interfaces and rules from the pod's namespace, in which the caller runs.
 
-    Interfaces and RDMA devices of the node are moved back. :func:`.host_links.restore` restores their names.
+    Interfaces and RDMA devices of the node are moved back. :func:`.host_links.restore` sets them back. Only what the
+    kernel identifies as taken from the node is moved.
 
+    :param host: socket of the node's namespace.
+    :param spec: the node file with the part with which the pod was attached.
     :param node_fd: file descriptor of the node's network namespace.
     """
-    for rule in [*pod.rules(4), *pod.rules(6)]:
-        if rule.plain and rule.source is not None and str(rule.source.network_address) in holder.addresses:
-            pod.delete_rule(rule)
-    _return_rdma(system, {row["rdma"] for row in holder.interfaces if row.get("rdma")}, node_fd)
-    links = pod.links()
+    own = {(row["rail"], row["slot"]) for row in holder.interfaces}
+    for rail in spec.rails:
+        for slot in rail.slots:
+            for rule in pod_desired.rules(rail, slot) if (rail.rail, slot.number) in own else ():
+                pod.delete_rule(rule)
+    moved = [row for row in holder.interfaces if row.get("rdma_index") is not None]
+    indexes = {int(row["rdma_index"]): str(row["rdma"]) for row in moved}
+    _return_rdma(system, indexes, node_fd)
     for row in holder.interfaces:
-        for link in links:
-            if holder.alias(row["rail"]) != link.alias and link.name != pod_desired.temporary(row["interface"]):
-                continue
-            if not row.get("host"):
-                pod.delete_link(link.ifindex)
-                continue
-            pod.set_link(link.ifindex, up=False)
-            pod.set_link(link.ifindex, name=pod_desired.TEMPORARY + str(link.ifindex))
-            pod.set_link(link.ifindex, namespace=node_fd)
+        link = host_links.interface_in_pod(host, holder, row)
+        if link is not None and row.get("host"):
+            _return_port(pod, host, link.ifindex, row["host"], node_fd)
+        elif link is not None:
+            pod.delete_link(link.ifindex)
 
 
-def _return_rdma(system: System, devices: set[str], node_fd: int) -> None:
-    """Move RDMA devices back to the node. Nothing in RDMA mode shared, in which they were not moved."""
+def _return_port(pod: Rtnetlink, host: Rtnetlink, index: int, recorded: Row, node_fd: int) -> None:
+    """Move a port back to the node. The kernel moves and renames it in one step, which the pod cannot interrupt.
+
+    :raises RailyardError: if the pod has put another interface in its place just before. It is removed.
+    """
+    name = host_links.temporary()
+    pod.set_link(index, up=False)
+    try:
+        pod.set_link(index, namespace=node_fd, name=name, new_index=recorded.get("ifindex"))
+    except NetlinkError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        # another interface of the node has its index now
+        pod.set_link(index, namespace=node_fd, name=name)
+    link = host.link(name)
+    if link is not None and not has_identity(link, recorded.get("identity", {"parent": recorded["pci"]})):
+        host.delete_link(link.ifindex)
+        raise RailyardError("the pod replaced the port", recorded["name"], "delete the pod")
+
+
+def _return_rdma(system: System, devices: dict[int, str], node_fd: int) -> None:
+    """Move RDMA devices back to the node, and give them their names. ``devices``: index -> name on the node.
+
+    Nothing in RDMA mode shared, in which they were not moved. The kernel does not give an index to another device.
+    """
     inside = rdma_netlink.connect(system) if devices else None
     if inside is None:
         return
     try:
         if rdma_netlink.netns_mode(inside) == "exclusive":
             for name, index in _indexes(inside).items():
-                if name in devices:
+                if index in devices:
+                    if name != devices[index]:
+                        rdma_netlink.rename(inside, index, devices[index])
                     rdma_netlink.move(inside, index, node_fd)
     finally:
         inside.close()
 
 
-def _row(job: Job, link: Link | None, rdma: str | None) -> Row:
-    return pod_desired.row(job.rail, job.slot, link, rdma or job.source.rdma, job.source.host)
+def row(job: Job, rdma: str | None, own: t.Mapping[str, t.Any], address: str | None) -> Row:
+    """Return a job's row of the record. ``rdma``: its RDMA device, if the pod has one already. ``own``: identity of the
+    interface. ``address``: its MAC, if it exists.
+    """
+    rdma = rdma or job.source.rdma
+    return pod_desired.row(job.rail, job.slot, job.ifindex, own, rdma, job.rdma_index, job.source.host, address)
 
 
-def _existing(pod: Rtnetlink, job: Job, which: int | str) -> Link:
-    link = pod.link(which)
+def _existing(pod: Rtnetlink, job: Job) -> Link:
+    link = pod.link(job.ifindex)
     if link is None:
         raise AttachError("not-taken", job.place, missing="the interface %s" % job.rail.interface)
     return link
@@ -360,7 +432,7 @@ def _existing(pod: Rtnetlink, job: Job, which: int | str) -> Link:
 
 def _indexes(sock: NetlinkSocket) -> dict[str, int]:
     """Return the RDMA devices of a socket's namespace: name -> index."""
-    return {row["name"]: row["index"] for row in rdma_netlink.devices(sock)}
+    return {row["name"]: row["index"] for row in rdma_netlink.devices(sock, host_links.MOST)}
 
 
 def _wait(pending_jobs: t.Callable[[], list[Job]], seconds: float) -> list[Job]:

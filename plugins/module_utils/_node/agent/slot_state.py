@@ -6,6 +6,8 @@
 
 A holder is recorded (phase ``attaching``) before its interfaces are made, so that the next agent can undo the attach of
 an agent that was killed. A damaged file is an error: an empty record would give slots to two pods.
+
+Each row has the ID of the boot that it is from. Nothing of another boot is alive, so its rows hold nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.record_
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 FILE = "/var/lib/railyard/agent/slots.json"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+# Keys of the rows of interfaces by which the agent finds them in the kernel.
+OWN_KEYS = ("ifindex", "identity", "rdma_index")
 ATTACHING, ATTACHED = "attaching", "attached"
 
 
@@ -23,9 +28,10 @@ class Holder(t.NamedTuple):
     """The pod that holds a device.
 
     ``nsid``: the ID of the pod's network namespace in the node's. ``pid``: a process of the container. ``since``:
-    seconds since 1970. ``interfaces``: rows of ``rail``, ``slot``, ``interface``, ``address``, ``address6``, ``mac``,
-    ``rdma``, and, for an interface that was moved from the node, ``host``: the ``name``, ``mtu`` and ``up`` that it had
-    there, and its ``pci``.
+    seconds since 1970. ``interfaces``: rows of :func:`.pod_desired.row`, one per rail. ``boot_id``: of the boot that
+    the row is from. ``inode``, ``cookie``: of the namespace, whose ``nsid`` and ``inode`` the kernel gives to another
+    one later; the cookie is None before Linux 5.14. ``plan``: of :func:`.pod_desired.plan_of`, the part of the node
+    file that the pod keeps until it ends. These are None in rows of an earlier release, see :meth:`.PodAttach.recover`.
     """
 
     device: str
@@ -39,6 +45,10 @@ class Holder(t.NamedTuple):
     phase: str
     since: float
     interfaces: tuple[Row, ...] = ()
+    boot_id: str | None = None
+    inode: int | None = None
+    cookie: int | None = None
+    plan: Row | None = None
 
     @property
     def pod(self) -> str:
@@ -62,6 +72,11 @@ class Holder(t.NamedTuple):
         """Return the holder's row in the record."""
         return dict(self._asdict(), interfaces=list(self.interfaces))
 
+    def shown(self) -> Row:
+        """Return the row of ``status``: without the values by which only the agent finds the interfaces."""
+        interfaces = [{key: row[key] for key in row if key not in OWN_KEYS} for row in self.interfaces]
+        return {**{key: value for key, value in self._asdict().items() if key != "plan"}, "interfaces": interfaces}
+
 
 class SlotState:
     """The record of holders. Each change is on the disk when a method returns. Safe for several threads.
@@ -70,6 +85,7 @@ class SlotState:
     """
 
     def __init__(self, system: System) -> None:
+        self.boot_id = system.read(BOOT_ID)
         self._file: RecordFile[Holder] = RecordFile(
             system,
             FILE,
@@ -84,7 +100,17 @@ class SlotState:
         )
 
     def holders(self) -> dict[str, Holder]:
-        return self._file.all()
+        """Return the holders of this boot by device, and those of an earlier release, whose boot is unknown."""
+        return {key: each for key, each in self._file.all().items() if not self._is_over(each)}
+
+    def release_earlier_boots(self) -> None:
+        """Remove the rows of other boots. Raises :class:`.RailyardError` if the file cannot be written."""
+        for device, holder in self._file.all().items():
+            if self._is_over(holder):
+                self._file.remove(device)
+
+    def _is_over(self, holder: Holder) -> bool:
+        return None not in (holder.boot_id, self.boot_id) and holder.boot_id != self.boot_id
 
     def take(self, holder: Holder) -> None:
         """Record a holder, or replace its row. Raises :class:`.RailyardError` if the file cannot be written."""

@@ -39,6 +39,8 @@ HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port id
 ATTRIBUTE = struct.Struct("=HH")  # length, type
 # How often a dump is read if the table changes meanwhile.
 DUMP_TRIES = 20
+# The same for a dump with a bound: of a table that another program may change all the time on purpose.
+BOUNDED_TRIES = 3
 
 Attributes = t.List[t.Tuple[int, bytes]]
 
@@ -193,9 +195,13 @@ class NetlinkSocket:
             answers.append(message.payload)
         return answers
 
-    def dump(self, kind: int, payload: bytes = b"") -> list[bytes]:
-        """Read a table. Return the payloads of all its messages. Raises :class:`NetlinkError`."""
-        for _try in range(DUMP_TRIES):
+    def dump(self, kind: int, payload: bytes = b"", most: int | None = None) -> list[bytes]:
+        """Read a table. Return the payloads of all its messages. Raises :class:`NetlinkError`.
+
+        :param most: how many messages are read. A longer table is E2BIG; the socket cannot be used again then.
+        """
+        tries = DUMP_TRIES if most is None else BOUNDED_TRIES
+        for _try in range(tries):
             sequence = self._send(kind, NLM_F_REQUEST | NLM_F_DUMP, payload)
             answers: list[bytes] = []
             inconsistent = False
@@ -204,12 +210,14 @@ class NetlinkSocket:
                 if message.type in (NLMSG_ERROR, NLMSG_DONE):
                     break
                 answers.append(message.payload)
+                if most is not None and len(answers) > most:
+                    raise NetlinkError(errno.E2BIG, "the table has more than %d entries" % most, self.place)
                 if not message.flags & NLM_F_MULTI:
                     break
             if not inconsistent:
                 return answers
         raise RailyardError(
-            "the table changed each of the %d times that it was read" % DUMP_TRIES,
+            "the table changed each of the %d times that it was read" % tries,
             self.place,
             "find out what makes and removes devices there all the time",
         )

@@ -11,10 +11,13 @@ shows the namespace in which it was mounted, so it still shows the process's nam
 from __future__ import annotations
 
 import os
+import socket
+import sys
 import threading
 import typing as t
 
 CLONE_NEWNET = 0x40000000
+SO_NETNS_COOKIE = 71
 Found = t.TypeVar("Found")
 
 
@@ -28,6 +31,18 @@ def enter(fd: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(fd, CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def cookie() -> int | None:
+    """Return the number of the calling thread's network namespace, which no other one has until the next boot.
+
+    None before Linux 5.14.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        try:
+            return int.from_bytes(sock.getsockopt(socket.SOL_SOCKET, SO_NETNS_COOKIE, 8), sys.byteorder)
+        except OSError:
+            return None
 
 
 def in_namespace(fd: int, work: t.Callable[[], Found]) -> Found:

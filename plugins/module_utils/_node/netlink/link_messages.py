@@ -23,6 +23,8 @@ LINK_HEADER = struct.Struct("=BxHiII")  # family, hardware type, index, flags, w
 ARPHRD_INFINIBAND = 32
 IFF_UP = 0x1
 IFF_LOWER_UP = 0x10000
+# Flags that a user sets and that stay when a link moves: NOARP, PROMISC, ALLMULTI, MULTICAST.
+IFF_KEPT = 0x80 | 0x100 | 0x200 | 0x1000
 # The kernel's value of spoofchk and trust if the driver does not report them.
 UNSAID = 0xFFFFFFFF
 
@@ -30,7 +32,20 @@ IFLA_ADDRESS, IFLA_BROADCAST, IFLA_IFNAME, IFLA_MTU, IFLA_LINK = 1, 2, 3, 4, 5
 IFLA_OPERSTATE, IFLA_LINKINFO, IFLA_IFALIAS, IFLA_NUM_VF, IFLA_VFINFO_LIST, IFLA_EXT_MASK = 16, 18, 20, 21, 22, 29
 IFLA_CARRIER, IFLA_LINK_NETNSID, IFLA_MIN_MTU, IFLA_MAX_MTU = 33, 37, 50, 51
 IFLA_PROP_LIST, IFLA_ALT_IFNAME, IFLA_PERM_ADDRESS, IFLA_PARENT_DEV_NAME = 52, 53, 54, 56
-IFLA_NET_NS_FD, IFLA_TARGET_NETNSID = 28, 46
+IFLA_NET_NS_FD, IFLA_TARGET_NETNSID, IFLA_NEW_IFINDEX = 28, 46, 49
+IFLA_XDP, IFLA_XDP_FD, IFLA_XDP_ATTACHED, IFLA_XDP_FLAGS = 43, 1, 2, 3
+# Numbers that stay when a link moves to another network namespace. The kernel reports those that it has.
+SETTINGS = {
+    "txqlen": 13,
+    "group": 27,
+    "gso_max_segs": 40,
+    "gso_max_size": 41,
+    "gro_max_size": 58,
+    "gso_ipv4_max_size": 63,
+    "gro_ipv4_max_size": 64,
+}
+# IFLA_XDP_ATTACHED: in the driver, in the kernel, in the NIC -> the flag that selects this mode.
+XDP_MODES = {1: 0x4, 2: 0x2, 3: 0x8}
 IFLA_INFO_KIND, IFLA_INFO_DATA = 1, 2
 IFLA_MACVLAN_MODE = IFLA_IPVLAN_MODE = 1
 MACVLAN_BRIDGE, IPVLAN_L2 = 4, 0
@@ -79,7 +94,9 @@ class Link(t.NamedTuple):
     ``operstate``: ``UP``, ``DOWN``... ``kind``: ``macvlan``, ``bond``...; None for hardware. ``parent``: PCI address
     (Linux 5.14 and later). ``below``: index of the link below a VLAN or macvlan; ``below_namespace`` is set if that
     link is in another network namespace. ``vfs``: rows of :func:`vf_row`, if requested. ``alias``: the ifalias, in
-    which the plugin host-device keeps the previous name.
+    which the plugin host-device keeps the previous name. ``flags``: those of :data:`IFF_KEPT`. ``settings``: numbers
+    of :data:`SETTINGS`. ``xdp``: where an XDP program is attached, a key of :data:`XDP_MODES`, 4 for several modes, 0
+    without one.
     """
 
     ifindex: int
@@ -101,6 +118,9 @@ class Link(t.NamedTuple):
     vfs: tuple[Row, ...] = ()
     alias: str | None = None
     broadcast: bytes = b""
+    flags: int = 0
+    settings: t.Mapping[str, int] = {}
+    xdp: int = 0
 
 
 def decode_link(payload: bytes) -> Link:
@@ -132,7 +152,67 @@ def decode_link(payload: bytes) -> Link:
         alias=_text(held, IFLA_IFALIAS),
         broadcast=held.get(IFLA_BROADCAST, b""),
         vfs=tuple(vf_rows(held.get(IFLA_VFINFO_LIST, b""), len(address))),
+        flags=flags & IFF_KEPT,
+        settings={name: codec.number(held[code]) for name, code in SETTINGS.items() if code in held},
+        xdp=_number(codec.table(held.get(IFLA_XDP, b"")), IFLA_XDP_ATTACHED) or 0,
     )
+
+
+def identity(link: Link) -> Row:
+    """Return what the kernel reports of a link and its user cannot write, also not with CAP_NET_ADMIN in its network
+    namespace. The numbers of namespaces are those of the reader's namespace.
+    """
+    return {
+        "kind": link.kind,
+        "parent": link.parent,
+        "permanent": hardware_address(link.permanent),
+        "below": link.below,
+        "below_namespace": link.below_namespace,
+    }
+
+
+def has_identity(link: Link, wanted: t.Mapping[str, t.Any]) -> bool:
+    """Return whether a link has an identity, or the part of it that is known.
+
+    An identity without a parent, permanent address and link below is that of any link of its kind, and of no link here.
+    """
+    observed = identity(link)
+    known = any(wanted.get(key) for key in ("parent", "permanent", "below"))
+    return known and all(observed[key] == value for key, value in wanted.items())
+
+
+def encode_link(
+    mtu: int | None = None,
+    name: str | None = None,
+    address: bytes | None = None,
+    alias: str | None = None,
+    namespace: int | None = None,
+    new_index: int | None = None,
+    settings: t.Mapping[str, int] | None = None,
+) -> bytes:
+    """Return the attributes of a change of a link. The kernel moves it to ``namespace`` first."""
+    found = b""
+    if mtu is not None:
+        found += codec.u32(IFLA_MTU, mtu)
+    if name is not None:
+        found += codec.string(IFLA_IFNAME, name)
+    if address is not None:
+        found += codec.attribute(IFLA_ADDRESS, address)
+    if alias is not None:
+        found += codec.attribute(IFLA_IFALIAS, alias.encode())
+    if namespace is not None:
+        found += codec.u32(IFLA_NET_NS_FD, namespace)
+    if new_index is not None:
+        found += codec.u32(IFLA_NEW_IFINDEX, new_index)
+    for key, value in (settings or {}).items():
+        found += codec.u32(SETTINGS[key], value)
+    return found
+
+
+def encode_no_xdp(mode: int) -> bytes:
+    """Return the attribute that detaches the XDP program of a mode, a key of :data:`XDP_MODES`."""
+    values = codec.attribute(IFLA_XDP_FD, struct.pack("=i", -1)) + codec.u32(IFLA_XDP_FLAGS, XDP_MODES[mode])
+    return codec.attribute(IFLA_XDP, values)
 
 
 def encode_kind(kind: str) -> bytes:

@@ -14,6 +14,8 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import in_namespace
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.network_namespaces import Namespace
 
 CLONE_NEWNS = 0x00020000
@@ -127,6 +129,39 @@ def open_namespace(system: System, namespace: Namespace) -> int | None:
             return fd
         os.close(fd)
     return None
+
+
+def open_numbered(system: System, kernel: Rtnetlink, number: int, pid: int) -> int | None:
+    """Return a file descriptor of the namespace with a number in that of ``kernel``; None if nothing shows it.
+
+    A namespace that only a socket keeps alive is not shown. Places that are cheap to read are read first.
+
+    :param pid: a process that may be in it, which is tried first.
+    """
+    seen: set[int] = set()
+
+    def open_if(path: str) -> int | None:
+        try:
+            if os.stat(system.path(path)).st_ino in seen:
+                return None
+            fd = os.open(system.path(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return None
+        with contextlib.suppress(RailyardError):
+            seen.add(os.fstat(fd).st_ino)
+            if kernel.namespace_number(fd) == number:
+                return fd
+        os.close(fd)
+        return None
+
+    def paths() -> t.Iterator[str]:
+        for process in [str(pid), *system.listdir("/proc")]:
+            if process.isdigit():
+                yield "/proc/%s/ns/net" % process
+        for namespace in network_namespaces.others(system):
+            yield from _paths(system, namespace)
+
+    return next((fd for fd in map(open_if, paths()) if fd is not None), None)
 
 
 def _paths(system: System, namespace: Namespace) -> t.Iterator[str]:

@@ -127,14 +127,15 @@ def set_netns_mode(sock: NetlinkSocket, mode: str) -> None:
     sock.request(message_type(CMD_SYS_SET), codec.u8(ATTR_SYS_NETNS_MODE, value))
 
 
-def devices(sock: NetlinkSocket) -> list[Row]:
-    """Return the RDMA devices that are visible in this network namespace, sorted by name.
+def devices(sock: NetlinkSocket, most: int | None = None) -> list[Row]:
+    """Return the RDMA devices that are visible in this network namespace, sorted by name. ``most``: see
+    :meth:`.NetlinkSocket.dump`.
 
     Each: ``index``, ``name``, ``ports`` (count), ``node_type``, ``fw_version``, ``node_guid``, ``sys_image_guid``
     (in the format of sysfs), ``protocol`` (``roce``, ``ib``, ``iw``, ``opa``, ``usnic``; None before Linux 5.2).
     """
     found = []
-    for answer in sock.dump(message_type(CMD_GET)):
+    for answer in sock.dump(message_type(CMD_GET), most=most):
         table = codec.table(answer)
         found.append(
             {

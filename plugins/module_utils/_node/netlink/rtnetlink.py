@@ -18,21 +18,21 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
+    IFF_KEPT,
     IFF_UP,
-    IFLA_ADDRESS,
     IFLA_ALT_IFNAME,
     IFLA_EXT_MASK,
-    IFLA_IFALIAS,
     IFLA_IFNAME,
     IFLA_LINK,
-    IFLA_MTU,
-    IFLA_NET_NS_FD,
     IFLA_PROP_LIST,
     IFLA_TARGET_NETNSID,
     LINK_HEADER,
+    XDP_MODES,
     Link,
     decode_link,
     encode_kind,
+    encode_link,
+    encode_no_xdp,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.vf_setter import VfSetter
 
@@ -43,7 +43,7 @@ RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
 RTM_GETNEIGH = 30
 RTM_NEWRULE, RTM_DELRULE, RTM_GETRULE = 32, 33, 34
 RTM_NEWNSID, RTM_GETNSID = 88, 90
-RTM_DELLINKPROP = 109
+RTM_NEWLINKPROP, RTM_DELLINKPROP = 108, 109
 NLM_F_EXCL = 0x200
 NLM_F_CREATE = 0x400
 NLA_F_NESTED = 0x8000
@@ -197,30 +197,28 @@ class Rtnetlink:
     def __exit__(self, *_error: object) -> None:
         self.close()
 
-    def links(self, vfs: bool = False, namespace: int | None = None) -> list[Link]:
+    def links(self, vfs: bool = False, most: int | None = None) -> list[Link]:
         """Return all interfaces, sorted by index. Raises :class:`NetlinkError`.
 
         A dump of all interfaces may fail if a NIC has many VFs; call :meth:`link` per NIC then.
 
-        :param namespace: the number of another network namespace; EINVAL if no namespace has this number.
+        :param most: see :meth:`.NetlinkSocket.dump`; also of the other methods that return tables.
         """
-        request = (
-            LINK_HEADER.pack(0, 0, 0, 0, 0)
-            + codec.u32(IFLA_EXT_MASK, _extension_filter(vfs))
-            + _namespace_attribute(namespace)
-        )
-        found = [decode_link(payload) for payload in self._sock.dump(RTM_GETLINK, request)]
+        request = LINK_HEADER.pack(0, 0, 0, 0, 0) + codec.u32(IFLA_EXT_MASK, _extension_filter(vfs))
+        found = [decode_link(payload) for payload in self._dump(RTM_GETLINK, request, most)]
         return sorted(found, key=lambda link: link.ifindex)
 
-    def link(self, which: int | str, vfs: bool = False) -> Link | None:
+    def link(self, which: int | str, vfs: bool = False, namespace: int | None = None) -> Link | None:
         """Return a link by index, name or alternative name; None if it does not exist. Raises :class:`NetlinkError`.
 
         With ``vfs`` the kernel may refuse with EMSGSIZE, if the NIC's VFs do not fit into a message.
+
+        :param namespace: the number of another network namespace; EINVAL if no namespace has this number.
         """
         request = LINK_HEADER.pack(0, 0, which if isinstance(which, int) else 0, 0, 0)
         if isinstance(which, str):
             request += codec.string(IFLA_IFNAME if len(which) < 16 else IFLA_ALT_IFNAME, which)
-        request += codec.u32(IFLA_EXT_MASK, _extension_filter(vfs))
+        request += codec.u32(IFLA_EXT_MASK, _extension_filter(vfs)) + _namespace_attribute(namespace)
         try:
             (answer,) = self._sock.request(RTM_GETLINK, request)
         except codec.NetlinkError as error:
@@ -229,23 +227,22 @@ class Rtnetlink:
             raise
         return decode_link(answer)
 
-    def addresses(self) -> list[Address]:
+    def addresses(self, most: int | None = None) -> list[Address]:
         """Return all IPv4 and IPv6 addresses. Raises :class:`NetlinkError`."""
-        found = (
-            decode_address(payload) for payload in self._sock.dump(RTM_GETADDR, ADDRESS_HEADER.pack(0, 0, 0, 0, 0))
-        )
+        request = ADDRESS_HEADER.pack(0, 0, 0, 0, 0)
+        found = (decode_address(payload) for payload in self._dump(RTM_GETADDR, request, most))
         return [address for address in found if address]
 
-    def routes(self, version: int) -> list[Route]:
+    def routes(self, version: int, most: int | None = None) -> list[Route]:
         """Return the unicast routes of IP ``version`` except the local table. Raises :class:`NetlinkError`."""
         request = ROUTE_HEADER.pack(family(version), 0, 0, 0, 0, 0, 0, 0, 0)
-        found = (decode_route(payload) for payload in self._sock.dump(RTM_GETROUTE, request))
+        found = (decode_route(payload) for payload in self._dump(RTM_GETROUTE, request, most))
         return [route for route in found if route]
 
-    def rules(self, version: int) -> list[Rule]:
+    def rules(self, version: int, most: int | None = None) -> list[Rule]:
         """Return the policy rules of IP ``version``. Raises :class:`NetlinkError`."""
         request = RULE_HEADER.pack(family(version), 0, 0, 0, 0, 0, 0)
-        found = (decode_rule(payload) for payload in self._sock.dump(RTM_GETRULE, request))
+        found = (decode_rule(payload) for payload in self._dump(RTM_GETRULE, request, most))
         return [rule for rule in found if rule]
 
     def hardware_addresses(self, index: int) -> list[bytes]:
@@ -256,38 +253,35 @@ class Rtnetlink:
                 found.append(codec.table(payload[NEIGHBOUR_HEADER.size :]).get(NDA_LLADDR, b""))
         return found
 
-    def set_link(
-        self,
-        index: int,
-        mtu: int | None = None,
-        name: str | None = None,
-        up: bool | None = None,
-        address: bytes | None = None,
-        alias: str | None = None,
-        namespace: int | None = None,
-    ) -> None:
-        """Change an interface. Raises :class:`NetlinkError`.
+    def set_link(self, index: int, up: bool | None = None, flags: int | None = None, **attributes: t.Any) -> None:
+        """Change an interface, in one step of the kernel. Raises :class:`NetlinkError`.
 
-        :param address: the new hardware address.
-        :param namespace: a file descriptor of the network namespace to move it to.
+        :param flags: the new flags of :data:`.IFF_KEPT`.
+        :param attributes: of :func:`.encode_link`. ``address``: the new hardware address. ``namespace``: a file
+            descriptor of the network namespace to move it to, with the index ``new_index`` (EBUSY if it is taken).
         """
-        attributes = _link_attributes(mtu, name, address, namespace)
-        if alias is not None:
-            attributes += codec.attribute(IFLA_IFALIAS, alias.encode())
-        flags, mask = (IFF_UP if up else 0), (0 if up is None else IFF_UP)
-        self._sock.request(RTM_NEWLINK, LINK_HEADER.pack(0, 0, index, flags, mask) + attributes)
+        value, mask = (IFF_UP if up else 0), (0 if up is None else IFF_UP)
+        if flags is not None:
+            value, mask = value | flags, mask | IFF_KEPT
+        self._sock.request(RTM_NEWLINK, LINK_HEADER.pack(0, 0, index, value, mask) + encode_link(**attributes))
+
+    def detach_xdp(self, index: int, attached: int) -> None:
+        """Detach the XDP programs of an interface. Raises :class:`NetlinkError`. ``attached``: :attr:`.Link.xdp`."""
+        for mode in [attached] if attached in XDP_MODES else XDP_MODES:
+            request = LINK_HEADER.pack(0, 0, index, 0, 0) + encode_no_xdp(mode)
+            self._request_idempotent(RTM_NEWLINK, request, errno.EOPNOTSUPP)
 
     def new_link(
-        self, kind: str, name: str, parent: int, namespace: int, mtu: int | None, address: bytes | None
+        self, kind: str, name: str, parent: int, namespace: int, mtu: int | None, address: bytes | None, index: int = 0
     ) -> None:
         """Create an interface on ``parent``, directly in the network namespace of a file descriptor.
 
-        ``kind``: one of those of :func:`.encode_kind`.
+        ``kind``: one of those of :func:`.encode_kind`. ``index``: of the interface; 0: any.
 
-        Raises :class:`NetlinkError`: EEXIST if the namespace has an interface of that name.
+        Raises :class:`NetlinkError`: EEXIST if the namespace has an interface of that name; EBUSY, of that index.
         """
-        attributes = codec.u32(IFLA_LINK, parent) + _link_attributes(mtu, name, address, namespace) + encode_kind(kind)
-        self._sock.request(RTM_NEWLINK, LINK_HEADER.pack(0, 0, 0, 0, 0) + attributes, NLM_F_CREATE | NLM_F_EXCL)
+        attributes = codec.u32(IFLA_LINK, parent) + encode_link(mtu, name, address, None, namespace) + encode_kind(kind)
+        self._sock.request(RTM_NEWLINK, LINK_HEADER.pack(0, 0, index, 0, 0) + attributes, NLM_F_CREATE | NLM_F_EXCL)
 
     def delete_link(self, index: int, namespace: int | None = None) -> None:
         """Remove a virtual interface, if it exists. Raises :class:`NetlinkError`.
@@ -316,10 +310,13 @@ class Rtnetlink:
             raise codec.NetlinkError(errno.ENOENT, "the network namespace has no number", "rtnetlink")
         return number
 
+    def add_altname(self, index: int, name: str) -> None:
+        """Add an alternative name to an interface. Raises :class:`NetlinkError`."""
+        self._sock.request(RTM_NEWLINKPROP, _altname(index, name), NLM_F_CREATE | NLM_F_EXCL)
+
     def delete_altname(self, index: int, name: str) -> None:
         """Remove an alternative name of an interface. Raises :class:`NetlinkError`."""
-        names = codec.attribute(IFLA_PROP_LIST | NLA_F_NESTED, codec.string(IFLA_ALT_IFNAME, name))
-        self._sock.request(RTM_DELLINKPROP, LINK_HEADER.pack(0, 0, index, 0, 0) + names)
+        self._sock.request(RTM_DELLINKPROP, _altname(index, name))
 
     def add_address(self, index: int, interface: Interface, flags: int = 0) -> None:
         """Add an address to an interface, if it does not have it. Raises :class:`NetlinkError`."""
@@ -354,6 +351,15 @@ class Rtnetlink:
         attributes when it refuses another.
         """
         self._vfs.set(index, vf, attributes)
+
+    def _dump(self, kind: int, request: bytes, most: int | None) -> list[bytes]:
+        try:
+            return self._sock.dump(kind, request, most)
+        except codec.NetlinkError as error:
+            if error.errno == errno.E2BIG:
+                # the rest of the table is not read
+                self.close()
+            raise
 
     def _request_idempotent(self, kind: int, payload: bytes, ignored_errno: int, flags: int = 0) -> None:
         try:
@@ -461,21 +467,13 @@ def _extension_filter(vfs: bool) -> int:
     return RTEXT_FILTER_SKIP_STATS | (RTEXT_FILTER_VF if vfs else 0)
 
 
+def _altname(index: int, name: str) -> bytes:
+    names = codec.attribute(IFLA_PROP_LIST | NLA_F_NESTED, codec.string(IFLA_ALT_IFNAME, name))
+    return LINK_HEADER.pack(0, 0, index, 0, 0) + names
+
+
 def _namespace_attribute(namespace: int | None) -> bytes:
     return b"" if namespace is None else codec.u32(IFLA_TARGET_NETNSID, namespace)
-
-
-def _link_attributes(mtu: int | None, name: str | None, address: bytes | None, namespace: int | None) -> bytes:
-    found = b""
-    if mtu is not None:
-        found += codec.u32(IFLA_MTU, mtu)
-    if name is not None:
-        found += codec.string(IFLA_IFNAME, name)
-    if address is not None:
-        found += codec.attribute(IFLA_ADDRESS, address)
-    if namespace is not None:
-        found += codec.u32(IFLA_NET_NS_FD, namespace)
-    return found
 
 
 def _ip(packed: bytes | None) -> IP | None:
