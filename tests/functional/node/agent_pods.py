@@ -70,14 +70,15 @@ class Pod:
         inside = os.readlink(self.net(self._sandbox.pid))
         wait_for(lambda: os.readlink(self.net(self.pid)) == inside, "the container does not start")
         self.sandbox_id = (name * 64)[:64]
+        self._inner: list[subprocess.Popen[bytes]] = []
 
     @staticmethod
     def _start(command: list[str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
     @staticmethod
-    def net(pid: int) -> str:
-        return "/proc/%d/ns/net" % pid
+    def net(pid: int | str) -> str:
+        return "/proc/%s/ns/net" % pid
 
     @property
     def pid(self) -> int:
@@ -136,6 +137,15 @@ class Pod:
         done = subprocess.run(inside, input="\n".join(commands), check=True, capture_output=True, text=True)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
+    def inner(self) -> subprocess.Popen[bytes]:
+        """A process in a namespace that the pod has made; both end with the pod."""
+        inside = ["nsenter", "--net=" + self.net(self._sandbox.pid), "unshare", "--net", "sleep", "600"]
+        found = self._start(inside)
+        self._inner.append(found)
+        others = {os.readlink(self.net(pid)) for pid in ("self", self._sandbox.pid)}
+        wait_for(lambda: os.readlink(self.net(found.pid)) not in others, "the namespace does not start")
+        return found
+
     def end_container(self) -> None:
         self._container.kill()
         self._container.wait()
@@ -148,8 +158,9 @@ class Pod:
 
     def end(self) -> None:
         self.end_container()
-        self._sandbox.kill()
-        self._sandbox.wait()
+        for process in (*self._inner, self._sandbox):
+            process.kill()
+            process.wait()
 
 
 class AgentNode:

@@ -61,7 +61,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
 def refused(reason: str, act: t.Callable[[], object]) -> AttachError:
     with pytest.raises(AttachError) as caught:
         act()
-    assert caught.value.reason == reason
+    assert caught.value.reason == reason, str(caught.value)
     return caught.value
 
 

@@ -42,6 +42,7 @@ HOST: dict[str, t.Any] = {
     "settings": {},
     "xdp": 0,
     "up": True,
+    "alias": "",
     "pci": VF,
     "ifindex": 9,
     "identity": {"kind": None, "parent": None, "permanent": "", "below": None, "below_namespace": None},

@@ -49,7 +49,7 @@ MOST = 4096
 class Source(t.NamedTuple):
     """The origin of a slot's interface. ``port``: its name in errors. ``ifindex``: of the interface on the node; None
     while it is in the pod. ``host``: state on the node of an interface that is moved, see :func:`_state`, with its
-    ``pci`` and ``identity``; None if one is made on a port.
+    ``alias``, ``pci``, ``ifindex`` and ``identity``; None if one is made on a port.
     """
 
     port: str
@@ -80,7 +80,8 @@ def source(
     if link is not None and spec.moved and host is None:
         if not (pci or link.parent or link.permanent or link.below):
             raise AttachError("identity", place(rail, slot), port=port)
-        host = {**_state(link), "pci": pci, "ifindex": link.ifindex, "identity": identity(link)}
+        alias = "" if _is_own(link) else link.alias or ""
+        host = {**_state(link), "alias": alias, "pci": pci, "ifindex": link.ifindex, "identity": identity(link)}
     rdma = rail.rdma
     if rail.rdma is not None and spec.has_vfs and not rail.soft:
         # the VF's device may have any name; the VF's directory shows it even while it is in a pod
@@ -114,6 +115,12 @@ def temporary() -> str:
     return TEMPORARY + os.urandom(6).hex()
 
 
+def _is_own(link: Link) -> bool:
+    """Return whether an interface has an alias of :meth:`.slot_state.Holder.alias`, which a pod may have written."""
+    words = (link.alias or "").split(" ")
+    return len(words) == 4 and words[0] == ALIAS
+
+
 def _state(link: Link) -> Row:
     """Return what a pod can set on an interface and the interface keeps when it returns to the node."""
     return {
@@ -133,10 +140,12 @@ def _different(link: Link, host: Row) -> list[str]:
     return [key for key, value in _state(link).items() if key in host and host[key] != value]
 
 
-def restore(system: System, kernel: Rtnetlink, holder: Holder) -> bool:
+def restore(system: System, kernel: Rtnetlink, holder: Holder, lives: bool = False) -> bool:
     """Set back the interfaces that returned from a holder's namespace, and read them back.
 
-    :return: whether all of them have returned. An interface without a device or driver does not count.
+    :param lives: whether the namespace exists, so that an interface that is not on the node may be in it.
+    :return: whether all of them have returned. After the end of the namespace, an interface without a device or driver
+        does not count.
     :raises RailyardError: if one differs from its recorded state, which keeps the slot. A name that another interface
         has keeps it only if the port is not found by its PCI address. Otherwise the alias stays, which
         :func:`without_holder` reports.
@@ -149,7 +158,7 @@ def restore(system: System, kernel: Rtnetlink, holder: Holder) -> bool:
         rows, waiting, errors = waiting, [], []
         for row in rows:
             try:
-                if not _restore(system, kernel, holder, row, last, renamed):
+                if not _restore(system, kernel, holder, row, lives, last, renamed):
                     waiting.append(row)
             except RailyardError as error:
                 waiting.append(row)
@@ -159,7 +168,9 @@ def restore(system: System, kernel: Rtnetlink, holder: Holder) -> bool:
     return not waiting
 
 
-def _restore(system: System, kernel: Rtnetlink, holder: Holder, row: Row, last: bool, renamed: set[int]) -> bool:
+def _restore(
+    system: System, kernel: Rtnetlink, holder: Holder, row: Row, lives: bool, last: bool, renamed: set[int]
+) -> bool:
     """Set back one interface. Return whether it is as recorded, or is not waited for.
 
     :param last: whether this is the last pass of this call.
@@ -168,7 +179,7 @@ def _restore(system: System, kernel: Rtnetlink, holder: Holder, row: Row, last: 
     host, alias = row["host"], holder.alias(row["rail"])
     link = _returned(system, kernel, alias, host)
     if link is None:
-        return not (host["pci"] and system.exists(PCI % host["pci"] + "/driver"))
+        return not (lives or (host["pci"] and system.exists(PCI % host["pci"] + "/driver")))
     if "identity" not in host and link.name == host["name"] and link.alias != alias:
         # the row of an earlier release, perhaps of another boot: it never moved
         return True
@@ -196,9 +207,10 @@ def _restore(system: System, kernel: Rtnetlink, holder: Holder, row: Row, last: 
                 remedy = "set it by ip link; the slot is free then"
                 observed = ", ".join("%s %s instead of %s" % (key, _state(link)[key], host[key]) for key in remaining)
                 raise RailyardError("the port returned from pod %s with %s" % (holder.pod, observed), place, remedy)
-        if link.alias == alias and not taken:
-            # last: it marks an interface that is not restored yet
-            kernel.set_link(link.ifindex, alias="")
+        # last: an alias of the agent marks an interface that is not restored yet
+        kept = alias if taken else host.get("alias", "")
+        if (link.alias or "") != kept:
+            kernel.set_link(link.ifindex, alias=kept)
     except NetlinkError as error:
         remedy = "run ip -d link show %s, and journalctl -k" % link.name
         raise RailyardError("the kernel does not set back the port: %s" % error.message, place, remedy) from None
@@ -281,8 +293,7 @@ def without_holder(kernel: Rtnetlink, holders: t.Iterable[Holder]) -> dict[str, 
     ]
     found = {}
     for link in kernel.links():
-        words = (link.alias or "").split(" ")
-        ours = link.name.startswith(TEMPORARY) or (len(words) == 4 and words[0] == ALIAS)
+        ours = link.name.startswith(TEMPORARY) or _is_own(link)
         if ours and not any(has_identity(link, each) for each in recorded):
             found["interface %s" % link.name] = (
                 "interface %s: it has a name or alias of the rail agent (%s), and no pod holds it. Remedy: give it the"
@@ -306,8 +317,8 @@ def unrecorded(system: System, holders: t.Iterable[Holder]) -> list[str]:
             with open("/proc/%d/ns/net" % min(namespace.processes, default=0), "rb") as stream:
                 inside = in_namespace(stream.fileno(), links)
             for link in inside:
-                words = (link.alias or "").split(" ")
-                if len(words) == 4 and words[0] == ALIAS and link.alias not in known:
+                if _is_own(link) and link.alias not in known:
+                    words = str(link.alias).split(" ")
                     messages.append(
                         "device %s: its interface %s is in a pod that is not in the record of slots. Remedy: restart"
                         " the pod that crictl inspectp %s shows." % (words[1], link.name, words[2])

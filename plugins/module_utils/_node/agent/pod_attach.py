@@ -42,10 +42,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rdma_netlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError, NetlinkSocket
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import cookie, in_namespace
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
-    hardware_address,
-    identity,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import identity
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.namespace_entry import open_numbered
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 
@@ -262,11 +259,12 @@ class PodAttach:
 
         :raises RailyardError: if what was taken from the node cannot be set back. The device stays held.
         """
-        if holder.phase == ATTACHED and self._lives(host, holder):
+        lives = self._lives(host, holder)
+        if holder.phase == ATTACHED and lives:
             return False
         in_pod = any(host_links.interface_in_pod(host, holder, row) for row in holder.interfaces)
         # after an interrupted attach, some ports may be in the pod and others on the node
-        returned = host_links.restore(self._system, host, holder)
+        returned = host_links.restore(self._system, host, holder, lives)
         if in_pod or not returned:
             return False
         self._state.release(holder.device)
@@ -307,7 +305,8 @@ class PodAttach:
                 continue
             host_row = row.get("host")
             if host_row:
-                known = {"kind": link.kind, "parent": link.parent, "permanent": hardware_address(link.permanent)}
+                # of a link below, the number of its namespace may differ on the node
+                known = {key: value for key, value in identity(link).items() if key != "below_namespace"}
                 host_row = dict(host_row, identity=known)
             rows.append(dict(row, ifindex=link.ifindex, identity=identity(link), host=host_row))
         fd = open_numbered(self._system, host, holder.nsid, holder.pid)
