@@ -36,6 +36,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_s
     ATTACHED,
     ATTACHING,
     Holder,
+    Row,
     SlotState,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
@@ -161,8 +162,8 @@ class PodAttach:
         devices of pods that have ended.
 
         Devices for which this fails stay held. Other pods are not affected. Rows of an earlier release have no boot,
-        namespace, identities and plan. They get those of the interfaces that have their aliases, and hold nothing if
-        there are none.
+        namespace, identities and plan. They get those of the namespace that has the recorded number, if the recorded
+        process or interfaces with their aliases are in it, and hold nothing otherwise.
 
         :raises RailyardError: if the record cannot be written.
         """
@@ -209,7 +210,10 @@ class PodAttach:
                     if getattr(error, "reason", "") != "busy":
                         problems[holder.device] = str(error)
                 progress()
-            problems.update(host_links.without_holder(host, self._state.holders().values()))
+            try:
+                problems.update(host_links.without_holder(host, self._state.holders().values()))
+            except RailyardError as error:
+                problems["interfaces"] = str(error)
         self.problems = problems
         return freed
 
@@ -289,33 +293,24 @@ class PodAttach:
             return True
         try:
             if holder.inode is None:
-                # the row of an earlier release, whose interfaces are not there
+                # the row of an earlier release, whose interfaces and process are not there, see recover()
                 return False
             return (os.fstat(fd).st_ino, in_namespace(fd, cookie)) == (holder.inode, holder.cookie)
         finally:
             os.close(fd)
 
     def _complete(self, host: Rtnetlink, holder: Holder) -> Holder:
-        """Add to a row of an earlier release what the kernel shows of the pod, if it has the interfaces."""
-        rows = []
-        for row in holder.interfaces:
-            link = host_links.interface_in_pod(host, holder, row)
-            if link is None:
-                rows.append(row)
-                continue
-            host_row = row.get("host")
-            if host_row:
-                # of a link below, the number of its namespace may differ on the node
-                known = {key: value for key, value in identity(link).items() if key != "below_namespace"}
-                host_row = dict(host_row, identity=known)
-            rows.append(dict(row, ifindex=link.ifindex, identity=identity(link), host=host_row))
-        fd = open_numbered(self._system, host, holder.nsid, holder.pid)
-        if fd is None or not any("identity" in row for row in rows):
-            return holder
-        try:
+        """Add to a row of an earlier release what the kernel shows of the pod, if its process or interfaces exist."""
+        with contextlib.ExitStack() as stack:
+            fd, _home = self._namespaces(stack, host, holder)
+            rows = [self._complete_row(host, holder, row, fd is not None) for row in holder.interfaces]
+            if fd is None and any("identity" in row for row in rows):
+                fd = open_numbered(self._system, host, holder.nsid, holder.pid)
+                if fd is not None:
+                    stack.callback(os.close, fd)
+            if fd is None:
+                return holder
             inside = Namespace(holder.nsid, os.fstat(fd).st_ino, in_namespace(fd, cookie))
-        finally:
-            os.close(fd)
         spec = pod_desired.recorded_spec(self.spec, holder.interfaces)
         device = spec.device(holder.device)
         holder = holder._replace(
@@ -327,6 +322,22 @@ class PodAttach:
         )
         self._state.take(holder)
         return holder
+
+    def _complete_row(self, host: Rtnetlink, holder: Holder, row: Row, certain: bool) -> Row:
+        """Return a row with the identity of its interface. ``certain``: whether the namespace is the holder's."""
+        link = host_links.interface_in_pod(host, holder, row)
+        if link is None and certain and not row.get("host"):
+            # the pod may have changed its alias
+            link = host.link(row["interface"], namespace=holder.nsid)
+            link = link if link and link.kind == self.spec.attachment else None
+        if link is None:
+            return row
+        host_row = row.get("host")
+        if host_row:
+            # of a link below, the number of its namespace may differ on the node
+            known = {key: value for key, value in identity(link).items() if key != "below_namespace"}
+            host_row = dict(host_row, identity=known)
+        return dict(row, ifindex=link.ifindex, identity=identity(link), host=host_row)
 
     @contextlib.contextmanager
     def _device_lock(self, identity: str, patience: float) -> t.Iterator[None]:
@@ -364,7 +375,7 @@ class PodAttach:
             index = _new_index() if link is None else link.ifindex
             rdma_index = moved_rdma.get(source.rdma or "", row.get("rdma_index"))
             known = _expected(spec, source) if link is None else identity(link)
-            jobs.append(pod_links.Job(rail, slot, source, index, link is not None, known, rdma_index))
+            jobs.append(pod_links.Job(rail, slot, source, index, link, known, rdma_index))
         return jobs
 
     def _record(

@@ -54,7 +54,7 @@ _GAP = 16
 class Job(t.NamedTuple):
     """One rail of the device.
 
-    ``ifindex``: of the interface in the pod, chosen before it is made. ``exists``: whether the pod has the interface.
+    ``ifindex``: of the interface in the pod, chosen before it is made. ``link``: the interface, if the pod has it.
     ``identity``: what is known of its :func:`.link_messages.identity`. ``rdma_index``: of the RDMA device of the node
     that is moved.
     """
@@ -63,7 +63,7 @@ class Job(t.NamedTuple):
     slot: SlotSpec
     source: Source
     ifindex: int = 0
-    exists: bool = False
+    link: Link | None = None
     identity: t.Mapping[str, t.Any] = {}
     rdma_index: int | None = None
 
@@ -98,7 +98,7 @@ class PodLinks:
         self._jobs = jobs
         self._pod_fd, self._node_fd = pod_fd, node_fd
         self._host, self._host_rdma = host, host_rdma
-        self._new_jobs = [job for job in jobs if not job.exists]
+        self._new_jobs = [job for job in jobs if job.link is None]
 
     def attach(self) -> list[Row]:
         """Make or complete all interfaces, and return their rows of the record.
@@ -146,7 +146,7 @@ class PodLinks:
         for job in self._new_jobs:
             with _kernel_errors(job):
                 self._move(job) if self._spec.moved else self._create(job)
-                pod.set_link(_existing(pod, job).ifindex, alias=self._alias(job))
+                pod.set_link(job.ifindex, alias=self._alias(job))
         links = {}
         for job in self._jobs:
             with _kernel_errors(job):
@@ -159,22 +159,23 @@ class PodLinks:
 
     def _refuse_names(self, pod: Rtnetlink) -> None:
         """Refuse a pod that has an interface with a name or alias of the agent that the record does not have."""
-        known = {job.ifindex for job in self._jobs if job.exists}
-        for job in self._jobs:
-            link = pod.link(job.rail.interface)
-            if link is not None and link.ifindex not in known:
-                raise AttachError("interface", job.place, interface=job.rail.interface)
-        if known:
-            return
+        own = {job.ifindex for job in self._jobs if job.link}
+        # interfaces that have another name, or are made
+        names = {job.rail.interface: job for job in self._jobs if not job.link or job.link.name != job.rail.interface}
+        if own:
+            found = [link for link in map(pod.link, names) if link is not None]
+        else:
+            with self._bounded():
+                found = pod.links(most=host_links.MOST)
         prefix = "%s %s " % (host_links.ALIAS, self._holder.device)
-        with self._bounded():
-            for link in pod.links(most=host_links.MOST):
-                if (link.alias or "").startswith(prefix):
-                    raise AttachError("interface", self._jobs[0].place, interface=link.name)
+        for link in found:
+            if link.ifindex not in own and (link.name in names or (link.alias or "").startswith(prefix)):
+                place = names.get(link.name, self._jobs[0]).place
+                raise AttachError("interface", place, interface=link.name)
 
     def _rename(self, pod: Rtnetlink) -> None:
         """Give interfaces that the pod has renamed their names. They may have each other's."""
-        renamed = [job for job in self._jobs if job.exists and _existing(pod, job).name != job.rail.interface]
+        renamed = [job for job in self._jobs if job.link and job.link.name != job.rail.interface]
         for temporary in (True, False):
             for job in renamed:
                 with _kernel_errors(job):
