@@ -168,10 +168,13 @@ class PodLinks:
             with self._bounded():
                 found = pod.links(most=host_links.MOST)
         prefix = "%s %s " % (host_links.ALIAS, self._holder.device)
-        for link in found:
-            if link.ifindex not in own and (link.name in names or (link.alias or "").startswith(prefix)):
-                place = names.get(link.name, self._jobs[0]).place
-                raise AttachError("interface", place, interface=link.name)
+        foreign = {link.name: link.alias or "" for link in found if link.ifindex not in own}
+        taken = [job for name, job in names.items() if name in foreign]
+        if taken:
+            raise AttachError("interface", taken[0].place, interface=taken[0].rail.interface)
+        for name, alias in foreign.items():
+            if alias.startswith(prefix):
+                raise AttachError("interface", self._jobs[0].place, interface=name)
 
     def _rename(self, pod: Rtnetlink) -> None:
         """Give interfaces that the pod has renamed their names. They may have each other's."""
