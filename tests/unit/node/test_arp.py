@@ -9,9 +9,10 @@ import typing as t
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import arp
+from tests.functional.node.rail_hosts import advertisement, arp_frame, detection, discovery_frame
 
 OURS, THEIRS = "52:54:00:4c:01:03", "3a:8a:5e:f6:ca:fb"
-ADDRESS = "172.16.13.201"
+ADDRESS, IPV6 = "172.16.13.201", "fd00:13::c9"
 LINK = arp.LinkAddresses(bytes.fromhex(OURS.replace(":", "")))
 # IP over InfiniBand: queue pair and GID of a port, and the group of all hosts of partition 0x8001 (RFC 4391, 4)
 QUEUE_PAIR, OTHER = (number + "fe800000000000000002c903000e8acd" for number in ("80000208", "80000209"))
@@ -19,10 +20,7 @@ INFINIBAND = arp.LinkAddresses(bytes.fromhex(QUEUE_PAIR), bytes.fromhex("00fffff
 
 
 def reply(mac: str, address: str = ADDRESS) -> bytes:
-    """As recorded on a guest whose NIC has VFs: its own kernel answers its own question, which the NIC handed back."""
-    source, asker = (bytes.fromhex(each.replace(":", "")) for each in (mac, OURS))
-    body = struct.pack("!HHBBH6s4s6s4s", 1, 0x0800, 6, 4, 2, source, socket.inet_aton(address), asker, bytes(4))
-    return asker + source + b"\x08\x06" + body
+    return arp_frame(arp.REPLY, mac, address, "0.0.0.0", OURS)
 
 
 def test_a_reply_and_an_announcement_claim_an_address() -> None:
@@ -37,11 +35,9 @@ def test_a_probe_of_another_host_claims_an_address_and_an_own_probe_does_not() -
     """Source: RFC 5227, 2.1.1."""
     own = arp.arp_probe(LINK, ADDRESS)
     their = bytes.fromhex(THEIRS.replace(":", ""))
-    assert arp.claim(LINK, changed(own, (6, their), (22, their))) == (ADDRESS, THEIRS, True)
-    # a NIC returned it: as it was sent, padded to 60 bytes, or with other padding
-    assert [arp.claim(LINK, each) for each in (own, own.ljust(60, b"\0"), own[:42], own[:42].ljust(60, b"\0"))] == [
-        None
-    ] * 4
+    assert arp.claim(LINK, changed(own[:42], (6, their), (22, their))) == (ADDRESS, THEIRS, True)
+    # a NIC returned it: as it was sent, or padded to 60 bytes
+    assert (arp.claim(LINK, own), arp.claim(LINK, own.ljust(60, b"\0"))) == (None, None)
     # the agent of a clone of this node has another nonce
     assert arp.claim(LINK, changed(own, (50, bytes(6)))) == (ADDRESS, OURS, True)
 
@@ -70,52 +66,26 @@ def changed(frame: bytes, *changes: tuple[int, bytes]) -> bytes:
 
 
 def test_a_frame_that_ends_early_claims_nothing() -> None:
-    for frame in (reply(THEIRS), advertisement(THEIRS, "fd00:13::c9"), arp.solicitation(LINK, "fd00:13::c9")):
+    for frame in (reply(THEIRS), advertisement(THEIRS, IPV6), arp.solicitation(LINK, IPV6)):
         assert {arp.claim(LINK, frame[:end]) for end in range(len(frame) - 1)} == {None}
 
 
-def advertisement(mac: str, address: str, **values: t.Any) -> bytes:
-    """A neighbour advertisement to all nodes, as a host answers duplicate address detection."""
-    target = socket.inet_pton(socket.AF_INET6, address)
-    options = bytes.fromhex("0201" + mac.replace(":", ""))
-    return discovery(mac, **{"target": target, "source": target, "options": options, **values})
-
-
-def discovery(mac: str, **values: t.Any) -> bytes:
-    """A packet of neighbour discovery, by default an advertisement to all nodes, with a correct checksum."""
-    source = bytes.fromhex(mac.replace(":", ""))
-    given = {"type": 136, "code": 0, "flags": 0x20, "to": socket.inet_pton(socket.AF_INET6, "ff02::1"), "hops": 255}
-    given.update(values)
-    body = struct.pack("!BBHB3x16s", given["type"], given["code"], 0, given["flags"], given["target"])
-    body += given["options"]
-    checksum = ~arp.icmp_sum(given["source"], given["to"], body) & 0xFFFF
-    body = body[:2] + struct.pack("!H", given.get("checksum", checksum)) + body[4:]
-    head = struct.pack("!IHBB16s16s", 6 << 28, len(body), 58, given["hops"], given["source"], given["to"])
-    return LINK.multicast(given["to"]) + source + b"\x86\xdd" + head + body
-
-
 def test_a_host_that_has_an_ipv6_address_claims_it() -> None:
-    assert arp.claim(LINK, advertisement(THEIRS, "fd00:13::c9")) == ("fd00:13::c9", THEIRS, False)
-    assert arp.claim(LINK, advertisement(OURS, "fd00:13::c9")) == ("fd00:13::c9", OURS, False)
+    assert arp.claim(LINK, advertisement(THEIRS, IPV6)) == (IPV6, THEIRS, False)
+    assert arp.claim(LINK, advertisement(OURS, IPV6)) == (IPV6, OURS, False)
     # without the option, the source of the frame; a solicited advertisement to one host
-    assert arp.claim(LINK, advertisement(THEIRS, "fd00:13::c9", options=b"")) == ("fd00:13::c9", THEIRS, False)
+    assert arp.claim(LINK, advertisement(THEIRS, IPV6, options=b"")) == (IPV6, THEIRS, False)
     to = socket.inet_pton(socket.AF_INET6, "fe80::1")
-    assert arp.claim(LINK, advertisement(THEIRS, "fd00:13::c9", flags=0x60, to=to))
+    assert arp.claim(LINK, advertisement(THEIRS, IPV6, flags=0x60, to=to))
 
 
 def test_duplicate_address_detection_of_another_host_claims_an_address_and_the_own_does_not() -> None:
     """Source: RFC 4862, 5.4.3; RFC 7527, 4.2."""
-    assert arp.claim(LINK, arp.solicitation(LINK, "fd00:13::c9")) is None
-    assert arp.claim(LINK, detection(OURS)) == ("fd00:13::c9", OURS, True)
-    assert arp.claim(LINK, detection(THEIRS, options=b"\x0e\x01" + bytes(6))) == ("fd00:13::c9", THEIRS, True)
+    assert arp.claim(LINK, arp.solicitation(LINK, IPV6)) is None
+    assert arp.claim(LINK, detection(OURS, IPV6)) == (IPV6, OURS, True)
+    assert arp.claim(LINK, detection(THEIRS, IPV6, options=b"\x0e\x01" + bytes(6))) == (IPV6, THEIRS, True)
     # to resolve the address, which has a source, is not detection
-    assert arp.claim(LINK, detection(THEIRS, source=socket.inet_pton(socket.AF_INET6, "fe80::1"))) is None
-
-
-def detection(mac: str, **values: t.Any) -> bytes:
-    target = socket.inet_pton(socket.AF_INET6, "fd00:13::c9")
-    base = {"type": 135, "flags": 0, "target": target, "source": bytes(16), "to": arp.solicited_group(target)}
-    return discovery(mac, **{**base, "options": b"", **values})
+    assert arp.claim(LINK, detection(THEIRS, IPV6, source=socket.inet_pton(socket.AF_INET6, "fe80::1"))) is None
 
 
 @pytest.mark.parametrize(
@@ -125,14 +95,14 @@ def detection(mac: str, **values: t.Any) -> bytes:
 )
 def test_a_malformed_advertisement_claims_nothing(values: dict[str, t.Any]) -> None:
     """Source: RFC 4861, 7.1.2."""
-    assert arp.claim(LINK, advertisement(THEIRS, "fd00:13::c9", **values)) is None
+    assert arp.claim(LINK, advertisement(THEIRS, IPV6, **values)) is None
 
 
 def test_a_malformed_detection_claims_nothing() -> None:
     """Source: RFC 4861, 7.1.1."""
     everyone = socket.inet_pton(socket.AF_INET6, "ff02::1")
     for values in ({"hops": 1}, {"to": everyone}, {"options": b"\1\1" + bytes(6)}, {"options": b"\x0e"}):
-        assert arp.claim(LINK, detection(THEIRS, **values)) is None
+        assert arp.claim(LINK, detection(THEIRS, IPV6, **values)) is None
 
 
 def test_an_ipv6_address_is_asked_for_as_duplicate_address_detection_does() -> None:
@@ -160,7 +130,7 @@ def test_a_probe_over_infiniband_has_hardware_addresses_of_20_bytes() -> None:
     assert frame[32:52].hex() == QUEUE_PAIR and frame[52:76] == bytes(24)
     assert socket.inet_ntoa(frame[76:80]) == ADDRESS
     assert arp.claim(INFINIBAND, frame) is None
-    their = changed(frame, (32, bytes.fromhex(OTHER)))
+    their = changed(frame[:80], (32, bytes.fromhex(OTHER)))
     assert arp.claim(INFINIBAND, their) == (ADDRESS, bytes.fromhex(OTHER).hex(":"), True)
     assert arp.claim(INFINIBAND, changed(frame, (88, bytes(6)))) == (ADDRESS, bytes.fromhex(QUEUE_PAIR).hex(":"), True)
     reply = bytes(20) + bytes.fromhex("08060000" + "0020080014040002" + OTHER) + socket.inet_aton(ADDRESS)
@@ -174,12 +144,12 @@ def test_a_solicitation_over_infiniband_goes_to_the_group_of_the_partition() -> 
     frame = arp.solicitation(INFINIBAND, "fd00:13::1:2fc9")
     assert frame[:20].hex() == "00ffffffff12601b8001" + "00000000000001ff012fc9"[2:]
     assert frame[20:24].hex() == "86dd0000" and frame[24:28].hex() == "60000000"
-    target = socket.inet_pton(socket.AF_INET6, "fd00:13::c9")
+    target = socket.inet_pton(socket.AF_INET6, IPV6)
     everyone = socket.inet_pton(socket.AF_INET6, "ff02::1")
     for option, mac in (("0203" + "0000" + OTHER, bytes.fromhex(OTHER).hex(":")), ("", "unknown")):
-        sent = discovery(THEIRS, target=target, source=target, to=everyone, options=bytes.fromhex(option))
+        sent = discovery_frame(THEIRS, target=target, source=target, to=everyone, options=bytes.fromhex(option))
         advertised = bytes(20) + bytes.fromhex("86dd0000") + sent[14:]
-        assert arp.claim(INFINIBAND, advertised) == ("fd00:13::c9", mac, False)
+        assert arp.claim(INFINIBAND, advertised) == (IPV6, mac, False)
 
 
 def accepted(link: arp.LinkAddresses, frame: bytes, *addresses: str) -> bool:
@@ -205,9 +175,15 @@ def accepted(link: arp.LinkAddresses, frame: bytes, *addresses: str) -> bool:
 
 
 def test_the_filter_accepts_claims_of_its_addresses_alone() -> None:
-    asked = (ADDRESS, "172.16.13.7", "fd00:13::c9", "fd00:13::ca")
+    asked = (ADDRESS, "172.16.13.7", IPV6, "fd00:13::ca")
     their = arp.arp_probe(LINK, ADDRESS)
-    claims = [reply(THEIRS), their, advertisement(THEIRS, asked[2]), advertisement(THEIRS, asked[3]), detection(THEIRS)]
+    claims = [
+        reply(THEIRS),
+        their,
+        advertisement(THEIRS, asked[2]),
+        advertisement(THEIRS, asked[3]),
+        detection(THEIRS, IPV6),
+    ]
     assert [accepted(LINK, frame, *asked) for frame in claims] == [True] * 5
     others = [
         reply(THEIRS, "172.16.13.9"),

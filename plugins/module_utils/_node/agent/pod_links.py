@@ -196,14 +196,17 @@ class PodLinks:
         if self._spec.conflict_check:
             addresses = [[str(address.ip) for address in job.slot.addresses] for job in self._jobs]
             self.probes = arp.Probes({job.rail.interface: each for job, each in zip(self._jobs, addresses)})
-            if self._spec.attachment == "ipvlan":
+            if self._spec.attachment in ("macvlan", "ipvlan"):
                 in_namespace(self._node_fd, lambda: self._listen_on_ports(addresses))
         self.probes.send()
         return time.monotonic()
 
     def _listen_on_ports(self, addresses: t.Sequence[t.Sequence[str]]) -> None:
-        """Listen on the ports too. An ARP reply to a probe is for 0.0.0.0 and the MAC of the port, and ipvlan gives an
-        interface only packets for its addresses.
+        """Listen on the ports too, because the kernel does not give each claim to an interface on a port.
+
+        macvlan omits broadcasts from the MAC of the interface, which are those of a clone. ipvlan gives an interface
+        only unicast packets for its addresses; a reply to a probe is for 0.0.0.0 and the MAC of the port. Sources:
+        ``macvlan_multicast_rx`` of the kernel's ``macvlan.c``, ``ipvlan_handle_mode_l2`` of its ``ipvlan_core.c``.
         """
         for job, each in zip(self._jobs, addresses):
             self.probes.listen_on(port_name(self._system, job.rail), each, job.rail.interface)

@@ -177,9 +177,7 @@ def _arp_claim(link: LinkAddresses, packet: bytes) -> Claim | None:
     sender, address, target = packet[8:at], packet[at : at + 4], packet[link.arp_size - 4 : link.arp_size]
     if any(address):
         return Claim(socket.inet_ntoa(address), hardware_address(sender))
-    # the own probe comes back, maybe without the padding; a clone of the node probes with another nonce
-    tag = packet[link.arp_size : link.arp_size + len(TAG + NONCE)]
-    own = sender == link.address and not (tag.startswith(TAG) and tag != TAG + NONCE)
+    own = packet[link.arp_size :].startswith(TAG + NONCE)
     return None if operation == REPLY or own else Claim(socket.inet_ntoa(target), hardware_address(sender), True)
 
 
@@ -307,8 +305,11 @@ class Listener:
 
     def probe(self, address: str) -> None:
         """Send a probe. Nothing if the netdev is down or was removed."""
+        frame = (solicitation if ":" in address else arp_probe)(self.link, address)
+        # the kernel does not report it as outgoing to the socket that sends it
+        self._sent.append((time.monotonic(), self._content(frame)))
         with contextlib.suppress(OSError):
-            self._sock.send((solicitation if ":" in address else arp_probe)(self.link, address))
+            self._sock.send(frame)
 
     def claims(self, most: int = _READ) -> list[Claim]:
         """Return the claims of other hosts that have arrived. Does not wait.
@@ -325,20 +326,24 @@ class Listener:
                 self._sent.append((time.monotonic(), self._content(frame)))
             elif direction in (PACKET_HOST, PACKET_BROADCAST, PACKET_MULTICAST):
                 heard = claim(self.link, frame)
-                if heard and heard.address in self.addresses and (heard.probe or not self._reflected(frame)):
+                if heard and heard.address in self.addresses and not self._reflected(frame):
                     found.append(heard)
         return found
 
     def _reflected(self, frame: bytes) -> bool:
-        """Whether the netdev has just sent this packet, and a NIC or switch has returned it."""
+        """Whether the netdev has just sent this packet, and a NIC or switch has returned it, maybe with other padding.
+
+        A probe of a clone of this node has another nonce.
+        """
         content, earliest = self._content(frame), time.monotonic() - REFLECTION
-        return any(sent == content for moment, sent in self._sent if moment >= earliest)
+        return any(sent.startswith(content) for moment, sent in self._sent if moment >= earliest)
 
     def _content(self, frame: bytes) -> bytes:
-        """Return the packet of a frame without padding, which a NIC adds after the frame was seen here."""
+        """Return the packet of a frame without padding, but with the nonce of a probe."""
         ethertype, packet = self.link.packet(frame)
         size = self.link.arp_size if ethertype == ETH_P_ARP else 40 + int.from_bytes(packet[4:6], "big")
-        return packet[:size]
+        nonce = packet[size : size + len(TAG + NONCE)]
+        return packet[:size] + (nonce if nonce.startswith(TAG) else b"")
 
 
 class Probes:
