@@ -229,7 +229,7 @@ def test_frames_that_a_nic_or_switch_returns_are_not_claims(node: LiveNode) -> N
         # resolves an address with its own, and answers its returned probes
         pod.run(sys.executable, "-c", SENDER, ADDRESS, "172.16.11.254")
         heard: list[t.Any] = []
-        agent.watch.changed = lambda *changes, heard=heard: heard.append(changes)  # type: ignore[misc]
+        agent.watch.changed = lambda *changes, heard=heard: heard.append(changes)
         wait_for(lambda agent=agent: not agent.watch._watched, "listening does not end")  # type: ignore[misc]
         assert heard == []
         host.end()

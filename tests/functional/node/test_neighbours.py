@@ -11,6 +11,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import typing as t
 from pathlib import Path
 
@@ -159,7 +160,7 @@ def test_a_conflict_begins_changes_and_ends_while_an_address_is_in_use(live: Liv
     address_watch.FORGET = 0.6
     watch, changes = address_watch.AddressWatch(), []
     watch.changed = lambda conflict, over: changes.append((conflict.address, conflict.macs, over))
-    # a host that only probes is no conflict, as the address is in use
+    # a host that only probes does not conflict with an address in use
     RailHost(live, "repeat", detection("02:00:00:00:00:98", "fd00:11::1"))
     watch.add("slot", probes_on("rail1", "172.16.11.1", "fd00:11::1"), os.getpid(), here())
     hosts = [
@@ -200,6 +201,13 @@ def test_the_sockets_of_a_process_that_has_ended_are_closed(live: LiveNode) -> N
     assert len(again.listeners) == 1
     watch.end("kept")
     wait_for(lambda: not again.listeners)
+    # an error of the thread closes all, and the next call starts another thread
+    threading.excepthook = lambda _error: None
+    watch.changed = lambda *_change: sys.exit("an error")
+    RailHost(live, "repeat", arp_frame(arp.REPLY, "02:00:00:00:00:91", "1.2.3.4", "0.0.0.0"))
+    for _attempt in range(2):
+        watch.add("failed", failed := probes_on("rail1", "1.2.3.4"), os.getpid(), here())
+        wait_for(lambda failed=failed: not failed.listeners)  # type: ignore[misc]
 
 
 @in_own_namespace

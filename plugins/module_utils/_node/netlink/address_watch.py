@@ -96,6 +96,17 @@ class AddressWatch:
                 surplus -= len(watched.probes.listeners)
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        except BaseException:
+            # open sockets would keep the namespaces of pods, and thereby their slots
+            with self._lock:
+                watched, self._watched, self._thread = self._watched, [], None
+            for each in watched:
+                each.probes.close()
+            raise
+
+    def _serve(self) -> None:
         while True:
             now = time.monotonic()
             with self._lock:
