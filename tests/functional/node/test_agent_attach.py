@@ -20,8 +20,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import pod_links, rail_health
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import AttachError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import address_watch, arp
 from tests.functional.node.agent_pods import AgentNode
 from tests.functional.node.own_namespace import LiveNode, has_kind, in_own_namespace, ip, shown
+from tests.functional.node.rail_hosts import RailHost, advertisement, arp_frame, detection
 from tests.unit.node.agent_files import document, rail, slot
 from tests.waiting import wait_for
 
@@ -160,6 +162,110 @@ def mac_of_leaf(node: LiveNode, name: str) -> str:
     )
 
 
+# slot 0 of rail gpu01, as a clone of this node has it
+ADDRESS, ADDRESS6, MAC, OTHER_MAC = "172.16.11.1", "fd00:11::1", "02:00:00:00:01:00", "02:00:00:00:00:99"
+
+
+def clone_probe(mac: str) -> bytes:
+    """A probe of another agent, whose process has another nonce."""
+    frame = arp.arp_probe(arp.LinkAddresses(bytes.fromhex(mac.replace(":", ""))), ADDRESS)
+    return frame[: -len(arp.NONCE)] + bytes(len(arp.NONCE))
+
+
+@in_own_namespace
+def test_claims_of_other_hosts_refuse_an_address_even_with_the_mac_of_the_slot(node: LiveNode) -> None:
+    """Sources: RFC 5227, 2.1.1; RFC 4862, 5.4."""
+    agents = AgentNode(node, ports=1)
+    before = agents.host_links()
+    claims = {
+        "reply": ("0", arp_frame(arp.REPLY, MAC, ADDRESS, "0.0.0.0", MAC)),
+        "announcement": ("repeat", arp_frame(arp.REQUEST, MAC, ADDRESS, ADDRESS)),
+        "request of a clone": ("repeat", arp_frame(arp.REQUEST, MAC, ADDRESS, "172.16.11.254")),
+        "probe of another host": ("repeat", arp_frame(arp.REQUEST, OTHER_MAC, "0.0.0.0", ADDRESS)),
+        "probe of a clone": ("repeat", clone_probe(MAC)),
+        "advertisement": ("0", advertisement(MAC, ADDRESS6)),
+        "detection": ("repeat", detection(OTHER_MAC, ADDRESS6)),
+        "detection of a clone": ("repeat", detection(MAC, ADDRESS6)),
+    }
+    for name, (does, frame) in claims.items():
+        host, pod = RailHost(node, does, frame), agents.pod("a")
+        with pytest.raises(AttachError) as caught:
+            agents.agent().attach("rails-0", pod.state())
+        address = ADDRESS6 if "adv" in name or "det" in name else ADDRESS
+        mac = OTHER_MAC if frame[6:12].hex(":") == OTHER_MAC else MAC
+        message = "the address %s is in use by %s" % (address, mac)
+        assert (name, caught.value.place, caught.value.message) == (name, "slot 0 of rail gpu01", message)
+        assert (pod.links(), agents.host_links(), agents.held()) == (set(), before, {})
+        host.end()
+        pod.end()
+
+
+@in_own_namespace
+def test_frames_that_are_not_claims_do_not_refuse_an_address(node: LiveNode) -> None:
+    agents = AgentNode(node, ports=1)
+    claim = arp_frame(arp.REPLY, OTHER_MAC, ADDRESS, "0.0.0.0", MAC)
+    for frame in (
+        # sizes of addresses; another VLAN; a host that resolves the address; a hop limit of a routed packet
+        claim[:18] + b"\x08" + claim[19:],
+        claim[:12] + b"\x81\0\0\x07" + claim[12:],
+        arp_frame(arp.REQUEST, OTHER_MAC, "172.16.11.9", ADDRESS),
+        advertisement(OTHER_MAC, ADDRESS6, hops=64),
+    ):
+        host, pod, agent = RailHost(node, "repeat", frame), agents.pod("a"), agents.agent()
+        agent.attach("rails-0", pod.state())
+        assert agent.conflicts() == []
+        host.end()
+        agent.detach("rails-0")
+        pod.end()
+
+
+@in_own_namespace
+def test_frames_that_a_nic_or_switch_returns_are_not_claims(node: LiveNode) -> None:
+    agents = AgentNode(node, ports=1)
+    address_watch.LISTEN, address_watch.PROBE, address_watch.LAST_ANSWER = 1.5, 0.2, 0.5
+    for does in ("return", "pad"):
+        host, pod, agent = RailHost(node, does), agents.pod("a"), agents.agent()
+        agent.attach("rails-0", pod.state())
+        # resolves an address with its own, and answers its returned probes
+        pod.run(sys.executable, "-c", SENDER, ADDRESS, "172.16.11.254")
+        heard: list[t.Any] = []
+        agent.watch.changed = lambda *changes, heard=heard: heard.append(changes)
+        wait_for(lambda agent=agent: not agent.watch._watched, "listening does not end")  # type: ignore[misc]
+        assert heard == []
+        host.end()
+        agent.detach("rails-0")
+        pod.end()
+
+
+@in_own_namespace
+def test_late_answers_refuse_an_address_or_are_a_problem_of_the_slot(node: LiveNode) -> None:
+    agents = AgentNode(node, ports=1)
+    assert pod_links.LAST_ANSWER > 0.6
+    late = arp_frame(arp.REPLY, MAC, ADDRESS, "0.0.0.0", MAC)
+    host, pod, agent = RailHost(node, "0.6", late), agents.pod("a"), agents.agent()
+    # a busy machine may need longer; the answer ends the wait
+    pod_links.LAST_ANSWER = 60
+    refused("conflict", lambda: agent.attach("rails-0", pod.state()))
+    host.end()
+    pod_links.LAST_ANSWER = 0.65
+    host = RailHost(node, "2.5", late)
+    agent.attach("rails-0", pod.state())
+    assert agent.conflicts() == []
+    (conflict,) = wait_for(agent.conflicts)
+    assert (conflict["device"], conflict["rail"], conflict["address"]) == ("rails-0", "gpu01", ADDRESS)
+    assert conflict["error"] == (
+        "pod default/a, slot 0 of rail gpu01: the address 172.16.11.1 is in use by 02:00:00:00:01:00. "
+        "Remedy: find the host with this MAC, and remove the address."
+    )
+    # a restart of the container finds it again; the end of the pod ends it
+    pod.restart_container()
+    agent.attach("rails-0", pod.state())
+    wait_for(agent.conflicts)
+    pod.end()
+    wait_for(lambda: not agent.conflicts())
+    wait_for(agent.sweep, "the sockets keep the namespace")
+
+
 @in_own_namespace
 def test_a_gateway_must_answer_where_the_node_file_asks_for_it(node: LiveNode) -> None:
     agents = AgentNode(node)
@@ -169,7 +275,8 @@ def test_a_gateway_must_answer_where_the_node_file_asks_for_it(node: LiveNode) -
     error = refused("gateway", lambda: agent.attach("rails-0", pod.state()))
     assert (error.place, error.message) == ("slot 0 of rail gpu02", "the gateway 172.16.12.254 does not answer")
     assert pod.links() == set()
-    node.leaf("ip", "address", "add", "172.16.12.254/24", "dev", "leaf2")
+    # late
+    RailHost(node, "2", arp_frame(arp.REPLY, OTHER_MAC, "172.16.12.254", "0.0.0.0"), "leaf2")
     agent.attach("rails-0", pod.state())
     assert pod.links() == {"net1", "net2"}
 

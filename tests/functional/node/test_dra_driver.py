@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import sys
 import typing as t
 from concurrent import futures
 
@@ -18,6 +20,7 @@ from tests.functional.node.agent_pods import Pod
 from tests.functional.node.agent_program import Node, node_file
 from tests.functional.node.fake_dra_kubelet import DraKubelet, Prepared
 from tests.functional.node.fake_kubelet import Kubelet, encode
+from tests.functional.node.test_rail_agent import FETCH
 from tests.standins.dra_api import BY_TOKEN, TOKEN, DraApi
 from tests.waiting import wait_for
 
@@ -244,6 +247,36 @@ def test_a_claim_is_prepared_attached_and_unprepared(dra: DraNode) -> None:
         pod.end()
     after = dra.api.claim("after", "gpu01-2", pod="b")
     assert isinstance(kubelet.prepare(after)["uid-of-after"], list)
+
+
+def test_another_host_with_the_address_of_a_running_pod_is_reported(dra: DraNode) -> None:
+    dra.write(metrics="127.0.0.1:9465")
+    kubelet = dra.start(BY_TOKEN)
+    kubelet.prepare(dra.api.claim("net", "gpu01-2", pod="a"))
+    node, pod = dra.node, Pod("a")
+    try:
+        assert node.attach("gpu01-2", pod) == {"ok": True}
+        node.inside("ip", "address", "add", "172.16.11.3/24", "dev", "leaf1")
+        claim = dra.api.claims["default", "net"]["status"]
+        (condition,) = wait_for(
+            lambda: [each for row in claim.get("devices", ()) for each in row.get("conditions", ())]
+        )
+        error = condition["message"]
+        assert (condition["type"], condition["status"]) == ("AddressConflict", "True")
+        assert error.startswith("pod default/a, slot 2 of rail gpu01: the address 172.16.11.3 is in use by ")
+        assert node.logged(error) == 1
+        status = node.run("status")
+        assert (status.returncode, error in status.stdout) == (1, True)
+        assert error in node.run("explain", "a").stdout
+        metrics = node.inside(sys.executable, "-c", FETCH)
+        assert re.findall(r"^railyard_agent_address_conflicts.*", metrics, re.MULTILINE) == [
+            'railyard_agent_address_conflicts{rail="gpu01"} 1',
+            'railyard_agent_address_conflicts{rail="gpu02"} 0',
+        ]
+    finally:
+        pod.end()
+    wait_for(lambda: node.logged("conflict has ended: ") == 1)
+    assert error not in node.run("status").stdout
 
 
 def test_a_status_that_may_not_be_written_does_not_stop_an_attach(dra: DraNode) -> None:

@@ -4,22 +4,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import socket
 import struct
+import subprocess
 import sys
+import threading
 import typing as t
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import arp
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import address_watch, arp
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import in_namespace
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import rail_probe
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import counters, lldp
 from lab.leaf import lldp_frame
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace, ip
+from tests.functional.node.rail_hosts import RailHost, arp_frame, detection
 from tests.unit.node.trees import Tree
+from tests.waiting import wait_for
 
 # Two TLVs as a switch with MAC addresses for names sends them, with a VLAN tag before, and a management address.
 TAGGED = (
@@ -135,6 +142,102 @@ def test_duplicate_addresses_are_found_with_their_link(live: LiveNode) -> None:
     assert mac == json.loads(live.leaf("ip", "-j", "link", "show", "leaf1"))[0]["address"]
     # no host has learnt the sender, who has no address
     assert "172.16" not in live.leaf("ip", "neigh")
+
+
+def probes_on(netdev: str, *addresses: str) -> arp.Probes:
+    return arp.Probes({netdev: list(addresses)})
+
+
+def here() -> os.stat_result:
+    return os.stat("/proc/self/ns/net")
+
+
+@in_own_namespace
+def test_a_conflict_begins_changes_and_ends_while_an_address_is_in_use(live: LiveNode) -> None:
+    live.rail(1)
+    ip("link", "set", "rail1", "up")
+    address_watch.PROBE = address_watch.LAST_ANSWER = 0.2
+    address_watch.FORGET = 0.6
+    watch, changes = address_watch.AddressWatch(), []
+    watch.changed = lambda conflict, over: changes.append((conflict.address, conflict.macs, over))
+    # a host that only probes does not conflict with an address in use
+    RailHost(live, "repeat", detection("02:00:00:00:00:98", "fd00:11::1"))
+    watch.add("slot", probes_on("rail1", "172.16.11.1", "fd00:11::1"), os.getpid(), here())
+    hosts = [
+        RailHost(live, "0", arp_frame(arp.REPLY, mac, "172.16.11.1", "0.0.0.0"))
+        for mac in ("02:00:00:00:00:91", "02:00:00:00:00:92")
+    ]
+    wait_for(lambda: len(changes) == 2)
+    ((owner, netdev, address, macs, _since),) = watch.conflicts()
+    assert (owner, netdev, address, len(macs)) == ("slot", "rail1", "172.16.11.1", 2)
+    for host in hosts:
+        host.end()
+    wait_for(lambda: len(changes) == 3)
+    assert changes == [(address, macs[:1], False), (address, macs, False), (address, macs, True)]
+    # and the thread ends
+    wait_for(lambda: watch._thread is None)
+    assert (watch.conflicts(), watch._watched) == ([], [])
+
+
+@in_own_namespace
+def test_the_sockets_of_a_process_that_has_ended_are_closed(live: LiveNode) -> None:
+    live.rail(1)
+    ip("link", "set", "rail1", "up")
+    address_watch.LISTEN = 3600
+    with subprocess.Popen(["sleep", "3600"]) as process:
+        wait_for(lambda: os.path.samestat(os.stat("/proc/%d/ns/net" % process.pid), here()))
+        watch, ended, kept = address_watch.AddressWatch(), probes_on("rail1", "1.2.3.4"), probes_on("rail1", "1.2.3.5")
+        watch.add("ended", ended, process.pid, here())
+        watch.add("kept", kept, os.getpid(), here())
+        process.kill()
+    wait_for(lambda: not ended.listeners)
+    assert len(kept.listeners) == 1
+    # another process with the same number is in another namespace
+    watch.add("reused", ended := probes_on("rail1", "1.2.3.4"), os.getpid(), os.stat("/"))
+    wait_for(lambda: not ended.listeners)
+    # an owner is listened for once
+    watch.add("kept", again := probes_on("rail1", "1.2.3.5"), os.getpid(), here())
+    wait_for(lambda: not kept.listeners)
+    assert len(again.listeners) == 1
+    watch.end("kept")
+    wait_for(lambda: not again.listeners)
+    # an error of the thread closes all, and the next call starts another thread
+    threading.excepthook = lambda _error: None
+    watch.changed = lambda *_change: sys.exit("an error")
+    RailHost(live, "repeat", arp_frame(arp.REPLY, "02:00:00:00:00:91", "1.2.3.4", "0.0.0.0"))
+    for _attempt in range(2):
+        watch.add("failed", failed := probes_on("rail1", "1.2.3.4"), os.getpid(), here())
+        wait_for(lambda failed=failed: not failed.listeners)  # type: ignore[misc]
+
+
+@in_own_namespace
+def test_sockets_and_reported_hosts_are_limited(live: LiveNode) -> None:
+    live.rail(1)
+    ip("link", "set", "rail1", "up")
+    address_watch.LISTEN, address_watch.SOCKETS = 3600, 2
+    watch, heard = address_watch.AddressWatch(), []
+    watch.changed = lambda conflict, _over: heard.append(conflict)
+    probes = [probes_on("rail1", "1.2.3.%d" % number) for number in range(4)]
+    probes[0].found["rail1", "1.2.3.0"] = ["mac"]
+    for number, each in enumerate(probes):
+        watch.add(str(number), each, os.getpid(), here())
+    # the oldest without a conflict are closed
+    wait_for(lambda: [len(each.listeners) for each in probes] == [1, 0, 0, 1])
+    frames = [arp_frame(arp.REPLY, "02:00:00:00:01:%02x" % each, "1.2.3.3", "0.0.0.0") for each in range(20)]
+    with open("/proc/%d/ns/net" % live._leaf.pid, "rb") as leaf, contextlib.closing(
+        arp.Listener("rail1", ["1.2.3.3"])
+    ) as listener:
+        in_namespace(leaf.fileno(), lambda: send("leaf1", frames))
+        assert [len(listener.claims(most)) for most in (4, 0, 64, 64)] == [4, 0, 16, 0]
+    wait_for(lambda: len(heard) == 1 + address_watch.HOSTS)
+    assert [len(each.macs) for each in watch.conflicts()] == [1, address_watch.HOSTS]
+
+
+def send(netdev: str, frames: t.Iterable[bytes]) -> None:
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
+        sock.bind((netdev, 0))
+        for frame in frames:
+            sock.send(frame)
 
 
 def target(number: int, **more: t.Any) -> dict[str, t.Any]:

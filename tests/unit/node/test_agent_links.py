@@ -315,9 +315,9 @@ def test_a_missing_gid_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     place = "/sys/class/infiniband/mlx5_gpu01/ports/1/gids/"
     tree.write(place + "3", "0000:0000:0000:0000:0000:ffff:ac10:0b01")
     with pytest.raises(AttachError, match="mlx5_gpu01 does not get a GID of 172.16.11.1, fd00:11::1"):
-        links._await_gids([job], {"gpu01": "mlx5_gpu01"})
+        links._await_gids({"gpu01": "mlx5_gpu01"})
     tree.write(place + "4", "fd00:0011:0000:0000:0000:0000:0000:0001")
-    links._await_gids([job], {"gpu01": "mlx5_gpu01"})
+    links._await_gids({"gpu01": "mlx5_gpu01"})
 
 
 def test_gids_of_infiniband_are_not_waited_for(tmp_path: Path) -> None:
@@ -328,7 +328,7 @@ def test_gids_of_infiniband_are_not_waited_for(tmp_path: Path) -> None:
     each = spec.rails[0]
     job = Job(each, each.slots[0], host_links.Source("ibs1", 4, each.rdma, None))
     links = PodLinks(tree.system(), spec, HOLDER, [job], 5, 6, t.cast(t.Any, None), None)
-    links._await_gids([job], {"gpu01": "mlx5_gpu01"})
+    links._await_gids({"gpu01": "mlx5_gpu01"})
 
 
 # -- CDI files and health ----------------------------------------------------------------------------------------------

@@ -223,6 +223,28 @@ def test_the_status_of_a_claim_with_several_interfaces() -> None:
     (device,) = report["status"]["devices"]
     assert (device["driver"], device["pool"], device["device"]) == ("d.e", "n", "rails-0")
     assert [each["rail"] for each in device["data"]["interfaces"]] == ["gpu01", "gpu02"]
+    assert "conditions" not in device
+
+
+def test_the_status_of_a_claim_has_the_conflicts_of_its_addresses() -> None:
+    row = {"rail": "gpu01", "interface": "net1", "address": "10.0.0.1/24", "address6": None, "mac": "02:00:00:00:00:01"}
+    holder = Holder("gpu01-0", "uid", "p", "ns", "main", "sandbox", 2, 1, ATTACHED, 0.0, (row,))
+    claim = Claim("u", "ns", "c", "uid", "p", ({"device": "gpu01-0", "request": "r"},))
+    conflicts = [
+        {"device": "gpu01-0", "since": 86400.5, "error": "in use"},
+        {"device": "gpu01-0", "since": 90000.0, "error": "in use too"},
+        {"device": "gpu01-1", "since": 1.0, "error": "of another"},
+    ]
+    (device,) = status_report(claim, [holder], "d.e", "n", conflicts)["status"]["devices"]
+    assert device["conditions"] == [
+        {
+            "type": "AddressConflict",
+            "status": "True",
+            "reason": "AddressInUse",
+            "message": "in use\nin use too",
+            "lastTransitionTime": "1970-01-02T00:00:00Z",
+        }
+    ]
 
 
 # -- claims

@@ -154,9 +154,12 @@ def explain_pod(system: System, name: str) -> str:
     for holder in holders.values():
         if matches(holder.pod_namespace, holder.pod_name):
             users.setdefault(holder.device, (holder.pod, "container " + holder.container))
-    errors: t.Mapping[str, str] = {}
+    errors: dict[str, str] = {}
     try:
-        errors = ask({"do": "status"}, system.path(SOCKET), ANSWER_SECONDS)["attaches"]["errors"]
+        document = ask({"do": "status"}, system.path(SOCKET), ANSWER_SECONDS)
+        errors = document["attaches"]["errors"]
+        for row in document["conflicts"]:
+            errors[row["device"]] = "\n  ".join(filter(None, [errors.get(row["device"]), row["error"]]))
     except RailyardError as error:
         problem += "%s\n" % error
     if not users:

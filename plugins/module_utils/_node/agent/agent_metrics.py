@@ -54,6 +54,8 @@ def add_agent(out: Exposition, status: t.Mapping[str, t.Any]) -> None:
         labels = {"rail": row["rail"], "port": row["port"]}
         gauge("rail_healthy", "Whether a rail can serve new pods.", int(row["healthy"]), **labels)
         gauge("rail_cordoned", "Whether a rail is cordoned.", int(row["cordoned"]), **labels)
+        conflicts = sum(conflict["rail"] == row["rail"] for conflict in status["conflicts"])
+        gauge("address_conflicts", "Addresses of pods that other hosts have too.", conflicts, rail=row["rail"])
     for row in status["resources"]:
         resource = row["resource"]
         gauge("registered", "Whether kubelet has the resource.", int(row["registered"]), resource=resource)

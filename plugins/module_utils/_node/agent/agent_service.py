@@ -46,6 +46,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kube
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.unix_sockets import import_grpc
 from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.exposition import Exposition
 from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.metrics_server import MetricsServer
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.address_watch import Conflict
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import numa_node
 
 # The version of the collection, as in galaxy.yml.
@@ -252,6 +253,7 @@ class Service:
         """Pass the last read node file to all parts of the agent. Running pods are not changed."""
         if self._pods is None:
             self._pods = PodAttach(self._system, self._spec, self._state)
+            self._pods.watch.changed = self._conflict_changed
             # before the first attach: recover() undoes every attach that is not complete
             self._pods.recover()
             for problem in self._pods.unrecorded:
@@ -293,6 +295,15 @@ class Service:
         self._attaches.count_attach(device, seconds, reason)
         if reason is None and self._dra:
             self._dra.attached(device)
+
+    def _conflict_changed(self, conflict: Conflict, over: bool) -> None:
+        """Log that a conflict of a pod's address begins or ends, and report it in the status of the claim."""
+        if self._pods:
+            log("%s%s" % ("conflict has ended: " if over else "", self._pods.conflict_row(conflict)["error"]))
+        # the driver may just have been stopped
+        with contextlib.suppress(RuntimeError):
+            if self._dra:
+                self._dra.attached(conflict.owner)
 
     def _full_name(self, resource: str) -> str:
         return "%s/%s" % (self._spec.resource_prefix, resource)
@@ -349,6 +360,7 @@ class Service:
             with contextlib.suppress(RailyardError):
                 self._pods.sweep()
         held_problems = list(self._pods.problems.values()) if self._pods else []
+        conflicts = self._pods.conflicts() if self._pods else []
         holders = self._state.holders()
         spec = self._spec
         rails = [(rail, self._rail_health(rail.rail)) for rail in spec.rails]
@@ -384,7 +396,11 @@ class Service:
             "claims": [claim.as_dict() for claim in claims],
             "holders": [holder.shown() for _device, holder in sorted(holders.items())],
             "attaches": self._attaches.as_dict(),
-            "problems": [*self._problems.values(), *held_problems, *claim_errors],
+            "conflicts": conflicts,
+            "problems": [
+                *(*self._problems.values(), *held_problems, *claim_errors),
+                *(conflict["error"] for conflict in conflicts),
+            ],
         }
 
     def _is_registered(self, resource: str) -> bool:

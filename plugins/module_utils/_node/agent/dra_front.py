@@ -106,7 +106,9 @@ class DraFront:
         self.slices.update(slice_devices(self._system, self.spec, states))
 
     def attached(self, device: str) -> None:
-        """Report the interfaces of a claim's device in the claim's status, in the background."""
+        """Report the interfaces of a claim's device, and conflicts of their addresses, in the claim's status, in the
+        background.
+        """
         claim = self.state.of_device(device)
         if claim and self._may_report:
             self._reporter.submit(self._report, claim)
@@ -172,7 +174,7 @@ class DraFront:
         attached = [
             holder for holder in claimed if holder.phase == ATTACHED and _is_pod_of(claim, holder.pod_uid, holder.pod)
         ]
-        body = status_report(claim, attached, *self.names)
+        body = status_report(claim, attached, *self.names, self._pods.conflicts())
         path = "%s/status?fieldManager=%s&force=true" % (claim_path(claim.namespace, claim.name), MANAGER)
         try:
             self._api().request("PATCH", path, body, APPLY)
@@ -194,17 +196,24 @@ def _is_pod_of(claim: Claim, uid: str, name: str) -> bool:
     return claim.pod_uid == uid if uid else claim.pod == name
 
 
-def status_report(claim: Claim, holders: t.Sequence[Holder], driver: str, pool: str) -> dict[str, t.Any]:
-    """Return the claim with the interfaces of its devices, for a server-side apply."""
+def status_report(
+    claim: Claim, holders: t.Sequence[Holder], driver: str, pool: str, conflicts: t.Sequence[t.Mapping[str, t.Any]] = ()
+) -> dict[str, t.Any]:
+    """Return the claim with the interfaces of its devices, for a server-side apply.
+
+    :param conflicts: rows of :meth:`.PodAttach.conflicts`.
+    """
     return {
         "apiVersion": API,
         "kind": "ResourceClaim",
         "metadata": {"name": claim.name, "namespace": claim.namespace, "uid": claim.uid},
-        "status": {"devices": [_device_status(holder, driver, pool) for holder in holders]},
+        "status": {"devices": [_device_status(holder, driver, pool, conflicts) for holder in holders]},
     }
 
 
-def _device_status(holder: Holder, driver: str, pool: str) -> dict[str, t.Any]:
+def _device_status(
+    holder: Holder, driver: str, pool: str, conflicts: t.Sequence[t.Mapping[str, t.Any]]
+) -> dict[str, t.Any]:
     """Return a row of ``status.devices``. ``networkData`` has one interface; several are in ``data``."""
     interfaces = [
         {
@@ -220,6 +229,13 @@ def _device_status(holder: Holder, driver: str, pool: str) -> dict[str, t.Any]:
     else:
         rails = [row["rail"] for row in holder.interfaces]
         device["data"] = {"interfaces": [dict(interface, rail=rail) for rail, interface in zip(rails, interfaces)]}
+    own = [conflict for conflict in conflicts if conflict["device"] == holder.device]
+    if own:
+        condition = {"type": "AddressConflict", "status": "True", "reason": "AddressInUse"}
+        condition["message"] = "\n".join(conflict["error"] for conflict in own)
+        since = time.gmtime(min(conflict["since"] for conflict in own))
+        condition["lastTransitionTime"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", since)
+        device["conditions"] = [condition]
     return device
 
 

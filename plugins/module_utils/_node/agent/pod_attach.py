@@ -41,6 +41,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_s
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rdma_netlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.address_watch import AddressWatch, Conflict
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError, NetlinkSocket
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import cookie, in_namespace
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import identity
@@ -74,7 +75,8 @@ class PodAttach:
     ``spec`` may be replaced after the node file has changed; a pod keeps the part with which it was attached until it
     ends. ``problems``: device -> why the last sweep could not free it, and interfaces of the node that no pod holds.
     ``unrecorded``: messages of :meth:`recover` about interfaces that are not in the record. ``check_pod``: raises
-    :class:`AttachError` if a pod may not get a device; it is not called for the pod that has the device.
+    :class:`AttachError` if a pod may not get a device; it is not called for the pod that has the device. ``watch``:
+    listens whether other hosts have the addresses of pods, by device.
 
     :param patience: seconds to wait for the end of the last pod of a device.
     """
@@ -93,6 +95,7 @@ class PodAttach:
         self._take_lock = threading.Lock()
         self._sweep_lock = threading.Lock()
         self._sweeps = 0
+        self.watch = AddressWatch()
 
     def attach(self, device_id: str, oci_state: t.Any) -> Holder:
         """Attach a device to the pod of a container, and return the holder.
@@ -144,8 +147,10 @@ class PodAttach:
                 holder = holder._replace(interfaces=tuple(in_namespace(fd, work.attach)), phase=ATTACHED)
                 self._record(host, spec, holder, before, fd, home)
             except BaseException:
+                work.probes.close()
                 self._give_up(host, holder, before)
                 raise
+            self.watch.add(holder.device, work.probes, holder.pid, os.fstat(fd))
             return holder
 
     def detach(self, identity: str) -> bool:
@@ -216,6 +221,36 @@ class PodAttach:
                 problems["interfaces"] = str(error)
         self.problems = problems
         return freed
+
+    def conflicts(self) -> list[dict[str, t.Any]]:
+        """Return the addresses of attached pods that other hosts have too.
+
+        :return: rows of ``device``, ``rail``, ``address``, ``since`` in seconds since 1970, and ``error``.
+        """
+        return [self.conflict_row(conflict) for conflict in self.watch.conflicts()]
+
+    def conflict_row(self, conflict: Conflict) -> dict[str, t.Any]:
+        """Return a row of :meth:`conflicts`."""
+        holder = None
+        # a damaged record is reported by sweeps
+        with contextlib.suppress(RailyardError):
+            holder = self._state.holders().get(conflict.owner)
+        rows = [row for row in holder.interfaces if row["interface"] == conflict.netdev] if holder else []
+        rail = str(rows[0]["rail"]) if rows else ""
+        place = "pod %s, slot %s of rail %s" % (holder.pod, rows[0]["slot"], rail) if holder and rows else ""
+        error = AttachError(
+            "conflict",
+            place or "device %s" % conflict.owner,
+            address=conflict.address,
+            macs=", ".join(conflict.macs),
+        )
+        return {
+            "device": conflict.owner,
+            "rail": rail,
+            "address": conflict.address,
+            "since": conflict.since,
+            "error": str(error),
+        }
 
     # -- holders ------------------------------------------------------------------------------------------------------
 
@@ -403,6 +438,7 @@ class PodAttach:
         The namespace can be entered only while a process of the container runs. Otherwise virtual interfaces are
         removed from the node's namespace, and interfaces of the node return when the pod's namespace ends.
         """
+        self.watch.end(holder.device)
         if holder.phase != ATTACHING:
             # if the agent is killed, the next one continues
             holder = holder._replace(phase=ATTACHING)

@@ -24,12 +24,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_
     SlotSpec,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import AttachError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.host_links import Source
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.host_links import Source, port_name
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_desired import place
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder, Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import arp, rdma_netlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError, NetlinkSocket
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import in_namespace
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
     Link,
     hardware_address,
@@ -41,8 +42,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers impo
 
 # Seconds to wait for carrier and for GIDs.
 PATIENCE = 10.0
-# Seconds for each of two rounds of ARP or neighbour requests, and for an answer of a gateway.
-ANSWER = 0.2
+# Seconds from the first probe for the pod's addresses to the second, and to the last answer that refuses an address.
+# Later answers are heard by :mod:`.address_watch`, while the pod runs.
+SECOND_PROBE, LAST_ANSWER = 0.2, 0.65
+# Seconds for an answer of a gateway.
 GATEWAY = 3.0
 # Seconds between two checks.
 _PAUSE = 0.05
@@ -99,6 +102,8 @@ class PodLinks:
         self._pod_fd, self._node_fd = pod_fd, node_fd
         self._host, self._host_rdma = host, host_rdma
         self._new_jobs = [job for job in jobs if job.link is None]
+        # open until the caller closes them or listens on
+        self.probes = arp.Probes({})
 
     def attach(self) -> list[Row]:
         """Make or complete all interfaces, and return their rows of the record.
@@ -109,9 +114,12 @@ class PodLinks:
             try:
                 links = self._make(pod)
                 self._await_carrier(pod)
-                self._probe(links)
-                self._address(pod, links)
+                first_probe = self._probe()
+                # other hosts answer meanwhile
                 devices = self._rdma()
+                self._check_answers(first_probe)
+                self._address(pod, links)
+                self._await_gids(devices)
                 self._read_back(pod)
             except BaseException:
                 rails = {job.rail.rail for job in self._new_jobs}
@@ -226,22 +234,50 @@ class PodLinks:
 
     # -- other hosts --------------------------------------------------------------------------------------------------
 
-    def _probe(self, links: dict[str, Link]) -> None:
-        """Refuse addresses that another host has, and gateways that do not answer. Only new interfaces are checked."""
-        own_macs = {hardware_address(link.address) for link in links.values()}
-        queries: dict[str, list[str]] = {}
+    def _probe(self) -> float:
+        """Probe for the addresses of all interfaces. Return the time, by the monotonic clock."""
         if self._spec.conflict_check:
-            queries = {
-                job.rail.interface: [str(address.ip) for address in job.slot.addresses] for job in self._new_jobs
-            }
-        answers = arp.ask(queries, ANSWER, own_macs) if queries else {}
-        for job in self._new_jobs:
-            for address in job.slot.addresses:
-                macs = answers.get((job.rail.interface, str(address.ip)))
-                if macs:
-                    raise AttachError("conflict", job.place, address=address.ip, macs=", ".join(macs))
+            addresses = [[str(address.ip) for address in job.slot.addresses] for job in self._jobs]
+            self.probes = arp.Probes({job.rail.interface: each for job, each in zip(self._jobs, addresses)})
+            if self._spec.attachment in ("macvlan", "ipvlan"):
+                in_namespace(self._node_fd, lambda: self._listen_on_ports(addresses))
+        self.probes.send()
+        return time.monotonic()
+
+    def _listen_on_ports(self, addresses: t.Sequence[t.Sequence[str]]) -> None:
+        """Listen on the ports too, because the kernel does not give each claim to an interface on a port.
+
+        macvlan omits broadcasts from the MAC of the interface, which are those of a clone. ipvlan gives an interface
+        only unicast packets for its addresses; a reply to a probe is for 0.0.0.0 and the MAC of the port. Sources:
+        ``macvlan_multicast_rx`` of the kernel's ``macvlan.c``, ``ipvlan_handle_mode_l2`` of its ``ipvlan_core.c``.
+        """
+        for job, each in zip(self._jobs, addresses):
+            self.probes.listen_on(port_name(self._system, job.rail), each, job.rail.interface)
+
+    def _check_answers(self, first_probe: float) -> None:
+        """Refuse addresses that another host has, and gateways that do not answer. Only new interfaces are checked."""
+        if self.probes.listeners and self._new_jobs:
+            self.probes.listen(first_probe + SECOND_PROBE - time.monotonic(), self._has_conflict)
+            if not self._has_conflict():
+                self.probes.send()
+                left = max(SECOND_PROBE, first_probe + LAST_ANSWER - time.monotonic())
+                self.probes.listen(left, self._has_conflict)
+            for job, address, macs in self._conflicts():
+                raise AttachError("conflict", job.place, address=address, macs=", ".join(macs))
         if self._spec.gateway_check:
             self._probe_gateways()
+
+    def _conflicts(self) -> t.Iterator[tuple[Job, str, list[str]]]:
+        """Yield the addresses that another host has or probes for, with the hardware addresses of these hosts."""
+        for job in self._new_jobs:
+            for address in job.slot.addresses:
+                key = job.rail.interface, str(address.ip)
+                macs = [*self.probes.found.get(key, ()), *self.probes.probing.get(key, ())]
+                if macs:
+                    yield job, key[1], macs
+
+    def _has_conflict(self) -> bool:
+        return any(True for _conflict in self._conflicts())
 
     def _probe_gateways(self) -> None:
         queries: dict[str, list[str]] = {}
@@ -285,7 +321,7 @@ class PodLinks:
     # -- RDMA ---------------------------------------------------------------------------------------------------------
 
     def _rdma(self) -> dict[str, str | None]:
-        """Make soft RDMA devices, and in RDMA mode exclusive move devices to the pod. Wait for GIDs in mode shared.
+        """Make soft RDMA devices, and in RDMA mode exclusive move devices to the pod.
 
         :return: rail -> RDMA device; None for a rail without RDMA.
         """
@@ -300,9 +336,6 @@ class PodLinks:
             devices.update(self._devices(inside, self._host_rdma, rdma_jobs))
         finally:
             inside.close()
-        if self._spec.rdma_mode == "shared":
-            # in mode exclusive, the node's /sys does not show a moved device
-            self._await_gids(rdma_jobs, devices)
         return devices
 
     def _devices(self, inside: NetlinkSocket, outside: NetlinkSocket, jobs: t.Sequence[Job]) -> dict[str, str]:
@@ -335,7 +368,11 @@ class PodLinks:
     def _device_name(self, job: Job) -> str:
         return pod_desired.soft_device(job.rail, self._holder.sandbox_id) if job.rail.soft else job.source.rdma or ""
 
-    def _await_gids(self, jobs: t.Sequence[Job], devices: dict[str, str | None]) -> None:
+    def _await_gids(self, devices: dict[str, str | None]) -> None:
+        if self._spec.rdma_mode != "shared":
+            # in mode exclusive, the node's /sys does not show a moved device
+            return
+        jobs = [job for job in self._jobs if devices[job.rail.rail]]
         # GIDs of InfiniBand are those of the port, without IP addresses
         jobs = [job for job in jobs if gids.ethernet(self._system, str(devices[job.rail.rail]))]
 

@@ -67,6 +67,7 @@ AGENT_PACKED = (
     "_node.metrics.device_counters",
     "_node.metrics.exposition",
     "_node.metrics.metrics_server",
+    "_node.netlink.address_watch",
     "_node.netlink.arp",
     "_node.netlink.codec",
     "_node.netlink.ethtool",

@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Find which hosts answer for an IP address on a link: by ARP probes (RFC 5227), and for IPv6 by the neighbour
-solicitations of duplicate address detection (RFC 4862). Receivers do not cache the sender of either.
+"""Find which hosts claim an IP address on a link: by ARP probes (RFC 5227), and for IPv6 by the neighbour solicitations
+of duplicate address detection (RFC 4862). Receivers do not cache the sender of either.
+
+A claim is a well-formed packet whose sender has the address, or probes for it too. Own frames are recognized by what
+was sent, never by their MAC: a clone of a node has the MAC addresses of the node, and NICs with VFs return frames.
 
 Frames are those of Ethernet or of IP over InfiniBand (RFC 4391), whose hardware addresses have 20 bytes. The kernel
 puts the hardware address of the receiver before an InfiniBand frame (``ipoib_pseudo_header``, Linux 4.9 and later).
@@ -11,10 +14,14 @@ puts the hardware address of the receiver before an InfiniBand frame (``ipoib_ps
 
 from __future__ import annotations
 
+import array
+import collections
 import contextlib
+import os
 import select
 import socket
 import struct
+import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
@@ -25,21 +32,37 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 
-ETH_P_ARP, ETH_P_IPV6 = 0x0806, 0x86DD
+ETH_P_ALL, ETH_P_IP, ETH_P_ARP, ETH_P_IPV6 = 0x0003, 0x0800, 0x0806, 0x86DD
 ARPHRD_ETHER = 1
 BROADCAST = b"\xff" * 6
 REQUEST, REPLY = 1, 2
 ARP_HEAD = "!HHBBH"
 ICMPV6, SOLICITATION, ADVERTISEMENT = 58, 135, 136
 HOP_LIMIT = 255
-# Option of an advertisement with the hardware address of its sender, and the padding before an InfiniBand address.
-TARGET_ADDRESS, INFINIBAND_PAD = 2, 2
+# Flag of an advertisement that answers a solicitation with a source address.
+SOLICITED = 0x40
+# Options of neighbour discovery: hardware addresses, padded before an InfiniBand address, and the nonce of RFC 7527.
+SOURCE_ADDRESS, TARGET_ADDRESS, NONCE_OPTION, INFINIBAND_PAD = 1, 2, 14, 2
+# Identifies the probes of this process. ARP does not have a nonce, so it is after TAG in the padding of the frame.
+TAG, NONCE = b"railyard", os.urandom(6)
 # A packet may be lost, and the first one may be delayed while a switch learns the address.
 TRIES = 2
+# Sources: the kernel's if_packet.h, filter.h, bpf_common.h and asm-generic/socket.h.
+PACKET_HOST, PACKET_BROADCAST, PACKET_MULTICAST, PACKET_OUTGOING = 0, 1, 2, 4
+SOL_PACKET, PACKET_ADD_MEMBERSHIP, PACKET_MR_MULTICAST, SO_ATTACH_FILTER = 263, 1, 0, 26
+LOAD_WORD, LOAD_HALF, LOAD_BYTE, JUMP, JUMP_EQUAL, AND, RETURN = 0x20, 0x28, 0x30, 0x05, 0x15, 0x54, 0x06
+VLAN_TAG, VLAN_TAG_PRESENT, VLAN_ID = 0xFFFFF000 + 44, 0xFFFFF000 + 48, 0xFFF
+# The longest frame that is read, in bytes. Packets about addresses are shorter.
+FRAME = 2048
+# Seconds in which a frame that the netdev has sent may come back, and how many such frames are remembered.
+REFLECTION, REMEMBERED = 1.0, 64
+# Frames that are read from a socket at once.
+_READ = 4
 
 # Asked: netdev -> IP addresses. Answers: (netdev, IP address) -> hardware addresses.
 Asked = t.Mapping[str, t.Iterable[str]]
 Answers = t.Dict[t.Tuple[str, str], t.List[str]]
+Instruction = t.Tuple[int, int, int, int]
 
 
 class LinkAddresses(t.NamedTuple):
@@ -51,6 +74,26 @@ class LinkAddresses(t.NamedTuple):
     @property
     def infiniband(self) -> bool:
         return len(self.address) > len(BROADCAST)
+
+    @property
+    def type_offset(self) -> int:
+        """The offset of the ethertype in a received frame, in bytes."""
+        return 20 if self.infiniband else 12
+
+    @property
+    def packet_offset(self) -> int:
+        """The offset of the packet in a received frame, in bytes."""
+        return 24 if self.infiniband else 14
+
+    @property
+    def arp_head(self) -> tuple[int, int, int, int]:
+        """Hardware type, protocol type and sizes of addresses in the ARP packets of this link, for IPv4."""
+        return ARPHRD_INFINIBAND if self.infiniband else ARPHRD_ETHER, ETH_P_IP, len(self.address), 4
+
+    @property
+    def arp_size(self) -> int:
+        """The size of an ARP packet in bytes, without padding."""
+        return 16 + 2 * len(self.address)
 
     def frame(self, receiver: bytes, ethertype: int, packet: bytes) -> bytes:
         if self.infiniband:
@@ -66,90 +109,315 @@ class LinkAddresses(t.NamedTuple):
 
     def packet(self, frame: bytes) -> tuple[int, bytes]:
         """Return the ethertype of a received frame, and its packet."""
-        start = 24 if self.infiniband else 14
-        kind = frame[20:22] if self.infiniband else frame[12:14]
-        return int.from_bytes(kind, "big"), frame[start:]
+        kind = frame[self.type_offset : self.type_offset + 2]
+        return int.from_bytes(kind, "big"), frame[self.packet_offset :]
+
+
+class Claim(t.NamedTuple):
+    """The claim of a packet's sender that it has an address. ``probe``: it does not have it yet, and probes for it.
+
+    ``mac``: the hardware address of the sender; ``unknown`` if an InfiniBand frame does not contain it.
+    """
+
+    address: str
+    mac: str
+    probe: bool = False
+
+
+# -- frames ------------------------------------------------------------------------------------------------------------
 
 
 def arp_probe(link: LinkAddresses, address: str) -> bytes:
     """Return an ARP request for the address. Its sender address is 0.0.0.0, so that no host caches it."""
     size = len(link.address)
-    hardware = ARPHRD_INFINIBAND if link.infiniband else ARPHRD_ETHER
-    head = struct.pack(ARP_HEAD, hardware, 0x0800, size, 4, REQUEST)
+    head = struct.pack(ARP_HEAD, *link.arp_head, REQUEST)
     packet = head + link.address + bytes(4) + bytes(size) + socket.inet_aton(address)
-    return link.frame(link.broadcast, ETH_P_ARP, packet)
+    return link.frame(link.broadcast, ETH_P_ARP, packet + TAG + NONCE)
 
 
 def solicitation(link: LinkAddresses, address: str) -> bytes:
     """Return a neighbour solicitation from the unspecified address, so that the answer goes to all hosts."""
     target = socket.inet_pton(socket.AF_INET6, address)
-    group = socket.inet_pton(socket.AF_INET6, "ff02::1:ff00:0")[:13] + target[13:]
-    body = struct.pack("!BBHI16s", SOLICITATION, 0, 0, 0, target)
-    pseudo = bytes(16) + group + struct.pack("!I3xB", len(body), ICMPV6)
-    total = sum(struct.unpack("!%dH" % ((len(pseudo) + len(body)) // 2), pseudo + body))
-    total = (total & 0xFFFF) + (total >> 16)
-    body = body[:2] + struct.pack("!H", ~(total + (total >> 16)) & 0xFFFF) + body[4:]
+    group = solicited_group(target)
+    body = struct.pack("!BBHI16sBB6s", SOLICITATION, 0, 0, 0, target, NONCE_OPTION, 1, NONCE)
+    body = body[:2] + struct.pack("!H", ~icmp_sum(bytes(16), group, body) & 0xFFFF) + body[4:]
     head = struct.pack("!IHBB", 6 << 28, len(body), ICMPV6, HOP_LIMIT) + bytes(16) + group
     return link.frame(link.multicast(group), ETH_P_IPV6, head + body)
 
 
-def answer(link: LinkAddresses, frame: bytes) -> tuple[str, str] | None:
-    """Return (address, hardware address) of an ARP reply or a neighbour advertisement; None for other frames."""
+def solicited_group(target: bytes) -> bytes:
+    """Return the solicited-node multicast address of an IPv6 address (RFC 4291, 2.7.1)."""
+    return socket.inet_pton(socket.AF_INET6, "ff02::1:ff00:0")[:13] + target[13:]
+
+
+def icmp_sum(source: bytes, destination: bytes, body: bytes) -> int:
+    """Return the sum of an ICMPv6 message and its pseudo-header (RFC 4443, 2.3). It is 0xFFFF in a received message."""
+    data = source + destination + struct.pack("!I3xB", len(body), ICMPV6) + body + bytes(len(body) % 2)
+    total = sum(struct.unpack("!%dH" % (len(data) // 2), data))
+    total = (total & 0xFFFF) + (total >> 16)
+    return (total + (total >> 16)) & 0xFFFF
+
+
+def claim(link: LinkAddresses, frame: bytes) -> Claim | None:
+    """Return the claim of a received frame; None if it is malformed, a probe of this process, or another packet."""
     ethertype, packet = link.packet(frame)
-    size = len(link.address)
-    if ethertype == ETH_P_ARP and len(packet) >= 16 + 2 * size:
-        operation, sender = struct.unpack_from("!H", packet, 6)[0], packet[8 : 8 + size]
-        address = socket.inet_ntoa(packet[8 + size : 12 + size])
-        return (address, hardware_address(sender)) if operation == REPLY else None
-    if ethertype == ETH_P_IPV6 and len(packet) >= 64 and (packet[6], packet[40]) == (ICMPV6, ADVERTISEMENT):
-        start = 66 + (INFINIBAND_PAD if link.infiniband else 0)
-        sender = packet[start : start + size] if packet[64:65] == bytes((TARGET_ADDRESS,)) else frame[6:12]
-        return socket.inet_ntop(socket.AF_INET6, packet[48:64]), hardware_address(sender)
+    if ethertype == ETH_P_ARP:
+        return _arp_claim(link, packet)
+    return _neighbour_claim(link, frame, packet) if ethertype == ETH_P_IPV6 else None
+
+
+def _arp_claim(link: LinkAddresses, packet: bytes) -> Claim | None:
+    """Source: RFC 5227, 2.1.1 and 2.4."""
+    if len(packet) < link.arp_size:
+        return None
+    operation = int.from_bytes(packet[6:8], "big")
+    if packet[:6] != struct.pack("!HHBB", *link.arp_head) or operation not in (REQUEST, REPLY):
+        return None
+    at = 8 + len(link.address)
+    sender, address, target = packet[8:at], packet[at : at + 4], packet[link.arp_size - 4 : link.arp_size]
+    if any(address):
+        return Claim(socket.inet_ntoa(address), hardware_address(sender))
+    own = packet[link.arp_size :].startswith(TAG + NONCE)
+    return None if operation == REPLY or own else Claim(socket.inet_ntoa(target), hardware_address(sender), True)
+
+
+def _neighbour_claim(link: LinkAddresses, frame: bytes, packet: bytes) -> Claim | None:
+    """Source: RFC 4861, 7.1; RFC 4862, 5.4; RFC 7527, 4.2."""
+    if len(packet) < 64:
+        return None
+    word, length, header, hop_limit = struct.unpack_from("!IHBB", packet)
+    if (word >> 28, header, hop_limit) != (6, ICMPV6, HOP_LIMIT) or not 24 <= length <= len(packet) - 40:
+        return None
+    source, destination, body = packet[8:24], packet[24:40], packet[40 : 40 + length]
+    options = _options(body[24:])
+    if body[1] or options is None or icmp_sum(source, destination, body) != 0xFFFF:
+        return None
+    target = body[8:24]
+    address = socket.inet_ntop(socket.AF_INET6, target)
+    sender = b"" if link.infiniband else frame[6:12]
+    if body[0] == ADVERTISEMENT and not (destination[0] == 0xFF and body[4] & SOLICITED):
+        start = INFINIBAND_PAD if link.infiniband else 0
+        option = options.get(TARGET_ADDRESS, b"")[start : start + len(link.address)]
+        return Claim(address, hardware_address(option or sender) or "unknown")
+    probe = body[0] == SOLICITATION and not any(source) and destination == solicited_group(target)
+    if probe and SOURCE_ADDRESS not in options and options.get(NONCE_OPTION) != NONCE:
+        return Claim(address, hardware_address(sender) or "unknown", True)
     return None
 
 
-def ask(asked: Asked, seconds: float, ours: t.Container[str] = ()) -> Answers:
-    """Probe on all netdevs in parallel. Return the addresses that were answered.
+def _options(data: bytes) -> dict[int, bytes] | None:
+    """Return the options of neighbour discovery by type; None if one is malformed."""
+    options: dict[int, bytes] = {}
+    while data:
+        size = 8 * data[1] if len(data) > 1 else 0
+        if not 0 < size <= len(data):
+            return None
+        options.setdefault(data[0], data[2:size])
+        data = data[size:]
+    return options
+
+
+def packet_filter(link: LinkAddresses, addresses: t.Iterable[str]) -> bytes:
+    """Return a program of classic BPF that accepts untagged packets that may be claims of the addresses.
+
+    The kernel thus drops other traffic before this process wakes.
+    """
+    accept, drop = (RETURN, 0, 0, FRAME), (RETURN, 0, 0, 0)
+    start, size = link.packet_offset, len(link.address)
+    addresses = sorted(set(addresses))
+    same4: list[Instruction] = []
+    same6: list[Instruction] = []
+    for address in addresses:
+        if ":" not in address:
+            same4 += [(JUMP_EQUAL, 0, 1, int.from_bytes(socket.inet_aton(address), "big")), accept]
+            continue
+        # the target, word by word; after a difference, on to the next address
+        for at, word in enumerate(struct.unpack("!4I", socket.inet_pton(socket.AF_INET6, address))):
+            same6 += [(LOAD_WORD, 0, 0, start + 48 + 4 * at), (JUMP_EQUAL, 0, 7 - 2 * at, word)]
+        same6.append(accept)
+    of_arp = [
+        *((LOAD_WORD, 0, 0, start + 8 + size), *same4, (JUMP_EQUAL, 1, 0, 0), drop),
+        *((LOAD_WORD, 0, 0, start + 12 + 2 * size), *same4, drop),
+    ]
+    of_ipv6 = [
+        *((LOAD_BYTE, 0, 0, start + 6), (JUMP_EQUAL, 1, 0, ICMPV6), drop),
+        *((LOAD_BYTE, 0, 0, start + 40), (JUMP_EQUAL, 2, 0, SOLICITATION), (JUMP_EQUAL, 1, 0, ADVERTISEMENT), drop),
+        *(*same6, drop),
+    ]
+    program: list[Instruction] = [
+        *((LOAD_WORD, 0, 0, VLAN_TAG_PRESENT), (JUMP_EQUAL, 4, 0, 0)),
+        *((LOAD_WORD, 0, 0, VLAN_TAG), (AND, 0, 0, VLAN_ID), (JUMP_EQUAL, 1, 0, 0), drop),
+        *((LOAD_HALF, 0, 0, link.type_offset), (JUMP_EQUAL, 1, 0, ETH_P_ARP), (JUMP, 0, 0, len(of_arp)), *of_arp),
+        *((JUMP_EQUAL, 1, 0, ETH_P_IPV6), drop, *of_ipv6),
+    ]
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+
+
+# -- sockets -----------------------------------------------------------------------------------------------------------
+
+
+class Listener:
+    """A socket that receives claims of some addresses on one netdev, in the network namespace in which it was opened.
+
+    ``name``: the netdev of its claims, which is another one if frames for ``name`` arrive at the netdev below it.
+
+    :param addresses: IP addresses; IPv6 addresses in their shortest form.
+    :raises RailyardError: if raw sockets are not permitted.
+    :raises OSError: if the netdev was removed.
+    """
+
+    def __init__(self, netdev: str, addresses: t.Iterable[str], name: str = "") -> None:
+        self.netdev, self.name = netdev, name or netdev
+        self.addresses = sorted(set(addresses))
+        self._sent: collections.deque[tuple[float, bytes]] = collections.deque(maxlen=REMEMBERED)
+        try:
+            self._sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+        except OSError as error:
+            raise RailyardError("no raw socket: %s" % error.strerror, netdev, "run the task with become") from None
+        try:
+            self._sock.setblocking(False)
+            # without a protocol, which binds the netdev and receives nothing; to change one would take milliseconds
+            self._sock.bind((netdev, 0))
+            self.link = _link(self._sock, netdev)
+            program = array.array("B", packet_filter(self.link, self.addresses))
+            address, size = program.buffer_info()
+            self._sock.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", size // 8, address))
+            # all protocols, as only then are sent frames reported
+            self._sock.bind((netdev, ETH_P_ALL))
+            self._join_groups(socket.if_nametoindex(netdev))
+        except BaseException:
+            self._sock.close()
+            raise
+
+    def _join_groups(self, index: int) -> None:
+        """Let the NIC receive the solicitations of other hosts. Without an address, the kernel has not joined them."""
+        for address in self.addresses:
+            if ":" in address:
+                group = self.link.multicast(solicited_group(socket.inet_pton(socket.AF_INET6, address)))
+                membership = struct.pack("iHH", index, PACKET_MR_MULTICAST, len(group)) + group.ljust(8, b"\0")
+                self._sock.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, membership)
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def probe(self, address: str) -> None:
+        """Send a probe. Nothing if the netdev is down or was removed."""
+        frame = (solicitation if ":" in address else arp_probe)(self.link, address)
+        # the kernel does not report it as outgoing to the socket that sends it
+        self._sent.append((time.monotonic(), self._content(frame)))
+        with contextlib.suppress(OSError):
+            self._sock.send(frame)
+
+    def claims(self, most: int = _READ) -> list[Claim]:
+        """Return the claims of other hosts that have arrived. Does not wait.
+
+        :param most: how many frames are read.
+        """
+        found = []
+        for _frame in range(most):
+            try:
+                frame, (_netdev, _protocol, direction, *_hardware) = self._sock.recvfrom(FRAME)
+            except OSError:
+                break
+            if direction == PACKET_OUTGOING:
+                self._sent.append((time.monotonic(), self._content(frame)))
+            elif direction in (PACKET_HOST, PACKET_BROADCAST, PACKET_MULTICAST):
+                heard = claim(self.link, frame)
+                if heard and heard.address in self.addresses and not self._reflected(frame):
+                    found.append(heard)
+        return found
+
+    def _reflected(self, frame: bytes) -> bool:
+        """Whether the netdev has just sent this packet, and a NIC or switch has returned it, maybe with other padding.
+
+        A probe of a clone of this node has another nonce.
+        """
+        content, earliest = self._content(frame), time.monotonic() - REFLECTION
+        return any(sent.startswith(content) for moment, sent in self._sent if moment >= earliest)
+
+    def _content(self, frame: bytes) -> bytes:
+        """Return the packet of a frame without padding, but with the nonce of a probe."""
+        ethertype, packet = self.link.packet(frame)
+        size = self.link.arp_size if ethertype == ETH_P_ARP else 40 + int.from_bytes(packet[4:6], "big")
+        nonce = packet[size : size + len(TAG + NONCE)]
+        return packet[:size] + (nonce if nonce.startswith(TAG) else b"")
+
+
+class Probes:
+    """Probes for addresses on several netdevs, and the claims of other hosts. Close it after use.
+
+    ``found``: the hosts that have an address. ``probing``: the hosts that probe for it too. A netdev that is down or
+    was removed has no claims.
 
     :param asked: IP addresses by netdev; IPv6 addresses in their shortest form.
-    :param ours: hardware addresses whose answers are ignored: a NIC with VFs may return a node its own probe.
+    :raises RailyardError: if raw sockets are not permitted.
+    """
+
+    def __init__(self, asked: Asked) -> None:
+        self.found: Answers = {}
+        self.probing: Answers = {}
+        self.listeners: dict[int, Listener] = {}
+        self._poller = select.poll()
+        try:
+            for netdev, addresses in asked.items():
+                if addresses:
+                    self.listen_on(netdev, addresses)
+        except BaseException:
+            self.close()
+            raise
+
+    def listen_on(self, netdev: str, addresses: t.Iterable[str], name: str = "") -> None:
+        """Listen on a netdev of the caller's network namespace. See :class:`Listener`."""
+        with contextlib.suppress(OSError):
+            listener = Listener(netdev, addresses, name)
+            self.listeners[listener.fileno()] = listener
+            self._poller.register(listener.fileno(), select.POLLIN)
+
+    def send(self, answered: t.Container[tuple[str, str]] = ()) -> None:
+        """Probe for all addresses, without those of ``answered``."""
+        for listener in self.listeners.values():
+            for address in listener.addresses:
+                if listener.name == listener.netdev and (listener.name, address) not in answered:
+                    listener.probe(address)
+
+    def listen(self, seconds: float, enough: t.Callable[[], bool]) -> None:
+        """Collect claims for a time; shorter if they are ``enough``."""
+        for descriptor in ready(self._poller, seconds, lambda: not enough()):
+            listener = self.listeners[descriptor]
+            for heard in listener.claims():
+                hosts = (self.probing if heard.probe else self.found).setdefault((listener.name, heard.address), [])
+                if heard.mac not in hosts:
+                    hosts.append(heard.mac)
+
+    def close(self) -> None:
+        for listener in self.listeners.values():
+            listener.close()
+        self.listeners.clear()
+
+
+def ask(asked: Asked, seconds: float, ours: t.Container[str] = ()) -> Answers:
+    """Probe on all netdevs in parallel. Return the addresses that other hosts have.
+
+    :param asked: IP addresses by netdev; IPv6 addresses in their shortest form.
+    :param ours: hardware addresses of this node. Their claims are ignored, because a node answers its own probe if it
+        has the address and a NIC with VFs returns the probe, maybe at another port.
     :param seconds: how long to wait for answers in each of the two rounds; shorter if all addresses were answered.
     :raises RailyardError: if raw sockets are not permitted.
     """
-    wanted = {netdev: set(addresses) for netdev, addresses in asked.items()}
-    kinds = sorted({(netdev, _ethertype(address)) for netdev, addresses in wanted.items() for address in addresses})
-    found: Answers = {}
-    poller = select.poll()
-    with contextlib.ExitStack() as stack:
-        sockets: dict[int, _Socket] = {}
-        for netdev, kind in kinds:
-            try:
-                sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(kind))
-            except OSError as error:
-                remedy = "run the task with become"
-                raise RailyardError("no raw socket: %s" % error.strerror, netdev, remedy) from None
-            stack.callback(sock.close)
-            sock.setblocking(False)
-            with contextlib.suppress(OSError):  # no host answers on a link that is down or removed
-                sock.bind((netdev, kind))
-                sockets[sock.fileno()] = _Socket(netdev, sock, kind, _link(sock, netdev))
-                poller.register(sock.fileno(), select.POLLIN)
+    with contextlib.closing(Probes(asked)) as probes:
+
+        def others() -> Answers:
+            found = {key: [mac for mac in macs if mac not in ours] for key, macs in probes.found.items()}
+            return {key: macs for key, macs in found.items() if macs}
+
+        wanted = {(each.name, address) for each in probes.listeners.values() for address in each.addresses}
         for _try in range(TRIES):
-            for each in sockets.values():
-                for address in sorted(wanted[each.netdev]):
-                    if (each.netdev, address) not in found and each.ethertype == _ethertype(address):
-                        with contextlib.suppress(OSError):
-                            each.sock.send((solicitation if ":" in address else arp_probe)(each.link, address))
-            for fd in ready(poller, seconds, lambda: _unanswered(wanted, sockets, found)):
-                _hear(sockets[fd], wanted, ours, found)
-    return found
-
-
-class _Socket(t.NamedTuple):
-    netdev: str
-    sock: socket.socket
-    ethertype: int
-    link: LinkAddresses
+            probes.send(others())
+            probes.listen(seconds, lambda: wanted <= set(others()))
+        return others()
 
 
 def _link(sock: socket.socket, netdev: str) -> LinkAddresses:
@@ -163,21 +431,3 @@ def _link(sock: socket.socket, netdev: str) -> LinkAddresses:
     if link is None:
         raise OSError("%s was removed" % netdev)
     return LinkAddresses(link.address, link.broadcast)
-
-
-def _ethertype(address: str) -> int:
-    return ETH_P_IPV6 if ":" in address else ETH_P_ARP
-
-
-def _unanswered(wanted: t.Mapping[str, set[str]], sockets: t.Mapping[int, _Socket], found: Answers) -> bool:
-    netdevs = {each.netdev for each in sockets.values()}
-    return any((netdev, address) not in found for netdev in netdevs for address in wanted[netdev])
-
-
-def _hear(each: _Socket, wanted: t.Mapping[str, set[str]], ours: t.Container[str], found: Answers) -> None:
-    with contextlib.suppress(OSError):
-        reply = answer(each.link, each.sock.recv(2048))
-        if reply and reply[0] in wanted[each.netdev] and reply[1] not in ours:
-            macs = found.setdefault((each.netdev, reply[0]), [])
-            if reply[1] not in macs:
-                macs.append(reply[1])
