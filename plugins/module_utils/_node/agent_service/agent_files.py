@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import (
     agent_main,
+    agent_service,
     agent_spec,
     hook,
     rail_health,
@@ -23,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra import prepared_claims
 
 SPEC, SLOTS, CLAIMS = agent_spec.FILE, slot_state.FILE, prepared_claims.FILE
-CORDONS = rail_health.CORDONS
+CORDONS, LOCK = rail_health.CORDONS, agent_service.LOCK
 PROGRAM = "/usr/local/lib/railyard/agent.pyz"
 HOOK = "/usr/local/lib/railyard/agent-hook"
 COMMAND = "/usr/local/bin/railyard-agent"
@@ -52,6 +53,7 @@ AGENT_PACKED = (
     "_node.agent.rail_health",
     "_node.agent.slot_state",
     "_node.core.answers",
+    "_node.core.boot_lock",
     "_node.core.record_file",
     "_node.core.system",
     "_node.dra.node_api",

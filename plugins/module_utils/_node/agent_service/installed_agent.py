@@ -156,6 +156,7 @@ class RailAgent(Subsystem):
             (agent_files.COMMAND, "command"),
             (agent_files.HOOK, "program"),
             (agent_files.PROGRAM, "program"),
+            (agent_files.LOCK, "lock"),
             (agent_files.SLOTS, "slots"),
             (agent_files.CLAIMS, "claims"),
             (agent_files.CORDONS, "cordons"),
