@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import typing as t
@@ -306,3 +308,19 @@ def test_the_packed_programs_run(machine: Machine) -> None:
     # without a state on its input it refuses the container
     hook = subprocess.run([machine.path(agent_files.HOOK), "rails-0"], input="", capture_output=True, text=True)
     assert hook.returncode and hook.stderr and "Traceback" not in hook.stderr
+
+
+def test_systemd_rates_the_unit_as_restricted(tmp_path: Path) -> None:
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("systemd-analyze is not installed")
+    unit = tmp_path / agent_files.SERVICE
+    names = {"spec": "/x", "stamp_name": "A", "stamp": "x", "python": sys.executable, "program": "/x"}
+    unit.write_text(agent_files.UNIT_TEXT.format(**names))
+    argv = [program, "security", "--no-pager", "--offline=true", str(unit)]
+    rated = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"Overall exposure level for railyard-agent.service: ([0-9.]+)", rated)
+    assert found and float(found.group(1)) <= 3.7, rated
+    # systemd ignores directives that it does not know
+    checked = subprocess.run([program, "verify", str(unit)], capture_output=True, text=True)
+    assert "Unknown" not in checked.stderr and "Failed to parse" not in checked.stderr, checked

@@ -105,6 +105,9 @@ Environment={stamp_name}={stamp}
 ExecStart={python} {program} run
 WatchdogSec=60
 TimeoutStartSec=300
+# 256 clients of the socket, each with a few files and two threads, 16 of the metrics, and the kubelet's
+LimitNOFILE=16384
+TasksMax=2048
 Restart=always
 RestartSec=2
 StateDirectory=railyard/agent kubelet/device-plugins kubelet/plugins kubelet/plugins_registry
@@ -112,8 +115,11 @@ StateDirectoryMode=0750
 RuntimeDirectory=railyard cdi
 RuntimeDirectoryPreserve=yes
 CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW CAP_SYS_ADMIN CAP_SYS_PTRACE
+DevicePolicy=closed
+PrivateMounts=yes
 ProtectSystem=strict
 ProtectHome=yes
+ProtectClock=yes
 ProtectKernelModules=yes
 ProtectKernelLogs=yes
 ProtectControlGroups=yes
