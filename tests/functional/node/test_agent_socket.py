@@ -7,6 +7,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import resource
 import socket
 import stat
 import subprocess
@@ -260,6 +262,29 @@ def test_the_hook_waits_while_the_queue_of_the_socket_is_full(node: LiveNode) ->
         stack.close()
         wait_for(answer)
         assert (running.communicate(), running.returncode) == (("", ""), 0)
+
+
+@in_own_namespace
+def test_too_many_open_files_are_named_as_that(node: LiveNode) -> None:
+    agents = AgentNode(node)
+    served, pod = Served(agents), agents.pod("a")
+    request = json.dumps({"do": "attach", "device": "rails-0", "state": pod.state()}).encode()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+    while os.open(os.devnull, os.O_RDONLY) < highest:
+        pass
+    for left in (0, 1, 2, 3, 5, 7):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1 + left, hard))
+        try:
+            answer = served.socket.answer(request)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert answer.get("reason") == "files", (left, answer)
+        assert re.search(r"cannot open more files: Too many open files\. Remedy: run systemctl", answer["error"]), (
+            answer
+        )
+    assert {reason for _device, reason in served.attached} == {"files"}
+    assert served.socket.answer(request) == {"ok": True}
 
 
 @in_own_namespace

@@ -24,6 +24,11 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import hook
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import (
+    AttachError,
+    open_files_error,
+    plain,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 
@@ -171,14 +176,8 @@ class AgentSocket:
         document: Document = {"ok": True}
         try:
             self._pods.attach(identity, state)
-        except RailyardError as error:
-            # errors without a reason: of the kernel, or a record that cannot be written
-            default = "kernel" if isinstance(error, NetlinkError) else "record"
-            document = {"ok": False, "error": str(error), "reason": getattr(error, "reason", default)}
         except Exception as error:
-            # a fault of the agent must also reach the pod's events, and the container must not start
-            text = "%r. Remedy: run journalctl -u railyard-agent." % error
-            document = {"ok": False, "error": text, "reason": "agent"}
+            document = _failure(open_files_error(error, "device %s" % plain(identity)) or error)
         if self._attached is not None:
             self._attached(identity, time.monotonic() - start, document.get("reason"))
         return document
@@ -238,6 +237,20 @@ def _is_root(client: socket.socket) -> bool:
     except OSError:
         return False
     return bool(CREDENTIALS.unpack(credentials)[1] == 0)
+
+
+def _failure(error: Exception) -> Document:
+    """Return the answer to an attach that failed."""
+    if not isinstance(error, RailyardError):
+        # a fault of the agent must also reach the pod's events, and the container must not start
+        text = "%r. Remedy: run journalctl -u railyard-agent." % error
+        return {"ok": False, "error": text, "reason": "agent"}
+    if isinstance(error, AttachError):
+        reason = error.reason
+    else:
+        # of the kernel, or a record that cannot be written
+        reason = "kernel" if isinstance(error, NetlinkError) else "record"
+    return {"ok": False, "error": str(error), "reason": reason}
 
 
 def ask(request: Document, path: str = SOCKET, seconds: float = 5.0) -> Document:

@@ -38,7 +38,7 @@ class Busy(RailyardError):
 class Lock:
     """The lock of a file.
 
-    :param who: the holder's name, reported to other processes.
+    :param who: the holder's name, reported to other processes. Without it, the file stays empty and needs no space.
     """
 
     def __init__(self, system: System, who: str, file: str = FILE) -> None:
@@ -71,9 +71,10 @@ class Lock:
         if descriptor is None:
             return False
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        text = "%s (pid %d), since %s" % (self._who, os.getpid(), since) if self._who else ""
         # on a full filesystem, the lock is held without a name
         with contextlib.suppress(OSError):
-            os.pwrite(descriptor, ("%s (pid %d), since %s" % (self._who, os.getpid(), since)).encode(), 0)
+            os.pwrite(descriptor, text.encode(), 0)
         self.release()
         self._descriptor = descriptor
         return True
@@ -96,7 +97,7 @@ class Lock:
 def turn(system: System, who: str, seconds: float, file: str = FILE) -> t.Iterator[None]:
     """Wait for the lock and hold it.
 
-    :param who: the holder's name, reported to processes that wait. :param seconds: how long to wait.
+    :param who: the holder's name, reported to processes that wait; see :class:`Lock`. :param seconds: how long to wait.
     :param file: the lock file; another kind of work uses another file.
     :raises Busy: if the lock is not free in time. :raises RailyardError: if the file cannot be created.
     """

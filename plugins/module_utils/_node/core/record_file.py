@@ -77,8 +77,7 @@ class RecordFile(t.Generic[Record]):
         :param change: returns the record to keep, from the observed one; None: no record.
         :raises RailyardError: if the file is damaged, cannot be written, or another process does not release its lock.
         """
-        who = "a change of " + self._path
-        with self._lock, boot_lock.turn(self._system, who, SECONDS, self._path + ".lock"):
+        with self._lock, boot_lock.turn(self._system, "", SECONDS, self._path + ".lock"):
             self._follow()
             observed = self._records.get(key)
             record = change(observed)
