@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import socket
 import stat
 import sys
@@ -222,6 +223,21 @@ def test_a_second_agent_is_refused(node: Node, kubelet: Kubelet, program: Path) 
     assert not lock.exists()
 
 
+def test_commands_do_not_wait_for_an_agent_that_hangs(node: Node) -> None:
+    agent = node.start()
+    wait_for(lambda: node.logged("serves node"))
+    agent.send_signal(signal.SIGSTOP)
+    try:
+        status = node.run("status")
+        assert (status.returncode, status.stdout) == (1, "")
+        assert "the rail agent does not answer: timed out. Remedy: run systemctl status railyard-agent" in status.stderr
+        assert [node.run(*words).returncode for words in (["slots"], ["cordon", "gpu01"])] == [0, 0]
+        assert "another agent serves this node" in node.run("run").stderr
+    finally:
+        agent.send_signal(signal.SIGCONT)
+    assert agent_status(node)["node"] == "node-1"
+
+
 def test_the_socket_is_created_again(node: Node, kubelet: Kubelet) -> None:
     agent = node.start()
     kubelet.wait(lambda: node.logged("serves node"))
@@ -277,8 +293,8 @@ def test_the_agent_ends_if_its_directories_are_read_only(node: Node, kubelet: Ku
     agent = node.start("unshare", "--mount", "sh", "-c", script, str(node.root))
     kubelet.devices("railyard.fabric/gpu01")
     kubelet.wait(lambda: node.logged("serves node"))
-    # as kubeadm reset does
-    shutil.rmtree(directories[2])
+    # as a program that removes the directory and creates it again
+    directories[2].rename(node.root / "old")
     directories[2].mkdir()
     assert agent.wait(60) == 1
     assert node.logged("/var/run/cdi: the agent cannot write it any more. Remedy: run findmnt")

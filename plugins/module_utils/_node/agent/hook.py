@@ -51,6 +51,7 @@ def _ask_once(request: object, path: str, deadline: float) -> object:
         sock.sendall(json.dumps(request).encode() + b"\n")
         line = b""
         while not line.endswith(b"\n"):
+            sock.settimeout(max(deadline - time.monotonic(), 0.1))
             part = sock.recv(65536)
             if not part:
                 raise ConnectionResetError("the agent ended before it answered")
