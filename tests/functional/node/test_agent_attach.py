@@ -18,7 +18,7 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import pod_links, rail_health
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import AttachError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import AttachError, read_pod
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import address_watch, arp
 from tests.functional.node.agent_pods import AgentNode
@@ -305,6 +305,20 @@ def test_an_impossible_attach_is_refused(node: LiveNode) -> None:
     ip("link", "set", "rail1", "mtu", "1300")
     error = refused("kernel", lambda: agent.attach("gpu01-2", pod.state()))
     assert (error.place, pod.links(), agents.held()) == ("slot 2 of rail gpu01", set(), {})
+
+
+@in_own_namespace
+def test_a_namespace_that_cannot_be_opened_is_not_gone(node: LiveNode) -> None:
+    agents = AgentNode(node)
+    agent, pod = agents.agent(), read_pod(agents.pod("a").state(), "")
+    with contextlib.ExitStack() as stack:
+        refused("gone", lambda: agent._open(stack, "/proc/%d/ns/net" % 2**22, pod))
+        os.seteuid(65534)
+        try:
+            error = refused("access", lambda: agent._open(stack, "/proc/1/ns/net", pod))
+        finally:
+            os.seteuid(0)
+    assert "cannot be opened: Permission denied. Remedy: start the agent by its unit" in str(error)
 
 
 @in_own_namespace

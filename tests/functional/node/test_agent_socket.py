@@ -7,6 +7,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import resource
 import socket
 import stat
 import subprocess
@@ -26,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.expo
 from tests.functional.node.agent_pods import AgentNode
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace
 from tests.unit.node.packed import reached
+from tests.waiting import wait_for
 
 OTHER_USER = 65534
 
@@ -189,6 +192,122 @@ def test_only_root_is_served(node: LiveNode) -> None:
     inside = ["setpriv", "--reuid", str(OTHER_USER), "unshare", "--user", "--map-root-user", *words]
     done = subprocess.run([*inside, client % (0, agent_socket.SOCKET)], capture_output=True, text=True)
     assert done.stdout == "", done
+
+
+@in_own_namespace
+def test_clients_that_are_silent_or_slow_are_closed(node: LiveNode) -> None:
+    agent_socket.CLIENTS_MAX = 4
+    agents = AgentNode(node)
+    served = AgentSocket(agents.agent(), lambda: {"text": "x" * 5_000_000}, patience=0.5)
+    served.start()
+    clients = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _number in range(8)]
+    for client in clients:
+        client.settimeout(20)
+        client.connect(agent_socket.SOCKET)
+    stopped = threading.Event()
+
+    def send_slowly() -> None:
+        with contextlib.suppress(OSError):
+            while not stopped.wait(0.05):
+                clients[0].sendall(b"x")
+
+    sender = threading.Thread(target=send_slowly)
+    sender.start()
+    # too many clients, and then those without a complete request in time
+    for client in reversed(clients):
+        with contextlib.suppress(ConnectionError):
+            assert client.recv(1) == b""
+        client.close()
+    stopped.set()
+    sender.join()
+    slow = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    slow.settimeout(20)
+    with slow:
+        slow.connect(agent_socket.SOCKET)
+        slow.sendall(b'{"do": "status"}\n')
+        slow.recv(1)
+        wait_for(lambda: served._clients._value == 4)
+        received = 1
+        while part := slow.recv(2**20):
+            received += len(part)
+        assert received < 5_000_000
+    answer = ask({"do": "status"})
+    assert len(answer["text"]) == 5_000_000
+    served.close()
+
+
+@in_own_namespace
+def test_the_hook_waits_while_the_queue_of_the_socket_is_full(node: LiveNode) -> None:
+    os.makedirs(os.path.dirname(agent_socket.SOCKET), exist_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as full, contextlib.ExitStack() as stack:
+        full.bind(agent_socket.SOCKET)
+        full.listen(0)
+        with pytest.raises(BlockingIOError):
+            while True:
+                client = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                client.setblocking(False)
+                client.connect(agent_socket.SOCKET)
+        running = start_hook("rails-0", AgentNode(node).pod("a").state())
+
+        def answer() -> bool:
+            full.settimeout(20)
+            with full.accept()[0] as client:
+                if client.recv(9):
+                    client.sendall(b'{"ok": true}\n')
+                    return True
+            return False
+
+        with pytest.raises(subprocess.TimeoutExpired):
+            running.wait(1)
+        stack.close()
+        wait_for(answer)
+        assert (running.communicate(), running.returncode) == (("", ""), 0)
+
+
+@in_own_namespace
+def test_too_many_open_files_are_named_as_that(node: LiveNode) -> None:
+    agents = AgentNode(node)
+    served, pod = Served(agents), agents.pod("a")
+    request = json.dumps({"do": "attach", "device": "rails-0", "state": pod.state()}).encode()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+    while os.open(os.devnull, os.O_RDONLY) < highest:
+        pass
+    for left in (0, 1, 2, 3, 5, 7):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1 + left, hard))
+        try:
+            answer = served.socket.answer(request)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert answer.get("reason") == "files", (left, answer)
+        assert re.search(r"cannot open more files: Too many open files\. Remedy: run systemctl", answer["error"]), (
+            answer
+        )
+    assert {reason for _device, reason in served.attached} == {"files"}
+    assert served.socket.answer(request) == {"ok": True}
+
+
+@in_own_namespace
+def test_only_the_own_socket_is_removed(node: LiveNode) -> None:
+    served = Served(AgentNode(node)).socket
+    assert served.serving
+    os.unlink(agent_socket.SOCKET)
+    assert not served.serving
+    Path(agent_socket.SOCKET).write_text("of another program")
+    assert not served.serving
+    served.close()
+    assert Path(agent_socket.SOCKET).read_text() == "of another program"
+    served.start()
+    assert ask({"do": "status"}) == {"node": "node-1"}
+    served.close()
+    assert os.listdir(os.path.dirname(agent_socket.SOCKET)) == []
+    # a directory cannot be replaced
+    os.mkdir(agent_socket.SOCKET)
+    with pytest.raises(
+        RailyardError, match="agent.sock: cannot be created: Is a directory. Remedy: make its directory"
+    ):
+        served.start()
+    assert os.listdir(os.path.dirname(agent_socket.SOCKET)) == ["agent.sock"]
 
 
 @in_own_namespace

@@ -4,15 +4,18 @@
 
 from __future__ import annotations
 
+import select
 import threading
 from pathlib import Path
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import node_events
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.node_events import NodeEvents
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import in_namespace
 from tests.functional.node.agent_pods import Pod
 from tests.functional.node.own_namespace import why_not
+from tests.waiting import wait_for
 
 PATIENCE = 60
 
@@ -53,5 +56,20 @@ def test_a_changed_link_is_an_event() -> None:
             changed.clear()
             pod.run("ip", "link", *words)
             assert changed.wait(PATIENCE)
+    finally:
+        pod.end()
+
+
+@pytest.mark.skipif(bool(why_not()), reason="no namespaces here: %s" % why_not())
+def test_many_changes_are_few_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_events, "PAUSE", 0.2)
+    pod, calls, found = Pod("events"), [], []
+    try:
+        with open(pod.net(pod.pid), "rb") as namespace:
+            in_namespace(namespace.fileno(), lambda: found.append(NodeEvents(lambda: calls.append(1))))
+        pod.run("sh", "-c", "ip link add port0 type veth peer name leaf0; for mtu in $(seq 1300 1350); do"
+                " echo link set port0 mtu $mtu; done | ip -batch -")  # fmt: skip
+        wait_for(lambda: not select.select(found[0]._fds, [], [], 0.5)[0])
+        assert 0 < len(calls) < 20
     finally:
         pod.end()

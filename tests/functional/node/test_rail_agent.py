@@ -6,8 +6,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import signal
 import socket
+import stat
 import sys
+import tempfile
 import threading
 import typing as t
 import urllib.error
@@ -18,12 +22,15 @@ import grpc
 import pytest
 import yaml
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_service, hook
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_service import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ethtool
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import in_namespace
 from tests.functional.node.agent_pods import Pod
 from tests.functional.node.agent_program import Node, node_file
 from tests.functional.node.fake_kubelet import Kubelet
+from tests.functional.node.own_namespace import why_not
+from tests.waiting import wait_for
 
 FETCH = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9465/metrics', timeout=10).read().decode())"
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -172,6 +179,125 @@ def test_the_agent_ends_with_sigterm_and_starts_again_after_a_kill(node: Node, k
     kubelet.plugins.clear()
     node.start()
     assert kubelet.devices("railyard.fabric/gpu01")
+
+
+def agent_status(node: Node) -> dict[str, t.Any]:
+    """Ask the agent as the hook does: until it answers."""
+    found = hook.ask({"do": "status"}, str(node.root) + hook.SOCKET, 60)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_second_agent_is_refused(node: Node, kubelet: Kubelet, program: Path) -> None:
+    agent = node.start()
+    kubelet.devices("railyard.fabric/gpu01")
+    kubelet.wait(lambda: node.logged("serves node"))
+    before = {path: path.lstat().st_ino for path in node.root.rglob("*.sock")}
+    for _time in range(2):
+        second = node.run("run")
+        assert (second.returncode, second.stdout) == (1, "")
+        expected = r"agent/lock: another agent serves this node: railyard-agent \(pid %d\), since 20.* Remedy: use it"
+        assert re.search(expected % agent.pid, second.stderr), second.stderr
+    assert {path: path.lstat().st_ino for path in node.root.rglob("*.sock")} == before
+    assert agent_status(node)["node"] == "node-1"
+    # with other root directories, agents do not affect each other
+    other = Node(Path(tempfile.mkdtemp(prefix="agent", dir="/tmp")), program)
+    try:
+        other.start()
+        wait_for(lambda: other.logged("serves node"))
+        assert other.stop() == 0
+    finally:
+        shutil.rmtree(other.root)
+    assert agent_status(node)["node"] == "node-1"
+    # a killed agent does not leave a lock
+    agent.kill()
+    agent.wait()
+    node.start()
+    kubelet.wait(lambda: node.logged("serves node") == 2)
+    # nor does the removal of its file
+    lock = node.root / agent_service.LOCK.lstrip("/")
+    lock.unlink()
+    kubelet.wait(lock.exists)
+    assert "another agent serves this node" in node.run("run").stderr
+    assert node.stop() == 0
+    assert not lock.exists()
+
+
+def test_commands_do_not_wait_for_an_agent_that_hangs(node: Node) -> None:
+    agent = node.start()
+    wait_for(lambda: node.logged("serves node"))
+    agent.send_signal(signal.SIGSTOP)
+    try:
+        status = node.run("status")
+        assert (status.returncode, status.stdout) == (1, "")
+        assert "the rail agent does not answer: timed out. Remedy: run systemctl status railyard-agent" in status.stderr
+        assert [node.run(*words).returncode for words in (["slots"], ["cordon", "gpu01"])] == [0, 0]
+        assert "another agent serves this node" in node.run("run").stderr
+    finally:
+        agent.send_signal(signal.SIGCONT)
+    assert agent_status(node)["node"] == "node-1"
+
+
+def test_the_socket_is_created_again(node: Node, kubelet: Kubelet) -> None:
+    agent = node.start()
+    kubelet.wait(lambda: node.logged("serves node"))
+    path = node.root / hook.SOCKET.lstrip("/")
+
+    def replace_by_file() -> None:
+        path.unlink()
+        path.write_text("")
+
+    def replace_by_socket() -> None:
+        path.unlink()
+        other.bind(str(path))
+        other.listen(1)
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+        for number, act in enumerate(
+            (
+                path.unlink,
+                replace_by_file,
+                replace_by_socket,
+                lambda: shutil.rmtree(path.parent),
+                lambda: [each.unlink() for each in path.parent.iterdir()],
+            ),
+            1,
+        ):
+            act()
+            kubelet.wait(lambda number=number: node.logged("agent.sock: it was removed or replaced") == number)
+            assert agent_status(node)["node"] == "node-1"
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert agent.poll() is None
+    assert node.stop() == 0
+    assert list(path.parent.iterdir()) == []
+
+
+# Directories as systemd gives them to the service: all others are read-only.
+READ_ONLY = """
+mount --bind "$0" "$0" && mount -o remount,bind,ro "$0"
+for directory in %s; do
+    mount --bind "$0$directory" "$0$directory" && mount -o remount,bind,rw "$0$directory"
+done
+exec "$@"
+"""
+
+
+def test_the_agent_ends_if_its_directories_are_read_only(node: Node, kubelet: Kubelet) -> None:
+    """So that systemd starts it again with the directories of the unit."""
+    if why_not():
+        pytest.skip("no namespaces here: %s" % why_not())
+    directories = [node.root / each.lstrip("/") for each in agent_service.OWN_DIRECTORIES]
+    for directory in directories:
+        directory.mkdir(parents=True, exist_ok=True)
+    script = READ_ONLY % " ".join(agent_service.OWN_DIRECTORIES)
+    agent = node.start("unshare", "--mount", "sh", "-c", script, str(node.root))
+    kubelet.devices("railyard.fabric/gpu01")
+    kubelet.wait(lambda: node.logged("serves node"))
+    # as a program that removes the directory and creates it again
+    directories[2].rename(node.root / "old")
+    directories[2].mkdir()
+    assert agent.wait(60) == 1
+    assert node.logged("/var/run/cdi: the agent cannot write it any more. Remedy: run findmnt")
 
 
 def test_systemd_gets_ready_and_the_watchdog(node: Node, kubelet: Kubelet) -> None:

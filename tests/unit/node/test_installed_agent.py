@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import typing as t
@@ -306,3 +308,62 @@ def test_the_packed_programs_run(machine: Machine) -> None:
     # without a state on its input it refuses the container
     hook = subprocess.run([machine.path(agent_files.HOOK), "rails-0"], input="", capture_output=True, text=True)
     assert hook.returncode and hook.stderr and "Traceback" not in hook.stderr
+
+
+def kubelet(machine: Machine, pid: int, comm: str, *words: str) -> None:
+    machine.write_file("/proc/%d/comm" % pid, comm + "\n")
+    machine.write_file("/proc/%d/cmdline" % pid, "\0".join([*words, ""]))
+
+
+@pytest.mark.parametrize(
+    ("comm", "words"),
+    [
+        ("kubelet", ["/usr/bin/kubelet", "--root-dir=/data/kubelet"]),
+        ("kubelet", ["/usr/bin/kubelet", "--v=2", "--root-dir", "/data/kubelet"]),
+        ("k3s-server", ["k3s", "server", "--kubelet-arg=root-dir=/data/kubelet"]),
+    ],
+)
+def test_a_dra_driver_is_refused_with_another_directory_of_the_kubelet(
+    machine: Machine, comm: str, words: list[str]
+) -> None:
+    for pid in (70, 71):
+        kubelet(machine, pid, comm, *words)
+    dra = dict(SPEC, kubelet_plugin="dra")
+    expected = "/var/lib/kubelet: the kubelet runs with --root-dir=/data/kubelet, .* Remedy: start the kubelet without"
+    with pytest.raises(RailyardError, match=expected) as caught:
+        machine.apply(spec=dra)
+    assert len(caught.value.errors) == 1
+    assert not machine.exists(agent_files.UNIT)
+    # the directory of device plugins is always the same
+    machine.apply(spec=SPEC)
+    # a link makes both directories one
+    os.makedirs(machine.path("/data/kubelet"))
+    os.makedirs(machine.path("/var/lib"), exist_ok=True)
+    os.symlink(machine.path("/data/kubelet"), machine.path("/var/lib/kubelet"))
+    machine.apply(spec=dra)
+
+
+def test_a_directory_of_the_kubelet_in_home_is_refused(machine: Machine) -> None:
+    os.makedirs(machine.path("/home/kubelet"))
+    os.makedirs(machine.path("/var/lib"), exist_ok=True)
+    os.symlink(machine.path("/home/kubelet"), machine.path("/var/lib/kubelet"))
+    expected = "/var/lib/kubelet: it is a link to /home/kubelet, which a service with ProtectHome= cannot read"
+    with pytest.raises(RailyardError, match=expected):
+        machine.apply(spec=SPEC)
+    assert not machine.exists(agent_files.UNIT)
+
+
+def test_systemd_rates_the_unit_as_restricted(tmp_path: Path) -> None:
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("systemd-analyze is not installed")
+    unit = tmp_path / agent_files.SERVICE
+    names = {"spec": "/x", "stamp_name": "A", "stamp": "x", "python": sys.executable, "program": "/x"}
+    unit.write_text(agent_files.UNIT_TEXT.format(**names))
+    argv = [program, "security", "--no-pager", "--offline=true", str(unit)]
+    rated = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"Overall exposure level for railyard-agent.service: ([0-9.]+)", rated)
+    assert found and float(found.group(1)) <= 3.7, rated
+    # systemd ignores directives that it does not know
+    checked = subprocess.run([program, "verify", str(unit)], capture_output=True, text=True)
+    assert "Unknown" not in checked.stderr and "Failed to parse" not in checked.stderr, checked

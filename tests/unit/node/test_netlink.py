@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import resource
 import socket
 import struct
 import typing as t
@@ -176,3 +178,18 @@ def test_an_overrun_is_an_error(ends: tuple[NetlinkSocket, socket.socket]) -> No
 def test_a_family_that_the_kernel_does_not_have_is_an_error() -> None:
     with pytest.raises(NetlinkError, match="no such netlink family"):
         NetlinkSocket(31, "RDMA subsystem")
+
+
+def test_too_many_open_files_are_not_a_missing_family() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    first_free = os.open(os.devnull, os.O_RDONLY)
+    os.close(first_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (first_free, hard))
+    try:
+        with pytest.raises(NetlinkError) as caught:
+            NetlinkSocket(0, "rtnetlink")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert str(caught.value).startswith(
+        "rtnetlink: Too many open files (EMFILE). Remedy: raise the limit of open files"
+    )

@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import rail_health
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_service import VERSION, Service
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_service import VERSION, run
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_socket import SOCKET, ask
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
     DRA,
@@ -56,7 +56,7 @@ def main(argv: t.Sequence[str] | None = None) -> int:
     system = System(arguments.root)
     try:
         if arguments.command == "run":
-            return Service(system).run()
+            return run(system)
         if arguments.command == "version":
             sys.stdout.write(VERSION + "\n")
         elif arguments.command == "slots":

@@ -35,7 +35,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.dra_fr
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.node_events import NodeEvents
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.boot_lock import Lock
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet import dra_server
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.device_plugin import (
     DIRECTORY,
     PluginServer,
@@ -51,6 +53,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_
 
 # The version of the collection, as in galaxy.yml.
 VERSION = "0.1.0"
+# Beside the record of slots. One agent holds it.
+LOCK = "/var/lib/railyard/agent/lock"
+# Directories with the agent's record, sockets and CDI files.
+OWN_DIRECTORIES = (
+    os.path.dirname(LOCK),
+    os.path.dirname(agent_socket.SOCKET),
+    cdi_files.DIRECTORY,
+    DIRECTORY,
+    dra_server.PLUGINS,
+    dra_server.REGISTRY,
+)
 # Seconds between two passes of the loop without an event: while a problem exists, and otherwise.
 TICK, IDLE_TICK = 2.0, 10.0
 # Seconds between checks of links and CDI files without an event, and between sweeps of devices whose pods have ended.
@@ -73,50 +86,10 @@ def log(text: str) -> None:
     sys.stderr.flush()
 
 
-class Attaches:
-    """Counts and errors of the attaches since the agent started. Safe for several threads.
-
-    ``seconds``: the sum of all. ``reasons``: reason of a failure -> count. ``errors``: device -> its last error, until
-    it is attached.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.count = 0
-        self.seconds = 0.0
-        self.reasons: dict[str, int] = {}
-        self.errors: dict[str, str] = {}
-
-    def count_attach(self, device: str, seconds: float, reason: str | None) -> None:
-        """Count an attach. ``reason``: of its failure; None if it succeeded."""
-        with self._lock:
-            self.count += 1
-            self.seconds += seconds
-            if reason is None:
-                self.errors.pop(device, None)
-            else:
-                self.reasons[reason] = self.reasons.get(reason, 0) + 1
-
-    def keep_error(self, device: str, error: str) -> None:
-        """Keep the error of a device for ``explain``, as not every runtime shows it in the pod's events."""
-        with self._lock:
-            self.errors[device] = error
-
-    def as_dict(self) -> Document:
-        """Return key ``attaches`` of the status document."""
-        with self._lock:
-            return {
-                "count": self.count,
-                "seconds": self.seconds,
-                "failed": dict(self.reasons),
-                "errors": dict(self.errors),
-            }
-
-
 class LoggingSocket(agent_socket.AgentSocket):
     """The agent's socket. Failures are logged, and kept for ``explain``."""
 
-    attaches: Attaches
+    attaches: agent_socket.Attaches
 
     def answer(self, line: bytes) -> Document:
         document = super().answer(line)
@@ -127,13 +100,36 @@ class LoggingSocket(agent_socket.AgentSocket):
         return document
 
 
+def run(system: System) -> int:
+    """Run the agent of this node until SIGTERM or SIGINT, and return the exit status.
+
+    Two agents would write one record from two memories, so nothing is read before the lock is held.
+
+    :raises RailyardError: if another agent runs, or this one cannot start or go on.
+    """
+    lock = Lock(system, "railyard-agent", LOCK)
+    take(lock)
+    try:
+        return Service(system, lock).run()
+    finally:
+        lock.release()
+
+
+def take(lock: Lock) -> None:
+    """Lock this node for one agent. Raises :class:`RailyardError` if another agent runs."""
+    if not lock.take():
+        remedy = "use it (railyard-agent status), or end it first (systemctl stop railyard-agent)"
+        raise RailyardError("another agent serves this node: %s" % lock.holder, lock.file, remedy)
+
+
 class Service:
     """One agent. Its constructor and :meth:`run` raise :class:`RailyardError` if it cannot start. Later problems are
     logged, and shown by ``status``.
     """
 
-    def __init__(self, system: System) -> None:
+    def __init__(self, system: System, lock: Lock) -> None:
         self._system = system
+        self._lock = lock
         self._wake = threading.Event()
         self._ending = False
         self._reload = False
@@ -141,7 +137,7 @@ class Service:
         self._file_time = system.modified(FILE)
         self._spec = read_spec(system)
         self._state = SlotState(system)
-        self._attaches = Attaches()
+        self._attaches = agent_socket.Attaches()
         self._health: dict[str, rail_health.Health] = {}
         self._numa: dict[str, int | None] = {}
         self._servers: dict[str, PluginServer] = {}
@@ -150,6 +146,7 @@ class Service:
         self._socket: LoggingSocket | None = None
         self._metrics: MetricsServer | None = None
         self._problems: dict[str, str] = {}
+        self._writable = [each for each in OWN_DIRECTORIES if self._is_writable(each)]
 
     def run(self) -> int:
         """Serve until SIGTERM or SIGINT, and return the exit status. SIGHUP reads the node file again.
@@ -173,6 +170,7 @@ class Service:
         last_look = float("-inf")
         followed = False
         while not self._ending:
+            self._follow_own_files()
             self._follow_file()
             due = time.monotonic() - last_look > LOOK_SECONDS
             if due or self._look_due:
@@ -194,8 +192,33 @@ class Service:
             self._wake.wait(IDLE_TICK if settled else TICK)
             self._wake.clear()
 
+    def _follow_own_files(self) -> None:
+        """Create the lock file and the socket again if another program removed or replaced them.
+
+        :raises RailyardError: if the agent cannot write a directory any more. It then ends, and systemd starts it again
+            with the directories of its unit: one that was removed and created again is read-only for the service.
+        """
+        for directory in self._writable:
+            if not self._is_writable(directory):
+                remedy = "run findmnt -T %s, if systemd does not start the agent again without this error" % directory
+                raise RailyardError("the agent cannot write it any more", directory, remedy)
+        if not self._lock.held:
+            take(self._lock)
+            log("%s: it was removed, and is created again" % LOCK)
+        if self._socket and not self._socket.serving:
+            self._socket.start()
+            log("%s: it was removed or replaced, and is created again" % agent_socket.SOCKET)
+
+    def _is_writable(self, directory: str) -> bool:
+        """Return whether the agent can write a directory, or create it."""
+        path = self._system.path(directory)
+        while not os.path.exists(path):
+            path = os.path.dirname(path)
+        return os.access(path, os.W_OK)
+
     def _directories(self) -> list[str]:
-        return [os.path.dirname(FILE), cdi_files.DIRECTORY, *([] if self._dra else [DIRECTORY])]
+        own = [os.path.dirname(FILE), os.path.dirname(agent_socket.SOCKET), cdi_files.DIRECTORY]
+        return own if self._dra else [*own, DIRECTORY]
 
     def _node_changed(self) -> None:
         self._look_due = True

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import typing as t
 
@@ -15,6 +17,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 TEXTS = {
     "state": ("the OCI state is wrong: {detail}", "use containerd or CRI-O as the container runtime"),
     "gone": ("process {pid} of the container does not exist", "read the log of the container runtime"),
+    "access": (
+        "the namespace of process {pid} of the container cannot be opened: {detail}",
+        "start the agent by its unit, and read denials of SELinux or AppArmor with journalctl -k",
+    ),
+    "files": (
+        "the agent cannot open more files: {detail}",
+        "run systemctl restart railyard-agent; if it repeats, raise LimitNOFILE of the unit, or the sysctl fs.file-max",
+    ),
     "host-network": (
         "pod {pod} has hostNetwork: true, and rails need a network namespace of the pod",
         "remove hostNetwork from the pod, or the rails from its limits",
@@ -69,6 +79,19 @@ class AttachError(RailyardError):
         message, remedy = TEXTS[reason]
         super().__init__(message.format(**values), place, remedy)
         self.reason = reason
+
+
+def open_files_error(error: BaseException | None, place: str) -> AttachError | None:
+    """Return the error of an attach that failed because too many files are open; None if it failed for another reason.
+
+    :param error: the error of the attach. The kernel's error may be one of those during which it was raised.
+    """
+    while error is not None:
+        number = getattr(error, "errno", None)
+        if number in (errno.EMFILE, errno.ENFILE):
+            return AttachError("files", place, detail=os.strerror(number))
+        error = error.__context__
+    return None
 
 
 class Pod(t.NamedTuple):

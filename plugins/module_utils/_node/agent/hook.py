@@ -28,7 +28,9 @@ LENGTH = 2**20
 
 
 def ask(request: object, path: str = SOCKET, seconds: float = PATIENCE) -> object:
-    """Send a request, and return the agent's answer. Repeated while the agent does not run, or ends before it answers.
+    """Send a request, and return the agent's answer.
+
+    Repeated while the agent does not run, serves too many clients (EAGAIN), or ends before it answers.
 
     :raises OSError: if there is no answer within ``seconds``.
     """
@@ -36,7 +38,7 @@ def ask(request: object, path: str = SOCKET, seconds: float = PATIENCE) -> objec
     while True:
         try:
             return _ask_once(request, path, deadline)
-        except (ConnectionError, FileNotFoundError):
+        except (ConnectionError, FileNotFoundError, BlockingIOError):
             if time.monotonic() + _PAUSE > deadline:
                 raise
         time.sleep(_PAUSE)
@@ -49,6 +51,7 @@ def _ask_once(request: object, path: str, deadline: float) -> object:
         sock.sendall(json.dumps(request).encode() + b"\n")
         line = b""
         while not line.endswith(b"\n"):
+            sock.settimeout(max(deadline - time.monotonic(), 0.1))
             part = sock.recv(65536)
             if not part:
                 raise ConnectionResetError("the agent ended before it answered")

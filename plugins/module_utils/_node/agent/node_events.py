@@ -24,6 +24,8 @@ DIRECTORY_CHANGES = 0x80 | 0x100 | 0x200 | 0x400 | 0x01000000
 # Seconds between two reports, so that frequent changes do not keep the agent busy.
 PAUSE = 1.0
 _READ_MAX = 1 << 16
+# Most reads of a source between two reports. A netlink socket has room for fewer messages.
+_READS_MAX = 1000
 
 
 class NodeEvents:
@@ -38,11 +40,12 @@ class NodeEvents:
         self._changed = changed
         self._fds: list[int] = []
         with contextlib.suppress(OSError):
-            sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+            kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+            sock = socket.socket(socket.AF_NETLINK, kind, socket.NETLINK_ROUTE)
             sock.bind((0, RTMGRP_LINK))
             self._fds.append(sock.detach())
         self._libc = ctypes.CDLL(None)
-        self._inotify = self._libc.inotify_init1(os.O_CLOEXEC)
+        self._inotify = self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
         if self._inotify >= 0:
             self._fds.append(self._inotify)
         threading.Thread(target=self._run, name="events", daemon=True).start()
@@ -58,8 +61,17 @@ class NodeEvents:
             poll.register(fd, select.POLLIN)
         while self._fds:
             for fd, _event in poll.poll():
-                # an overrun (ENOBUFS) also means that something changed
-                with contextlib.suppress(OSError):
-                    os.read(fd, _READ_MAX)
+                _discard(fd)
             self._changed()
             time.sleep(PAUSE)
+
+
+def _discard(fd: int) -> None:
+    """Read all events of a source, so that many of them are one report."""
+    for _read in range(_READS_MAX):
+        try:
+            os.read(fd, _READ_MAX)
+        except BlockingIOError:
+            return
+        except OSError:
+            pass  # an overrun (ENOBUFS) also means that something changed

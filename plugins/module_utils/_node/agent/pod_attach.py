@@ -29,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import (
     AttachError,
     Pod,
+    open_files_error,
     plain,
     read_pod,
 )
@@ -390,8 +391,12 @@ class PodAttach:
     def _open(self, stack: contextlib.ExitStack, path: str, pod: Pod) -> int:
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            raise AttachError("gone", "pod %s" % str(pod), pid=pod.pid) from None
+        except OSError as error:
+            place = "pod %s" % str(pod)
+            if error.errno in (errno.ENOENT, errno.ESRCH):
+                raise AttachError("gone", place, pid=pod.pid) from None
+            files = open_files_error(error, place)
+            raise (files or AttachError("access", place, pid=pod.pid, detail=error.strerror)) from None
         stack.callback(os.close, fd)
         return fd
 

@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import (
     agent_main,
+    agent_service,
     agent_spec,
     hook,
     rail_health,
@@ -23,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra import prepared_claims
 
 SPEC, SLOTS, CLAIMS = agent_spec.FILE, slot_state.FILE, prepared_claims.FILE
-CORDONS = rail_health.CORDONS
+CORDONS, LOCK = rail_health.CORDONS, agent_service.LOCK
 PROGRAM = "/usr/local/lib/railyard/agent.pyz"
 HOOK = "/usr/local/lib/railyard/agent-hook"
 COMMAND = "/usr/local/bin/railyard-agent"
@@ -52,6 +53,7 @@ AGENT_PACKED = (
     "_node.agent.rail_health",
     "_node.agent.slot_state",
     "_node.core.answers",
+    "_node.core.boot_lock",
     "_node.core.record_file",
     "_node.core.system",
     "_node.dra.node_api",
@@ -105,6 +107,9 @@ Environment={stamp_name}={stamp}
 ExecStart={python} {program} run
 WatchdogSec=60
 TimeoutStartSec=300
+# 256 clients of the socket, each with a few files and two threads, 16 of the metrics, and the kubelet's
+LimitNOFILE=16384
+TasksMax=2048
 Restart=always
 RestartSec=2
 StateDirectory=railyard/agent kubelet/device-plugins kubelet/plugins kubelet/plugins_registry
@@ -112,8 +117,11 @@ StateDirectoryMode=0750
 RuntimeDirectory=railyard cdi
 RuntimeDirectoryPreserve=yes
 CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW CAP_SYS_ADMIN CAP_SYS_PTRACE
+DevicePolicy=closed
+PrivateMounts=yes
 ProtectSystem=strict
 ProtectHome=yes
+ProtectClock=yes
 ProtectKernelModules=yes
 ProtectKernelLogs=yes
 ProtectControlGroups=yes

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import re
 import typing as t
 from functools import partial
 
@@ -34,6 +35,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 
 SYSTEMD = "/run/systemd/system"
 SHOWN = "--property=ActiveState,MainPID,NeedDaemonReload"
+KUBELET = "/var/lib/kubelet"
+KUBELETS = ("kubelet", "k3s", "rke2")
+# What ProtectHome= hides.
+PROTECTED = ("/home/", "/root/", "/run/user/")
 LOG = "run 'journalctl -u %s'" % agent_files.SERVICE
 
 
@@ -156,6 +161,7 @@ class RailAgent(Subsystem):
             (agent_files.COMMAND, "command"),
             (agent_files.HOOK, "program"),
             (agent_files.PROGRAM, "program"),
+            (agent_files.LOCK, "lock"),
             (agent_files.SLOTS, "slots"),
             (agent_files.CLAIMS, "claims"),
             (agent_files.CORDONS, "cordons"),
@@ -193,6 +199,7 @@ class RailAgent(Subsystem):
             remedy = "use a node that runs systemd"
             errors.append(Unsupported("the agent is a systemd service, and systemd does not run", SYSTEMD, remedy))
         errors += self._grpc_errors()
+        errors += self._kubelet_errors()
         if self._runtime_check:
             try:
                 container_runtime.check(state["runtime"])
@@ -208,6 +215,24 @@ class RailAgent(Subsystem):
         remedy = "install python3-grpcio, or set ansible_python_interpreter to a Python with grpcio"
         return [Unsupported(message, python, remedy)]
 
+    def _kubelet_errors(self) -> list[RailyardError]:
+        """Return errors of a kubelet whose directory the agent cannot use.
+
+        The kubelet has device plugins in /var/lib/kubelet always, and DRA drivers in its root directory.
+        """
+        system = self._system
+        directory = system.real_path(KUBELET)
+        if directory.startswith(PROTECTED):
+            message = "it is a link to %s, which a service with ProtectHome= cannot read" % directory
+            remedy = "move the directory of the kubelet out of %s" % ", ".join(each.rstrip("/") for each in PROTECTED)
+            return [Unsupported(message, KUBELET, remedy)]
+        if self._spec.get("kubelet_plugin") != agent_spec.DRA:
+            return []
+        roots = {system.real_path(root) for root in _kubelet_roots(system)} - {directory}
+        message = "the kubelet runs with --root-dir=%s, where it looks for DRA drivers"
+        remedy = "start the kubelet without --root-dir, or make %s a symbolic link to that directory" % KUBELET
+        return [Unsupported(message % root, KUBELET, remedy) for root in sorted(roots)]
+
     def _has_grpc(self, python: str) -> bool:
         if packed_program.is_running(self._system, python):
             return importlib.util.find_spec("grpc") is not None
@@ -218,6 +243,15 @@ class RailAgent(Subsystem):
         if self._absent:
             return {}
         return {"missing": [] if self._has_grpc(agent_files.python(self._system)) else ["grpc"]}
+
+
+def _kubelet_roots(system: System) -> t.Iterator[str]:
+    """Yield the values of --root-dir of running kubelets, also of kubelets inside of K3s and RKE2."""
+    for name in system.listdir("/proc"):
+        if name.isdigit() and (system.read("/proc/%s/comm" % name) or "").startswith(KUBELETS):
+            # --root-dir=DIRECTORY, --root-dir DIRECTORY, --kubelet-arg=root-dir=DIRECTORY
+            line = (system.read_file("/proc/%s/cmdline" % name) or "").replace("\0", " ")
+            yield from re.findall(r"(?:--|=)root-dir[= ](/\S*)", line)
 
 
 def _spec_rows(observed: t.Any, desired: t.Any) -> list[tuple[str, str, t.Any, t.Any]]:

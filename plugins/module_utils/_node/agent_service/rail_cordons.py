@@ -40,11 +40,11 @@ class RailCordons(Subsystem):
         for rail, reason in self._desired.items():
             before = observed.get(rail)
             if before is None or (before["by"] == BY and before["reason"] != reason):
-                put = partial(cordons.put, Cordon(rail, reason, BY))
+                put = partial(cordons.update, rail, partial(_put, Cordon(rail, reason, BY)))
                 changes.append(Change("rail " + rail, "cordon", before and before["reason"], reason, put))
         for rail, before in observed.items():
             if before["by"] == BY and rail not in self._desired:
-                remove = partial(cordons.remove, rail)
+                remove = partial(cordons.update, rail, _remove)
                 changes.append(Change("rail " + rail, "cordon", before["reason"], None, remove))
         return changes
 
@@ -57,3 +57,12 @@ class RailCordons(Subsystem):
             except RailyardError as error:
                 errors.append(error)
         raise_all(errors)
+
+
+def _put(cordon: Cordon, observed: Cordon | None) -> Cordon:
+    """Return an administrator's cordon, which may be newer than the observed state, or the module's."""
+    return observed if observed and observed.by != BY else cordon
+
+
+def _remove(observed: Cordon | None) -> Cordon | None:
+    return observed if observed and observed.by != BY else None

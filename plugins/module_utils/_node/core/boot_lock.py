@@ -6,7 +6,8 @@
 device that returns. Other work that must not run twice at the same time uses it with another file.
 
 The lock is an flock(2) on a file that names its holder. The kernel releases it when the holder ends. The file exists
-only while the lock is held, so a run that has nothing to change writes nothing.
+only while the lock is held, so a run that has nothing to change writes nothing. Only root can open it, because a user
+who can open a file can lock it.
 """
 
 from __future__ import annotations
@@ -21,40 +22,94 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 FILE = "/run/railyard/turn"
+# Lock files of modules whose changes the boot program does not do.
+MODULES = "/run/railyard/modules"
 # Creating the VFs of eight cards takes one to two minutes; systemd stops the waiting unit after 600 seconds.
 SECONDS = 300.0
-_LOOK = 0.2
+REMEDY = "make its directory writable for root, and run the task with become"
+# Seconds between two attempts.
+_LOOK = 0.05
 
 
 class Busy(RailyardError):
     """Another process holds the lock and does not release it in time."""
 
 
+class Lock:
+    """The lock of a file.
+
+    :param who: the holder's name, reported to other processes. Without it, the file stays empty and needs no space.
+    """
+
+    def __init__(self, system: System, who: str, file: str = FILE) -> None:
+        self._system = system
+        self._who = who
+        self._descriptor: int | None = None
+        self.file = file
+
+    @property
+    def held(self) -> bool:
+        """Whether this process has the lock, and its file is still the one that other processes lock."""
+        if self._descriptor is None:
+            return False
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), os.stat(self._system.path(self.file)))
+        except OSError:
+            return False
+
+    @property
+    def holder(self) -> str:
+        """The holder's name, process ID and start of the lock."""
+        return self._system.read(self.file) or "another run"
+
+    def take(self) -> bool:
+        """Try once to lock the file, and return whether this process has the lock.
+
+        :raises RailyardError: if the file cannot be created.
+        """
+        descriptor = _try_lock(self._system, self.file)
+        if descriptor is None:
+            return False
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        text = "%s (pid %d), since %s" % (self._who, os.getpid(), since) if self._who else ""
+        # on a full filesystem, the lock is held without a name
+        with contextlib.suppress(OSError):
+            os.pwrite(descriptor, text.encode(), 0)
+        self.release()
+        self._descriptor = descriptor
+        return True
+
+    def release(self) -> None:
+        """Remove the file, and end the lock."""
+        if self._descriptor is None:
+            return
+        # a waiting process notices that the file it locked was removed, and creates a new one
+        if self.held:
+            with contextlib.suppress(RailyardError):
+                self._system.remove_file(self.file)
+        # closing is not enough: a child process that hangs in the kernel still has the descriptor
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        os.close(self._descriptor)
+        self._descriptor = None
+
+
 @contextlib.contextmanager
 def turn(system: System, who: str, seconds: float, file: str = FILE) -> t.Iterator[None]:
     """Wait for the lock and hold it.
 
-    :param who: the holder's name, reported to processes that wait. :param seconds: how long to wait.
+    :param who: the holder's name, reported to processes that wait; see :class:`Lock`. :param seconds: how long to wait.
     :param file: the lock file; another kind of work uses another file.
     :raises Busy: if the lock is not free in time. :raises RailyardError: if the file cannot be created.
     """
     seconds = max(seconds, 0)
     deadline = time.monotonic() + seconds
-    descriptor = _try_lock(system, file)
-    while descriptor is None:
-        _sleep_or_fail(system, deadline, seconds, file)
-        descriptor = _try_lock(system, file)
+    lock = Lock(system, who, file)
+    while not lock.take():
+        _sleep_or_fail(lock, deadline, seconds)
     try:
-        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        os.pwrite(descriptor, ("%s (pid %d), since %s" % (who, os.getpid(), since)).encode(), 0)
         yield
     finally:
-        # a waiting process notices that the file it locked was removed, and creates a new one
-        with contextlib.suppress(RailyardError):
-            system.remove_file(file)
-        # closing is not enough: a child process that hangs in the kernel still has the descriptor
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+        lock.release()
 
 
 def wait(system: System, seconds: float) -> None:
@@ -64,17 +119,16 @@ def wait(system: System, seconds: float) -> None:
     """
     deadline = time.monotonic() + seconds
     while _is_held(system):
-        _sleep_or_fail(system, deadline, seconds, FILE)
+        _sleep_or_fail(Lock(system, "", FILE), deadline, seconds)
 
 
-def _sleep_or_fail(system: System, deadline: float, seconds: float, file: str) -> None:
+def _sleep_or_fail(lock: Lock, deadline: float, seconds: float) -> None:
     if time.monotonic() < deadline:
         time.sleep(_LOOK)
         return
-    holder = system.read(file) or "another run"
     raise Busy(
-        "%s is at work on this node, and has not come to an end within %.0f s" % (holder, seconds),
-        file,
+        "%s is at work on this node, and has not come to an end within %.0f s" % (lock.holder, seconds),
+        lock.file,
         "wait for it and run the task again, or end that process if it hangs",
     )
 
@@ -84,9 +138,9 @@ def _try_lock(system: System, file: str) -> int | None:
     path = system.path(file)
     try:
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise RailyardError("cannot be made: %s" % error.strerror, file, "run the task with become") from None
+        raise RailyardError("cannot be made: %s" % error.strerror, file, REMEDY) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(descriptor), os.stat(path)):

@@ -69,12 +69,17 @@ def _converge(
     changes: t.Sequence[Change],
     done: list[Change],
 ) -> State:
-    """Do the changes. If the boot program may do them too, take the lock and compute them from the state then."""
-    if not (subsystem.at_boot and changes):
+    """Take the lock, compute the changes from the state then, and do them.
+
+    Modules whose changes the boot program may do too have one lock. Each other module has its own, because two runs
+    of a module write the same records.
+    """
+    if not changes:
         return converge(subsystem, state, changes, done)
     from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
 
-    with boot_lock.turn(system, "the module %s" % name, boot_lock.SECONDS):
+    file = boot_lock.FILE if subsystem.at_boot else "%s/%s" % (boot_lock.MODULES, name)
+    with boot_lock.turn(system, "the module %s" % name, boot_lock.SECONDS, file):
         state = subsystem.observe()
         return converge(subsystem, state, subsystem.changes(state), done)
 

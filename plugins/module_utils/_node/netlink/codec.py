@@ -42,6 +42,13 @@ DUMP_TRIES = 20
 # The same for a dump with a bound: of a table that another program may change all the time on purpose.
 BOUNDED_TRIES = 3
 
+# Errors whose cause is not the request.
+REMEDIES = {
+    errno.EMFILE: "raise the limit of open files of the process (LimitNOFILE of its unit)",
+    errno.ENFILE: "raise the sysctl fs.file-max",
+    errno.ENOBUFS: "run it again; if it repeats, raise the sysctls net.core.rmem_default and net.core.wmem_default",
+}
+
 Attributes = t.List[t.Tuple[int, bytes]]
 
 
@@ -50,7 +57,7 @@ class NetlinkError(RailyardError):
 
     def __init__(self, number: int, reason: str = "", place: str = "netlink") -> None:
         text = "%s (%s)" % (os.strerror(number), errno.errorcode.get(number, str(number)))
-        super().__init__("%s: %s" % (text, reason) if reason else text, place)
+        super().__init__("%s: %s" % (text, reason) if reason else text, place, REMEDIES.get(number, ""))
         self.errno = number
         self.reason = reason
 
@@ -170,10 +177,16 @@ class NetlinkSocket:
         try:
             self._sock = sock or socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, family)
         except OSError as error:
-            raise NetlinkError(error.errno or 0, "the kernel has no such netlink family", place) from None
+            absent = error.errno in (errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT)
+            reason = "the kernel has no such netlink family" if absent else ""
+            raise NetlinkError(error.errno or errno.EIO, reason, place) from None
         self._sock.settimeout(timeout)
         if sock is None:
-            self._sock.bind((0, 0))
+            try:
+                self._sock.bind((0, 0))
+            except OSError as error:
+                self._sock.close()
+                raise NetlinkError(error.errno or errno.EIO, "", place) from None
             # optional: they add texts to errors, and kernels before 4.12 do not have them
             for option in (NETLINK_CAP_ACK, NETLINK_EXT_ACK):
                 with contextlib.suppress(OSError):
