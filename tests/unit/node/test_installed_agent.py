@@ -56,7 +56,7 @@ class Machine(System):
         super().__init__(str(root), self.answer)
         self.version: str | None = "1.7.24"
         self.dump = CommandResult(0, DUMP % (CDI_DIRS, "true"), "")
-        self.grpc = True
+        self.imports: list[str] | None = ["/usr/lib/python3/dist-packages"]
         self.starts = True
         self.active, self.loaded = False, ""
         self.calls: list[str] = []
@@ -74,7 +74,9 @@ class Machine(System):
         if line.endswith("config dump"):
             return self.dump
         assert "grpc" in line, line
-        return CommandResult(0 if self.grpc else 1, "", "")
+        # isolated, as the service runs
+        assert argv[1] == "-I", line
+        return CommandResult(1 if self.imports is None else 0, json.dumps(self.imports), "")
 
     def systemctl(self, verb: str) -> CommandResult:
         text = self.read_file(agent_files.UNIT) or ""
@@ -280,7 +282,7 @@ def test_containerd_2_without_the_option_has_cdi(machine: Machine) -> None:
 
 
 def test_every_error_is_reported_at_once(machine: Machine) -> None:
-    machine.grpc = False
+    machine.imports = None
     machine.dump = CommandResult(1, "", "broken")
     os.rmdir(machine.path("/run/systemd/system"))
     spec, systemd, grpc, runtime = machine.refused(spec=dict(SPEC, attachment="host"))
@@ -288,6 +290,29 @@ def test_every_error_is_reported_at_once(machine: Machine) -> None:
     assert "systemd does not run" in systemd
     assert "its module grpc, with which" in grpc and "install python3-grpcio" in grpc
     assert runtime.startswith("/etc/containerd/config.toml: containerd's configuration cannot be read")
+
+
+@pytest.mark.parametrize(
+    "place, mode, wrong",
+    [
+        ("/usr/local/lib/railyard", 0o777, "/usr/local/lib/railyard is writable by all users"),
+        ("/usr/local/lib", 0o1777, "/usr/local/lib is writable by all users"),
+        ("/usr/local/bin", 0o772, "/usr/local/bin is writable by all users"),
+        ("/opt/packages", 0o757, "/opt/packages is writable by all users"),
+    ],
+)
+def test_programs_are_not_installed_where_a_user_can_replace_them(
+    machine: Machine, place: str, mode: int, wrong: str
+) -> None:
+    machine.imports = ["/opt/packages/python3", "/opt/not-yet"]
+    os.makedirs(machine.path("/opt/packages/python3"))
+    os.makedirs(machine.path(place), exist_ok=True)
+    os.chmod(machine.path(place), mode)
+    assert all(wrong in line and "Remedy: " in line for line in machine.refused())
+    os.chmod(machine.path(place), 0o755)
+    machine.apply()
+    unit = machine.read(agent_files.UNIT) or ""
+    assert " -I %s run" % agent_files.PROGRAM in unit
 
 
 def test_the_programs_have_all_that_they_import() -> None:

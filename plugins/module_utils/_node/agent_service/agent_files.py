@@ -85,7 +85,7 @@ STAMP = "RAILYARD_AGENT_STAMP"
 
 COMMAND_TEXT = """\
 #!/bin/sh
-exec {python} {program} "$@"
+exec {python} -I {program} "$@"
 """
 # The agent enters the network namespaces of pods and sets sysctls there, so it needs CAP_SYS_ADMIN and CAP_SYS_PTRACE.
 # The unit creates the kubelet's directories of plugins, because the kubelet may start later for the first time.
@@ -100,7 +100,7 @@ ConditionPathExists={spec}
 [Service]
 Type=notify
 Environment={stamp_name}={stamp}
-ExecStart={python} {program} run
+ExecStart={python} -I {program} run
 WatchdogSec=60
 TimeoutStartSec=300
 Restart=always
