@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from pathlib import Path
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import node_events
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.node_events import NodeEvents
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import in_namespace
 from tests.functional.node.agent_pods import Pod
@@ -53,5 +55,27 @@ def test_a_changed_link_is_an_event() -> None:
             changed.clear()
             pod.run("ip", "link", *words)
             assert changed.wait(PATIENCE)
+    finally:
+        pod.end()
+
+
+@pytest.mark.skipif(bool(why_not()), reason="no namespaces here: %s" % why_not())
+def test_an_rdma_device_is_an_event_and_other_devices_are_not() -> None:
+    pod, reports = Pod("uevents"), threading.Semaphore(0)
+
+    def send(subsystem: bytes) -> None:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, node_events.NETLINK_KOBJECT_UEVENT) as kernel:
+            message = b"add@/devices/x\0ACTION=add\0SUBSYSTEM=" + subsystem + b"\0"
+            kernel.sendto(message, (0, node_events.UEVENT_KERNEL))
+
+    try:
+        with open(pod.net(pod.pid), "rb") as namespace:
+            in_namespace(namespace.fileno(), lambda: NodeEvents(reports.release))
+            in_namespace(namespace.fileno(), lambda: [send(each) for each in (b"block", b"net", b"infiniband")])
+            assert reports.acquire(timeout=PATIENCE)
+            in_namespace(namespace.fileno(), lambda: [send(each) for each in (b"block", b"infiniband_verbs")])
+            assert reports.acquire(timeout=PATIENCE)
+            # events of other subsystems were read before, in order
+            assert not reports.acquire(blocking=False)
     finally:
         pod.end()

@@ -15,7 +15,8 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import rail_health
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import cdi_files, rail_health
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import parse_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import ATTACHED, Holder, SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service import agent_files
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service.installed_agent import RailAgent
@@ -153,10 +154,22 @@ def test_the_agent_is_installed_once_and_removed(machine: Machine) -> None:
     state = machine.agent().observe()
     assert state["service"] == {"enabled": True, "active": True} and state["spec"] == SPEC and state["slots"] == []
     assert (state["runtime"]["version"], state["runtime"]["cdi"]) == ("1.7.24", True)
-    machine.write_file("/var/run/cdi/railyard.fabric-rails.json", "{}")
+    for prefix in ("railyard.fabric", "example.com"):
+        cdi_files.write_cdi(machine, parse_spec(dict(SPEC, resource_prefix=prefix)))
+    others = "/var/run/cdi/example.com-gpu.json", "/var/run/cdi/railyard.fabric-other.json"
+    for path in others:
+        machine.write_file(path, '{"devices": [{"name": "0", "containerEdits": {"env": ["A=b"]}}]}')
     rail_health.cordons(machine).put(rail_health.Cordon("gpu01", "a new cable"))
     machine.apply(state="absent", spec=None)
-    assert machine.calls == ["stop", "daemon-reload"] and machine.files() == []
+    assert machine.calls == ["stop", "daemon-reload"] and machine.files() == list(others)
+
+
+def test_a_cdi_file_of_another_program_is_not_replaced(machine: Machine) -> None:
+    path = "/var/run/cdi/nvidia.com-rails.json"
+    machine.write_file(path, '{"cdiVersion": "0.5.0", "kind": "nvidia.com/rails", "devices": []}')
+    (line,) = machine.refused(spec=dict(SPEC, resource_prefix="nvidia.com"))
+    assert line.startswith(path + ": another program has a CDI file with this path. Remedy: set another slots.resource")
+    machine.apply()
 
 
 def test_a_changed_spec_restarts_the_service_and_writes_nothing_else(machine: Machine) -> None:

@@ -39,6 +39,11 @@ TEXTS = {
     "conflict": ("the address {address} is in use by {macs}", "find the host with this MAC, and remove the address"),
     "gateway": ("the gateway {gateway} does not answer", "check the leaf and the cable of the port"),
     "rdma": ("the RDMA device {rdma} is not on the node", "run rdma link and the playbook again"),
+    "device-files": (
+        "the container does not have these RDMA files of the kernel, or has them with other numbers: {files}",
+        "wait until the kubelet starts the container again, which then has them (delete the pod if its restartPolicy is"
+        " Never); if it fails again, run ls -l /sys/class/infiniband_verbs and railyard-agent status",
+    ),
     "gid": ("the RDMA device {rdma} does not get a GID of {addresses}", "run rdma link and the playbook again"),
     "not-taken": ("the kernel did not set {missing}", "run journalctl -k"),
     "kernel": ("the kernel refuses it: {detail}", "run journalctl -k"),

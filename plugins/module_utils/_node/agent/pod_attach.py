@@ -86,6 +86,7 @@ class PodAttach:
         if device is None:
             raise AttachError("device", "device %s" % plain(identity))
         pod = read_pod(oci_state, "device %s" % device.id)
+        cdi_files.check_device_files(self._system, spec, device, oci_state)
         # wait for an earlier attach that the runtime does not wait for any more
         with self._device_lock(device.id, 3 * self._patience), Rtnetlink() as host, contextlib.ExitStack() as stack:
             fd, home = self._open(stack, "/proc/%d/ns/net" % pod.pid, pod), self._open(stack, "/proc/self/ns/net", pod)

@@ -53,6 +53,7 @@ AGENT_PACKED = (
     "_node.agent.slot_state",
     "_node.core.answers",
     "_node.core.record_file",
+    "_node.core.root_owned",
     "_node.core.system",
     "_node.dra.node_api",
     "_node.dra.prepared_claims",

@@ -152,10 +152,9 @@ class RailAgent(Subsystem):
         if state["service"]["enabled"]:
             remove = partial(system.remove_file, agent_files.UNIT_WANTED)
             changes.append(Change(agent_files.UNIT_WANTED, "enabled", True, False, remove))
-        prefix = (state["spec"] or {}).get("resource_prefix", cdi_files.PREFIX)
-        if any(name.startswith(prefix + "-") for name in system.listdir(cdi_files.DIRECTORY)):
-            files = "%s/%s-*.json" % (cdi_files.DIRECTORY, prefix)
-            changes.append(Change(files, "devices", "there", None, partial(cdi_files.remove_cdi, system, prefix)))
+        files = cdi_files.own_files(system)
+        if files:
+            changes.append(Change(cdi_files.DIRECTORY, "devices", files, None, partial(cdi_files.remove_cdi, system)))
         for path, attribute in (
             (agent_files.UNIT, "unit"),
             (agent_files.COMMAND, "command"),
@@ -191,7 +190,7 @@ class RailAgent(Subsystem):
     def _check(self, state: State) -> None:
         errors: list[RailyardError] = []
         try:
-            agent_spec.parse_spec(self._spec)
+            errors += cdi_files.other_files(self._system, agent_spec.parse_spec(self._spec))
         except RailyardError as error:
             errors.append(RailyardError(error.message, "spec", "use railyard_node.agent of the inventory"))
         if not self._system.exists(SYSTEMD):
