@@ -43,6 +43,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.devi
     kubelet_identity,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import DeviceState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.unattached import Unattached
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.unix_sockets import import_grpc
 from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.exposition import Exposition
 from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.metrics_server import MetricsServer
@@ -143,6 +144,7 @@ class Service:
         self._attaches = Attaches()
         self._health: dict[str, rail_health.Health] = {}
         self._rdma_down: dict[tuple[str, int | None], str] = {}
+        self._unattached = Unattached(system)
         self._numa: dict[str, int | None] = {}
         self._servers: dict[str, PluginServer] = {}
         self._dra: DraFront | None = None
@@ -182,6 +184,7 @@ class Service:
                 last_look = time.monotonic()
                 if self._pods:
                     self._attempt("sweep", self._pods.sweep)
+                self._compare_allocated()
             self._attempt("kubelet", self._follow_kubelet)
             # in each pass, as a directory may have been removed and created again
             watches = [events.watch(self._system.path(directory)) for directory in self._directories()]
@@ -360,6 +363,20 @@ class Service:
         cordoned = bool(bad) and not any(health.down for health in bad.values())
         return DeviceState(device.id, not bad, numa, reason, cordoned)
 
+    def _compare_allocated(self) -> None:
+        before = self._unattached.problems
+        given = {device for server in self._servers.values() for device in server.resource.take_allocated()}
+        if self._dra:
+            given.update(device for claim in self._dra.state.claims().values() for device in claim.device_names)
+        self._unattached.look(
+            self._spec.resource_prefix,
+            given,
+            lambda: {device: holder.pod for device, holder in self._state.holders().items()},
+        )
+        for problem in self._unattached.problems:
+            if problem not in before:
+                log(problem)
+
     def _rail_health(self, rail: str) -> rail_health.Health:
         return self._health.get(rail, rail_health.Health(rail_health.UNREAD))
 
@@ -404,7 +421,14 @@ class Service:
             "claims": [claim.as_dict() for claim in claims],
             "holders": [holder.as_dict() for _device, holder in sorted(holders.items())],
             "attaches": self._attaches.as_dict(),
-            "problems": [*self._problems.values(), *self._slot_problems(), *held_problems, *claim_errors],
+            "unattached": len(self._unattached.problems),
+            "problems": [
+                *self._problems.values(),
+                *self._slot_problems(),
+                *self._unattached.problems,
+                *held_problems,
+                *claim_errors,
+            ],
         }
 
     def _is_registered(self, resource: str) -> bool:

@@ -64,6 +64,7 @@ AGENT_PACKED = (
     "_node.kubelet.dra_server",
     "_node.kubelet.kubelet_messages",
     "_node.kubelet.pod_resources",
+    "_node.kubelet.unattached",
     "_node.kubelet.unix_sockets",
     "_node.metrics.device_counters",
     "_node.metrics.exposition",
