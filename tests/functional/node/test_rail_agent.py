@@ -131,6 +131,31 @@ def test_a_plugin_registers_again_if_kubelet_does_not_listen(node: Node, kubelet
     assert kubelet.plugins["railyard.fabric/gpu02"] is other
 
 
+@pytest.mark.parametrize("kind", ["socket", "file", "link"])
+def test_the_path_of_another_program_in_kubelets_directory_is_not_replaced(
+    node: Node, kubelet: Kubelet, kind: str
+) -> None:
+    path = kubelet.directory / "railyard-gpu01.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+        if kind == "socket":
+            other.bind(str(path))
+            other.listen(8)
+        elif kind == "file":
+            path.write_text("kept")
+        else:
+            path.symlink_to(node.root / "elsewhere")
+        before = path.lstat().st_ino
+        node.start()
+        assert kubelet.devices("railyard.fabric/gpu02")
+        reason = "another program serves it" if kind == "socket" else "it is not a socket"
+        kubelet.wait(
+            lambda: node.logged("railyard-gpu01.sock: the path is used: %s. Remedy: stop that program" % reason)
+        )
+        assert path.lstat().st_ino == before
+    path.unlink()
+    assert kubelet.devices("railyard.fabric/gpu01")
+
+
 def test_a_refused_registration_is_tried_again(node: Node, kubelet: Kubelet) -> None:
     kubelet.refused = "not today"
     node.start()

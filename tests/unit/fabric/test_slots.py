@@ -296,7 +296,9 @@ def exported_metrics() -> set[str]:
     attaches = {"count": 1, "seconds": 0.5, "failed": {"held": 1}}
     status = dict.fromkeys(("version", "fabric", "node", "attachment"), "")
     out = Exposition()
-    agent_metrics.add_agent(out, {**status, "rails": [rail], "resources": [resource], "attaches": attaches})
+    agent_metrics.add_agent(
+        out, {**status, "rails": [rail], "resources": [resource], "attaches": attaches, "unattached": 0}
+    )
     pods = {"railyard_pod_network_%s_total" % name for name in agent_metrics.NETDEV}
     return pods | set(re.findall(r"^# TYPE (\w+)", out.text(), re.MULTILINE))
 

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import typing as t
 from pathlib import Path
 
@@ -287,6 +288,31 @@ def test_a_runtime_without_cdi_is_refused(
     (line,) = machine.refused()
     assert wrong in line
     machine.apply(runtime_check=False)
+
+
+def test_a_containerd_that_started_before_its_configuration_changed_is_refused(machine: Machine) -> None:
+    machine.write_file("/etc/containerd/config.toml", "")
+    machine.symlink("/usr/bin/containerd", "/proc/77/exe")
+    boot = time.time() - 1000
+    machine.write_file("/proc/uptime", "%.2f 0.00" % (time.time() - boot))
+
+    def start(seconds_after_boot: int) -> None:
+        ticks = seconds_after_boot * os.sysconf("SC_CLK_TCK")
+        machine.write_file("/proc/77/stat", "77 (containerd) S %s %d 0" % (" ".join("0" * 18), ticks))
+
+    os.utime(machine.path("/etc/containerd/config.toml"), (boot, boot + 500))
+    start(400)
+    (line,) = machine.refused()
+    assert "/etc/containerd/config.toml: was changed after containerd 1.7.24 started" in line
+    assert "Remedy: restart containerd" in line
+    machine.apply(runtime_check=False)
+    start(600)
+    machine.apply()
+    machine.write_file("/etc/containerd/conf.d/cdi.toml", "")
+    assert len(machine.refused()) == 1
+    # CDI is on without the option
+    machine.version = "2.1.9"
+    machine.apply()
 
 
 def test_containerd_2_without_the_option_has_cdi(machine: Machine) -> None:

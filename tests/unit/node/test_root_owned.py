@@ -112,6 +112,8 @@ def test_a_users_interpreter_is_replaced_or_refused(
     monkeypatch.setattr(packed_program, "GENERAL_PYTHON", os.path.realpath("/usr/bin/id"))
     assert packed_program.interpreter(system, None) == os.path.realpath("/usr/bin/id")
     assert packed_program.interpreter(system, PYTHON) == PYTHON
+    # a service with ProtectHome cannot execute it
+    assert packed_program.interpreter(system, PYTHON, ("/opt/",)) == os.path.realpath("/usr/bin/id")
     # an interpreter that an earlier run installed is checked again
     os.chown(system.path("/opt/railyard/bin/python3.11"), 65534, 0)
     assert packed_program.interpreter(system, PYTHON) == os.path.realpath("/usr/bin/id")

@@ -85,6 +85,9 @@ HOOK_PACKED = ("_node.agent.hook",)
 # Environment variable with a hash of program, spec and unit: a service with another value must be restarted.
 STAMP = "RAILYARD_AGENT_STAMP"
 
+# What ProtectHome of the unit hides.
+HIDDEN = ("/home/", "/root/", "/run/user/")
+
 COMMAND_TEXT = """\
 #!/bin/sh
 exec {python} -I {program} "$@"
@@ -149,7 +152,7 @@ class DesiredFile(t.NamedTuple):
 def python(system: System) -> str:
     """Return the Python of both programs: the interpreter that they were installed with, while it exists."""
     installed = re.search(r"^exec (/\S+) ", system.read_file(COMMAND) or "", re.MULTILINE)
-    return packed_program.interpreter(system, installed.group(1) if installed else None)
+    return packed_program.interpreter(system, installed.group(1) if installed else None, HIDDEN)
 
 
 def changed_files(system: System, spec: t.Mapping[str, t.Any]) -> tuple[list[DesiredFile], str]:

@@ -23,22 +23,29 @@ PACKAGE = "ansible_collections.railyard.fabric.plugins.module_utils"
 GENERAL_PYTHON = "/usr/bin/python3"
 
 
-def interpreter(system: System, kept: str | None) -> str:
+def interpreter(system: System, kept: str | None, hidden: t.Sequence[str] = ()) -> str:
     """Return the path of the Python for an installed program, which root executes.
 
     It is ``kept`` while it exists, as the interpreter of a later run may differ, and the program is not changed for it;
     else the running interpreter; else the distribution's. Each is used only if no user other than root can change it.
 
+    :param hidden: directories, such as ``/home/``, that the program cannot see.
     :raises Refused: if none can be used.
     """
-    if kept and system.exists(kept) and not root_owned.why_not_python(system, kept):
+
+    def why_not(node: System, python: str) -> str:
+        if any(path.startswith(directory) for path in (python, node.real_path(python)) for directory in hidden):
+            return "it is in a directory that the service cannot see"
+        return root_owned.why_not_python(node, python)
+
+    if kept and system.exists(kept) and not why_not(system, kept):
         return kept
     # the general path stays valid when the distribution updates Python
     is_general = os.path.realpath(GENERAL_PYTHON) == os.path.realpath(sys.executable)
     reasons = []
     for python in [GENERAL_PYTHON] if is_general or not sys.executable else [sys.executable, GENERAL_PYTHON]:
         # these are the interpreters of this process's root, also if a test replaces that of the node
-        reason = root_owned.why_not_python(System(), python)
+        reason = why_not(System(), python)
         if not reason:
             return python
         reasons.append("%s (%s)" % (python, reason))

@@ -5,8 +5,8 @@
 """Running containers whose device was not attached, because the container runtime did not call the hook.
 
 A runtime with CDI off starts containers without their devices, and no call reports it. So the devices that the kubelet
-allocated are compared with those that pods hold. The container runtime reports which containers run, as others may still
-wait for their images. Source: ``api.proto`` of ``k8s.io/cri-api/pkg/apis/runtime/v1``.
+allocated are compared with those that pods hold. The container runtime reports which containers run, as others may wait
+for their images. Source: ``api.proto`` of ``k8s.io/cri-api/pkg/apis/runtime/v1``.
 """
 
 from __future__ import annotations
