@@ -105,6 +105,7 @@ gathered:
       description:
         - The node's containerd; null without one, and with O(state=absent).
         - C(cdi) is null if containerd's configuration cannot be read.
+        - C(restart) is true if the configuration was changed after containerd started.
       type: dict
       sample:
         program: /usr/bin/containerd
@@ -112,6 +113,7 @@ gathered:
         config: /etc/containerd/config.toml
         cdi: true
         cdi_dirs: [/etc/cdi, /var/run/cdi]
+        restart: false
     slots:
       description: The held slots and their containers.
       type: list

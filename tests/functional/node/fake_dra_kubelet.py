@@ -9,6 +9,7 @@ driver that it names. Field numbers are beside each use.
 from __future__ import annotations
 
 import contextlib
+import socket
 import typing as t
 from pathlib import Path
 
@@ -19,6 +20,12 @@ from tests.waiting import SECONDS, wait_for
 
 SERVICE = "k8s.io.kubelet.pkg.apis.dra.%s.DRAPlugin"
 Claim = t.Tuple[str, str, str]  # namespace, uid, name
+
+
+def serves(path: Path) -> bool:
+    """Whether a program serves a unix socket; a killed agent leaves its sockets."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        return probe.connect_ex(str(path)) == 0
 
 
 class Prepared(t.NamedTuple):
@@ -42,7 +49,7 @@ class DraKubelet:
     def __init__(self, root: Path, name: str = "railyard.fabric", version: str = "v1", error: str = "") -> None:
         self._root = root
         registry = root / "var/lib/kubelet/plugins_registry"
-        wait_for(lambda: (registry / (name + "-reg.sock")).is_socket(), "no registration socket")
+        wait_for(lambda: serves(registry / (name + "-reg.sock")), "no registration socket")
         # as kubelet: names that begin with a dot are not sockets of plugins
         assert [path.name for path in registry.iterdir() if path.name[0] != "."] == [name + "-reg.sock"]
         with contextlib.closing(self._channel("%s/%s-reg.sock" % (registry, name))) as registrar:

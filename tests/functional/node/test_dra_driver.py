@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
 import typing as t
 from concurrent import futures
@@ -99,8 +100,9 @@ def test_kubelet_finds_the_driver(dra: DraNode) -> None:
     for directory in (registry, plugins):
         directory.mkdir(parents=True)
     # as a killed agent leaves them
-    (registry / "railyard.fabric-reg.sock").write_text("")
-    (plugins / "dra.sock").write_text("")
+    for path in (registry / "railyard.fabric-reg.sock", plugins / "dra.sock"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as killed:
+            killed.bind(str(path))
     kubelet = dra.start()
     assert (kubelet.type, kubelet.name) == ("DRAPlugin", "railyard.fabric")
     assert kubelet.endpoint == "/var/lib/kubelet/plugins/railyard.fabric/dra.sock"

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import select
+import socket
 import threading
 from pathlib import Path
 
@@ -71,5 +72,27 @@ def test_many_changes_are_few_events(monkeypatch: pytest.MonkeyPatch) -> None:
                 " echo link set port0 mtu $mtu; done | ip -batch -")  # fmt: skip
         wait_for(lambda: not select.select(found[0]._fds, [], [], 0.5)[0])
         assert 0 < len(calls) < 20
+    finally:
+        pod.end()
+
+
+@pytest.mark.skipif(bool(why_not()), reason="no namespaces here: %s" % why_not())
+def test_an_rdma_device_is_an_event_and_other_devices_are_not() -> None:
+    pod, reports = Pod("uevents"), threading.Semaphore(0)
+
+    def send(subsystem: bytes) -> None:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, node_events.NETLINK_KOBJECT_UEVENT) as kernel:
+            message = b"add@/devices/x\0ACTION=add\0SUBSYSTEM=" + subsystem + b"\0"
+            kernel.sendto(message, (0, node_events.UEVENT_KERNEL))
+
+    try:
+        with open(pod.net(pod.pid), "rb") as namespace:
+            in_namespace(namespace.fileno(), lambda: NodeEvents(reports.release))
+            in_namespace(namespace.fileno(), lambda: [send(each) for each in (b"block", b"net", b"infiniband")])
+            assert reports.acquire(timeout=PATIENCE)
+            in_namespace(namespace.fileno(), lambda: [send(each) for each in (b"block", b"infiniband_verbs")])
+            assert reports.acquire(timeout=PATIENCE)
+            # events of other subsystems were read before, in order
+            assert not reports.acquire(blocking=False)
     finally:
         pod.end()

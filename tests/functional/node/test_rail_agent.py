@@ -137,6 +137,31 @@ def test_a_plugin_registers_again_if_kubelet_does_not_listen(node: Node, kubelet
     assert kubelet.plugins["railyard.fabric/gpu02"] is other
 
 
+@pytest.mark.parametrize("kind", ["socket", "file", "link"])
+def test_the_path_of_another_program_in_kubelets_directory_is_not_replaced(
+    node: Node, kubelet: Kubelet, kind: str
+) -> None:
+    path = kubelet.directory / "railyard-gpu01.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+        if kind == "socket":
+            other.bind(str(path))
+            other.listen(8)
+        elif kind == "file":
+            path.write_text("kept")
+        else:
+            path.symlink_to(node.root / "elsewhere")
+        before = path.lstat().st_ino
+        node.start()
+        assert kubelet.devices("railyard.fabric/gpu02")
+        reason = "another program serves it" if kind == "socket" else "it is not a socket"
+        kubelet.wait(
+            lambda: node.logged("railyard-gpu01.sock: the path is used: %s. Remedy: stop that program" % reason)
+        )
+        assert path.lstat().st_ino == before
+    path.unlink()
+    assert kubelet.devices("railyard.fabric/gpu01")
+
+
 def test_a_refused_registration_is_tried_again(node: Node, kubelet: Kubelet) -> None:
     kubelet.refused = "not today"
     node.start()
@@ -395,6 +420,48 @@ def test_a_rail_that_is_down_is_unhealthy(node: Node, kubelet: Kubelet) -> None:
     assert node.logged("rail gpu01: rail1 has no carrier\n") == 1
     node.inside("ip", "link", "set", "leaf1", "up")
     kubelet.wait(lambda: health("rails-0") == "Healthy")
+
+
+def test_a_rail_is_unhealthy_until_its_rdma_device_is_there(node: Node, kubelet: Kubelet) -> None:
+    """At boot, ports are up before the RDMA driver is loaded. No link changes when its devices appear."""
+    content = node_file()
+    for number, each in enumerate(content["rails"]):
+        each["rdma"] = "mlx5_%d" % number
+    node.write(content)
+    node.start_with_rails()
+    cdi = node.root / "var/run/cdi/railyard.fabric-rails.json"
+
+    def health(device: str) -> str:
+        return kubelet.devices("railyard.fabric/" + device.partition("-")[0])[device].health
+
+    def load(number: int) -> None:
+        verbs = "/sys/class/infiniband/mlx5_%d/device/infiniband_verbs/uverbs%d" % (number, number)
+        node.put(verbs + "/dev", "231:%d\n" % (192 + number))
+
+    kubelet.wait(lambda: node.logged("rail gpu02: the RDMA device mlx5_1 is not on the node\n"))
+    assert [health(each) for each in ("rails-0", "gpu01-2", "gpu02-2")] == ["Unhealthy"] * 3
+    load(0)
+    kubelet.wait(lambda: health("gpu01-2") == "Healthy")
+    assert [health(each) for each in ("rails-0", "gpu02-2")] == ["Unhealthy"] * 2
+    status = node.run("status").stdout
+    assert re.search(r"^gpu02 +rail2 +the RDMA device mlx5_1 is not on the node$", status, re.MULTILINE)
+    load(1)
+    kubelet.wait(lambda: health("rails-0") == "Healthy")
+    # a healthy device has its files
+    nodes = json.loads(cdi.read_text())["devices"][0]["containerEdits"]["deviceNodes"]
+    assert [each["path"] for each in nodes] == ["/dev/infiniband/uverbs0", "/dev/infiniband/uverbs1"]
+    # a container that was created before the second device does not start without its file
+    pod = Pod("early")
+    try:
+        given = [{"path": "/dev/infiniband/uverbs0", "type": "c", "major": 231, "minor": 192}]
+        node.put("/run/bundle/config.json", json.dumps({"linux": {"devices": given}}))
+        request = {"do": "attach", "device": "rails-0", "state": pod.state(bundle="/run/bundle")}
+        answer = hook.ask(request, str(node.root) + hook.SOCKET)
+        assert isinstance(answer, dict)
+        assert (answer["reason"], pod.links()) == ("device-files", set())
+        assert "/dev/infiniband/uverbs1. Remedy: wait until the kubelet starts the container again" in answer["error"]
+    finally:
+        pod.end()
 
 
 def test_a_cordoned_rail_gets_no_new_pods(node: Node, kubelet: Kubelet) -> None:

@@ -296,7 +296,7 @@ def exported_metrics() -> set[str]:
     attaches = {"count": 1, "seconds": 0.5, "failed": {"held": 1}}
     status = dict.fromkeys(("version", "fabric", "node", "attachment"), "")
     out = Exposition()
-    rows = {"rails": [rail], "resources": [resource], "conflicts": [{"rail": "gpu01"}]}
+    rows = {"rails": [rail], "resources": [resource], "conflicts": [{"rail": "gpu01"}], "unattached": 0}
     agent_metrics.add_agent(out, {**status, **rows, "attaches": attaches})
     pods = {"railyard_pod_network_%s_total" % name for name in agent_metrics.NETDEV}
     return pods | set(re.findall(r"^# TYPE (\w+)", out.text(), re.MULTILINE))

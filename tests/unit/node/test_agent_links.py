@@ -383,7 +383,7 @@ def test_cdi_files_that_differ_are_written_and_stale_ones_removed(tmp_path: Path
     tree = node(tmp_path)
     system = tree.system()
     tree.write(cdi_files.DIRECTORY + "/nvidia.yaml", "x")
-    tree.write(cdi_files.DIRECTORY + "/railyard.fabric-gpu07.json", "x")
+    cdi_files.write_cdi(system, agent_spec.parse_spec(document(rail(7))))
     spec = agent_spec.parse_spec(document(rail(1, rdma="mlx5_gpu01"), rail(2)))
     cdi_files.write_cdi(system, spec)
     names = ["railyard.fabric-%s.json" % each for each in ("gpu01", "gpu02", "rails")]

@@ -153,6 +153,31 @@ def test_both_runtimes_name_the_pod(annotations: dict[str, str]) -> None:
     assert str(pod) == "ai/train-0"
 
 
+BUNDLES = {
+    "containerd": "/run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io/4f1b",
+    "CRI-O": "/run/containers/storage/overlay-containers/4f1b/userdata",
+}
+
+
+@pytest.mark.parametrize("runtime", BUNDLES)
+@pytest.mark.parametrize("left_out", ["", "uid", "name", "namespace"])
+def test_the_author_of_a_pod_cannot_name_another_pod(runtime: str, left_out: str) -> None:
+    """CRI-O passes the annotations of pods to its hooks, and containerd if it is configured to."""
+    own, others = (CONTAINERD, CRIO) if runtime == "containerd" else (CRIO, CONTAINERD)
+    forged = {key: "f0" for key in others}
+    runtimes = {key: value for key, value in own.items() if not left_out or not key.endswith(left_out)}
+    state = {"pid": 4711, "bundle": BUNDLES[runtime], "annotations": {**forged, **runtimes}}
+    assert "f0" not in attach_request.read_pod(state, "device rails-0")
+    # only an OCI runtime that breaks its specification does not name the bundle
+    for bundle in (None, "", "/somewhere", 7):
+        with pytest.raises(AttachError, match="sandboxes of containerd and CRI-O") as caught:
+            attach_request.read_pod(dict(state, bundle=bundle), "device rails-0")
+        assert caught.value.reason == "state"
+    # the runtime's own sandbox is missing
+    with pytest.raises(AttachError, match="it does not name the pod's sandbox"):
+        attach_request.read_pod(dict(state, annotations=forged), "device rails-0")
+
+
 @pytest.mark.parametrize("sandbox", ["", "a b", "a\nb", "../x", "a" * 65, None, ["x"]])
 def test_a_sandbox_that_is_not_an_id_is_refused(sandbox: t.Any) -> None:
     annotations = dict(CONTAINERD, **{"io.kubernetes.cri.sandbox-id": sandbox})
@@ -162,6 +187,7 @@ def test_a_sandbox_that_is_not_an_id_is_refused(sandbox: t.Any) -> None:
 
 def test_every_reason_has_a_sentence_and_a_remedy() -> None:
     words = {"detail", "pid", "pod", "port", "interface", "address", "macs", "gateway", "rdma", "addresses", "missing"}
+    words.add("files")
     for reason in attach_request.TEXTS:
         text = str(AttachError(reason, "slot 0 of rail gpu01", **{word: "X" for word in words}))
         assert text.startswith("slot 0 of rail gpu01: ") and ". Remedy: " in text and "{" not in text

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import typing as t
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot import boot_state
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
@@ -30,7 +31,7 @@ def apply(changes: list[Change]) -> None:
 def test_the_program_contains_exactly_the_modules_it_imports() -> None:
     assert sorted(boot_state.PACKED) == sorted(
         reached("_node.boot_service.boot_program")
-        - {"_node.boot.boot_state", "_node.core.packed_program", "_node.core.until_boot"}
+        - {"_node.boot.boot_state", "_node.core.packed_program", "_node.core.root_owned", "_node.core.until_boot"}
     )
 
 
@@ -360,19 +361,39 @@ def unit_python(system: System) -> str:
     return next(line for line in lines if line.startswith("ExecStart=")).split("=")[1].split()[0]
 
 
-def test_the_python_of_the_unit_changes_only_if_it_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def root_python(system: System, path: str) -> str:
+    system.write_file(path, "", 0o755)
+    return path
+
+
+def test_the_python_of_the_unit_changes_only_if_it_was_removed_or_can_be_changed_by_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     system = System(str(tmp_path))
-    monkeypatch.setattr(sys, "executable", "/opt/first/bin/python3.11")
-    assert unit_python(system) == "/opt/first/bin/python3.11"
-    system.write_file("/opt/first/bin/python3.11", "")
-    monkeypatch.setattr(sys, "executable", "/opt/second/bin/python3.12")
+    # programs of the distribution in place of two interpreters: they are not run
+    first, second = (os.path.realpath("/usr/bin/" + name) for name in ("env", "id"))
+    monkeypatch.setattr(sys, "executable", first)
+    assert unit_python(system) == root_python(system, first)
+    monkeypatch.setattr(sys, "executable", second)
     kept = boot_state.BootState(system, 10, "sriov_vfs").changes({"ports": [1]})
     assert "unit" not in [change.attribute for change in kept]
-    system.remove_file("/opt/first/bin/python3.11")
-    assert unit_python(system) == "/opt/second/bin/python3.12"
+    os.chmod(system.path(first), 0o777)
+    assert unit_python(system) == root_python(system, second)
+    system.remove_file(second)
+    monkeypatch.setattr(sys, "executable", first)
+    assert unit_python(system) == first
 
 
 def test_the_distributions_python_is_named_without_its_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed_program, "GENERAL_PYTHON", str(tmp_path / "python3"))
-    (tmp_path / "python3").symlink_to(sys.executable)
-    assert unit_python(System(str(tmp_path / "node"))) == str(tmp_path / "python3")
+    monkeypatch.setattr(packed_program, "GENERAL_PYTHON", "/usr/bin/python3")
+    monkeypatch.setattr(sys, "executable", os.path.realpath("/usr/bin/python3"))
+    assert unit_python(System(str(tmp_path))) == "/usr/bin/python3"
+
+
+def test_boot_program_is_not_installed_where_a_user_can_replace_it(tmp_path: Path) -> None:
+    system = System(str(tmp_path))
+    os.makedirs(system.path("/usr/local/lib"))
+    os.chmod(system.path("/usr/local/lib"), 0o777)
+    with pytest.raises(Refused, match="/usr/local/lib is writable by all users.*Remedy: run 'chown root:"):
+        boot_state.BootState(system, 10, "sriov_vfs").changes({"ports": [1]})
+    assert not system.exists(boot_state.UNIT)

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import typing as t
 from pathlib import Path
 
@@ -17,7 +18,8 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import rail_health
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import cdi_files, rail_health
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import parse_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import ATTACHED, Holder, SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service import agent_files
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service.installed_agent import RailAgent
@@ -58,7 +60,7 @@ class Machine(System):
         super().__init__(str(root), self.answer)
         self.version: str | None = "1.7.24"
         self.dump = CommandResult(0, DUMP % (CDI_DIRS, "true"), "")
-        self.grpc = True
+        self.imports: list[str] | None = ["/usr/lib/python3/dist-packages"]
         self.starts = True
         self.active, self.loaded = False, ""
         self.calls: list[str] = []
@@ -76,7 +78,9 @@ class Machine(System):
         if line.endswith("config dump"):
             return self.dump
         assert "grpc" in line, line
-        return CommandResult(0 if self.grpc else 1, "", "")
+        # isolated, as the service runs
+        assert argv[1] == "-I", line
+        return CommandResult(1 if self.imports is None else 0, json.dumps(self.imports), "")
 
     def systemctl(self, verb: str) -> CommandResult:
         text = self.read_file(agent_files.UNIT) or ""
@@ -153,10 +157,22 @@ def test_the_agent_is_installed_once_and_removed(machine: Machine) -> None:
     state = machine.agent().observe()
     assert state["service"] == {"enabled": True, "active": True} and state["spec"] == SPEC and state["slots"] == []
     assert (state["runtime"]["version"], state["runtime"]["cdi"]) == ("1.7.24", True)
-    machine.write_file("/var/run/cdi/railyard.fabric-rails.json", "{}")
+    for prefix in ("railyard.fabric", "example.com"):
+        cdi_files.write_cdi(machine, parse_spec(dict(SPEC, resource_prefix=prefix)))
+    others = "/var/run/cdi/example.com-gpu.json", "/var/run/cdi/railyard.fabric-other.json"
+    for path in others:
+        machine.write_file(path, '{"devices": [{"name": "0", "containerEdits": {"env": ["A=b"]}}]}')
     rail_health.cordons(machine).put(rail_health.Cordon("gpu01", "a new cable"))
     machine.apply(state="absent", spec=None)
-    assert machine.calls == ["stop", "daemon-reload"] and machine.files() == []
+    assert machine.calls == ["stop", "daemon-reload"] and machine.files() == list(others)
+
+
+def test_a_cdi_file_of_another_program_is_not_replaced(machine: Machine) -> None:
+    path = "/var/run/cdi/nvidia.com-rails.json"
+    machine.write_file(path, '{"cdiVersion": "0.5.0", "kind": "nvidia.com/rails", "devices": []}')
+    (line,) = machine.refused(spec=dict(SPEC, resource_prefix="nvidia.com"))
+    assert line.startswith(path + ": another program has a CDI file with this path. Remedy: set another slots.resource")
+    machine.apply()
 
 
 def test_a_changed_spec_restarts_the_service_and_writes_nothing_else(machine: Machine) -> None:
@@ -276,13 +292,38 @@ def test_a_runtime_without_cdi_is_refused(
     machine.apply(runtime_check=False)
 
 
+def test_a_containerd_that_started_before_its_configuration_changed_is_refused(machine: Machine) -> None:
+    machine.write_file("/etc/containerd/config.toml", "")
+    machine.symlink("/usr/bin/containerd", "/proc/77/exe")
+    boot = time.time() - 1000
+    machine.write_file("/proc/uptime", "%.2f 0.00" % (time.time() - boot))
+
+    def start(seconds_after_boot: int) -> None:
+        ticks = seconds_after_boot * os.sysconf("SC_CLK_TCK")
+        machine.write_file("/proc/77/stat", "77 (containerd) S %s %d 0" % (" ".join("0" * 18), ticks))
+
+    os.utime(machine.path("/etc/containerd/config.toml"), (boot, boot + 500))
+    start(400)
+    (line,) = machine.refused()
+    assert "/etc/containerd/config.toml: was changed after containerd 1.7.24 started" in line
+    assert "Remedy: restart containerd" in line
+    machine.apply(runtime_check=False)
+    start(600)
+    machine.apply()
+    machine.write_file("/etc/containerd/conf.d/cdi.toml", "")
+    assert len(machine.refused()) == 1
+    # CDI is on without the option
+    machine.version = "2.1.9"
+    machine.apply()
+
+
 def test_containerd_2_without_the_option_has_cdi(machine: Machine) -> None:
     machine.version, machine.dump = "2.3.0", CommandResult(0, "version = 3\n", "")
     machine.apply()
 
 
 def test_every_error_is_reported_at_once(machine: Machine) -> None:
-    machine.grpc = False
+    machine.imports = None
     machine.dump = CommandResult(1, "", "broken")
     os.rmdir(machine.path("/run/systemd/system"))
     spec, systemd, grpc, runtime = machine.refused(spec=dict(SPEC, attachment="host"))
@@ -290,6 +331,29 @@ def test_every_error_is_reported_at_once(machine: Machine) -> None:
     assert "systemd does not run" in systemd
     assert "its module grpc, with which" in grpc and "install python3-grpcio" in grpc
     assert runtime.startswith("/etc/containerd/config.toml: containerd's configuration cannot be read")
+
+
+@pytest.mark.parametrize(
+    "place, mode, wrong",
+    [
+        ("/usr/local/lib/railyard", 0o777, "/usr/local/lib/railyard is writable by all users"),
+        ("/usr/local/lib", 0o1777, "/usr/local/lib is writable by all users"),
+        ("/usr/local/bin", 0o772, "/usr/local/bin is writable by all users"),
+        ("/opt/packages", 0o757, "/opt/packages is writable by all users"),
+    ],
+)
+def test_programs_are_not_installed_where_a_user_can_replace_them(
+    machine: Machine, place: str, mode: int, wrong: str
+) -> None:
+    machine.imports = ["/opt/packages/python3", "/opt/not-yet"]
+    os.makedirs(machine.path("/opt/packages/python3"))
+    os.makedirs(machine.path(place), exist_ok=True)
+    os.chmod(machine.path(place), mode)
+    assert all(wrong in line and "Remedy: " in line for line in machine.refused())
+    os.chmod(machine.path(place), 0o755)
+    machine.apply()
+    unit = machine.read(agent_files.UNIT) or ""
+    assert " -I %s run" % agent_files.PROGRAM in unit
 
 
 def test_the_programs_have_all_that_they_import() -> None:

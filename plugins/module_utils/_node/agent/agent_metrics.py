@@ -61,6 +61,7 @@ def add_agent(out: Exposition, status: t.Mapping[str, t.Any]) -> None:
         gauge("registered", "Whether kubelet has the resource.", int(row["registered"]), resource=resource)
         gauge("devices", "Devices of a resource.", row["devices"], resource=resource)
         gauge("devices_held", "Devices that pods hold.", row["held"], resource=resource)
+    gauge("devices_unattached", "Allocated devices that running containers do not have.", status["unattached"])
     attaches = status["attaches"]
     counter("attaches_total", "Attaches of devices to pods, failed ones too.", attaches["count"])
     counter("attach_seconds_total", "Seconds that attaches took.", attaches["seconds"])

@@ -45,6 +45,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.devi
     kubelet_identity,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import DeviceState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.unattached import Unattached
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.unix_sockets import import_grpc
 from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.exposition import Exposition
 from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.metrics_server import MetricsServer
@@ -139,6 +140,8 @@ class Service:
         self._state = SlotState(system)
         self._attaches = agent_socket.Attaches()
         self._health: dict[str, rail_health.Health] = {}
+        self._rdma_down: dict[tuple[str, int | None], str] = {}
+        self._unattached = Unattached(system)
         self._numa: dict[str, int | None] = {}
         self._servers: dict[str, PluginServer] = {}
         self._dra: DraFront | None = None
@@ -180,6 +183,7 @@ class Service:
                 last_look = time.monotonic()
                 if self._pods:
                     self._attempt("sweep", functools.partial(self._pods.sweep, lambda: notify("WATCHDOG=1")))
+                self._compare_allocated()
             self._attempt("kubelet", self._follow_kubelet)
             # in each pass, as a directory may have been removed and created again
             watches = [events.watch(self._system.path(directory)) for directory in self._directories()]
@@ -188,7 +192,7 @@ class Service:
                 self._node_changed()
             followed = all(watches)
             listening = all(server.resource.stream.watched for server in self._servers.values())
-            settled = followed and listening and not self._problems
+            settled = followed and listening and not self._problems and not self._look_due
             self._wake.wait(IDLE_TICK if settled else TICK)
             self._wake.clear()
 
@@ -345,34 +349,67 @@ class Service:
         return None if node is None or node < 0 else node
 
     def _look(self) -> None:
-        """Update the CDI files and the health of devices, which change with the node's RDMA devices and links."""
-        self._attempt("CDI files", lambda: cdi_files.write_cdi(self._system, self._spec))
+        """Update the health of devices and the CDI files, which change with the node's RDMA devices and links."""
         self._attempt("links", self._look_at_links)
+        # after the health, so that a device is healthy only if its CDI file has what made it healthy
+        self._attempt("CDI files", lambda: cdi_files.write_cdi(self._system, self._spec))
         states = {
             name: [self._device_state(device) for device in devices] for name, devices in self._spec.resources().items()
         }
         if self._dra:
             self._dra.update({state.id: state for devices in states.values() for state in devices})
-            return
-        for name, devices in states.items():
-            self._servers[self._full_name(name)].resource.update(devices)
+        else:
+            for name, devices in states.items():
+                self._servers[self._full_name(name)].resource.update(devices)
+        # not every kernel reports RDMA devices that appear
+        self._look_due = self._look_due or bool(self._rdma_down)
 
     def _look_at_links(self) -> None:
         cordoned = rail_health.cordons(self._system).all()
-        observed = rail_health.look(self._spec, self._state.holders().values(), cordoned)
+        holders = list(self._state.holders().values())
+        observed = rail_health.look(self._spec, holders, cordoned, self._system)
         for rail, health in observed.items():
             if self._health.get(rail, rail_health.Health()) != health:
                 log("rail %s: %s" % (rail, health.reason or "is healthy again"))
-        self._health = observed
+        rdma = rail_health.rdma_down(self._spec, holders, self._system)
+        before = self._slot_problems()
+        self._health, self._rdma_down = observed, rdma
+        for problem in self._slot_problems():
+            if problem not in before:
+                log(problem)
+
+    def _slot_problems(self) -> list[str]:
+        rows = sorted(
+            (rail, number, reason) for (rail, number), reason in self._rdma_down.items() if number is not None
+        )
+        return ["slot %d of rail %s: %s" % (number, rail, reason) for rail, number, reason in rows]
 
     def _device_state(self, device: Device) -> DeviceState:
         rails = {rail: self._rail_health(rail) for rail in device.slots}
+        for rail, slot in device.slots.items():
+            reason = self._rdma_down.get((rail, slot.number))
+            if reason:
+                rails[rail] = rails[rail]._replace(down="; ".join(filter(None, [rails[rail].down, reason])))
         bad = {rail: health for rail, health in rails.items() if not health.healthy}
         reason = "; ".join("rail %s: %s" % (rail, health.reason) for rail, health in bad.items())
         nodes = {self._numa[rail] for rail in device.slots}
         numa = tuple(sorted(node for node in nodes if node is not None))
         cordoned = bool(bad) and not any(health.down for health in bad.values())
         return DeviceState(device.id, not bad, numa, reason, cordoned)
+
+    def _compare_allocated(self) -> None:
+        before = self._unattached.problems
+        given = {device for server in self._servers.values() for device in server.resource.take_allocated()}
+        if self._dra:
+            given.update(device for claim in self._dra.state.claims().values() for device in claim.device_names)
+        self._unattached.look(
+            self._spec.resource_prefix,
+            given,
+            lambda: {device: holder.pod for device, holder in self._state.holders().items()},
+        )
+        for problem in self._unattached.problems:
+            if problem not in before:
+                log(problem)
 
     def _rail_health(self, rail: str) -> rail_health.Health:
         return self._health.get(rail, rail_health.Health(rail_health.UNREAD))
@@ -420,8 +457,13 @@ class Service:
             "holders": [holder.shown() for _device, holder in sorted(holders.items())],
             "attaches": self._attaches.as_dict(),
             "conflicts": conflicts,
+            "unattached": len(self._unattached.problems),
             "problems": [
-                *(*self._problems.values(), *held_problems, *claim_errors),
+                *self._problems.values(),
+                *self._slot_problems(),
+                *self._unattached.problems,
+                *held_problems,
+                *claim_errors,
                 *(conflict["error"] for conflict in conflicts),
             ],
         }

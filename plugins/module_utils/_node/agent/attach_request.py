@@ -58,16 +58,36 @@ TEXTS = {
     "conflict": ("the address {address} is in use by {macs}", "find the host with this MAC, and remove the address"),
     "gateway": ("the gateway {gateway} does not answer", "check the leaf and the cable of the port"),
     "rdma": ("the RDMA device {rdma} is not on the node", "run rdma link and the playbook again"),
+    "device-files": (
+        "the container does not have these RDMA files of the kernel, or has them with other numbers: {files}",
+        "wait until the kubelet starts the container again, which then has them (delete the pod if its restartPolicy is"
+        " Never); if it fails again, run ls -l /sys/class/infiniband_verbs and railyard-agent status",
+    ),
     "gid": ("the RDMA device {rdma} does not get a GID of {addresses}", "run rdma link and the playbook again"),
     "not-taken": ("the kernel did not set {missing}", "run journalctl -k"),
     "kernel": ("the kernel refuses it: {detail}", "run journalctl -k"),
 }
-# Annotations: the name in containerd, and the name in CRI-O.
-_SANDBOX = ("io.kubernetes.cri.sandbox-id", "io.kubernetes.cri-o.SandboxID")
-_UID = ("io.kubernetes.cri.sandbox-uid", "io.kubernetes.pod.uid")
-_NAME = ("io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name")
-_NAMESPACE = ("io.kubernetes.cri.sandbox-namespace", "io.kubernetes.pod.namespace")
-_CONTAINER = ("io.kubernetes.cri.container-name", "io.kubernetes.container.name")
+# Runtime -> the annotations that it sets itself: of the sandbox, and of pod and container. Authors of pods can write
+# those of the other runtime: CRI-O passes annotations of pods to its containers, and containerd can be set to do so.
+_ANNOTATIONS = {
+    "containerd": (
+        "io.kubernetes.cri.sandbox-id",
+        "io.kubernetes.cri.sandbox-uid",
+        "io.kubernetes.cri.sandbox-name",
+        "io.kubernetes.cri.sandbox-namespace",
+        "io.kubernetes.cri.container-name",
+    ),
+    "CRI-O": (
+        "io.kubernetes.cri-o.SandboxID",
+        "io.kubernetes.pod.uid",
+        "io.kubernetes.pod.name",
+        "io.kubernetes.pod.namespace",
+        "io.kubernetes.container.name",
+    ),
+}
+# Runtime -> its place of bundles, which authors of pods cannot choose. Sources: containerd's plugin
+# io.containerd.runtime.v2; the run directory of containers/storage.
+_BUNDLES = {"containerd": re.compile(r"/io\.containerd\.runtime\.v\d+\.\w+/"), "CRI-O": re.compile(r"/userdata/?$")}
 # The longest name of a Kubernetes object, in characters.
 _LENGTH = 253
 
@@ -109,7 +129,8 @@ class Pod(t.NamedTuple):
 
 
 def read_pod(state: t.Any, place: str) -> Pod:
-    """Return the pod of an OCI state. Characters that a name cannot have are replaced.
+    """Return the pod of an OCI state. Characters that a name cannot have are replaced. Only annotations of the runtime
+    that wrote the state are read.
 
     :param place: place of the error.
     :raises AttachError: reason ``state``, if the state does not have a process ID or a sandbox.
@@ -123,13 +144,26 @@ def read_pod(state: t.Any, place: str) -> Pod:
     if not isinstance(annotations, dict):
         annotations = {}
 
-    def annotation(names: t.Sequence[str]) -> str:
-        return plain(next((annotations[name] for name in names if annotations.get(name)), ""))
-
-    sandbox = annotation(_SANDBOX)
+    runtime = _runtime(state.get("bundle"), annotations, place)
+    sandbox, uid, name, namespace, container = (plain(annotations.get(key) or "") for key in _ANNOTATIONS[runtime])
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", sandbox):
         raise AttachError("state", place, detail="it does not name the pod's sandbox")
-    return Pod(pid, annotation(_UID), annotation(_NAME), annotation(_NAMESPACE), annotation(_CONTAINER), sandbox)
+    return Pod(pid, uid, name, namespace, container, sandbox)
+
+
+def _runtime(bundle: t.Any, annotations: t.Mapping[str, t.Any], place: str) -> str:
+    """Return the runtime that wrote an OCI state: by its bundle, else by the only runtime whose sandbox is named.
+
+    :raises AttachError: reason ``state``, if it is unknown.
+    """
+    for runtime, pattern in _BUNDLES.items():
+        if isinstance(bundle, str) and pattern.search(bundle):
+            return runtime
+    named = [runtime for runtime, keys in _ANNOTATIONS.items() if keys[0] in annotations]
+    if len(named) > 1:
+        detail = "it has the sandboxes of %s, and its bundle %s is of neither" % (" and ".join(named), plain(bundle))
+        raise AttachError("state", place, detail=detail)
+    return named[0] if named else next(iter(_ANNOTATIONS))
 
 
 def plain(value: t.Any) -> str:

@@ -4,16 +4,21 @@
 
 """CDI files: what the container runtime adds to a container with a device.
 
-Each resource has one file with all its devices. Files are written from the node file, independently of pods. Source:
-the CDI specification 0.5.0, https://github.com/cncf-tags/container-device-interface.
+Each resource has one file with all its devices. Files are written from the node file, independently of pods. Other
+programs have files in the same directory: ours are those whose devices have our hook. Files of others and links are
+neither written nor removed. Source: the CDI specification 0.5.0, https://github.com/cncf-tags/container-device-interface.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import stat
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
     ALL_RAILS,
     AgentSpec,
@@ -21,16 +26,18 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_
     RailSpec,
     SlotSpec,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import AttachError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.host_links import PCI, vf_pci
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import root_owned
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 DIRECTORY = "/var/run/cdi"
 VERSION = "0.5.0"
-# The default of resource_prefix in a node file.
-PREFIX = "railyard.fabric"
 HOOK = "/usr/local/lib/railyard/agent-hook"
 # Seconds; hook.PATIENCE is shorter. The kubelet waits two minutes for the start of a container.
 TIMEOUT = 110
+# Bytes of a file that is read. Our largest has less; containerd's configuration of a container has some 100 KB.
+LENGTH = 16 << 20
 RDMA_CM = "/dev/infiniband/rdma_cm"
 
 
@@ -45,25 +52,31 @@ def qualified_name(spec: AgentSpec, device: Device) -> str:
 
 
 def write_cdi(system: System, spec: AgentSpec) -> None:
-    """Write the files that differ, and remove files of other resources. Raises :class:`RailyardError`.
+    """Write the files that differ, and remove our files of other resources and prefixes.
 
     Call it again after RDMA devices have changed, because the numbers of their device nodes are not fixed.
+
+    :raises RailyardError: if a file cannot be written, or if another program has a file with its path, after all other
+        files are written.
     """
     desired = {
         path(spec, resource): json.dumps(document(system, spec, resource, devices), indent=1) + "\n"
         for resource, devices in spec.resources().items()
     }
-    for file in _agent_files(system, spec.resource_prefix):
+    for file in own_files(system):
         if file not in desired:
             system.remove_file(file)
+    errors = other_files(system, spec)
+    others = {error.place for error in errors}
     for file, text in desired.items():
-        if system.read_file(file) != text:
+        if file not in others and read_bounded(system, file) != text.encode():
             system.write_file(file, text)
+    raise_all(errors)
 
 
-def remove_cdi(system: System, prefix: str = PREFIX) -> None:
-    """Remove the files of all resources with this prefix."""
-    for file in _agent_files(system, prefix):
+def remove_cdi(system: System) -> None:
+    """Remove our files, of any prefix."""
+    for file in own_files(system):
         system.remove_file(file)
 
 
@@ -71,9 +84,48 @@ def path(spec: AgentSpec, resource: str) -> str:
     return "%s/%s-%s.json" % (DIRECTORY, spec.resource_prefix, resource)
 
 
-def _agent_files(system: System, prefix: str) -> list[str]:
-    names = system.listdir(DIRECTORY)
-    return ["%s/%s" % (DIRECTORY, name) for name in names if name.startswith(prefix + "-") and name.endswith(".json")]
+def own_files(system: System) -> list[str]:
+    """Return the paths of our files, by their content: VENDOR-CLASS.json is the usual name of all CDI files."""
+    files = ["%s/%s" % (DIRECTORY, name) for name in system.listdir(DIRECTORY) if name.endswith(".json")]
+    return [file for file in files if _is_own(read_bounded(system, file))]
+
+
+def other_files(system: System, spec: AgentSpec) -> list[RailyardError]:
+    """Return an error per file of another program that has the path of one of our files."""
+    files = [path(spec, resource) for resource in spec.resources()]
+    remedy = "set another slots.resource_prefix in the fabric file, or remove this file"
+    return [
+        RailyardError("another program has a CDI file with this path", file, remedy)
+        for file in files
+        if system.exists(file) and not _is_own(read_bounded(system, file))
+    ]
+
+
+def _is_own(data: bytes | None) -> bool:
+    """Return whether each device of a CDI file has our hook, which no other program writes."""
+    try:
+        devices = json.loads(data or b"null")["devices"]
+        return bool(devices) and all(
+            any(hook["path"] == HOOK for hook in device["containerEdits"]["hooks"]) for device in devices
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
+
+
+def read_bounded(system: System, file: str) -> bytes | None:
+    """Return the bytes of a regular file of at most :data:`LENGTH` bytes. None if it is not one, such as a link."""
+    try:
+        fd = os.open(system.path(file), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LENGTH:
+            return None
+        with open(fd, "rb", closefd=False) as stream:
+            return stream.read(LENGTH)
+    finally:
+        os.close(fd)
 
 
 def document(system: System, spec: AgentSpec, resource: str, devices: t.Sequence[Device]) -> dict[str, t.Any]:
@@ -85,9 +137,7 @@ def document(system: System, spec: AgentSpec, resource: str, devices: t.Sequence
 
 
 def _edits(system: System, spec: AgentSpec, device: Device) -> dict[str, t.Any]:
-    nodes = [file for name, slot in device.slots.items() for file in _uverbs(system, spec, spec.rail(name), slot)]
-    if any(spec.rail(name).rdma or spec.rail(name).soft for name in device.slots) and system.exists(RDMA_CM):
-        nodes.insert(0, RDMA_CM)
+    nodes = device_nodes(system, spec, device)
     edits: dict[str, t.Any] = {
         "env": ["%s=%s" % entry for entry in sorted(environment(system, spec, device).items())],
         "hooks": [
@@ -97,6 +147,19 @@ def _edits(system: System, spec: AgentSpec, device: Device) -> dict[str, t.Any]:
     if nodes:
         edits["deviceNodes"] = [{"path": node, "permissions": "rw"} for node in nodes]
     return edits
+
+
+def device_nodes(system: System, spec: AgentSpec, device: Device) -> dict[str, str]:
+    """Return the device files of a device's container: path -> its number in the kernel, such as ``231:192``."""
+    nodes = {}
+    rails = {name: spec.rail(name) for name in device.slots}
+    if any(rail.rdma or rail.soft for rail in rails.values()) and system.exists(RDMA_CM):
+        nodes[RDMA_CM] = system.read("/sys/class/misc/rdma_cm/dev") or ""
+    for name, slot in device.slots.items():
+        directory, files = verbs(system, spec, rails[name], slot)
+        for file in files:
+            nodes["/dev/infiniband/" + file] = system.read("%s/%s/dev" % (directory, file)) or ""
+    return nodes
 
 
 def environment(system: System, spec: AgentSpec, device: Device) -> dict[str, str]:
@@ -123,13 +186,92 @@ def _rdma_device(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec
     if not spec.has_vfs:
         return rail.rdma
     pci = vf_pci(system, rail, slot)
-    return next(iter(system.listdir(PCI % pci + "/infiniband")), None) if pci else None
+    names = system.listdir(PCI % pci + "/infiniband") if pci else []
+    if not names:
+        directory, files = verbs(system, spec, rail, slot)
+        names = [name for file in files for name in [system.read("%s/%s/ibdev" % (directory, file))] if name]
+    return next(iter(names), None)
 
 
-def _uverbs(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec) -> list[str]:
-    """Return the verbs files of a slot's RDMA device. Empty for soft RDMA, whose device does not exist before the pod;
-    its containers must be privileged.
+def verbs(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec | None = None) -> tuple[str, list[str]]:
+    """Return the verbs files of a slot's RDMA device: their directory in sysfs, and their names in ``/dev/infiniband``.
+
+    Empty for soft RDMA, whose device does not exist before the pod; its containers must be privileged. While a device
+    is in the network namespace of a pod (RDMA mode exclusive), the class ``infiniband`` of the node does not show it,
+    and the class ``infiniband_verbs`` does.
+
+    :param slot: required with VFs.
     """
-    device = _rdma_device(system, spec, rail, slot)
-    names = system.listdir("/sys/class/infiniband/%s/device/infiniband_verbs" % device) if device else []
-    return ["/dev/infiniband/" + name for name in names]
+    if rail.soft or rail.rdma is None:
+        return "", []
+    if spec.has_vfs:
+        pci = vf_pci(system, rail, slot) if slot else None
+        directory = PCI % pci + "/infiniband_verbs" if pci else ""
+        return directory, system.listdir(directory) if directory else []
+    directory = "/sys/class/infiniband/%s/device/infiniband_verbs" % rail.rdma
+    names = system.listdir(directory)
+    if not names and spec.rdma_mode == "exclusive":
+        directory = "/sys/class/infiniband_verbs"
+        names = [
+            name for name in system.listdir(directory) if system.read("%s/%s/ibdev" % (directory, name)) == rail.rdma
+        ]
+    return directory, names
+
+
+def check_device_files(system: System, spec: AgentSpec, device: Device, oci_state: t.Any) -> None:
+    """Raise :class:`AttachError` if a container does not have the files of its RDMA devices as the kernel has them now.
+
+    The numbers of these files are not fixed, and a driver may have been loaded after the container was created. What
+    the container has is in the configuration that the runtime wrote for it, else in the CDI file in force.
+
+    :param oci_state: of the hook.
+    """
+    rdma = {name: spec.rail(name) for name in device.slots if spec.rail(name).rdma and not spec.rail(name).soft}
+    missing = [
+        "verbs file on rail " + name for name in rdma if not verbs(system, spec, rdma[name], device.slots[name])[1]
+    ]
+    desired = device_nodes(system, spec, device)
+    if desired:
+        observed = _bundle_nodes(system, oci_state)
+        if observed is None:
+            observed = _cdi_nodes(system, spec, device)
+        missing += [
+            file
+            for file, number in desired.items()
+            if file not in observed or (number and observed[file] and observed[file] != number)
+        ]
+    if missing:
+        # the runtime reads the files again when the kubelet starts the container again
+        with contextlib.suppress(RailyardError):
+            write_cdi(system, spec)
+        raise AttachError("device-files", "device %s" % device.id, files=", ".join(missing))
+
+
+def _bundle_nodes(system: System, oci_state: t.Any) -> dict[str, str] | None:
+    """Return the device files of a container: path -> number. None if its configuration cannot be read, or if a user
+    other than root can write it.
+    """
+    bundle = oci_state.get("bundle") if isinstance(oci_state, dict) else None
+    if not isinstance(bundle, str) or not bundle.startswith("/"):
+        return None
+    config = "%s/config.json" % bundle
+    if root_owned.why_not(system, config):
+        return None
+    try:
+        devices = json.loads(read_bounded(system, config) or b"null")["linux"].get("devices") or []
+        return {str(row["path"]): "%d:%d" % (row.get("major", 0), row.get("minor", 0)) for row in devices}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _cdi_nodes(system: System, spec: AgentSpec, device: Device) -> dict[str, str]:
+    """Return the device files of a device in the CDI file in force: path -> empty, as it does not have numbers."""
+    data = read_bounded(system, path(spec, device.resource))
+    devices = json.loads(data or b"null")["devices"] if _is_own(data) else []
+    rows = [
+        row
+        for each in devices
+        if each.get("name") == device.id
+        for row in each["containerEdits"].get("deviceNodes", [])
+    ]
+    return {str(row["path"]): "" for row in rows}

@@ -127,6 +127,7 @@ class PodAttach:
             device = spec.device(device_id)
             if device is None:
                 raise AttachError("device", "device %s" % device_id)
+            cdi_files.check_device_files(self._system, spec, device, oci_state)
             before = self._await_free(host, device, pod, inside)
             rdma = rdma_netlink.connect(self._system)
             if rdma is not None:

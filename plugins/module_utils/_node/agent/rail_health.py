@@ -2,15 +2,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Health and cordons of rails. The kubelet does not allocate devices of a rail that is down or cordoned."""
+"""Health and cordons of rails and slots. The kubelet does not allocate devices of a rail that is down or cordoned."""
 
 from __future__ import annotations
 
+import os
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import AgentSpec, RailSpec
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.host_links import port_name
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import cdi_files
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
+    AgentSpec,
+    RailSpec,
+    SlotSpec,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.host_links import port_name, vf_pci
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.record_file import RecordFile
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
@@ -21,6 +27,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
 CORDONS = "/etc/railyard/cordons.json"
 ADMINISTRATOR = "by an administrator"
 UNREAD = "its link was not read yet"
+# Type of soft RDMA devices -> kernel module.
+SOFT_MODULES = {"rxe": "rdma_rxe", "siw": "siw"}
 
 
 class Cordon(t.NamedTuple):
@@ -81,14 +89,18 @@ def look(
     system = system or System()
     with Rtnetlink() as kernel:
         links = {link.name: link for link in kernel.links()}
+    holders = list(holders)
     # a port that is in a pod is healthy until it returns
     away = {row["rail"] for holder in holders for row in holder.interfaces if row.get("host")}
     ports_away = away if spec.attachment == "host-device" else set()
+    rdma = rdma_down(spec, holders, system)
+
+    def reason(rail: RailSpec) -> str:
+        port = down(rail, links.get(port_name(system, rail)), rail.rail in ports_away)
+        return "; ".join(filter(None, [port, rdma.get((rail.rail, None), "")]))
+
     return {
-        rail.rail: Health(
-            down(rail, links.get(port_name(system, rail)), rail.rail in ports_away),
-            (cordoned[rail.rail].reason or ADMINISTRATOR) if rail.rail in cordoned else "",
-        )
+        rail.rail: Health(reason(rail), (cordoned[rail.rail].reason or ADMINISTRATOR) if rail.rail in cordoned else "")
         for rail in spec.rails
     }
 
@@ -104,3 +116,64 @@ def down(rail: RailSpec, link: Link | None, away: bool) -> str:
     if not link.up:
         return "%s is set down" % rail.netdev
     return "" if link.carrier else "%s has no carrier" % rail.netdev
+
+
+def rdma_down(spec: AgentSpec, holders: t.Iterable[Holder], system: System) -> dict[tuple[str, int | None], str]:
+    """Return why RDMA of a rail or slot cannot serve pods: rail and slot number -> reason.
+
+    The number is None if the reason is the same for all slots of the rail. With VFs, each slot has an RDMA device, and
+    that of the port is not given to pods. In RDMA mode exclusive, a device that is in a pod is not on the node.
+    """
+    away = set()
+    if spec.rdma_mode == "exclusive":
+        away = {(row["rail"], row.get("rdma")) for holder in holders for row in holder.interfaces}
+    found: dict[tuple[str, int | None], str] = {}
+    for rail in spec.rails:
+        if rail.soft:
+            # the layer rdma_links and the boot program load it for the port's own device; the unit may not load modules
+            module = SOFT_MODULES[rail.rdma_type]
+            loaded = system.exists("/sys/module/" + module)
+            found[rail.rail, None] = "" if loaded else "the kernel module %s is not loaded" % module
+        elif spec.has_vfs:
+            for slot in rail.slots:
+                found[rail.rail, slot.number] = _vf_down(spec, rail, slot, system)
+        elif rail.rdma and (rail.rail, rail.rdma) not in away:
+            found[rail.rail, None] = _device_down(spec, rail, system)
+    return {place: reason for place, reason in found.items() if reason}
+
+
+def _vf_down(spec: AgentSpec, rail: RailSpec, slot: SlotSpec, system: System) -> str:
+    name = "VF %s of %s" % (slot.vf, rail.netdev)
+    if vf_pci(system, rail, slot) is None:
+        return "%s is not on the node" % name
+    if rail.rdma and not cdi_files.verbs(system, spec, rail, slot)[1]:
+        return "%s has no RDMA device with a verbs file" % name
+    return ""
+
+
+def _device_down(spec: AgentSpec, rail: RailSpec, system: System) -> str:
+    """Return why the planned RDMA device of a port cannot serve pods: it is absent, or belongs to another port."""
+    directory = "/sys/class/infiniband/%s" % rail.rdma
+    if not system.exists(directory):
+        return "the RDMA device %s is not on the node" % rail.rdma
+    netdev = port_name(system, rail)
+    ports = {rail.pci, _parent("/sys/class/net/" + netdev, system)} - {None}
+    parent = _parent(directory, system)
+    # a device of several ports, such as a bond, belongs to the netdevs of all of them
+    if parent and ports and parent not in ports and netdev not in _netdevs(directory, system):
+        return "the RDMA device %s belongs to %s, and not to %s" % (rail.rdma, parent, rail.netdev)
+    if not cdi_files.verbs(system, spec, rail)[1]:
+        return "the RDMA device %s has no verbs file, as without the kernel module ib_uverbs" % rail.rdma
+    return ""
+
+
+def _parent(directory: str, system: System) -> str | None:
+    """Return the name of the device, usually a PCI function, that a netdev or RDMA device in sysfs belongs to."""
+    link = directory + "/device"
+    return os.path.basename(system.real_path(link)) if system.link_target(link) else None
+
+
+def _netdevs(directory: str, system: System) -> set[str]:
+    """Return the netdevs of the ports of an RDMA device."""
+    ports = ["%s/ports/%s/gid_attrs/ndevs" % (directory, port) for port in system.listdir(directory + "/ports")]
+    return {system.read("%s/%s" % (port, index)) or "" for port in ports for index in system.listdir(port)}

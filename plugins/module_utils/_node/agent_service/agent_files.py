@@ -55,6 +55,7 @@ AGENT_PACKED = (
     "_node.core.answers",
     "_node.core.boot_lock",
     "_node.core.record_file",
+    "_node.core.root_owned",
     "_node.core.system",
     "_node.dra.node_api",
     "_node.dra.prepared_claims",
@@ -65,6 +66,7 @@ AGENT_PACKED = (
     "_node.kubelet.dra_server",
     "_node.kubelet.kubelet_messages",
     "_node.kubelet.pod_resources",
+    "_node.kubelet.unattached",
     "_node.kubelet.unix_sockets",
     "_node.metrics.device_counters",
     "_node.metrics.exposition",
@@ -87,9 +89,12 @@ HOOK_PACKED = ("_node.agent.hook",)
 # Environment variable with a hash of program, spec and unit: a service with another value must be restarted.
 STAMP = "RAILYARD_AGENT_STAMP"
 
+# What ProtectHome of the unit hides.
+HIDDEN = ("/home/", "/root/", "/run/user/")
+
 COMMAND_TEXT = """\
 #!/bin/sh
-exec {python} {program} "$@"
+exec {python} -I {program} "$@"
 """
 # The agent enters the network namespaces of pods and sets sysctls there, so it needs CAP_SYS_ADMIN and CAP_SYS_PTRACE.
 # The unit creates the kubelet's directories of plugins, because the kubelet may start later for the first time.
@@ -104,7 +109,7 @@ ConditionPathExists={spec}
 [Service]
 Type=notify
 Environment={stamp_name}={stamp}
-ExecStart={python} {program} run
+ExecStart={python} -I {program} run
 WatchdogSec=60
 TimeoutStartSec=300
 # 256 clients of the socket, each with a few files and two threads, 16 of the metrics, and the kubelet's
@@ -157,7 +162,7 @@ class DesiredFile(t.NamedTuple):
 def python(system: System) -> str:
     """Return the Python of both programs: the interpreter that they were installed with, while it exists."""
     installed = re.search(r"^exec (/\S+) ", system.read_file(COMMAND) or "", re.MULTILINE)
-    return packed_program.interpreter(system, installed.group(1) if installed else None)
+    return packed_program.interpreter(system, installed.group(1) if installed else None, HIDDEN)
 
 
 def changed_files(system: System, spec: t.Mapping[str, t.Any]) -> tuple[list[DesiredFile], str]:

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Unsupported
@@ -15,6 +17,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 OLDEST = (1, 7)
 CDI_DIRS = ("/var/run/cdi", "/run/cdi")
 CONFIG = "/etc/containerd/config.toml"
+# Files that the configuration may import.
+IMPORTS = "/etc/containerd/conf.d"
 # The containerd of K3s and RKE2: program and configuration file.
 RANCHER = (
     ("/var/lib/rancher/k3s/data/current/bin/containerd", "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"),
@@ -27,9 +31,11 @@ Runtime = t.Dict[str, t.Any]
 
 
 def observe(system: System) -> Runtime | None:
-    """Return ``program``, ``version``, ``config`` (file), ``cdi`` (whether it is on) and ``cdi_dirs`` of containerd.
+    """Return ``program``, ``version``, ``config`` (file), ``cdi`` (whether it is on), ``cdi_dirs`` and ``restart`` of
+    containerd.
 
     None without containerd. ``cdi`` is None if the configuration cannot be read or the version is not supported.
+    ``restart``: whether the configuration was changed after the running daemon read it.
     """
     program, config = next(((each, file) for each, file in RANCHER if system.exists(each)), (None, CONFIG))
     program = program or system.which("containerd")
@@ -42,6 +48,7 @@ def observe(system: System) -> Runtime | None:
         "config": config,
         "cdi": None,
         "cdi_dirs": [],
+        "restart": False,
     }
     release = _release(row)
     if release is None or release < OLDEST:
@@ -53,7 +60,32 @@ def observe(system: System) -> Runtime | None:
         enabled, dirs = _ENABLED.search(dump.out), _DIRS.search(dump.out)
         row["cdi"] = enabled.group(1) == "true" if enabled else release >= (2, 0)
         row["cdi_dirs"] = re.findall(r"[\"']([^\"']+)[\"']", dirs.group(1)) if dirs else list(CDI_DIRS)
+        row["restart"] = _changed_after_start(system, program, config)
     return row
+
+
+def _changed_after_start(system: System, program: str, config: str) -> bool:
+    """Return whether a configuration file is newer than the running daemon, as the dump is made from the file."""
+    files = [config, *("%s/%s" % (IMPORTS, name) for name in system.listdir(IMPORTS))]
+    changed = max(system.modified(file) for file in files) / 1e9
+    started = [_start(system, pid) for pid in system.listdir("/proc") if pid.isdigit() and _runs(system, pid, program)]
+    # a second, because the kernel counts the start in hundredths
+    return any(start is not None and changed > start + 1 for start in started)
+
+
+def _runs(system: System, pid: str, program: str) -> bool:
+    # an upgrade removes the file of the running program
+    executable = (system.link_target("/proc/%s/exe" % pid) or "").replace(" (deleted)", "")
+    return executable == system.real_path(program)
+
+
+def _start(system: System, pid: str) -> float | None:
+    """Return when a process started, in seconds since 1970; None if it has ended. Source: proc(5)."""
+    status, uptime = system.read("/proc/%s/stat" % pid), system.read("/proc/uptime")
+    if not status or not uptime:
+        return None
+    ticks = int(status.rpartition(")")[2].split()[19])
+    return time.time() - float(uptime.split()[0]) + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def check(runtime: Runtime | None) -> None:
@@ -83,6 +115,12 @@ def check(runtime: Runtime | None) -> None:
     if not set(CDI_DIRS) & set(runtime["cdi_dirs"]):
         message = "containerd reads CDI files from %s, not from %s" % (", ".join(runtime["cdi_dirs"]), CDI_DIRS[0])
         raise Unsupported(message, str(runtime["config"]), remedy)
+    if runtime["restart"] and release < (2, 0):
+        # in later versions CDI is on without the option
+        message = (
+            "was changed after containerd %s started, and CDI may be off in the running daemon" % runtime["version"]
+        )
+        raise Unsupported(message, str(runtime["config"]), "restart containerd; pods keep running")
 
 
 def _release(runtime: Runtime) -> tuple[int, int] | None:

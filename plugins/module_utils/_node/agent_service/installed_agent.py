@@ -11,7 +11,6 @@ them. A restart does not change the interfaces of running pods.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import re
 import typing as t
@@ -29,7 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_servic
     agent_files,
     container_runtime,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import root_owned
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
@@ -39,6 +38,11 @@ KUBELET = "/var/lib/kubelet"
 KUBELETS = ("kubelet", "k3s", "rke2")
 # What ProtectHome= hides.
 PROTECTED = ("/home/", "/root/", "/run/user/")
+# Isolated, as the unit runs it: without PYTHONPATH and without the packages of root's home directory.
+_IMPORTS = (
+    "import importlib.util as u, json, sys; s = u.find_spec('grpc');"
+    " print(json.dumps([path for path in [*sys.path, s.origin] if path.startswith('/')])) if s else sys.exit(1)"
+)
 LOG = "run 'journalctl -u %s'" % agent_files.SERVICE
 
 
@@ -53,6 +57,7 @@ class RailAgent(Subsystem):
         self._force = bool(options.get("force"))
         self._runtime_check = bool(options.get("runtime_check", True))
         self._service: dict[str, str] = {}
+        self._imports: dict[str, list[str] | None] = {}
 
     # -- observed state -----------------------------------------------------------------------------------------------
 
@@ -152,10 +157,9 @@ class RailAgent(Subsystem):
         if state["service"]["enabled"]:
             remove = partial(system.remove_file, agent_files.UNIT_WANTED)
             changes.append(Change(agent_files.UNIT_WANTED, "enabled", True, False, remove))
-        prefix = (state["spec"] or {}).get("resource_prefix", cdi_files.PREFIX)
-        if any(name.startswith(prefix + "-") for name in system.listdir(cdi_files.DIRECTORY)):
-            files = "%s/%s-*.json" % (cdi_files.DIRECTORY, prefix)
-            changes.append(Change(files, "devices", "there", None, partial(cdi_files.remove_cdi, system, prefix)))
+        files = cdi_files.own_files(system)
+        if files:
+            changes.append(Change(cdi_files.DIRECTORY, "devices", files, None, partial(cdi_files.remove_cdi, system)))
         for path, attribute in (
             (agent_files.UNIT, "unit"),
             (agent_files.COMMAND, "command"),
@@ -192,13 +196,13 @@ class RailAgent(Subsystem):
     def _check(self, state: State) -> None:
         errors: list[RailyardError] = []
         try:
-            agent_spec.parse_spec(self._spec)
+            errors += cdi_files.other_files(self._system, agent_spec.parse_spec(self._spec))
         except RailyardError as error:
             errors.append(RailyardError(error.message, "spec", "use railyard_node.agent of the inventory"))
         if not self._system.exists(SYSTEMD):
             remedy = "use a node that runs systemd"
             errors.append(Unsupported("the agent is a systemd service, and systemd does not run", SYSTEMD, remedy))
-        errors += self._grpc_errors()
+        errors += self._program_errors()
         errors += self._kubelet_errors()
         if self._runtime_check:
             try:
@@ -207,13 +211,30 @@ class RailAgent(Subsystem):
                 errors.append(error)
         raise_all(errors)
 
-    def _grpc_errors(self) -> list[RailyardError]:
-        python = agent_files.python(self._system)
-        if self._has_grpc(python):
-            return []
-        message = "its module grpc, with which the agent talks to the kubelet, is not installed"
-        remedy = "install python3-grpcio, or set ansible_python_interpreter to a Python with grpcio"
-        return [Unsupported(message, python, remedy)]
+    def _program_errors(self) -> list[RailyardError]:
+        """Return why root must not execute the programs, or cannot: what they consist of is in root's hands only."""
+        errors: list[RailyardError] = []
+        for path in (agent_files.PROGRAM, agent_files.COMMAND):
+            try:
+                root_owned.check_place(self._system, path)
+            except Refused as error:
+                errors.append(error)
+        try:
+            python = agent_files.python(self._system)
+        except Refused as error:
+            return [*errors, error]
+        found = self._imported(python)
+        if found is None:
+            message = "its module grpc, with which the agent talks to the kubelet, is not installed"
+            remedy = "install python3-grpcio, or set ansible_python_interpreter to a Python of root with grpcio"
+            return [*errors, Unsupported(message, python, remedy)]
+        reasons = {root_owned.why_not_place(self._system, path): path for path in found}
+        remedy = "make it root's with chown and chmod, or set ansible_python_interpreter to another Python with grpcio"
+        return errors + [
+            Refused("root would import modules of %s: %s" % (path, reason), python, remedy)
+            for reason, path in sorted(reasons.items())
+            if reason
+        ]
 
     def _kubelet_errors(self) -> list[RailyardError]:
         """Return errors of a kubelet whose directory the agent cannot use.
@@ -233,16 +254,17 @@ class RailAgent(Subsystem):
         remedy = "start the kubelet without --root-dir, or make %s a symbolic link to that directory" % KUBELET
         return [Unsupported(message % root, KUBELET, remedy) for root in sorted(roots)]
 
-    def _has_grpc(self, python: str) -> bool:
-        if packed_program.is_running(self._system, python):
-            return importlib.util.find_spec("grpc") is not None
-        check = "import importlib.util as u, sys; sys.exit(u.find_spec('grpc') is None)"
-        return self._system.run([python, "-c", check], timeout=60).rc == 0
+    def _imported(self, python: str) -> list[str] | None:
+        """Return the paths that the agent imports modules from with an interpreter; None if it does not have grpc."""
+        if python not in self._imports:
+            result = self._system.run([python, "-I", "-c", _IMPORTS], timeout=60)
+            self._imports[python] = json.loads(result.out) if result.rc == 0 else None
+        return self._imports[python]
 
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
         if self._absent:
             return {}
-        return {"missing": [] if self._has_grpc(agent_files.python(self._system)) else ["grpc"]}
+        return {"missing": ["grpc"] if self._imported(agent_files.python(self._system)) is None else []}
 
 
 def _kubelet_roots(system: System) -> t.Iterator[str]:

@@ -18,7 +18,7 @@ import typing as t
 from functools import lru_cache, partial
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_paths, packed_program
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_paths, packed_program, root_owned
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import TEMPORARY, System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.until_boot import UntilBoot
@@ -95,7 +95,7 @@ ConditionDirectoryNotEmpty={0}
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart={1} {2}
+ExecStart={1} -I {2}
 TimeoutStartSec=600
 
 [Install]
@@ -117,7 +117,7 @@ StartLimitBurst=100
 [Service]
 Type=oneshot
 ExecStartPre=-/usr/bin/udevadm settle --timeout=30
-ExecStart={1} {2} --only %i
+ExecStart={1} -I {2} --only %i
 TimeoutStartSec=600
 """
 RULES_HEAD = (
@@ -192,6 +192,7 @@ class BootState:
         before = self.read()
         changes = []
         packed = pack()
+        root_owned.check_place(system, PROGRAM)
         if system.read_bytes(PROGRAM) != packed:
             changes.append(_file_change(system, PROGRAM, "program", packed, 0o755))
         unit = UNIT_TEXT.format(BOOT_DIR, _interpreter(system), PROGRAM)

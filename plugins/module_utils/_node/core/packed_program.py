@@ -15,24 +15,44 @@ import typing as t
 import zipfile
 import zlib
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import root_owned
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 PACKAGE = "ansible_collections.railyard.fabric.plugins.module_utils"
 GENERAL_PYTHON = "/usr/bin/python3"
 
 
-def interpreter(system: System, kept: str | None) -> str:
-    """Return the path of the Python for an installed program: ``kept`` while it exists, else the running interpreter.
+def interpreter(system: System, kept: str | None, hidden: t.Sequence[str] = ()) -> str:
+    """Return the path of the Python for an installed program, which root executes.
 
-    The interpreter of a later run may differ; the program is not changed for it.
+    It is ``kept`` while it exists, as the interpreter of a later run may differ, and the program is not changed for it;
+    else the running interpreter; else the distribution's. Each is used only if no user other than root can change it.
+
+    :param hidden: directories, such as ``/home/``, that the program cannot see.
+    :raises Refused: if none can be used.
     """
-    if kept and system.exists(kept):
+
+    def why_not(node: System, python: str) -> str:
+        if any(path.startswith(directory) for path in (python, node.real_path(python)) for directory in hidden):
+            return "it is in a directory that the service cannot see"
+        return root_owned.why_not_python(node, python)
+
+    if kept and system.exists(kept) and not why_not(system, kept):
         return kept
-    if os.path.realpath(GENERAL_PYTHON) == os.path.realpath(sys.executable):
-        # this path stays valid when the distribution updates Python
-        return GENERAL_PYTHON
-    return sys.executable or GENERAL_PYTHON
+    # the general path stays valid when the distribution updates Python
+    is_general = os.path.realpath(GENERAL_PYTHON) == os.path.realpath(sys.executable)
+    reasons = []
+    for python in [GENERAL_PYTHON] if is_general or not sys.executable else [sys.executable, GENERAL_PYTHON]:
+        # these are the interpreters of this process's root, also if a test replaces that of the node
+        reason = why_not(System(), python)
+        if not reason:
+            return python
+        reasons.append("%s (%s)" % (python, reason))
+    remedy = (
+        "install python3 of the distribution, or set ansible_python_interpreter to a Python that only root can change"
+    )
+    raise Refused("root must not execute %s" % ", nor ".join(reasons), "Python", remedy)
 
 
 def is_running(system: System, python: str) -> bool:

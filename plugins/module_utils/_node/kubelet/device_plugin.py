@@ -56,6 +56,8 @@ class Resource:
         self.name = name
         self._held = held
         self._devices: tuple[messages.DeviceState, ...] = ()
+        # since the last call of take_allocated()
+        self._given: set[str] = set()
         # of ListAndWatch: all devices, and all again after a change
         self.stream = Stream()
 
@@ -94,9 +96,18 @@ class Resource:
                 self.full_name,
                 "write '%s: 1' in the container's limits" % self.full_name,
             )
+        self._given.update(devices)
         names = ["%s=%s" % (self.full_name, device) for device in devices]
         key = "cdi.k8s.io/%s_%s" % (self.prefix, self.name)
         return ({key: ",".join(names)} if names else {}), names
+
+    def take_allocated(self) -> set[str]:
+        """Return the devices that the kubelet allocated since the last call."""
+        taken = set()
+        # one by one, because another thread may add some
+        while self._given:
+            taken.add(self._given.pop())
+        return taken
 
     def prefer(self, request: bytes) -> bytes:
         """Answer GetPreferredAllocation.

@@ -181,10 +181,20 @@ def preferred_response(containers: t.Iterable[t.Sequence[str]]) -> bytes:
 
 
 def pod_resources(data: bytes) -> list[PodDevices]:
-    """Decode the devices in ListPodResourcesResponse of podresources v1. Raises :class:`WrongMessage`."""
-    return [
-        PodDevices(text(pod, 1), text(pod, 2), text(container, 1), text(devices, 1), texts(devices, 2))
-        for pod in parts(data, 1)
-        for container in parts(pod, 3)
-        for devices in parts(container, 2)
-    ]
+    """Decode the devices in ListPodResourcesResponse of podresources v1, of device plugins and of DRA drivers.
+
+    The resource of a DRA device is the kind of its CDI device. Raises :class:`WrongMessage`.
+    """
+    found = []
+    for pod in parts(data, 1):
+        for container in parts(pod, 3):
+            names = text(pod, 1), text(pod, 2), text(container, 1)
+            found += [PodDevices(*names, text(devices, 1), texts(devices, 2)) for devices in parts(container, 2)]
+            for claim in parts(container, 5):
+                cdi = [text(device, 1) for resource in parts(claim, 4) for device in parts(resource, 1)]
+                found += [PodDevices(*names, kind, [device]) for kind, _equals, device in map(_parted, cdi)]
+    return found
+
+
+def _parted(name: str) -> tuple[str, str, str]:
+    return name.partition("=")

@@ -17,6 +17,8 @@ import asyncio
 import functools
 import importlib
 import os
+import socket
+import stat
 import sys
 import threading
 import typing as t
@@ -164,7 +166,14 @@ class UnixServer:
         return self._server is not None and socket_identity(self._system, self._path) == self._bound
 
     def start(self) -> None:
-        """Create or replace the socket, and serve it. Raises :class:`RailyardError` if it cannot be created."""
+        """Create the socket, or replace one that no program serves any more, and serve it.
+
+        :raises RailyardError: if it cannot be created, or if its path is a file or socket of another program.
+        """
+        used_by = self._used_by()
+        if used_by:
+            remedy = "stop that program, or set another slots.resource_prefix in the fabric file"
+            raise RailyardError("the path is used: %s" % used_by, self._path, remedy)
         directory, name = os.path.split(self._path)
         # gRPC removes the bound path some time after a server stopped, which may be after the next server bound it. So
         # the server binds another name and renames it. The kubelet ignores names that begin with a dot.
@@ -182,6 +191,25 @@ class UnixServer:
             raise RailyardError("cannot be served: %s" % error, self._path, remedy) from None
         self._server = server
         self._bound = socket_identity(self._system, self._path)
+
+    def _used_by(self) -> str:
+        """Return what another program has at the path; empty if there is nothing, or the socket of an ended program."""
+        path = self._system.path(self._path)
+        try:
+            is_socket = stat.S_ISSOCK(os.lstat(path).st_mode)
+        except OSError:
+            return ""
+        if not is_socket:
+            return "it is not a socket"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(1)
+            try:
+                probe.connect(path)
+            except (ConnectionRefusedError, FileNotFoundError):
+                return ""
+            except OSError as error:
+                return "it does not answer: %s" % error
+        return "another program serves it"
 
     async def _serve(self, address: str) -> t.Any:
         grpc = import_grpc()

@@ -29,7 +29,8 @@ ARCHIVE = "archive"
 PACKAGE = "package"
 DIRECTORY = "directory"
 MEDIA = "/run/railyard/nic_driver/media"
-SCRATCH = "/var/tmp/railyard-nic-driver"  # noqa: S108 - a fixed name, for root only, on the disk
+# On the disk, in a directory where only root creates names.
+SCRATCH = "/var/lib/railyard/nic_driver"
 # Keeps the scripts of packages from starting or restarting the driver stack. Removed by a boot.
 MASK = "/run/systemd/system/openibd.service"
 UNIT = "openibd.service"
@@ -125,7 +126,7 @@ class Source:
         scratch = self._system.path(SCRATCH)
         os.makedirs(scratch, mode=0o755)
         argv = ["tar", "-x", "-f", self.source, "-C", SCRATCH, "--no-same-owner"]
-        self._system.check(argv, "check that the archive is complete, and the space in /var/tmp", _UNPACK_SECONDS)
+        self._system.check(argv, "check that the archive is complete, and the space in /var/lib", _UNPACK_SECONDS)
         tops = self._system.listdir(SCRATCH)
         return "%s/%s" % (SCRATCH, tops[0]) if len(tops) == 1 else SCRATCH
 
@@ -151,6 +152,8 @@ def clear(system: System) -> None:
     with contextlib.suppress(OSError):
         os.rmdir(system.path(MEDIA))
     shutil.rmtree(system.path(SCRATCH), ignore_errors=True)
+    with contextlib.suppress(OSError):
+        os.rmdir(system.path(os.path.dirname(SCRATCH)))
 
 
 def scripts(system: System) -> list[str]:
