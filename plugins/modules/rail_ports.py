@@ -134,6 +134,7 @@ options:
     default: present
 extends_documentation_fragment:
   - railyard.fabric.node
+  - railyard.fabric.node.management
 notes:
   - Requires root. The node needs only Python's standard library.
   - The module records what it has set in C(/var/lib/railyard/rail_ports.json), so that a later run removes exactly

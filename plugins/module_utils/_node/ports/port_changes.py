@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import typing as t
 from functools import partial
 
@@ -18,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
     IFA_F_DADFAILED,
     IFA_F_NOPREFIXROUTE,
     IFA_F_SECONDARY,
+    IP,
     PROTOCOL_KERNEL,
     SCOPE_UNIVERSE,
     TABLE_MAIN,
@@ -52,7 +52,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_s
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import sysctl
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import (
     ManagementPath,
-    connection_peer,
+    connection,
 )
 
 
@@ -206,14 +206,15 @@ class Plan:
         self.errors.append(Refused(message, at(port, "pci" if port.pci else "netdev"), remedy))
 
     def _guard_connection(self, management: ManagementPath, port: Port) -> None:
-        peer = connection_peer(self._system)
+        session = connection(self._system)
+        peer = session.peer if session else None
         for side in port.sides:
             self._guard_network(management, port, side.key, side.address.network, peer)
         for number, route in enumerate(port.routes):
             if route.table is None:
                 self._guard_network(management, port, "routes[%d].to" % number, route.to, peer)
 
-    def _guard_network(self, path: ManagementPath, port: Port, key: str, network: Network, peer: str | None) -> None:
+    def _guard_network(self, path: ManagementPath, port: Port, key: str, network: Network, peer: IP | None) -> None:
         """Refuse a route of the main table that would move traffic from the management path to a rail."""
         remedy = "plan another subnet for the rail: its route would cut off this connection"
         safe = False
@@ -225,11 +226,11 @@ class Plan:
                     continue
                 if key.startswith("routes") and theirs.prefixlen > network.prefixlen:
                     # the longer prefix of the management path wins
-                    safe = safe or (peer is not None and ipaddress.ip_address(peer) in theirs)
+                    safe = safe or (peer is not None and peer in theirs)
                     continue
                 message = "%s overlaps %s of %s, which %s" % (network, other.interface, netdev, why)
                 self.errors.append(Refused(message, at(port, key), remedy))
-        if peer and ipaddress.ip_address(peer) in network and not safe:
+        if peer and peer in network and not safe:
             message = "%s contains %s, the peer of this connection" % (network, peer)
             self.errors.append(Refused(message, at(port, key), remedy))
 
