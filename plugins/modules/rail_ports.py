@@ -16,7 +16,9 @@ description:
     interface. IPv6 needs two more rules and the route of link-local addresses. More routes can be added to that table
     or to the main table. The main table otherwise gets only the subnet route of each address, never a default route.
   - A rail port with a PCI address keeps its netdev name over reboots by a systemd C(.link) file. If the name differs
-    now, the interface is renamed at once if it can go down for a moment without harm, else at the next boot.
+    now, the interface is renamed at once if it can go down for a moment without harm, else at the next boot. It cannot
+    if it has VFs, an interface or tunnel on it, RDMA connections, or settings that neither the plan nor an earlier run
+    set.
   - Router advertisements on a rail cannot add a default route to the main table, or addresses that are not planned to
     the port (C(accept_ra) and C(autoconf) are 0).
   - The module waits until the kernel has checked that no other host on the rail has an IPv6 address. A duplicate is an
@@ -24,8 +26,8 @@ description:
   - The interface and the PCI function that carry the connection or the default route are refused, as is a subnet or
     route of a rail that would cut off the connection. Nothing is changed then.
   - Addresses, rules and routes that an earlier run set and that are not planned now are removed. What other programs
-    set is not changed, except rules with a planned priority and routes in a rail's table to a planned destination. A
-    route of another interface in the main table to a planned destination is an error.
+    set is named in a warning and not changed, except rules with a planned priority and routes in a rail's table to a
+    planned destination. A route of another interface in the main table to a planned destination is an error.
 options:
   ports:
     description:

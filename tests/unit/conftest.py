@@ -11,7 +11,10 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rtnetlink as rt
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.route_lookup import RouteLookup, WideRoute
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.route_lookup import (
+    InterfaceRoute,
+    RouteLookup,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 
 RTF_UP, RTF_REJECT, RTF_ADDRCONF = 0x1, 0x200, 0x40000
@@ -55,10 +58,10 @@ class TreeKernel(RouteLookup):
     def rules(self, version: int) -> list[rt.Rule]:
         return [rt.Rule(version, 32766, None, "", rt.TABLE_MAIN, True)]
 
-    def wide_routes(self, version: int) -> list[WideRoute]:
+    def wide_routes(self, version: int) -> list[InterfaceRoute]:
         rows = [(name, ipaddress.ip_network(to), protocol) for name, to, protocol in self._routes()]
         return [
-            WideRoute(rt.TABLE_MAIN, to, frozenset((self._index[name],)), protocol)
+            InterfaceRoute(rt.TABLE_MAIN, to, frozenset((self._index[name],)), protocol)
             for name, to, protocol in rows
             if to.version == version
         ]

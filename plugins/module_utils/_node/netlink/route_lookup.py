@@ -21,12 +21,18 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
     IP,
     LINK_HEADER,
     NEIGHBOUR_HEADER,
+    NLM_F_CREATE,
+    NLM_F_EXCL,
     ROUTE_HEADER,
     RTA_DST,
+    RTA_GATEWAY,
     RTA_OIF,
     RTA_TABLE,
     RTM_GETNEIGH,
     RTM_GETROUTE,
+    RTM_NEWROUTE,
+    TABLE_LOCAL,
+    TABLE_MAIN,
     UNICAST,
     Network,
     Rtnetlink,
@@ -34,7 +40,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
 )
 
 RTM_GETNEXTHOP = 106
-RTM_F_FIB_MATCH = 0x2000
+RTM_F_CLONED, RTM_F_FIB_MATCH = 0x200, 0x2000
+MULTICAST = 5
+NUD_PERMANENT = 0x80
 RTA_SRC, RTA_MULTIPATH, RTA_MARK = 2, 9, 16
 RTA_IP_PROTO, RTA_SPORT, RTA_DPORT, RTA_NH_ID = 27, 28, 29, 30
 NHA_ID, NHA_GROUP, NHA_OIF = 1, 2, 5
@@ -48,13 +56,26 @@ PREFIX_MAX = 8
 NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EINVAL, errno.EACCES, errno.ENODEV, errno.EADDRNOTAVAIL)
 
 
-class WideRoute(t.NamedTuple):
-    """A unicast route of at most :data:`PREFIX_MAX` bits. ``interfaces``: the indices of all its next hops."""
+class InterfaceRoute(t.NamedTuple):
+    """A route of interfaces. ``interfaces``: the indices of all its next hops; ``gateway``: of a single next hop.
+
+    ``plain``: unicast, and not only for packets of a source or a type of service. ``raw``: the kernel's message, with
+    which the route can be set again.
+    """
 
     table: int
     destination: Network
     interfaces: frozenset[int]
     protocol: int
+    gateway: IP | None = None
+    plain: bool = True
+    raw: bytes = b""
+
+    def __str__(self) -> str:
+        destination = str(self.destination) if self.destination.prefixlen else "default"
+        via = " via %s" % self.gateway if self.gateway else ""
+        table = "main" if self.table == TABLE_MAIN else str(self.table)
+        return "route %s%s table %s%s" % (destination, via, table, "" if self.plain else ", for particular packets")
 
 
 class RouteLookup(Rtnetlink):
@@ -86,21 +107,54 @@ class RouteLookup(Rtnetlink):
                     found |= self._interfaces(codec.table(answer[ROUTE_HEADER.size :]))
         return found
 
-    def wide_routes(self, version: int) -> list[WideRoute]:
-        """Return the unicast routes of IP ``version`` in all tables with short prefixes, which may together be default
-        routes. Raises :class:`NetlinkError`."""
+    def wide_routes(self, version: int) -> list[InterfaceRoute]:
+        """Return the plain routes with short prefixes in all tables, which may together be default routes.
+
+        Raises :class:`NetlinkError`.
+        """
+        return [route for route in self.interface_routes(version, PREFIX_MAX) if route.plain]
+
+    def interface_routes(self, version: int, longest: int = 128) -> list[InterfaceRoute]:
+        """Return the unicast and multicast routes of IP ``version`` in all tables except the local one.
+
+        :param longest: the longest prefix in bits.
+        :raises NetlinkError: if the kernel refuses the dump.
+        """
         request = ROUTE_HEADER.pack(family(version), 0, 0, 0, 0, 0, 0, 0, 0)
         found = []
         for payload in self._sock.dump(RTM_GETROUTE, request):
-            kind, length, source, _tos, table, protocol, _scope, route_type, _flags = ROUTE_HEADER.unpack_from(payload)
+            kind, length, source, tos, table, protocol, _scope, route_type, flags = ROUTE_HEADER.unpack_from(payload)
             # the tables may have very many routes, of which only few are decoded
-            if length > PREFIX_MAX or source or route_type != UNICAST or kind != family(version):
+            if length > longest or route_type not in (UNICAST, MULTICAST) or kind != family(version):
                 continue
             held = codec.table(payload[ROUTE_HEADER.size :])
             packed = held.get(RTA_DST) or bytes(16 if version == 6 else 4)
-            network = ipaddress.ip_network("%s/%d" % (ipaddress.ip_address(packed), length))
             number = codec.number(held[RTA_TABLE]) if RTA_TABLE in held else table
-            found.append(WideRoute(number, network, frozenset(self._interfaces(held)), protocol))
+            if number == TABLE_LOCAL or flags & RTM_F_CLONED:
+                continue
+            network = ipaddress.ip_network("%s/%d" % (ipaddress.ip_address(packed), length))
+            gateway = ipaddress.ip_address(held[RTA_GATEWAY]) if RTA_GATEWAY in held else None
+            interfaces = frozenset(self._interfaces(held))
+            plain = route_type == UNICAST and not source and not tos
+            found.append(InterfaceRoute(number, network, interfaces, protocol, gateway, plain, payload))
+        return found
+
+    def restore_route(self, route: InterfaceRoute) -> None:
+        """Set a route again as the kernel reported it, if it does not exist. Raises :class:`NetlinkError`."""
+        # without the flags of its state, which the kernel does not accept
+        header = ROUTE_HEADER.pack(*ROUTE_HEADER.unpack_from(route.raw)[:8], 0)
+        payload = header + route.raw[ROUTE_HEADER.size :]
+        self._request_idempotent(RTM_NEWROUTE, payload, errno.EEXIST, NLM_F_CREATE | NLM_F_EXCL)
+
+    def permanent_neighbours(self, index: int) -> list[IP]:
+        """Return the IP addresses of an interface's permanent neighbour entries. Raises :class:`NetlinkError`."""
+        found = []
+        for payload in self._sock.dump(RTM_GETNEIGH, LINK_HEADER.pack(0, 0, 0, 0, 0)):
+            _family, interface, state, _flags, _type = NEIGHBOUR_HEADER.unpack_from(payload)
+            packed = codec.table(payload[NEIGHBOUR_HEADER.size :]).get(NDA_DST, b"")
+            if interface == index and state & NUD_PERMANENT and len(packed) in (4, 16):
+                address = ipaddress.ip_address(packed)
+                found += [] if address.is_multicast else [address]
         return found
 
     def forwarding_remotes(self, index: int) -> set[IP]:

@@ -20,13 +20,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsyst
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.until_boot import UntilBoot
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.route_lookup import RouteLookup
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
     IP,
     PROTOCOL_KERNEL,
     SCOPE_UNIVERSE,
     TABLE_MAIN,
     Interface,
-    Rtnetlink,
     Rule,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import (
@@ -35,6 +35,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import
     port_observed,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_changes import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_guard import Guard
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_observed import Seen, Target
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import (
     NAME,
@@ -77,7 +78,7 @@ class RailPorts(Subsystem):
         backend: str = "auto",
         persist: bool = True,
         timeout: float = 30.0,
-        rtnl: Rtnetlink | None = None,
+        rtnl: RouteLookup | None = None,
     ) -> None:
         super().__init__()
         self._system = system
@@ -86,7 +87,7 @@ class RailPorts(Subsystem):
         self._backend = backend
         self._persist = persist
         self._timeout = timeout
-        self._rtnl = rtnl or Rtnetlink()
+        self._rtnl = rtnl or RouteLookup()
         self._until_boot = UntilBoot(system, "rail_ports")
         # of the changes done: links that may restart, and IPv6 addresses that another host may have
         self._disturbed: set[int] = set()
@@ -113,7 +114,8 @@ class RailPorts(Subsystem):
         known = self._ports + observed.record.ports + observed.record.former
         versions = sorted({side.version for port in known for side in port.sides}) or [4]
         observed.routes = [route for version in versions for route in self._rtnl.routes(version)]
-        observed.rules = [rule for version in versions for rule in self._rtnl.rules(version)]
+        observed.rules = [rule for version in (4, 6) for rule in self._rtnl.rules(version)]
+        observed.interface_routes = [route for version in (4, 6) for route in self._rtnl.interface_routes(version)]
         observed["ports"] = [self._gather(port, observed) for port in self._ports or observed.record.ports]
         return observed
 
@@ -195,7 +197,9 @@ class RailPorts(Subsystem):
         former = [port for port in former if port.rail not in held]
         recorded = [port for port in wanted if port.rail not in held]
         targets = plan.staying(wanted) if absent else plan.targets(recorded)
-        plan.guard(ManagementPath.observe(self._system), [] if absent else targets, former)
+        guard = Guard(self._system, observed, ManagementPath.observe(self._system))
+        guard.check([] if absent else targets, former)
+        plan.errors += guard.errors
         if not absent:
             plan.check(targets, former)
         if absent and not (record.ports or record.former):
@@ -259,6 +263,7 @@ class RailPorts(Subsystem):
         plan.remove(former, targets)
         if self._state != "absent":
             plan.add(targets)
+        plan.restore()
 
     def _await_live(self, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
         """Wait until the live state is as planned, or until the timeout.

@@ -22,8 +22,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, tunnels
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.route_lookup import (
+    InterfaceRoute,
     RouteLookup,
-    WideRoute,
     acts_as_default,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
@@ -131,6 +131,17 @@ class ManagementPath:
         return None
 
 
+def tunnels_over(system: System, kernel: RouteLookup) -> dict[str, list[str]]:
+    """Return the names of the tunnels whose packets leave by each interface, by its name. Raises
+    :class:`NetlinkError`."""
+    search = _Search(system, kernel)
+    found: dict[str, list[str]] = {}
+    for link in search.links():
+        for name in search.carriers(link) if link.kind in tunnels.TUNNELS else ():
+            found.setdefault(name, []).append(link.name)
+    return found
+
+
 class _Search:
     """The search for the management path in one state of the kernel's tables."""
 
@@ -143,6 +154,9 @@ class _Search:
         self._netdevs: dict[str, str] = {}
         # whether the path of the connection was followed to a port
         self._found_port = False
+
+    def links(self) -> list[Link]:
+        return list(self._links.values())
 
     def path(self) -> ManagementPath:
         session = connection(self._system)
@@ -222,7 +236,7 @@ class _Search:
                 if number:
                     tables.setdefault(codec.number(number), " of %s" % link.name)
             tables.pop(TABLE_LOCAL, None)
-            by_interface: dict[tuple[int, int], list[WideRoute]] = {}
+            by_interface: dict[tuple[int, int], list[InterfaceRoute]] = {}
             for route in self._kernel.wide_routes(version):
                 for index in route.interfaces if route.table in tables else ():
                     by_interface.setdefault((route.table, index), []).append(route)
@@ -231,7 +245,7 @@ class _Search:
                 if name != "lo" and acts_as_default(route.destination for route in routes):
                     yield name, self._why_default(name, routes, tables[table], version), table
 
-    def _why_default(self, name: str, routes: t.Sequence[WideRoute], why: str, version: int) -> str:
+    def _why_default(self, name: str, routes: t.Sequence[InterfaceRoute], why: str, version: int) -> str:
         parts = [str(route.destination) for route in routes if route.destination.prefixlen]
         whole = [route for route in routes if not route.destination.prefixlen]
         if version == 6 and not parts and all(route.protocol == PROTOCOL_RA for route in whole):
@@ -258,11 +272,11 @@ class _Search:
                 below += [master.name] if master else []
             queue += [(each, "is part of %s, which %s" % (name, reason)) for each in below]
             if link and link.kind in tunnels.TUNNELS:
-                queue += [(each, "carries the tunnel %s, which %s" % (name, reason)) for each in self._carriers(link)]
+                queue += [(each, "carries the tunnel %s, which %s" % (name, reason)) for each in self.carriers(link)]
             elif link is None or link.kind in (None, "veth") or (not below and link.kind not in PORTLESS):
                 self._found_port = True
 
-    def _carriers(self, link: Link) -> list[str]:
+    def carriers(self, link: Link) -> list[str]:
         """Return the interfaces by which the packets of a tunnel leave."""
         ends = tunnels.wireguard_ends(link.ifindex) if link.kind == tunnels.WIREGUARD else tunnels.ends(link)
         if link.kind == "vxlan":
