@@ -5,12 +5,19 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
+import pytest
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from tests.functional.node.own_namespace import LiveNode, in_own_namespace, ip
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import RECORD
+from tests.functional.node.own_namespace import NETWORKD, LiveNode, in_own_namespace, ip
 from tests.functional.node.test_ports_live import Option, port, predicted, routes, run, subsystem
+from tests.waiting import wait_for
 
 PCI = "0000:01:00.0"
 STORAGE = "addr add 192.168.50.2/24 dev ens1"
@@ -135,3 +142,82 @@ def test_what_the_kernel_removes_with_our_address_is_set_again(node: LiveNode) -
     assert "172.16.9.7/24" in ip("addr", "show", "dev", "rail1")
     assert ("192.168.60.0/24", "", "rail1") in routes(4, "main")
     assert predicted(node, [first], persist=False) == []
+
+
+NEEDS_NETWORKD = pytest.mark.skipif(
+    not (os.path.exists(NETWORKD) and shutil.which("dbus-daemon")), reason="systemd-networkd is not installed"
+)
+FILE = "/etc/systemd/network/20-storage.network"
+LINES = "[Network]\nAddress=192.168.50.2/24\n[Route]\nDestination=192.168.60.0/24\nGateway=192.168.50.1\n"
+
+
+@NEEDS_NETWORKD
+@in_own_namespace
+def test_settings_of_a_replaced_file_of_networkd_survive_the_boot(node: LiveNode) -> None:
+    node.rail(1)
+    Path(FILE).parent.mkdir(parents=True)
+    Path(FILE).write_text("[Match]\nName=rail*\nDriver=veth\n" + LINES)
+    node.bus()
+    node.networkd()
+    node.running("systemd-networkd")
+    wait_for(lambda: "192.168.60.0/24" in ip("route"), "networkd does not set the route")
+    options = [port(1, address6=None, gateway6=None)]
+    result = run(node, options)
+    assert any("192.168.60.0/24" in text and "repeats" in text for text in result["warnings"])
+    assert predicted(node, options) == []
+
+    def complete() -> bool:
+        table = ip("addr", "show", "dev", "rail1") + ip("route")
+        return all(text in table for text in ("172.16.1.201", "192.168.50.2", "192.168.60.0/24"))
+
+    assert complete()
+    node.reboot(1)
+    wait_for(complete, lambda: ip("addr") + ip("route"))
+    # the file applies again without the rail
+    run(node, [], state="absent")
+    wait_for(lambda: "172.16.1.201" not in ip("addr") and "192.168.60.0/24" in ip("route"), lambda: ip("addr"))
+
+
+@NEEDS_NETWORKD
+@in_own_namespace
+def test_a_file_that_cannot_be_repeated_is_refused_before_any_change(node: LiveNode) -> None:
+    node.rail(1)
+    Path(FILE).parent.mkdir(parents=True)
+    Path(FILE).write_text("[Match]\nName=rail1\n[Network]\nGateway=192.168.50.1\n" + LINES)
+    before = ip("addr")
+    with pytest.raises(RailyardError, match="Gateway=192.168.50.1"):
+        run(node, [port(1)])
+    assert ip("addr") == before
+    assert not node.system.exists(RECORD)
+
+
+@pytest.mark.skipif(
+    not (os.path.exists(NETWORKD) and shutil.which("netplan")), reason="netplan or systemd-networkd is not installed"
+)
+@in_own_namespace
+def test_settings_of_netplan_for_the_same_card_survive_the_boot(node: LiveNode) -> None:
+    node.rail(1)
+    Path("/etc/netplan").mkdir()
+    Path("/etc/netplan/50-storage.yaml").write_text(
+        "network: {version: 2, ethernets: {storage: {match: {name: 'rail*'}, addresses: [192.168.50.2/24]}}}\n"
+    )
+    subprocess.run(["netplan", "generate"], check=True)
+    options = [port(1, address6=None, gateway6=None)]
+    run(node, options, backend="netplan")
+    subprocess.run(["netplan", "generate"], check=True)
+    node.networkd()
+    wait_for(lambda: "192.168.50.2" in ip("addr") and "172.16.1.201" in ip("addr"), lambda: ip("addr"))
+
+
+@in_own_namespace
+def test_a_profile_of_networkmanager_with_addresses_is_refused(node: LiveNode) -> None:
+    node.rail(1)
+    place = Path("/etc/NetworkManager/system-connections/storage.nmconnection")
+    place.parent.mkdir(parents=True)
+    text = "[connection]\nid=storage\ntype=ethernet\ninterface-name=rail1\n[ipv4]\nmethod=%s\n"
+    place.write_text(text % "manual" + "address1=192.168.50.2/24\n")
+    place.chmod(0o600)
+    with pytest.raises(RailyardError, match=r"gives rail1 \(gpu01\) address1=192.168.50.2/24"):
+        run(node, [port(1)], backend="networkmanager")
+    place.write_text(text % "auto")
+    assert predicted(node, [port(1)], backend="networkmanager")

@@ -30,10 +30,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
     Rule,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import (
+    foreign_files,
     netplan_output,
     network_files,
     port_observed,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.foreign_files import Facts
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import File, Kept
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_changes import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_guard import Guard
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_observed import Seen, Target
@@ -206,16 +209,19 @@ class RailPorts(Subsystem):
             self._check_recordless(record, plan)
         raise_all(plan.errors)
         backend = self._choose_backend(wanted)
-        self._plan_live(plan, targets, former)
         held_ports = [port for port in wanted if port.rail in held]
         ignored_warnings = [
             vf_holders.not_changed(port.rail, str(port.pci), held[port.rail].why) for port in held_ports
         ]
         kept = self._kept(wanted, targets, held)
+        if self._persist or absent:
+            kept = self._with_replaced(backend, kept, targets, held)
+        self._plan_live(plan, targets, former)
         # a file needs the netdev name; without it the existing files stay
         nameless = [port for port in wanted if port.rail not in [each.port.rail for each in kept]]
         ignored_warnings += [NAMELESS % (port.rail, port.pci) for port in nameless if port.rail not in held]
-        self._warn(plan.warnings + backend.warnings() + ignored_warnings)
+        replaced = [foreign_files.warning(each) for each in kept]
+        self._warn(plan.warnings + backend.warnings() + ignored_warnings + [text for text in replaced if text])
         staying = self._staying(record, wanted)
         reasons = plan.reboot_reasons + [each.text for each in staying if absent]
         self._results = {
@@ -305,9 +311,9 @@ class RailPorts(Subsystem):
 
     def _kept(
         self, wanted: t.Sequence[Port], targets: t.Sequence[Target], held: t.Mapping[str, vf_holders.Moved]
-    ) -> list[network_files.Kept]:
+    ) -> list[Kept]:
         by_rail = {target.port.rail: target for target in targets}
-        kept: list[network_files.Kept] = []
+        kept: list[Kept] = []
         for port in wanted:
             target = by_rail.get(port.rail)
             moved = held.get(port.rail)
@@ -319,10 +325,32 @@ class RailPorts(Subsystem):
                 pci_functions.is_infiniband(self._system, port.pci) if kind is None else kind == ARPHRD_INFINIBAND
             )
             ifindex = target.link.ifindex if target and target.name == netdev else None
-            kept.append(network_files.Kept(port, netdev, ifindex, infiniband))
+            kept.append(Kept(port, netdev, ifindex, infiniband))
         return kept
 
-    def _file_changes(self, backend: network_files.Backend, kept: t.Sequence[network_files.Kept]) -> list[Change]:
+    def _with_replaced(
+        self,
+        backend: network_files.Backend,
+        kept: t.Sequence[Kept],
+        targets: t.Sequence[Target],
+        held: t.Mapping[str, vf_holders.Moved],
+    ) -> list[Kept]:
+        """Return the ports with the settings of other programs' files that ours replace. Raises all refusals."""
+        links = {target.port.rail: target.link for target in targets}
+        found: list[Kept] = []
+        errors: list[RailyardError] = []
+        for each in kept:
+            rail = each.port.rail
+            facts = Facts.of(self._system, each, links.get(rail), held.get(rail))
+            try:
+                link = foreign_files.link_lines(self._system, each, facts) if each.port.pci and each.port.netdev else []
+                found.append(each._replace(sections=tuple(backend.replaced(each, facts)), link=tuple(link)))
+            except RailyardError as error:
+                errors.append(error)
+        raise_all(errors)
+        return found
+
+    def _file_changes(self, backend: network_files.Backend, kept: t.Sequence[Kept]) -> list[Change]:
         system = self._system
         files = dict(network_files.common_files(kept), **backend.files(kept))
         changes: list[Change] = []
@@ -428,9 +456,7 @@ def _in_planned_order(port: Port, found: t.Sequence[Via]) -> tuple[Via, ...]:
     return tuple(sorted(found, key=lambda route: (order.get(route, len(order)), str(route.to))))
 
 
-def _writer(
-    system: System, backend: network_files.Backend, path: str, file: network_files.File
-) -> t.Callable[[], None]:
+def _writer(system: System, backend: network_files.Backend, path: str, file: File) -> t.Callable[[], None]:
     def act() -> None:
         backend.check(path, file.text)
         system.write_file(path, file.text, file.mode)
