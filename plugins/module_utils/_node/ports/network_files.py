@@ -130,7 +130,7 @@ class Backend:
         return False
 
     def check(self, path: str, text: str) -> None:
-        """Validate a file with the back-end's parser before it is installed. Raises :class:`RailyardError`."""
+        """Validate a file with the back-end's parser before anything is changed. Raises :class:`RailyardError`."""
 
     def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
         """Reload the files and wait up to ``timeout`` seconds. ``changed``: the paths that it has not read yet."""
@@ -314,7 +314,6 @@ class Netplan(Backend):
     def check(self, path: str, text: str) -> None:
         if path != NETPLAN_FILE:
             return
-        # with a file that netplan cannot read, the node would have no network at its next boot
         system = self._system
         root = tempfile.mkdtemp(prefix="railyard-")
         try:

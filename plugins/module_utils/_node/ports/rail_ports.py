@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 import typing as t
+from functools import partial
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import STEP, Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
@@ -36,7 +37,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import
     port_observed,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.foreign_files import Facts
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import File, Kept
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import Kept
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_changes import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_guard import Guard
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_observed import Seen, Target
@@ -356,8 +357,10 @@ class RailPorts(Subsystem):
         changes: list[Change] = []
         for path, file in sorted(files.items()):
             text, mode = system.read_file(path), system.mode(path)
-            act = _writer(system, backend, path, file)
+            act = partial(system.write_file, path, file.text, file.mode)
             if text != file.text:
+                # before the first change, because the node would have no network with a file that cannot be read
+                backend.check(path, file.text)
                 changes.append(Change(path, "content", text, file.text, act))
             elif mode != file.mode:
                 changes.append(Change(path, "mode", "%04o" % (mode or 0), "%04o" % file.mode, act))
@@ -454,14 +457,6 @@ def _in_planned_order(port: Port, found: t.Sequence[Via]) -> tuple[Via, ...]:
     """Return the routes in the order of the plan, followed by others."""
     order = {route: number for number, route in enumerate(port.routes)}
     return tuple(sorted(found, key=lambda route: (order.get(route, len(order)), str(route.to))))
-
-
-def _writer(system: System, backend: network_files.Backend, path: str, file: File) -> t.Callable[[], None]:
-    def act() -> None:
-        backend.check(path, file.text)
-        system.write_file(path, file.text, file.mode)
-
-    return act
 
 
 def _remover(system: System, path: str) -> t.Callable[[], None]:
