@@ -65,6 +65,7 @@ class ActionModule(ActionBase):
         given = {name: self._value(name) for name in layers.VARIABLES if name in self._vars}
         if preflight:
             options.setdefault("packages", given.get("preflight_packages", layers.PACKAGES))
+        options.setdefault("management_interfaces", given.get("preflight_management_interfaces") or [])
         rows = layers.layer_modules(node, self._value("railyard_fabric"), given, chosen, state)
         if state == layers.PRESENT:
             rows = [row for row in rows if not self._is_left(row, given, needs)]

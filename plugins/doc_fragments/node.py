@@ -23,6 +23,21 @@ attributes:
     support: full
 """
 
+    # of modules that do not change the management path
+    MANAGEMENT = r"""
+options:
+  management_interfaces:
+    version_added: 0.2.0
+    description:
+      - Interfaces by which the node is reached, in addition to those that the module finds. They are never changed.
+      - Required if the module runs without an SSH connection from another host, such as on the console, and the node
+        does not have a default route. The module then cannot find these interfaces, and refuses to change a port.
+      - In the playbooks and roles, set the variable C(preflight_management_interfaces).
+    type: list
+    elements: str
+    default: []
+"""
+
     # of modules that only read
     READS = r"""
 attributes:

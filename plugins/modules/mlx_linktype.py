@@ -24,6 +24,7 @@ requirements:
   - mstflint, or NVIDIA MFT
 extends_documentation_fragment:
   - railyard.fabric.node
+  - railyard.fabric.node.management
 options:
   ports:
     description:

@@ -24,6 +24,7 @@ author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
   - railyard.fabric.node
+  - railyard.fabric.node.management
 options:
   ports:
     description:

@@ -22,6 +22,7 @@ author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
   - railyard.fabric.node
+  - railyard.fabric.node.management
 options:
   state:
     description:
@@ -138,6 +139,7 @@ reboot_reasons:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import MANAGEMENT
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import host_layers
 
@@ -150,6 +152,7 @@ def main() -> None:
         "skip_missing": {"type": "bool", "default": False},
     }
     spec = {
+        **MANAGEMENT,
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "keep_going": {"type": "bool", "default": False},
         "states": {"type": "bool", "default": False},

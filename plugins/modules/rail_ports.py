@@ -16,16 +16,22 @@ description:
     interface. IPv6 needs two more rules and the route of link-local addresses. More routes can be added to that table
     or to the main table. The main table otherwise gets only the subnet route of each address, never a default route.
   - A rail port with a PCI address keeps its netdev name over reboots by a systemd C(.link) file. If the name differs
-    now, the interface is renamed at once if it can go down for a moment without harm, else at the next boot.
+    now, the interface is renamed at once if it can go down for a moment without harm, else at the next boot. It cannot
+    if it has VFs, an interface or tunnel on it, RDMA connections, or settings that neither the plan nor an earlier run
+    set.
   - Router advertisements on a rail cannot add a default route to the main table, or addresses that are not planned to
     the port (C(accept_ra) and C(autoconf) are 0).
   - The module waits until the kernel has checked that no other host on the rail has an IPv6 address. A duplicate is an
     error, and the next run tries again.
-  - The interface and the PCI function that carry the connection or the default route are refused, as is a subnet or
-    route of a rail that would cut off the connection. Nothing is changed then.
+  - The interfaces and PCI functions that carry the connection or the default route are refused, as is a subnet or
+    route of a rail that would cut off the connection. Nothing is changed then. The kernel's routes, rules and tunnels
+    decide which interfaces these are.
+  - If another program's file for systemd-networkd or udev configures a port, the file of this module is used instead
+    of it, and repeats its settings. What a rail port never has, such as a default gateway in the main table, is
+    refused, as are profiles of NetworkManager with addresses or routes.
   - Addresses, rules and routes that an earlier run set and that are not planned now are removed. What other programs
-    set is not changed, except rules with a planned priority and routes in a rail's table to a planned destination. A
-    route of another interface in the main table to a planned destination is an error.
+    set is named in a warning and not changed, except rules with a planned priority and routes in a rail's table to a
+    planned destination. A route of another interface in the main table to a planned destination is an error.
 options:
   ports:
     description:
@@ -134,6 +140,7 @@ options:
     default: present
 extends_documentation_fragment:
   - railyard.fabric.node
+  - railyard.fabric.node.management
 notes:
   - Requires root. The node needs only Python's standard library.
   - The module records what it has set in C(/var/lib/railyard/rail_ports.json), so that a later run removes exactly

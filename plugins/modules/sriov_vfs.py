@@ -35,6 +35,7 @@ requirements:
   - pyroute2 >= 0.7.2 on the node, if attributes change
 extends_documentation_fragment:
   - railyard.fabric.node
+  - railyard.fabric.node.management
 options:
   ports:
     description:

@@ -101,7 +101,13 @@ class Pod:
         return subprocess.run(inside, check=True, capture_output=True, text=True).stdout
 
     def shown(self, *words: str) -> list[dict[str, t.Any]]:
-        found: list[dict[str, t.Any]] = json.loads(self.run("ip", "-j", *words) or "[]")
+        """Return what ip shows in the pod; nothing of an interface that does not exist."""
+        try:
+            found: list[dict[str, t.Any]] = json.loads(self.run("ip", "-j", *words) or "[]")
+        except subprocess.CalledProcessError as error:
+            if "does not exist" not in error.stderr:
+                raise
+            return []
         return found
 
     def links(self) -> set[str]:

@@ -73,6 +73,17 @@ class LiveNode:
         self._started = [self._leaf]
         self._ends: list[t.Callable[[], object]] = []
         ip("link", "set", "lo", "up")
+        self.management()
+
+    def management(self) -> None:
+        """An interface of the management network, ``mgmt0``, with the node's default route in the table ``default``.
+
+        The main table stays empty, so that tests can compare it.
+        """
+        ip("link", "add", "mgmt0", "type", "veth", "peer", "name", "mgmt1")
+        ip("link", "set", "mgmt1", "netns", str(self._leaf.pid))
+        ip("link", "set", "mgmt0", "up")
+        ip("route", "add", "default", "dev", "mgmt0", "table", "default")
 
     def at_end(self, act: t.Callable[[], object]) -> None:
         """Call a function at the end of the test."""

@@ -10,6 +10,10 @@ from pathlib import Path
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rtnetlink as rt
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.route_lookup import (
+    InterfaceRoute,
+    RouteLookup,
+)
 
 IPV4 = ("arp_announce", "arp_ignore", "rp_filter", "promote_secondaries")
 IPV6 = ("accept_ra", "autoconf", "disable_ipv6")
@@ -20,7 +24,7 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-class Kernel(rt.Rtnetlink):
+class Kernel(RouteLookup):
     """``root`` is the node's filesystem; sysfs and procfs in it follow the interfaces."""
 
     def __init__(self, root: Path) -> None:
@@ -80,6 +84,15 @@ class Kernel(rt.Rtnetlink):
 
     def routes(self, version: int) -> list[rt.Route]:
         return [route for route in self.held_routes if route.destination.version == version]
+
+    def interface_routes(self, version: int, longest: int = 128) -> list[InterfaceRoute]:
+        return [
+            InterfaceRoute(route.table, route.destination, frozenset((route.oif,)), route.protocol, route.gateway)
+            for route in self.routes(version)
+        ]
+
+    def permanent_neighbours(self, index: int) -> list[rt.IP]:
+        return []
 
     def rules(self, version: int) -> list[rt.Rule]:
         return sorted((rule for rule in self.held_rules if rule.version == version), key=lambda rule: rule.priority)

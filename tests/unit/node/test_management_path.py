@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import typing as t
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,8 @@ class Tree:
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
-    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    for variable in ("SSH_CONNECTION", "SSH_CLIENT"):
+        monkeypatch.delenv(variable, raising=False)
     return Tree(tmp_path)
 
 
@@ -140,26 +142,49 @@ def test_a_default_route_advertised_by_a_leaf_is_reported_with_a_remedy(tree: Tr
 
 def test_the_connections_interface_is_found_by_its_address(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSH_CONNECTION", "192.0.2.9 50000 127.0.0.1 22")
-    assert management_path.connection_netdev(tree.system) == "lo"
+    assert ManagementPath.observe(tree.system).connection == "lo"
     monkeypatch.setenv("SSH_CONNECTION", "2001:db8::9 50000 2001:db8::1%eth6 22")
     (tree.root / "proc/net/if_inet6").write_text("20010db8000000000000000000000001 05 40 00 80     eth6\n")
-    assert management_path.connection_netdev(tree.system) == "eth6"
-    assert management_path.connection_peer(tree.system) == "2001:db8::9"
+    found = ManagementPath.observe(tree.system)
+    assert found.connection == "eth6"
+    assert found.netdevs == {"eth6": "carries this connection"}
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("192.0.2.9 5 192.0.2.1 22", ("192.0.2.9", "192.0.2.1", "", (22, 5))),
+        ("::ffff:192.0.2.9 5 ::ffff:192.0.2.1 22", ("192.0.2.9", "192.0.2.1", "", (22, 5))),
+        ("::ffff:c000:209 5 ::ffff:c000:201 22", ("192.0.2.9", "192.0.2.1", "", (22, 5))),
+        ("fe80::9%eth6 5 fe80::1%eth6 22", ("fe80::9", "fe80::1", "eth6", (22, 5))),
+    ],
+)
+def test_the_ends_of_a_connection(tree: Tree, monkeypatch: pytest.MonkeyPatch, text: str, ends: t.Any) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", text)
+    found = management_path.connection(tree.system)
+    assert found
+    assert (str(found.peer), str(found.local), found.zone, found.ports) == ends
+
+
+def test_only_the_peer_is_known_where_the_local_address_is_not(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSH_CONNECTION", "not a connection")
-    assert management_path.connection_netdev(tree.system) is None
-    assert management_path.connection_peer(tree.system) is None
+    assert management_path.connection(tree.system) is None
+    monkeypatch.setenv("SSH_CLIENT", "192.0.2.9 50000 22")
+    found = management_path.connection(tree.system)
+    assert found
+    assert (str(found.peer), found.local, found.ports) == ("192.0.2.9", None, (22, 50000))
 
 
 def test_the_connection_is_found_through_the_ancestors_where_sudo_dropped_it(tree: Tree) -> None:
     for pid, parent, environ in (
         (os.getpid(), 70, ""),
         (70, 60, "A=b\0"),
-        (60, 1, "SSH_CONNECTION=x 1 127.0.0.1 22\0"),
+        (60, 1, "SSH_CONNECTION=192.0.2.9 1 127.0.0.1 22\0"),
     ):
         (tree.root / "proc" / str(pid)).mkdir()
         (tree.root / "proc" / str(pid) / "stat").write_text("%d (a) b) S %d 1 1" % (pid, parent))
         (tree.root / "proc" / str(pid) / "environ").write_text(environ)
-    assert management_path.connection_netdev(tree.system) == "lo"
+    assert ManagementPath.observe(tree.system).connection == "lo"
 
 
 @pytest.mark.parametrize(

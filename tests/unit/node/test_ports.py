@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rtnetlink as rt
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.network_files import Networkd
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import RECORD, read_ports
@@ -600,6 +601,22 @@ def test_the_management_paths_function_is_refused_where_it_is_a_vfs_pf(node: Nod
     vf = node.root / "sys/devices/pci0000:00/0000:01:00.0"
     (vf / "physfn").symlink_to(node.root / "sys/devices/pci0000:00/0000:0b:00.0")
     assert "eth0 carries the default route" in errors(node, [port(1)])
+
+
+def test_a_file_that_netplan_cannot_read_is_refused_before_any_change(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(System, "which", lambda _system, program: "/usr/sbin/" + program)
+    node.system = System(str(node.root), lambda _argv, _timeout: CommandResult(1, "", "50-site.yaml: expected mapping"))
+    assert "50-site.yaml: expected mapping" in errors(node, [port(1)], backend="netplan")
+
+
+def test_a_replaced_file_is_refused_before_any_change(node: Node) -> None:
+    write(node.root / "etc/systemd/network/20-site.network", "[Match]\nName=enp11s0\n[Network]\nBond=bond0\n")
+    write(node.root / "etc/systemd/network/20-twin.network", "[Match]\nName=enp12s0\n[Network]\nBond=bond0\n")
+    text = errors(node, [port(1), port(2)])
+    assert "gives enp11s0 (gpu01) Bond=bond0" in text
+    assert "gives enp12s0 (gpu02) Bond=bond0" in text
 
 
 def test_absent_does_not_touch_the_management_path(node: Node) -> None:

@@ -29,7 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.echo_r
     reach,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 from ansible_collections.railyard.fabric.plugins.modules import rail_probe
 from tests.waiting import wait_for
 
@@ -551,7 +551,8 @@ def test_the_management_address_is_the_connections_and_never_a_rails(monkeypatch
     # an address of something before the node is not the node's
     monkeypatch.setenv("SSH_CONNECTION", "192.0.2.7 50000 203.0.113.5 22")
     assert probe_rendezvous.management_address(system) != "203.0.113.5"
-    monkeypatch.setattr(management_path, "default_route_netdevs", lambda _system: ["lo"])
+    path = ManagementPath({}, {}, default_routes=["lo"])
+    monkeypatch.setattr(ManagementPath, "observe", lambda _system: path)
     monkeypatch.setattr(
         probe_rendezvous, "_global_addresses", lambda netdevs: ["10.0.0.5", "10.0.0.6"] if netdevs == ["lo"] else []
     )

@@ -256,6 +256,7 @@ _OTHER_VARIABLES = (
     "kubernetes_options",
     "nccl_settings",
     "nccl_ucx_settings",
+    "preflight_management_interfaces",
     "preflight_packages",
 )
 VARIABLES = (*(variable.name for each in MODULES for variable in each.variables if variable.name), *_OTHER_VARIABLES)

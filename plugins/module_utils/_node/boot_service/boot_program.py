@@ -125,6 +125,7 @@ def main(argv: t.Sequence[str] | None = None, system: System | None = None, pati
     :return: exit status: 0 if all options are applied, 1 if not; standard error has the errors.
     """
     system = system or System()
+    system.management_interfaces = None
     arguments = list(sys.argv[1:] if argv is None else argv)
     check = "--check" in arguments
     only = arguments[arguments.index("--only") + 1 :][:1] if "--only" in arguments else []

@@ -18,6 +18,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 Options = t.Mapping[str, t.Any]
 Builder = t.Callable[[Options, System], Subsystem]
 Result = t.Dict[str, t.Any]
+# The option of modules that do not change the management path, and of rail_host.
+MANAGEMENT: dict[str, t.Any] = {"management_interfaces": {"type": "list", "elements": "str", "default": []}}
 
 
 class Layer(t.NamedTuple):
@@ -36,6 +38,7 @@ def run(name: str, build: Builder, options: Options, system: System, check: bool
     """
     done: list[Change] = []
     try:
+        system.management_interfaces = options.get("management_interfaces") or system.management_interfaces
         subsystem = build(options, system)
         gather = options.get("state") == "gathered"
         if subsystem.at_boot and not gather:

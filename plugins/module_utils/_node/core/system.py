@@ -56,7 +56,13 @@ def run_command(argv: t.Sequence[str], timeout: float) -> CommandResult:
 
 
 class System:
-    """One node. Only tests set ``root`` and ``runner``."""
+    """One node. Only tests set ``root`` and ``runner``.
+
+    ``management_interfaces``: the interfaces that the user names as part of the management path. None at boot, when
+    the kernel cannot yet say which they are, and what is applied was checked when it was saved.
+    """
+
+    management_interfaces: t.Sequence[str] | None = ()
 
     def __init__(
         self, root: str = "/", runner: t.Callable[[t.Sequence[str], float], CommandResult] = run_command

@@ -56,7 +56,7 @@ class Info:
         rdma_socket: t.Callable[[System], NetlinkSocket | None] = rdma_netlink.connect,
         drivers: t.Callable[[t.Iterable[str]], dict[str, DriverInfo]] | None = None,
         verbs: t.Callable[[t.Mapping[str, int]], dict[str, DeviceReport]] | None = None,
-        management_of: t.Callable[[System], ManagementPath] = ManagementPath.observe,
+        management_of: t.Callable[[System], ManagementPath] | None = None,
         permanent: t.Callable[[t.Iterable[str]], dict[str, bytes]] | None = None,
         table: t.Callable[[], Rtnetlink] | None = None,
     ) -> None:
@@ -170,8 +170,8 @@ class Info:
                 "boot_service": self._boot_service(),
             },
             "management_path": {
-                "connection": management_path.connection_netdev(system),
-                "default_route": list(dict.fromkeys(management_path.default_route_netdevs(system))),
+                "connection": self.management.connection,
+                "default_route": self.management.default_routes,
                 "netdevs": self.management.netdevs,
                 "functions": self.management.functions,
             },
@@ -187,7 +187,7 @@ class Info:
 
     @functools.cached_property
     def management(self) -> ManagementPath:
-        return self._management_of(self._system)
+        return (self._management_of or ManagementPath.observe)(self._system)
 
     # -- ports --------------------------------------------------------------------------------------------------------
 
@@ -250,7 +250,7 @@ class Info:
                 "gpu_proximity": best,
                 "vfs": pci_functions.number(system, function, "sriov_numvfs"),
                 "max_vfs": pci_functions.number(system, function, "sriov_totalvfs"),
-                "management_path": self.management.why_card(function),
+                "management_path": self.management.why_card(function) if self.management.known else None,
             }
             netdevs: list[str | None] = [*self.netdevs.get(function, [])]
             # the holder of a netdev that was moved to another network namespace

@@ -9,9 +9,10 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.node_networks import CniNetworks
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import Layer
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import MANAGEMENT, Layer
 
 SPEC: dict[str, t.Any] = {
+    **MANAGEMENT,
     "networks": {"type": "list", "elements": "dict", "default": []},
     "directory": {"type": "path"},
     "plugin_directory": {"type": "path"},

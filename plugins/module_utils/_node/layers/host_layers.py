@@ -26,6 +26,7 @@ def run(options: Row, system: System, check: bool, warnings: list[str]) -> Resul
 
     All options are checked before the first layer runs.
     """
+    system.management_interfaces = options.get("management_interfaces") or ()
     boot_id = system.read("/proc/sys/kernel/random/boot_id")
     result: Result = {"modules": {}, "needs": {}, "system": {"boot_id": boot_id}}
     needs, parts = result["needs"], result["modules"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import Layer
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import MANAGEMENT, Layer
 
 PORT: dict[str, t.Any] = {
     "pci": {"type": "str"},
@@ -20,6 +20,7 @@ PORT: dict[str, t.Any] = {
 }
 
 SPEC: dict[str, t.Any] = {
+    **MANAGEMENT,
     "ports": {"type": "list", "elements": "dict", "options": PORT},
     "subnet_manager": {"type": "str", "choices": ["reported", "required", "ignored"], "default": "reported"},
     "persist": {"type": "bool", "default": True},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import Layer
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import MANAGEMENT, Layer
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_firmware import Firmware
 
 PORT: dict[str, t.Any] = {
@@ -22,6 +22,7 @@ PORT: dict[str, t.Any] = {
 }
 
 SPEC: dict[str, t.Any] = {
+    **MANAGEMENT,
     "ports": {"type": "list", "elements": "dict", "options": PORT},
     "tool": {"type": "str", "default": "auto"},
     "reset": {"type": "str", "choices": ["never", "allowed"], "default": "never"},

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import Layer
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import MANAGEMENT, Layer
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_driver import NicDriver
 
 SPEC: dict[str, t.Any] = {
+    **MANAGEMENT,
     "kind": {"type": "str", "choices": ["inbox", "doca", "mlnx", "container"]},
     "version": {"type": "str"},
     "source": {"type": "str"},

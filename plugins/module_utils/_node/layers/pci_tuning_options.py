@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import Layer
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import MANAGEMENT, Layer
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_config import SIZES
 
 SIZE = {"type": "int", "choices": list(SIZES)}
@@ -29,6 +29,7 @@ PORTS = {
 }
 
 SPEC: dict[str, t.Any] = {
+    **MANAGEMENT,
     "ports": {"type": "list", "elements": "dict", "default": [], "options": PORTS},
     "gpus": {"type": "dict", "default": {}},
     "acs": {"type": "str", "choices": ["leave", "disabled"], "default": "leave"},

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import Layer
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import MANAGEMENT, Layer
 from ansible_collections.railyard.fabric.plugins.module_utils._node.host.rail_limits import THRESHOLDS, RailLimits
 
 PORT = {"pci": {"type": "str"}, "netdev": {"type": "str"}}
 PAGES = {"size_kb": {"type": "int", "required": True}, "count": {"type": "int", "required": True}}
 
 SPEC: dict[str, t.Any] = {
+    **MANAGEMENT,
     "ports": {"type": "list", "elements": "dict", "default": [], "options": PORT},
     "memlock": {"type": "str", "choices": ["leave", "unlimited"], "default": "leave"},
     "services": {"type": "list", "elements": "str"},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import Layer
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import MANAGEMENT, Layer
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.rail_ports import RailPorts
 
 ROUTE = {
@@ -32,6 +32,7 @@ PORT = {
 }
 
 SPEC: dict[str, t.Any] = {
+    **MANAGEMENT,
     "ports": {"type": "list", "elements": "dict", "options": PORT, "default": []},
     "backend": {
         "type": "str",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import Layer
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import MANAGEMENT, Layer
 
 PORT: dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
@@ -20,6 +20,7 @@ PORT: dict[str, t.Any] = {
 }
 
 SPEC: dict[str, t.Any] = {
+    **MANAGEMENT,
     "ports": {"type": "list", "elements": "dict", "options": PORT},
     "wait_active": {"type": "float", "default": 0},
     "force": {"type": "bool", "default": False},

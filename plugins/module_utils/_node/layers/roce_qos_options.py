@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import Layer
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import MANAGEMENT, Layer
 
 INTS = {"type": "list", "elements": "int"}
 QOS = {
@@ -47,6 +47,7 @@ QOS = {
 PORT: dict[str, t.Any] = {"netdev": {"type": "str"}, "pci": {"type": "str"}}
 
 SPEC: dict[str, t.Any] = {
+    **MANAGEMENT,
     "ports": {"type": "list", "elements": "dict", "default": [], "options": PORT},
     "qos": {"type": "dict", "options": QOS},
     "dcbx": {"type": "str", "choices": ["host", "any"], "default": "host"},

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.vf_attributes import VF_ATTRIBUTES
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import Layer
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import MANAGEMENT, Layer
 
 ATTRIBUTES = dict(
     {"index": {"type": "int", "required": True}},
@@ -24,6 +24,7 @@ PORTS = {
 }
 
 SPEC: dict[str, t.Any] = {
+    **MANAGEMENT,
     "ports": {"type": "list", "elements": "dict", "default": [], "options": PORTS},
     "allow_recreate": {"type": "bool", "default": False},
     "autoprobe": {"type": "bool"},

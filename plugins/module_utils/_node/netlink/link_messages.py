@@ -28,7 +28,7 @@ IFF_KEPT = 0x80 | 0x100 | 0x200 | 0x1000
 # The kernel's value of spoofchk and trust if the driver does not report them.
 UNSAID = 0xFFFFFFFF
 
-IFLA_ADDRESS, IFLA_BROADCAST, IFLA_IFNAME, IFLA_MTU, IFLA_LINK = 1, 2, 3, 4, 5
+IFLA_ADDRESS, IFLA_BROADCAST, IFLA_IFNAME, IFLA_MTU, IFLA_LINK, IFLA_MASTER = 1, 2, 3, 4, 5, 10
 IFLA_OPERSTATE, IFLA_LINKINFO, IFLA_IFALIAS, IFLA_NUM_VF, IFLA_VFINFO_LIST, IFLA_EXT_MASK = 16, 18, 20, 21, 22, 29
 IFLA_CARRIER, IFLA_LINK_NETNSID, IFLA_MIN_MTU, IFLA_MAX_MTU = 33, 37, 50, 51
 IFLA_PROP_LIST, IFLA_ALT_IFNAME, IFLA_PERM_ADDRESS, IFLA_PARENT_DEV_NAME = 52, 53, 54, 56
@@ -96,7 +96,8 @@ class Link(t.NamedTuple):
     link is in another network namespace. ``vfs``: rows of :func:`vf_row`, if requested. ``alias``: the ifalias, in
     which the plugin host-device keeps the previous name. ``flags``: those of :data:`IFF_KEPT`. ``settings``: numbers
     of :data:`SETTINGS`. ``xdp``: where an XDP program is attached, a key of :data:`XDP_MODES`, 4 for several modes, 0
-    without one.
+    without one. ``master``: index of the bond, bridge or VRF that it is part of. ``data``: the attributes of its kind
+    (IFLA_INFO_DATA).
     """
 
     ifindex: int
@@ -121,6 +122,8 @@ class Link(t.NamedTuple):
     flags: int = 0
     settings: t.Mapping[str, int] = {}
     xdp: int = 0
+    master: int | None = None
+    data: bytes = b""
 
 
 def decode_link(payload: bytes) -> Link:
@@ -129,6 +132,7 @@ def decode_link(payload: bytes) -> Link:
     held = codec.table(payload[LINK_HEADER.size :])
     address = held.get(IFLA_ADDRESS, b"")
     operstate, carrier = _number(held, IFLA_OPERSTATE), _number(held, IFLA_CARRIER)
+    information = codec.table(held.get(IFLA_LINKINFO, b""))
     altnames = [
         codec.text(value) for each, value in codec.attributes(held.get(IFLA_PROP_LIST, b"")) if each == IFLA_ALT_IFNAME
     ]
@@ -144,13 +148,15 @@ def decode_link(payload: bytes) -> Link:
         type=kind,
         carrier=bool(flags & IFF_LOWER_UP) if carrier is None else bool(carrier),
         operstate=OPERSTATES[operstate] if operstate is not None and operstate < len(OPERSTATES) else "UNKNOWN",
-        kind=_text(codec.table(held.get(IFLA_LINKINFO, b"")), IFLA_INFO_KIND),
+        kind=_text(information, IFLA_INFO_KIND),
         parent=_text(held, IFLA_PARENT_DEV_NAME),
         permanent=held.get(IFLA_PERM_ADDRESS, b""),
         below=_number(held, IFLA_LINK),
         below_namespace=_number(held, IFLA_LINK_NETNSID),
         alias=_text(held, IFLA_IFALIAS),
         broadcast=held.get(IFLA_BROADCAST, b""),
+        master=_number(held, IFLA_MASTER),
+        data=information.get(IFLA_INFO_DATA, b""),
         vfs=tuple(vf_rows(held.get(IFLA_VFINFO_LIST, b""), len(address))),
         flags=flags & IFF_KEPT,
         settings={name: codec.number(held[code]) for name, code in SETTINGS.items() if code in held},

@@ -60,7 +60,7 @@ IFA_F_NODAD = 0x02
 IFA_F_DADFAILED, IFA_F_OPTIMISTIC, IFA_F_TENTATIVE = 0x08, 0x04, 0x40
 IFA_F_PERMANENT, IFA_F_MANAGETEMPADDR, IFA_F_NOPREFIXROUTE = 0x80, 0x100, 0x200
 RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_TABLE = 1, 4, 5, 6, 7, 15
-FRA_DST, FRA_SRC, FRA_PRIORITY, FRA_TABLE, FRA_OIFNAME, FRA_PROTOCOL = 1, 2, 6, 15, 17, 21
+FRA_DST, FRA_SRC, FRA_IIFNAME, FRA_PRIORITY, FRA_TABLE, FRA_OIFNAME, FRA_PROTOCOL = 1, 2, 3, 6, 15, 17, 21
 # Attributes of a plain rule, and those that select nothing: protocol, padding.
 FRA_PLAIN = frozenset((FRA_SRC, FRA_PRIORITY, FRA_TABLE, FRA_OIFNAME, FRA_PROTOCOL, 18))
 FRA_SUPPRESS = frozenset((13, 14))
@@ -135,7 +135,7 @@ def static_route(table: int, to: Network, ifindex: int, via: IP | None = None, s
 class Rule(t.NamedTuple):
     """One policy rule. ``plain``: it selects only by ``source`` and ``oif``, and looks up ``table``.
 
-    ``raw``: the kernel's message, with which the rule can be removed.
+    ``raw``: the kernel's message, with which the rule can be removed. ``iif``: the interface of received packets.
     """
 
     version: int
@@ -145,6 +145,12 @@ class Rule(t.NamedTuple):
     table: int
     plain: bool
     raw: bytes = b""
+    iif: str = ""
+
+    @property
+    def restricted(self) -> bool:
+        """Whether it selects only packets from a source, or of an interface."""
+        return bool(self.source or self.oif or self.iif)
 
     @property
     def selector(self) -> str:
@@ -418,6 +424,7 @@ def decode_rule(payload: bytes) -> Rule | None:
         codec.number(held[FRA_TABLE]) if FRA_TABLE in held else table,
         plain,
         payload,
+        codec.text(held.get(FRA_IIFNAME, b"")),
     )
 
 

@@ -31,6 +31,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import d
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import kernel_modules, pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.initramfs import Initramfs
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.kernel_modules import KernelModules
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 
 INBOX = "inbox"
@@ -412,6 +413,8 @@ class NicDriver(Subsystem):
         if self._kind not in INSTALLED and not self._system.exists("/etc/init.d/openibd"):
             return "openibd is removed with the driver, and it is the only safe way to restart the stack"
         management = self._management = self._management or ManagementPath.observe(self._system)
+        if not management.known:
+            return management_path.UNKNOWN
         for function, why in management.functions.items():
             if self._system.link_name(pci_functions.attribute(function, "driver")) in DRIVERS:
                 return "%s uses this driver, and %s" % (function, why)

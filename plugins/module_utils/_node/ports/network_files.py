@@ -20,9 +20,22 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import SCOPE_LINK, Route, bare
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import netplan_output, port_observed
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import Port, Side
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import SCOPE_LINK, Route
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import (
+    foreign_files,
+    keyfile,
+    netplan_output,
+    port_observed,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.foreign_files import Facts
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import (
+    HEAD,
+    File,
+    Kept,
+    Section,
+    ini,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import Side
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import sysctl
 
 SYSTEMD_DIR = "/etc/systemd/network"
@@ -32,10 +45,8 @@ SYSCTL_FILE = "/etc/sysctl.d/90-railyard.conf"
 NETPLAN_DIRS = ("/lib/netplan", "/etc/netplan", "/run/netplan")
 NETPLAN_FILE = "/etc/netplan/60-railyard.yaml"
 NM_DIR = "/etc/NetworkManager/system-connections"
-NM_PREFIX = "railyard-"
 NETWORKD = "systemd-networkd.service"
 NETWORK_MANAGER = "NetworkManager.service"
-HEAD = "# Written by railyard.fabric.rail_ports, which replaces it at its next run: change the fabric file instead."
 # systemd-networkd's final states of a link
 CONFIGURED = "configured"
 GAVE_UP = "failed"
@@ -46,22 +57,6 @@ RETRY = 10.0
 BEGUN = 5.0
 # CLOCK_REALTIME_COARSE, the clock of file timestamps (clock_gettime(2)); not named in Python
 CLOCK_OF_FILES = 5
-
-
-class File(t.NamedTuple):
-    """A desired file. ``mode``: the permission bits."""
-
-    text: str
-    mode: int
-
-
-class Kept(t.NamedTuple):
-    """A persistent rail port, with its netdev name at the next boot. ``ifindex``: None until it has that name."""
-
-    port: Port
-    netdev: str
-    ifindex: int | None
-    infiniband: bool
 
 
 def running(system: System, unit: str) -> bool:
@@ -98,11 +93,8 @@ def _link_text(each: Kept) -> str:
     # only the first matching file is used, so it must repeat the default's alternative names
     link.append("AlternativeNamesPolicy=database onboard slot path")
     link += ["MTUBytes=%d" % each.port.mtu] if each.port.mtu else []
-    return _ini([("Match", [match]), ("Link", link)])
-
-
-def _ini(sections: t.Sequence[tuple[str, t.Sequence[str]]]) -> str:
-    return HEAD + "\n" + "\n".join("[%s]\n%s\n" % (name, "\n".join(lines)) for name, lines in sections)
+    link += each.link
+    return ini([("Match", [match]), ("Link", link)])
 
 
 def _named(system: System, directory: str, prefix: str, suffix: str) -> list[str]:
@@ -138,12 +130,17 @@ class Backend:
         return False
 
     def check(self, path: str, text: str) -> None:
-        """Validate a file with the back-end's parser before it is installed. Raises :class:`RailyardError`."""
+        """Validate a file with the back-end's parser before anything is changed. Raises :class:`RailyardError`."""
 
     def load(self, kept: t.Sequence[Kept], changed: t.Collection[str], timeout: float) -> None:
         """Reload the files and wait up to ``timeout`` seconds. ``changed``: the paths that it has not read yet."""
 
     def warnings(self) -> list[str]:
+        return []
+
+    def replaced(self, each: Kept, facts: Facts) -> list[Section]:
+        """Return the sections of another program's file that Railyard's file for this port must repeat, because it is
+        used instead. Raises :class:`Refused` if the port would lose settings."""
         return []
 
 
@@ -172,6 +169,9 @@ class Networkd(Backend):
             "its configuration, or choose backend networkmanager"
         ]
 
+    def replaced(self, each: Kept, facts: Facts) -> list[Section]:
+        return foreign_files.networkd(self._system, each, facts, self._path(each))
+
     def _path(self, each: Kept) -> str:
         return "%s/%s%s.network" % (SYSTEMD_DIR, SYSTEMD_PREFIX, each.port.rail)
 
@@ -183,11 +183,12 @@ def _network_text(each: Kept) -> str:
     network = ["Description=Rail %s" % port.rail, "DHCP=no", "IPv6AcceptRA=no"]
     network += _network_lines()
     network += ["Address=%s" % side.address for side in port.sides]
+    network += foreign_files.network_lines(each.sections)
     sections = [("Match", ["Name=%s" % each.netdev]), ("Link", link), ("Network", network)]
     sections += [("Route", _route_lines(route)) for route in port_observed.port_routes(port, 0)]
-    for side in _sides_with_rules(port):
+    for side in each.sides_with_rules:
         sections += _rule_sections(each, side, ("From=%s" % side.address.ip, "OutgoingInterface=%s" % each.netdev))
-    return _ini(sections)
+    return ini(sections + foreign_files.other_sections(each.sections))
 
 
 def _route_lines(route: Route) -> list[str]:
@@ -196,11 +197,6 @@ def _route_lines(route: Route) -> list[str]:
     lines += ["PreferredSource=%s" % route.source] if route.source else []
     lines += ["Gateway=%s" % route.gateway] if route.gateway else []
     return lines + ["Table=%d" % route.table]
-
-
-def _sides_with_rules(port: Port) -> list[Side]:
-    """Return the sides of a port that have rules to its table."""
-    return port.sides if port.table is not None and port.priority is not None else []
 
 
 def _network_lines() -> list[str]:
@@ -312,10 +308,12 @@ class Netplan(Backend):
     def is_running(self) -> bool:
         return running(self._system, NETWORKD)
 
+    def replaced(self, each: Kept, facts: Facts) -> list[Section]:
+        return foreign_files.networkd(self._system, each, facts, netplan_output.generated_path(each.netdev))
+
     def check(self, path: str, text: str) -> None:
         if path != NETPLAN_FILE:
             return
-        # with a file that netplan cannot read, the node would have no network at its next boot
         system = self._system
         root = tempfile.mkdtemp(prefix="railyard-")
         try:
@@ -342,10 +340,11 @@ class Netplan(Backend):
 
 
 def _drop_in_text(each: Kept) -> str:
-    sections = [("Link", ["RequiredForOnline=no"]), ("Network", _network_lines())]
-    for side in _sides_with_rules(each.port):
+    network = _network_lines() + foreign_files.network_lines(each.sections)
+    sections = [("Link", ["RequiredForOnline=no"]), ("Network", network)]
+    for side in each.sides_with_rules:
         sections += _rule_sections(each, side, ("OutgoingInterface=%s" % each.netdev,))
-    return _ini(sections)
+    return ini(sections + foreign_files.other_sections(each.sections))
 
 
 def _netplan_text(kept: t.Sequence[Kept]) -> str:
@@ -360,8 +359,8 @@ def _netplan_text(kept: t.Sequence[Kept]) -> str:
         routes = port_observed.port_routes(port, 0)
         lines += ["      routes:"] if routes else []
         lines += ["        - {%s}" % ", ".join(_netplan_route(route)) for route in routes]
-        lines += ["      routing-policy:"] if _sides_with_rules(port) else []
-        for side in _sides_with_rules(port):
+        lines += ["      routing-policy:"] if each.sides_with_rules else []
+        for side in each.sides_with_rules:
             rule = "        - {from: '%s', table: %d, priority: %d}"
             lines += [rule % (side.source, port.table or 0, port.priority or 0)]
     return "\n".join(lines) + "\n"
@@ -382,10 +381,10 @@ class NetworkManager(Backend):
 
     def files(self, kept: t.Sequence[Kept]) -> dict[str, File]:
         # NetworkManager ignores keyfiles that other users can read
-        return {self._path(each): File(_keyfile_text(each), 0o600) for each in kept}
+        return {self._path(each): File(keyfile.text(each), 0o600) for each in kept}
 
     def ours(self) -> list[str]:
-        return _named(self._system, NM_DIR, NM_PREFIX, ".nmconnection")
+        return _named(self._system, NM_DIR, keyfile.NM_PREFIX, ".nmconnection")
 
     def is_running(self) -> bool:
         return running(self._system, NETWORK_MANAGER)
@@ -397,68 +396,17 @@ class NetworkManager(Backend):
         for each in kept:
             if each.ifindex is None:
                 continue
-            name = NM_PREFIX + each.port.rail
+            name = keyfile.NM_PREFIX + each.port.rail
             current = system.run(["nmcli", "-g", "GENERAL.CONNECTION", "device", "show", each.netdev]).out.strip()
             command = ["device", "reapply", each.netdev] if current == name else ["connection", "up", "id", name]
             system.check(["nmcli", "--wait", "%d" % max(1, round(timeout))] + command, remedy, timeout + 10)
 
-    def _path(self, each: Kept) -> str:
-        return "%s/%s%s.nmconnection" % (NM_DIR, NM_PREFIX, each.port.rail)
-
-
-def _keyfile_text(each: Kept) -> str:
-    port = each.port
-    name = NM_PREFIX + port.rail
-    kind = "infiniband" if each.infiniband else "ethernet"
-    connection = [
-        "id=%s" % name,
-        "uuid=%s" % _uuid(name),
-        "type=%s" % kind,
-        "interface-name=%s" % each.netdev,
-        "autoconnect=true",
-        # preferred over an installer's profile for any Ethernet interface
-        "autoconnect-priority=100",
-    ]
-    hardware = (["mtu=%d" % port.mtu] if port.mtu else []) + (["transport-mode=datagram"] if each.infiniband else [])
-    # the link-local address that the kernel assigns too, so that the GIDs do not change
-    ipv6_lines = ["addr-gen-mode=eui64"]
-    blocks = [
-        ("ipv4", _manual(each, 4) or ["method=disabled"]),
-        ("ipv6", (_manual(each, 6) or ["method=link-local"]) + ipv6_lines),
-    ]
-    return _ini([("connection", connection), (kind, hardware)] + blocks)
-
-
-def _manual(each: Kept, version: int) -> list[str]:
-    """Return the lines of an IP family's section of a keyfile; empty if the port has no address of it."""
-    port, side = each.port, each.port.side(version)
-    if not side:
+    def replaced(self, each: Kept, facts: Facts) -> list[Section]:
+        foreign_files.network_manager(self._system, each, facts)
         return []
-    # the default route of the rail's own table is one of the routes; 'gateway' would set one in the main table
-    lines = ["method=manual", "never-default=true", "address1=%s" % side.address]
-    routes = [route for route in port_observed.port_routes(port, 0) if route.destination.version == version]
-    for number, route in enumerate(routes, 1):
-        next_hop = ",%s" % route.gateway if route.gateway else ""
-        options = ["table=%d" % route.table] + (["src=%s" % route.source] if route.source else [])
-        lines += ["route%d=%s%s" % (number, route.destination, next_hop)]
-        lines += ["route%d_options=%s" % (number, ",".join(options))]
-    if side in _sides_with_rules(port):
-        rule = "priority %d %s table %d"
-        selectors = ("from %s" % bare(side.source), "from %s oif %s" % (port_observed.ANYWHERE[version], each.netdev))
-        for number, selector in enumerate(selectors, 1):
-            lines += ["routing-rule%d=" % number + rule % (port.priority or 0, selector, port.table or 0)]
-    return lines
 
-
-def _uuid(name: str) -> str:
-    """Return a UUID of version 5 (RFC 9562), which is the same on every run."""
-    import hashlib  # only this back-end needs it
-
-    digest = bytearray(hashlib.sha1(b"railyard.fabric/" + name.encode()).digest()[:16])
-    digest[6] = digest[6] & 0x0F | 0x50
-    digest[8] = digest[8] & 0x3F | 0x80
-    text = bytes(digest).hex()
-    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+    def _path(self, each: Kept) -> str:
+        return "%s/%s%s.nmconnection" % (NM_DIR, keyfile.NM_PREFIX, each.port.rail)
 
 
 BACKENDS: dict[str, type[Backend]] = {each.name: each for each in (Backend, Networkd, Netplan, NetworkManager)}

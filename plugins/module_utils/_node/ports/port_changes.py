@@ -6,29 +6,27 @@
 
 from __future__ import annotations
 
-import ipaddress
 import typing as t
 from functools import partial
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import ROUTE, RULE, Change
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.route_lookup import RouteLookup
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
     IFA_F_DADFAILED,
     IFA_F_NOPREFIXROUTE,
     IFA_F_SECONDARY,
     PROTOCOL_KERNEL,
-    SCOPE_UNIVERSE,
     TABLE_MAIN,
     Address,
     Interface,
     Link,
-    Network,
     Route,
-    Rtnetlink,
     Rule,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.foreign_settings import Foreign
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_observed import (
     KERNEL_METRIC,
     SYSCTL_6,
@@ -50,10 +48,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_o
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import MTU_LEAST_6, Port, Side
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import sysctl
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import (
-    ManagementPath,
-    connection_peer,
-)
 
 
 class Plan:
@@ -64,7 +58,7 @@ class Plan:
     """
 
     def __init__(
-        self, system: System, rtnl: Rtnetlink, observed: Seen, disturbed: set[int], tried: set[tuple[int, Interface]]
+        self, system: System, rtnl: RouteLookup, observed: Seen, disturbed: set[int], tried: set[tuple[int, Interface]]
     ) -> None:
         self._system = system
         self._rtnl = rtnl
@@ -76,6 +70,7 @@ class Plan:
         # links whose last IPv4 address is removed, and with it their IPv4 routes
         self._emptied: set[int] = set()
         self._lost: list[Address] = []
+        self._foreign: Foreign | None = None
         self.changes: list[Change] = []
         self.errors: list[RailyardError] = []
         self.warnings: list[str] = []
@@ -95,14 +90,19 @@ class Plan:
                 key = "pci" if port.pci else "netdev"
                 message = "%s is also the interface of %s (%s)" % (link.name, other.place, other.rail)
                 self.errors.append(RailyardError(message, at(port, key), "give each rail port its own"))
-        renamed = self._links_to_rename(found)
+        wanted = [Target(port, link, str(port.netdev or link.name)) for port, link in found.values()]
+        record = self._state.record
+        self._foreign = Foreign(
+            self._system, self._rtnl, self._state, wanted, self.staying(record.ports + record.former)
+        )
+        renamed = self._links_to_rename(found, self._foreign)
         self._rename({index: found[index] for index in renamed})
         return [
             Target(port, link, str(port.netdev) if index in renamed else link.name)
             for index, (port, link) in found.items()
         ]
 
-    def _links_to_rename(self, found: t.Mapping[int, tuple[Port, Link]]) -> set[int]:
+    def _links_to_rename(self, found: t.Mapping[int, tuple[Port, Link]], foreign: Foreign) -> set[int]:
         """Return the indices of links that are renamed now. Others become errors, or are renamed at the next boot."""
         names = {
             index: str(port.netdev) for index, (port, link) in found.items() if port.netdev not in (None, link.name)
@@ -119,7 +119,7 @@ class Plan:
                         "correct the profile: its pci or its netdev belongs to another interface",
                     )
                 )
-        waiting = {index: self._why_not_down(found[index][1]) for index in names}
+        waiting = {index: foreign.why_not_down(found[index][1], found[index][0].pci) for index in names}
         waiting = {index: why for index, why in waiting.items() if why}
         renamed = set(names) - set(waiting)
         while True:
@@ -140,22 +140,6 @@ class Plan:
         for link in self._state.links.values():
             if link.ifindex != except_index and name in (link.name,) + link.altnames:
                 return link
-        return None
-
-    def _why_not_down(self, link: Link) -> str | None:
-        """Return why a link must not be set down, which removes its routes; None if it may."""
-        if not link.up:
-            return None
-        directory = "/sys/class/net/%s" % link.name
-        uppers = [name[len("upper_") :] for name in self._system.listdir(directory) if name.startswith("upper_")]
-        if uppers:
-            return "%s is built on it" % ", ".join(uppers)
-        if self._system.read_int(directory + "/device/sriov_numvfs"):
-            return "it has VFs"
-        # a pod's macvlan is visible in this namespace only by its hardware address
-        others = [mac for mac in self._rtnl.hardware_addresses(link.ifindex) if mac and not mac[0] & 1]
-        if any(mac != link.address for mac in others):
-            return "an interface in another network namespace is built on it"
         return None
 
     def _rename(self, renamed: t.Mapping[int, tuple[Port, Link]]) -> None:
@@ -184,59 +168,13 @@ class Plan:
         self._downed.add(link.ifindex)
         self._change(before, "name", before, after, act)
 
-    def guard(self, management: ManagementPath, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
-        """Refuse changes of the management path, and routes that would cut off the connection."""
-        for target in targets:
-            why = management.why_netdev(target.link.name)
-            if why:
-                self._refuse(target.port, "%s %s" % (target.link.name, why))
-            elif target.port.pci and management.why_function(target.port.pci):
-                self._refuse(target.port, str(management.why_function(target.port.pci)))
-            else:
-                self._guard_connection(management, target.port)
-        target_indices = {target.link.ifindex for target in targets}
-        for port in former:
-            link, _problem = find(self._system, port, self._state)
-            why = management.why_netdev(link.name) if link and link.ifindex not in target_indices else None
-            if link and why:
-                self._refuse(port, "%s %s, and was set up as a rail port before" % (link.name, why))
-
-    def _refuse(self, port: Port, message: str) -> None:
-        remedy = "leave it out: a rail port must not be an interface that the node is reached by"
-        self.errors.append(Refused(message, at(port, "pci" if port.pci else "netdev"), remedy))
-
-    def _guard_connection(self, management: ManagementPath, port: Port) -> None:
-        peer = connection_peer(self._system)
-        for side in port.sides:
-            self._guard_network(management, port, side.key, side.address.network, peer)
-        for number, route in enumerate(port.routes):
-            if route.table is None:
-                self._guard_network(management, port, "routes[%d].to" % number, route.to, peer)
-
-    def _guard_network(self, path: ManagementPath, port: Port, key: str, network: Network, peer: str | None) -> None:
-        """Refuse a route of the main table that would move traffic from the management path to a rail."""
-        remedy = "plan another subnet for the rail: its route would cut off this connection"
-        safe = False
-        for netdev, why in path.netdevs.items():
-            link = self._state.named(netdev)
-            for other in self._state.of(link) if link else []:
-                theirs = other.interface.network
-                if other.scope != SCOPE_UNIVERSE or not theirs.overlaps(network):
-                    continue
-                if key.startswith("routes") and theirs.prefixlen > network.prefixlen:
-                    # the longer prefix of the management path wins
-                    safe = safe or (peer is not None and ipaddress.ip_address(peer) in theirs)
-                    continue
-                message = "%s overlaps %s of %s, which %s" % (network, other.interface, netdev, why)
-                self.errors.append(Refused(message, at(port, key), remedy))
-        if peer and ipaddress.ip_address(peer) in network and not safe:
-            message = "%s contains %s, the peer of this connection" % (network, peer)
-            self.errors.append(Refused(message, at(port, key), remedy))
-
     def check(self, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
         """Find settings that the kernel or the driver would refuse. ``former``: ports as earlier runs set them."""
         leaving, before = self.leaving(former, targets), self.staying(former)
-        for port, link, _name in targets:
+        for target in targets:
+            port, link, _name = target
+            warning = self._foreign.warning(target) if self._foreign else None
+            self.warnings += [warning] if warning else []
             if port.mtu is not None and (port.mtu < link.min_mtu or (link.max_mtu and port.mtu > link.max_mtu)):
                 message = "%s takes an MTU from %d to %d, not %d" % (link.name, link.min_mtu, link.max_mtu, port.mtu)
                 self.errors.append(Unsupported(message, at(port, "mtu"), "plan an MTU that the NIC supports"))
@@ -337,6 +275,7 @@ class Plan:
         The order is rules, routes, addresses. ``former``: the ports of earlier runs.
         """
         old = self.staying(former)
+        self._foreign = self._foreign or Foreign(self._system, self._rtnl, self._state, targets, old)
         self._remove_rules(former, old, targets)
         self._remove_routes(old, targets)
         self._remove_addresses(self.leaving(former, targets), targets)
@@ -386,11 +325,6 @@ class Plan:
                 netdev = target.name if target else self._name_of(address.ifindex)
                 act = partial(self._rtnl.delete_address, address.ifindex, address.interface)
                 self._change(netdev, "address", str(address.interface), None, act)
-            elif target and any(address.interface.ip in each.network for each in planned):
-                self.warnings.append(
-                    "%s (%s) also has %s, which is not planned and which Railyard did not set: it stays"
-                    % (target.link.name, target.port.rail, address.interface)
-                )
         self._lost = [address for address in self._state.addresses if self._is_removed_with(address, removed)]
         going = [each for each in removed + self._lost if each.interface.version == 4]
         staying = {each.ifindex for each in self._state.addresses if each.interface.version == 4 and each not in going}
@@ -427,6 +361,20 @@ class Plan:
                     subject = "rule %d" % priority
                     act = partial(self._rtnl.add_rule, rule)
                     self._change(subject, rule.selector, None, rule.action, act, RULE, target.name)
+
+    def restore(self) -> None:
+        """Set addresses and routes of other programs again that the kernel removes together with ours."""
+        for address in self._lost:
+            link = self._state.links[address.ifindex]
+            if self._foreign and address in self._foreign.addresses(link):
+                act = partial(self._rtnl.add_address, link.ifindex, address.interface)
+                self._change(link.name, "address", None, str(address.interface), act)
+        for index in sorted(self._emptied):
+            link = self._state.links[index]
+            for route in self._foreign.routes(link) if self._foreign else ():
+                if route.destination.version == 4:
+                    act = partial(self._rtnl.restore_route, route)
+                    self._change(link.name, str(route), None, "restored", act, ROUTE)
 
     def _add_address(self, target: Target, side: Side) -> None:
         address, link = side.address, target.link

@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.route_lookup import InterfaceRoute
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
     ANYWHERE,
     IFA_F_DADFAILED,
@@ -52,6 +53,7 @@ class Seen(t.Dict[str, t.Any]):
     addresses: list[Address]
     routes: list[Route]
     rules: list[Rule]
+    interface_routes: list[InterfaceRoute]
     # PCI address of a port whose netdev is in another network namespace -> where it is
     held: dict[str, Moved]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 import typing as t
+from functools import partial
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import STEP, Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
@@ -20,21 +21,25 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsyst
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.until_boot import UntilBoot
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.route_lookup import RouteLookup
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
     IP,
     PROTOCOL_KERNEL,
     SCOPE_UNIVERSE,
     TABLE_MAIN,
     Interface,
-    Rtnetlink,
     Rule,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import (
+    foreign_files,
     netplan_output,
     network_files,
     port_observed,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.foreign_files import Facts
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import Kept
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_changes import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_guard import Guard
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_observed import Seen, Target
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import (
     NAME,
@@ -77,7 +82,7 @@ class RailPorts(Subsystem):
         backend: str = "auto",
         persist: bool = True,
         timeout: float = 30.0,
-        rtnl: Rtnetlink | None = None,
+        rtnl: RouteLookup | None = None,
     ) -> None:
         super().__init__()
         self._system = system
@@ -86,7 +91,7 @@ class RailPorts(Subsystem):
         self._backend = backend
         self._persist = persist
         self._timeout = timeout
-        self._rtnl = rtnl or Rtnetlink()
+        self._rtnl = rtnl or RouteLookup()
         self._until_boot = UntilBoot(system, "rail_ports")
         # of the changes done: links that may restart, and IPv6 addresses that another host may have
         self._disturbed: set[int] = set()
@@ -113,7 +118,8 @@ class RailPorts(Subsystem):
         known = self._ports + observed.record.ports + observed.record.former
         versions = sorted({side.version for port in known for side in port.sides}) or [4]
         observed.routes = [route for version in versions for route in self._rtnl.routes(version)]
-        observed.rules = [rule for version in versions for rule in self._rtnl.rules(version)]
+        observed.rules = [rule for version in (4, 6) for rule in self._rtnl.rules(version)]
+        observed.interface_routes = [route for version in (4, 6) for route in self._rtnl.interface_routes(version)]
         observed["ports"] = [self._gather(port, observed) for port in self._ports or observed.record.ports]
         return observed
 
@@ -195,23 +201,28 @@ class RailPorts(Subsystem):
         former = [port for port in former if port.rail not in held]
         recorded = [port for port in wanted if port.rail not in held]
         targets = plan.staying(wanted) if absent else plan.targets(recorded)
-        plan.guard(ManagementPath.observe(self._system), [] if absent else targets, former)
+        guard = Guard(self._system, observed, ManagementPath.observe(self._system))
+        guard.check([] if absent else targets, former)
+        plan.errors += guard.errors
         if not absent:
             plan.check(targets, former)
         if absent and not (record.ports or record.former):
             self._check_recordless(record, plan)
         raise_all(plan.errors)
         backend = self._choose_backend(wanted)
-        self._plan_live(plan, targets, former)
         held_ports = [port for port in wanted if port.rail in held]
         ignored_warnings = [
             vf_holders.not_changed(port.rail, str(port.pci), held[port.rail].why) for port in held_ports
         ]
         kept = self._kept(wanted, targets, held)
+        if self._persist or absent:
+            kept = self._with_replaced(backend, kept, targets, held)
+        self._plan_live(plan, targets, former)
         # a file needs the netdev name; without it the existing files stay
         nameless = [port for port in wanted if port.rail not in [each.port.rail for each in kept]]
         ignored_warnings += [NAMELESS % (port.rail, port.pci) for port in nameless if port.rail not in held]
-        self._warn(plan.warnings + backend.warnings() + ignored_warnings)
+        replaced = [foreign_files.warning(each) for each in kept]
+        self._warn(plan.warnings + backend.warnings() + ignored_warnings + [text for text in replaced if text])
         staying = self._staying(record, wanted)
         reasons = plan.reboot_reasons + [each.text for each in staying if absent]
         self._results = {
@@ -259,6 +270,7 @@ class RailPorts(Subsystem):
         plan.remove(former, targets)
         if self._state != "absent":
             plan.add(targets)
+        plan.restore()
 
     def _await_live(self, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
         """Wait until the live state is as planned, or until the timeout.
@@ -300,9 +312,9 @@ class RailPorts(Subsystem):
 
     def _kept(
         self, wanted: t.Sequence[Port], targets: t.Sequence[Target], held: t.Mapping[str, vf_holders.Moved]
-    ) -> list[network_files.Kept]:
+    ) -> list[Kept]:
         by_rail = {target.port.rail: target for target in targets}
-        kept: list[network_files.Kept] = []
+        kept: list[Kept] = []
         for port in wanted:
             target = by_rail.get(port.rail)
             moved = held.get(port.rail)
@@ -314,17 +326,41 @@ class RailPorts(Subsystem):
                 pci_functions.is_infiniband(self._system, port.pci) if kind is None else kind == ARPHRD_INFINIBAND
             )
             ifindex = target.link.ifindex if target and target.name == netdev else None
-            kept.append(network_files.Kept(port, netdev, ifindex, infiniband))
+            kept.append(Kept(port, netdev, ifindex, infiniband))
         return kept
 
-    def _file_changes(self, backend: network_files.Backend, kept: t.Sequence[network_files.Kept]) -> list[Change]:
+    def _with_replaced(
+        self,
+        backend: network_files.Backend,
+        kept: t.Sequence[Kept],
+        targets: t.Sequence[Target],
+        held: t.Mapping[str, vf_holders.Moved],
+    ) -> list[Kept]:
+        """Return the ports with the settings of other programs' files that ours replace. Raises all refusals."""
+        links = {target.port.rail: target.link for target in targets}
+        found: list[Kept] = []
+        errors: list[RailyardError] = []
+        for each in kept:
+            rail = each.port.rail
+            facts = Facts.of(self._system, each, links.get(rail), held.get(rail))
+            try:
+                link = foreign_files.link_lines(self._system, each, facts) if each.port.pci and each.port.netdev else []
+                found.append(each._replace(sections=tuple(backend.replaced(each, facts)), link=tuple(link)))
+            except RailyardError as error:
+                errors.append(error)
+        raise_all(errors)
+        return found
+
+    def _file_changes(self, backend: network_files.Backend, kept: t.Sequence[Kept]) -> list[Change]:
         system = self._system
         files = dict(network_files.common_files(kept), **backend.files(kept))
         changes: list[Change] = []
         for path, file in sorted(files.items()):
             text, mode = system.read_file(path), system.mode(path)
-            act = _writer(system, backend, path, file)
+            act = partial(system.write_file, path, file.text, file.mode)
             if text != file.text:
+                # before the first change, because the node would have no network with a file that cannot be read
+                backend.check(path, file.text)
                 changes.append(Change(path, "content", text, file.text, act))
             elif mode != file.mode:
                 changes.append(Change(path, "mode", "%04o" % (mode or 0), "%04o" % file.mode, act))
@@ -421,16 +457,6 @@ def _in_planned_order(port: Port, found: t.Sequence[Via]) -> tuple[Via, ...]:
     """Return the routes in the order of the plan, followed by others."""
     order = {route: number for number, route in enumerate(port.routes)}
     return tuple(sorted(found, key=lambda route: (order.get(route, len(order)), str(route.to))))
-
-
-def _writer(
-    system: System, backend: network_files.Backend, path: str, file: network_files.File
-) -> t.Callable[[], None]:
-    def act() -> None:
-        backend.check(path, file.text)
-        system.write_file(path, file.text, file.mode)
-
-    return act
 
 
 def _remover(system: System, path: str) -> t.Callable[[], None]:

@@ -18,6 +18,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 
 _NOT_MET = "could not be met at"
 # Messages of perftest if the other end refuses the connection. Without an answer it prints nothing until the timeout.
@@ -34,12 +35,14 @@ def management_address(
     :param netdevs: netdevs of the rails, whose addresses are never returned.
     :param addresses: addresses of the rails, which are never returned.
     """
-    own = management_path.connection_address(system)
-    netdev = management_path.connection_netdev(system)
+    path = ManagementPath.observe(system)
+    session = management_path.connection(system)
+    own = str(session.local) if session and session.local else None
+    netdev = path.connection
     # an address that no interface has belongs to a device in front of the node
     if own and netdev and netdev not in netdevs and own not in addresses and not own.startswith("fe80"):
         return own
-    default_netdevs = [name for name in management_path.default_route_netdevs(system) if name not in netdevs]
+    default_netdevs = [name for name in path.default_routes if name not in netdevs]
     candidates = _global_addresses(default_netdevs) if default_netdevs else []
     return next((address for address in candidates if address not in addresses), None)
 

@@ -2,87 +2,305 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The management path: interfaces, cards and PCI functions that carry the connection or the default route.
+"""The management path: interfaces, cards and PCI functions by which the node is reached; never changed.
 
-Read from procfs and sysfs, so that a module without changes needs no netlink library. Sources: the kernel's
-``/proc/net/route``, ``/proc/net/ipv6_route``, ``/proc/net/if_inet6``, SIOCGIFCONF (netdevice(7)), and the variable
-``SSH_CONNECTION`` that sshd(8) sets for the session's first process.
+The kernel decides: the route of the session's answers is looked up as for a packet of its connection, with rules,
+tables and VRFs, and from a tunnel or an interface built on others down to the ports. Interfaces with a default route
+belong to it too. The connection is that of the variable ``SSH_CONNECTION``, which sshd(8) sets for the session's first
+process.
 """
 
 from __future__ import annotations
 
-import array
-import fcntl
+import ipaddress
+import json
 import os
-import socket
-import struct
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, tunnels
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.route_lookup import (
+    InterfaceRoute,
+    RouteLookup,
+    acts_as_default,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
+    IP,
+    PROTOCOL_RA,
+    TABLE_LOCAL,
+    TABLE_MAIN,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import (
     REPRESENTOR,
     is_pci_address,
 )
 
-SIOCGIFCONF = 0x8912
-IFREQ_SIZE = 40
-RTF_UP = 0x1
-RTF_REJECT = 0x200
-RTF_ADDRCONF = 0x40000
+CONNECTION = "carries this connection"
 DEFAULT = "carries the default route"
 ADVERTISED = (
     DEFAULT + " (IPv6, advertised by a router there; if that is not the node's way out,"
     " set net.ipv6.conf.%s.accept_ra to 0 and delete the route)"
 )
+UNKNOWN = (
+    "the interface by which this node is reached is not known: the session has no SSH connection from another host, and"
+    " the node has no default route"
+)
 # The master of Open vSwitch's ports. Only its daemon knows which of them an interface of a bridge uses.
 OVS = "ovs-system"
+# Interfaces that carry no packets out of the node by themselves.
+PORTLESS = frozenset(("dummy", "bridge", "bond", "team", "vrf", "ifb"))
+# The table of each IP version that the kernel's last rule selects.
+TABLE_DEFAULT = 253
+IFLA_VRF_TABLE = 1
+# The record of rail_ports, whose tables are those of rails.
+RAIL_PORTS = "/var/lib/railyard/rail_ports.json"
+
+
+class Connection(t.NamedTuple):
+    """The ends of this SSH session. ``zone``: the interface of link-local addresses, or empty. ``ports``: the local and
+    the peer's TCP port, if both are known. ``local``: None if only the peer is known."""
+
+    peer: IP
+    local: IP | None
+    zone: str
+    ports: tuple[int, int] | None
 
 
 class ManagementPath:
-    """``netdevs``: name -> reason; ``functions``: PCI address -> reason. A card: an address without function number."""
+    """``netdevs``: name -> reason; ``functions``: PCI address -> reason. A card: an address without function number.
 
-    def __init__(self, netdevs: t.Mapping[str, str], functions: t.Mapping[str, str]) -> None:
+    ``connection``: the interface with the local address of this SSH session; ``default_routes``: the interfaces with a
+    default route in the main table. ``known``: whether a connection, a default route or the user names an interface.
+    """
+
+    def __init__(
+        self,
+        netdevs: t.Mapping[str, str],
+        functions: t.Mapping[str, str],
+        connection: str | None = None,
+        default_routes: t.Sequence[str] = (),
+        known: bool = True,
+    ) -> None:
         self.netdevs = dict(netdevs)
         self.functions = dict(functions)
+        self.connection = connection
+        self.default_routes = list(default_routes)
+        self.known = known
 
     @classmethod
-    def observe(cls, system: System) -> ManagementPath:
-        """Return the node's management path. Includes interfaces below a bond, bridge or VLAN, and PFs of VFs."""
-        reasons: dict[str, str] = {}
-        for name in default_route_netdevs(system):
-            reasons.setdefault(name, DEFAULT)
-        for name in reasons.keys() & _advertised(system):
-            reasons[name] = ADVERTISED % name
-        connection = connection_netdev(system)
-        if connection:
-            reasons[connection] = "carries this connection"
-        netdevs: dict[str, str] = {}
-        functions: dict[str, str] = {}
-        for name, why in reasons.items():
-            for netdev in [name] + lower_netdevs(system, name):
-                below = why if netdev == name else "is part of %s, which %s" % (name, why)
-                netdevs.setdefault(netdev, below)
-                pci = netdev_pci(system, netdev)
-                while pci:
-                    functions.setdefault(pci, "%s %s" % (netdev, below))
-                    pci = system.link_name("/sys/bus/pci/devices/%s/physfn" % pci)
-        return cls(netdevs, functions)
+    def observe(cls, system: System, kernel: RouteLookup | None = None) -> ManagementPath:
+        """Return the node's management path. Includes interfaces below a bond, bridge or VLAN, and PFs of VFs.
+
+        :param kernel: another source of the kernel's tables, for tests.
+        :raises NetlinkError: if the kernel refuses a request.
+        """
+        tables = kernel or RouteLookup()
+        try:
+            return _Search(system, tables).path()
+        finally:
+            tables.close()
+
+    def check_known(self) -> None:
+        """Raise :class:`Refused` if it is not known by which interface the node is reached."""
+        if not self.known:
+            raise Refused(
+                UNKNOWN,
+                "management path",
+                "set preflight_management_interfaces (option management_interfaces) to its interfaces",
+            )
 
     def why_netdev(self, netdev: str) -> str | None:
-        """Return why this interface must not be changed; None if it may be."""
+        """Return why this interface must not be changed; None if it may be. Raises as :meth:`check_known`."""
+        self.check_known()
         return self.netdevs.get(netdev)
 
     def why_function(self, pci: str) -> str | None:
-        """Return why this PCI function must not be changed; None if it may be."""
+        """Return why this PCI function must not be changed; None if it may be. Raises as :meth:`check_known`."""
+        self.check_known()
         return self.functions.get(pci)
 
     def why_card(self, pci: str) -> str | None:
-        """Return why the card of this PCI function must not be changed; None if it may be."""
+        """Return why the card of this PCI function must not be changed; None if it may be. Raises as
+        :meth:`check_known`."""
+        self.check_known()
         for function, why in self.functions.items():
             if function.rpartition(".")[0] == pci.rpartition(".")[0]:
                 return why
         return None
+
+
+def tunnels_over(system: System, kernel: RouteLookup) -> dict[str, list[str]]:
+    """Return the names of the tunnels whose packets leave by each interface, by its name. Raises
+    :class:`NetlinkError`."""
+    search = _Search(system, kernel)
+    found: dict[str, list[str]] = {}
+    for link in search.links():
+        for name in search.carriers(link) if link.kind in tunnels.TUNNELS else ():
+            found.setdefault(name, []).append(link.name)
+    return found
+
+
+class _Search:
+    """The search for the management path in one state of the kernel's tables."""
+
+    def __init__(self, system: System, kernel: RouteLookup) -> None:
+        self._system = system
+        self._kernel = kernel
+        self._links = {link.ifindex: link for link in kernel.links()}
+        self._by_name = {link.name: link for link in self._links.values()}
+        self._addresses = kernel.addresses()
+        self._netdevs: dict[str, str] = {}
+        # whether the path of the connection was followed to a port
+        self._found_port = False
+
+    def links(self) -> list[Link]:
+        return list(self._links.values())
+
+    def path(self) -> ManagementPath:
+        session = connection(self._system)
+        local = self._with_address(session.local, session.zone) if session else []
+        answers = self._answers_of(session, local) if session else []
+        for name in [*local, *answers]:
+            self._add(name, CONNECTION)
+        # a session that another program on this node relays does not show by which interface it arrived
+        followed = bool(answers) and self._found_port
+        main: list[str] = []
+        for name, why, table in self._default_routes(followed):
+            self._add(name, why)
+            main += [name] if table == TABLE_MAIN and name not in main else []
+        named = self._system.management_interfaces
+        for name in named or ():
+            if not self._system.exists("/sys/class/net/%s" % name):
+                remedy = "see 'ip link', and correct preflight_management_interfaces"
+                raise Refused("there is no interface %s" % name, "management path", remedy)
+            self._add(name, "is named as a management interface")
+        functions: dict[str, str] = {}
+        for netdev, why in self._netdevs.items():
+            pci = netdev_pci(self._system, netdev)
+            while pci:
+                functions.setdefault(pci, "%s %s" % (netdev, why))
+                pci = self._system.link_name("/sys/bus/pci/devices/%s/physfn" % pci)
+        # None: at boot, when there is no session
+        known = followed or self._found_port or named is None
+        return ManagementPath(self._netdevs, functions, next(iter(local), None), main, known)
+
+    # -- the connection ----------------------------------------------------------------------------------------------
+
+    def _answers_of(self, session: Connection, local: t.Sequence[str]) -> list[str]:
+        """Return the interfaces by which the answers of the session leave; none if its peer is the node itself.
+
+        :param local: the interfaces with its local address.
+        """
+        bound = {self._by_name[session.zone].ifindex} if session.zone in self._by_name else set()
+        bound |= {index for name in local for index in self._domains(name)}
+        out: set[int] = set()
+        for oif in sorted(bound) or [0]:
+            found = self._kernel.interfaces_to(session.peer, session.local, oif, ports=session.ports)
+            # the local address may be that of a device in front of the node
+            out |= found or self._kernel.interfaces_to(session.peer, None, oif, ports=session.ports)
+        names = [self._links[index].name for index in sorted(out) if index in self._links]
+        return [name for name in names if name != "lo"]
+
+    def _with_address(self, address: IP | None, zone: str = "") -> list[str]:
+        """Return the interfaces with an address; of a link-local address, only its zone."""
+        indices = [each.ifindex for each in self._addresses if each.interface.ip == address]
+        found = [self._links[index].name for index in indices if index in self._links]
+        return [name for name in dict.fromkeys(found) if not zone or name == zone]
+
+    def _domains(self, netdev: str) -> list[int]:
+        """Return the VRF that an interface belongs to or is, as the index to look up routes with."""
+        link = self._by_name.get(netdev)
+        candidates = [link, self._links.get(link.master or 0)] if link else []
+        return [each.ifindex for each in candidates if each and each.kind == "vrf"]
+
+    # -- default routes ----------------------------------------------------------------------------------------------
+
+    def _default_routes(self, followed: bool) -> t.Iterator[tuple[str, str, int]]:
+        """Yield interface, reason and table of each interface with a default route.
+
+        Tables that only a rule with a source or an interface selects, and those of VRFs, are for particular packets. If
+        the connection is known, the kernel has answered whether its packets are among them.
+        """
+        ours = _rail_tables(self._system)
+        for version in (4, 6):
+            tables = {TABLE_MAIN: "", TABLE_DEFAULT: ""}
+            for rule in self._kernel.rules(version):
+                if rule.restricted and (followed or rule.table in ours):
+                    continue
+                why = " of table %d, which the rule with priority %d selects" % (rule.table, rule.priority)
+                tables.setdefault(rule.table, why)
+            for link in self._links.values() if not followed else ():
+                number = codec.table(link.data).get(IFLA_VRF_TABLE) if link.kind == "vrf" else None
+                if number:
+                    tables.setdefault(codec.number(number), " of %s" % link.name)
+            tables.pop(TABLE_LOCAL, None)
+            by_interface: dict[tuple[int, int], list[InterfaceRoute]] = {}
+            for route in self._kernel.wide_routes(version):
+                for index in route.interfaces if route.table in tables else ():
+                    by_interface.setdefault((route.table, index), []).append(route)
+            for (table, index), routes in by_interface.items():
+                name = self._links[index].name if index in self._links else "lo"
+                if name != "lo" and acts_as_default(route.destination for route in routes):
+                    yield name, self._why_default(name, routes, tables[table], version), table
+
+    def _why_default(self, name: str, routes: t.Sequence[InterfaceRoute], why: str, version: int) -> str:
+        parts = [str(route.destination) for route in routes if route.destination.prefixlen]
+        whole = [route for route in routes if not route.destination.prefixlen]
+        if version == 6 and not parts and all(route.protocol == PROTOCOL_RA for route in whole):
+            return ADVERTISED % name
+        return DEFAULT + why + ("" if whole else " (%s)" % ", ".join(parts))
+
+    # -- from an interface to the ports that carry its packets -------------------------------------------------------
+
+    def _add(self, netdev: str, why: str) -> None:
+        """Add an interface with all that its packets pass. Each interface is followed once, so loops end."""
+        queue = [(netdev, why)]
+        while queue:
+            name, reason = queue.pop(0)
+            if name == "lo" or name in self._netdevs:
+                continue
+            self._netdevs[name] = reason
+            link = self._by_name.get(name)
+            below = lower_netdevs(self._system, name)
+            if link and link.below and link.below_namespace is None and link.below in self._links:
+                below.append(self._links[link.below].name)
+            if link and link.kind == "veth" and below:
+                # its other end, and the bridge that this is a port of
+                master = self._links.get(self._by_name[below[-1]].master or 0)
+                below += [master.name] if master else []
+            queue += [(each, "is part of %s, which %s" % (name, reason)) for each in below]
+            if link and link.kind in tunnels.TUNNELS:
+                queue += [(each, "carries the tunnel %s, which %s" % (name, reason)) for each in self.carriers(link)]
+            elif link is None or link.kind in (None, "veth") or (not below and link.kind not in PORTLESS):
+                self._found_port = True
+
+    def carriers(self, link: Link) -> list[str]:
+        """Return the interfaces by which the packets of a tunnel leave."""
+        ends = tunnels.wireguard_ends(link.ifindex) if link.kind == tunnels.WIREGUARD else tunnels.ends(link)
+        if link.kind == "vxlan":
+            first = ends[0]
+            ends = ends + [first._replace(remote=each) for each in self._kernel.forwarding_remotes(link.ifindex)]
+        found: list[str] = []
+        for end in dict.fromkeys(ends):
+            found += self._with_address(end.local) if end.local else []
+            found += [self._links[end.interface].name] if end.interface in self._links else []
+            if end.remote:
+                out = self._kernel.interfaces_to(end.remote, end.local, end.interface, end.mark)
+                found += [self._links[index].name for index in sorted(out) if index in self._links]
+        return [name for name in dict.fromkeys(found) if name != "lo"]
+
+
+def _rail_tables(system: System) -> set[int]:
+    """Return the routing tables that rail_ports has recorded as those of rails."""
+    try:
+        record = json.loads(system.read(RAIL_PORTS) or "{}")
+        ports = record.get("ports", []) + record.get("former", [])
+        return {int(port["table"]) for port in ports if port.get("table")}
+    except (ValueError, TypeError, AttributeError, KeyError):
+        # rail_ports reports a record that is damaged
+        return set()
 
 
 def netdev_pci(system: System, netdev: str) -> str | None:
@@ -129,112 +347,28 @@ def _ovs_internal(system: System, netdev: str) -> bool:
     return not others and system.read_int(place + "type") in (None, 1) and system.exists("/sys/class/net/" + OVS)
 
 
-def default_route_netdevs(system: System) -> list[str]:
-    """Return the interfaces with an IPv4 or IPv6 default route in the main table."""
-    names = _ipv4_defaults(system)
-    others = [name for name, _flags in _ipv6_defaults(system)]
-    return names + (_in_main_table(others) if others and system.root == "/" else others)
-
-
-def _ipv4_defaults(system: System) -> list[str]:
-    names = []
-    for line in (system.read("/proc/net/route") or "").splitlines()[1:]:
-        index = line.split()
-        if len(index) > 7 and index[1] == "00000000" and index[7] == "00000000" and not int(index[3], 16) & RTF_REJECT:
-            names.append(index[0])
-    return names
-
-
-def _ipv6_defaults(system: System) -> list[tuple[str, int]]:
-    """Return (interface, flags) of each IPv6 default route of all tables."""
-    found = []
-    for line in (system.read("/proc/net/ipv6_route") or "").splitlines():
-        index = line.split()
-        if len(index) > 9 and index[0] == "0" * 32 and index[1] == "00" and index[9] != "lo":
-            flags = int(index[8], 16)
-            if flags & RTF_UP and not flags & RTF_REJECT:
-                found.append((index[9], flags))
-    return found
-
-
-def _advertised(system: System) -> set[str]:
-    """Return the interfaces whose only default route is from a router advertisement.
-
-    Leaves with unnumbered BGP send such advertisements, and a rail port accepts them until it is configured.
-    """
-    routes = _ipv6_defaults(system)
-    other_default_routes = {name for name, flags in routes if not flags & RTF_ADDRCONF} | set(_ipv4_defaults(system))
-    return {name for name, _flags in routes} - other_default_routes
-
-
-def _in_main_table(netdevs: t.Sequence[str]) -> list[str]:
-    """Return those with an IPv6 default route in the main table, because procfs lists the routes of all tables."""
-    from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rtnetlink
-
-    kernel = rtnetlink.Rtnetlink()
-    carriers = {
-        route.oif
-        for route in kernel.routes(6)
-        if route.table == rtnetlink.TABLE_MAIN and not route.destination.prefixlen
-    }
-    # a route with several next hops has interface 0 here; all interfaces are returned then
-    names = {link.name for link in kernel.links() if 0 in carriers or link.ifindex in carriers}
-    return [name for name in netdevs if name in names]
-
-
-def connection_netdev(system: System) -> str | None:
-    """Return the interface with the local address of this SSH session; None without a session."""
-    local = _connection_end(system, 2)
-    return _netdev_with_address(system, *local) if local else None
-
-
-def connection_address(system: System) -> str | None:
-    """Return the local address of this SSH session; None without a session."""
-    local = _connection_end(system, 2)
-    return socket.inet_ntop(*local) if local else None
-
-
-def connection_peer(system: System) -> str | None:
-    """Return the peer's address of this SSH session; None without a session."""
-    peer = _connection_end(system, 0)
-    return socket.inet_ntop(*peer) if peer else None
-
-
-def _connection_end(system: System, index: int) -> tuple[int, bytes] | None:
-    """Return (family, packed address) of one end of this SSH session: ``index`` 0 is the peer's, 2 the local one."""
-    connection = os.environ.get("SSH_CONNECTION") or _ancestors_variable(system, "SSH_CONNECTION")
-    fields = connection.split() if connection else []
-    if len(fields) != 4:
-        return None
-    address = fields[index].partition("%")[0]
-    if address.startswith("::ffff:") and "." in address:
-        address = address[len("::ffff:") :]
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        return int(family), socket.inet_pton(family, address)
-    except OSError:
-        return None
-
-
-def _netdev_with_address(system: System, family: int, packed: bytes) -> str | None:
-    if family == socket.AF_INET6:
-        for line in (system.read("/proc/net/if_inet6") or "").splitlines():
-            index = line.split()
-            if index[0] == packed.hex():
-                return index[5]
-        return None
-    size = IFREQ_SIZE * 1024
-    names = array.array("B", bytes(size))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        address, _length = names.buffer_info()
-        reply = fcntl.ioctl(sock.fileno(), SIOCGIFCONF, struct.pack("iP", size, address))
-    used = struct.unpack("iP", reply)[0]
-    data = names.tobytes()
-    for start in range(0, used, IFREQ_SIZE):
-        if data[start + 20 : start + 24] == packed:
-            # the address of an alias (eth0:1) belongs to eth0
-            return data[start : start + 16].partition(b"\0")[0].decode().partition(":")[0]
+def connection(system: System) -> Connection | None:
+    """Return this SSH session; None without one. Sources: sshd(8), sudo(8), which removes the variable."""
+    for variable in ("SSH_CONNECTION", "SSH_CLIENT"):
+        fields = (os.environ.get(variable) or _ancestors_variable(system, variable) or "").split()
+        if len(fields) < 3:
+            continue
+        peer = _address(fields[0])
+        local = _address(fields[2]) if len(fields) == 4 else None
+        if peer and (local or variable == "SSH_CLIENT"):
+            zone = next((each.partition("%")[2] for each in (fields[2], fields[0]) if "%" in each), "")
+            ports = (fields[-1], fields[1])
+            numbers = (int(ports[0]), int(ports[1])) if all(each.isdigit() for each in ports) else None
+            return Connection(peer, local, zone, numbers)
     return None
+
+
+def _address(text: str) -> IP | None:
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    return (address.ipv4_mapped or address) if address.version == 6 else address
 
 
 def _ancestors_variable(system: System, variable: str) -> str | None:

@@ -1,0 +1,178 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Settings and users of a rail port that neither the plan nor an earlier run set: they are named, and never removed
+without need.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rdma_netlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.route_lookup import (
+    InterfaceRoute,
+    RouteLookup,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
+    IFA_F_MANAGETEMPADDR,
+    IFA_F_PERMANENT,
+    NARROW_SCOPES,
+    PROTOCOL_KERNEL,
+    PROTOCOL_RA,
+    PROTOCOL_REDIRECT,
+    TABLE_MAIN,
+    Address,
+    Link,
+    bare,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_observed import (
+    Seen,
+    Target,
+    addresses_of,
+    port_routes,
+    route_key,
+    rule_key,
+    rule_keys,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path
+
+# Routes that the kernel makes from addresses and advertisements.
+_AUTOMATIC = (PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_REDIRECT)
+SHOWN_MAX = 8
+
+
+class Foreign:
+    """The settings of other programs on the interfaces of rail ports.
+
+    :param wanted, former: the ports of the plan and of earlier runs, with their interfaces.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        rtnl: RouteLookup,
+        observed: Seen,
+        wanted: t.Sequence[Target],
+        former: t.Sequence[Target],
+    ) -> None:
+        self._system = system
+        self._rtnl = rtnl
+        self._state = observed
+        self._known = [*wanted, *former]
+        self._addresses = addresses_of(self._known)
+        # the plan replaces other prefix lengths of its addresses, and routes in the table of a rail
+        self._planned_hosts = {(index, address.ip) for index, address in addresses_of(wanted)}
+        self._replaced = {route_key(route) for each in wanted for route in port_routes(each.port, each.link.ifindex)}
+        self._routes = [
+            (route.table, route.destination, route.oif, route.gateway)
+            for each in self._known
+            for route in port_routes(each.port, each.link.ifindex)
+        ]
+        self._rules = {key for each in self._known for key in rule_keys(each.port, each.name)}
+        self._rules |= {key for each in self._known for key in rule_keys(each.port, each.link.name)}
+        self._priorities = {each.port.priority for each in wanted}
+        self._tunnels: dict[str, list[str]] | None = None
+
+    def addresses(self, link: Link) -> list[Address]:
+        """Return the addresses of more than link scope, without those that a router advertisement made."""
+        found = []
+        for address in self._state.of(link):
+            key = (address.ifindex, address.interface.ip)
+            ours = (address.ifindex, address.interface) in self._addresses or key in self._planned_hosts
+            advertised = address.interface.version == 6 and (
+                not address.flags & IFA_F_PERMANENT or address.flags & IFA_F_MANAGETEMPADDR
+            )
+            if not ours and address.scope not in NARROW_SCOPES and not advertised:
+                found.append(address)
+        return found
+
+    def routes(self, link: Link) -> list[InterfaceRoute]:
+        """Return the routes of all tables, without those that the kernel makes from addresses and advertisements."""
+        found = []
+        for route in self._state.interface_routes:
+            if link.ifindex not in route.interfaces or route.protocol in _AUTOMATIC:
+                continue
+            key = (route.table, route.destination, link.ifindex, route.gateway)
+            replaced = (route.table, route.destination, link.ifindex if route.table == TABLE_MAIN else 0)
+            if not (route.plain and (key in self._routes or replaced in self._replaced)):
+                found.append(route)
+        return found
+
+    def settings(self, link: Link) -> list[str]:
+        """Return the addresses, routes, rules and permanent neighbours of an interface, as texts."""
+        found = [str(address.interface) for address in self.addresses(link)]
+        found += [str(route) for route in self.routes(link)]
+        for rule in self._state.rules:
+            of_link = link.name in (rule.oif, rule.iif)
+            if of_link and rule_key(rule) not in self._rules and rule.priority not in self._priorities:
+                source = "from %s " % bare(rule.source) if rule.source else ""
+                which = "iif" if rule.iif == link.name else "oif"
+                found.append("rule %d (%s%s %s)" % (rule.priority, source, which, link.name))
+        found += ["neighbour %s" % address for address in self._rtnl.permanent_neighbours(link.ifindex)]
+        return found
+
+    def warning(self, target: Target) -> str | None:
+        """Return the warning about a port's settings; None if it has none of other programs."""
+        found = self.settings(target.link)
+        if not found:
+            return None
+        return (
+            "%s (%s) also has settings that are not planned and that Railyard did not set: %s. They stay now. After the"
+            " next boot it has only those that a file of this node gives to %s"
+            % (
+                target.link.name,
+                target.port.rail,
+                _listed(found),
+                target.port.netdev or target.link.name,
+            )
+        )
+
+    def why_not_down(self, link: Link, function: str | None) -> str | None:
+        """Return why a link must not be set down, which removes its routes and disconnects its users; None if it may.
+
+        :param function: the port's PCI function.
+        """
+        if not link.up:
+            return None
+        directory = "/sys/class/net/%s" % link.name
+        uppers = [name[len("upper_") :] for name in self._system.listdir(directory) if name.startswith("upper_")]
+        reasons = ["%s is built on it" % ", ".join(uppers)] if uppers else []
+        if self._system.read_int(directory + "/device/sriov_numvfs"):
+            reasons.append("it has VFs")
+        # a pod's macvlan is visible in this namespace only by its hardware address
+        others = [mac for mac in self._rtnl.hardware_addresses(link.ifindex) if mac and not mac[0] & 1]
+        if any(mac != link.address for mac in others):
+            reasons.append("an interface in another network namespace is built on it")
+        tunnels = self._tunnels_over(link)
+        reasons += ["it carries the tunnel %s" % ", ".join(tunnels)] if tunnels else []
+        settings = self.settings(link)
+        reasons += ["it has settings that are not planned (%s)" % _listed(settings)] if settings else []
+        users = self._rdma_users(function) if function else []
+        reasons += ["its RDMA device is in use (%s)" % _listed(users)] if users else []
+        return "; ".join(reasons) or None
+
+    def _tunnels_over(self, link: Link) -> list[str]:
+        if self._tunnels is None:
+            self._tunnels = management_path.tunnels_over(self._system, self._rtnl)
+        return self._tunnels.get(link.name, [])
+
+    def _rdma_users(self, function: str) -> list[str]:
+        names = pci_functions.rdma_devices(self._system, function)
+        sock = rdma_netlink.connect(self._system) if names else None
+        if not sock:
+            return []
+        try:
+            indices = [int(row["index"]) for row in rdma_netlink.devices(sock) if row["name"] in names]
+            holders = [each for index in indices for each in rdma_netlink.holders(sock, self._system, index, False)]
+        finally:
+            sock.close()
+        return [str(each) for each in holders]
+
+
+def _listed(texts: t.Sequence[str]) -> str:
+    more = ["and %d more" % (len(texts) - SHOWN_MAX)] if len(texts) > SHOWN_MAX else []
+    return ", ".join([*texts[:SHOWN_MAX], *more])

@@ -1,0 +1,48 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""A rail port as the files of all back-ends describe it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import Port, Side
+
+HEAD = "# Written by railyard.fabric.rail_ports, which replaces it at its next run: change the fabric file instead."
+
+# The name of a section and its lines; a file may have several of one name.
+Section = t.Tuple[str, t.List[str]]
+
+
+class File(t.NamedTuple):
+    """A desired file. ``mode``: the permission bits."""
+
+    text: str
+    mode: int
+
+
+class Kept(t.NamedTuple):
+    """A persistent rail port, with its netdev name at the next boot. ``ifindex``: None until it has that name.
+
+    ``sections``, ``link``: sections of a ``.network`` file and lines of a ``.link`` file of other programs, which
+    Railyard's files replace and therefore repeat.
+    """
+
+    port: Port
+    netdev: str
+    ifindex: int | None
+    infiniband: bool
+    sections: tuple[Section, ...] = ()
+    link: tuple[str, ...] = ()
+
+    @property
+    def sides_with_rules(self) -> list[Side]:
+        """The sides of the port that have rules to its table."""
+        return self.port.sides if self.port.table is not None and self.port.priority is not None else []
+
+
+def ini(sections: t.Sequence[tuple[str, t.Sequence[str]]]) -> str:
+    """Return the text of a file of sections, with the note that Railyard writes it."""
+    return HEAD + "\n" + "\n".join("[%s]\n%s\n" % (name, "\n".join(lines)) for name, lines in sections)
