@@ -26,7 +26,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_r
     APPLIED,
     Kind,
     Object,
+    adopted,
     digest_of,
+    selected,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.pace import Pace
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.compare_objects import (
@@ -41,11 +43,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object
     DesiredObjects,
     Live,
     Write,
+    applied,
     decided,
     ending_of,
     ends,
     going,
     keeper,
+    kept,
     observed,
     served,
     settler,
@@ -55,6 +59,8 @@ TRYING = "trying"
 # Interval of checks of objects under deletion in seconds, and its minimum as a multiple of the duration of a check.
 _LOOK = 1.0
 _REST = 5.0
+# How often an object is deleted that others change at the same time, such as the status of a pool.
+_DELETIONS = 5
 # Seconds before an object is sent again that changed during the request.
 _SENT_AGAIN = (0.2, 1.0, 3.0)
 
@@ -120,6 +126,7 @@ class Apply:
         goes = going(self.desired, resources, live, by_users_too=True)
         writes = [write for write in goes if not ends(write.live)]
         self._total = len(writes)
+        self.warnings += kept(self.desired, live)
         if self.check:
             self.warnings += ["%s: %s" % (write.key, ending_of(write.live or {})) for write in goes if ends(write.live)]
             return self._send(writes, self._write, TRYING)
@@ -235,8 +242,7 @@ class Apply:
             self._release(write)
             return self._note(write)
         if write.wanted is None:
-            self.server.delete(write.resource, write.key, _uid(write.live), self.check)
-            return self._note(write)
+            return self._delete(write)
         created, got = self._put(write, self.check)
         _check_stored(write, got)
         if not created and (write.live is None or not write.ours):
@@ -247,6 +253,31 @@ class Apply:
         if not write.replaces and write.live is not None and _content(got) == _content(write.live):
             return None
         return self._note(write)
+
+    def _delete(self, write: Write) -> None:
+        """Delete an object, unless it is not ours any more since it was read, or another run has applied it since."""
+        live = write.live or {}
+        for _again in range(_DELETIONS):
+            version = str(live["metadata"].get("resourceVersion") or "")
+            if self.server.delete(write.resource, write.key, _uid(live), self.check, version):
+                return self._note(write)
+            listed = self.server.list(write.resource, fields="metadata.name=%s" % write.key.name)
+            found = [each for each in listed if (each["metadata"].get("namespace") or "") == write.key.namespace]
+            if not found or _uid(found[0]) != _uid(live):
+                return self._note(write)
+            if not self._still_goes(found[0], live):
+                text = "%s changed since it was read, and is kept: run again, which reads it again" % str(write.key)
+                with self._lock:
+                    self.warnings.append(text)
+                return None
+            live = found[0]
+        raise Refusal("it changes during each try to delete it", str(write.key), "find the program that changes it")
+
+    def _still_goes(self, found: Object, before: Object) -> bool:
+        """Return whether an object that changed is still ours to delete, as it was before."""
+        if not selected(found, self.desired.labels) or adopted(found) or digest_of(found) != digest_of(before):
+            return False
+        return self.desired.by_hand(found) or applied(found, self.desired)
 
     def _delete_unchanged(self, write: Write) -> None:
         """Delete an object unless it changed since it was read."""
