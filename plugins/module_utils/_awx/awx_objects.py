@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.railyard.fabric.plugins.module_utils._awx import awx_kinds, awx_rights
 from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_data import (
+    CONTROL,
     Data,
     Names,
     Schedule,
@@ -32,8 +33,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_templates
     sliced,
 )
 
-# Suffix of the name of the control node's inventory.
-CONTROL = "control node"
 _OUTCOMES = ("started", "success", "error")
 # Fields that would change a job from what the file describes. They are always sent.
 _FIXED: t.Mapping[str, t.Any] = {
