@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_erro
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Resource
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.concurrency import SHOWN, each
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import (
+    ADOPTED,
     APPLIED,
     Key,
     Object,
@@ -248,6 +249,33 @@ def test_an_object_that_changes_before_its_deletion_is_decided_again(
     assert apply.warnings == (
         [] if goes else ["Network old changed since it was read, and is kept: run again, which reads it again"]
     )
+
+
+@pytest.mark.parametrize("still", [True, False])
+def test_an_adopted_object_that_changes_before_its_release_is_decided_again(still: bool) -> None:
+    old = seen(made(NETWORK, "old"), resourceVersion="1")
+    old["metadata"]["annotations"][ADOPTED] = "kubectl-create"
+    patches_sent: list[Object] = []
+
+    def answer(method: str, path: str, query: dict[str, str]) -> Answer:
+        if method != "PATCH":
+            return Objects.answer(objects, method, path, query)
+        if not patches_sent:
+            old["metadata"]["resourceVersion"] = "2"
+            if not still:
+                del old["metadata"]["annotations"][ADOPTED]
+        patches_sent.append(objects.far.bodies[-1]["metadata"])
+        if patches_sent[-1]["resourceVersion"] != old["metadata"]["resourceVersion"]:
+            return 409, {"message": "the object has been modified"}
+        return 200, {}
+
+    objects = Objects({"old": old}, lambda found: None)
+    objects.far = Far(answer)
+    apply = Apply(objects.far.server(), desired(), False, lambda _text: None)
+    apply.present(prune=True)
+    assert [each["resourceVersion"] for each in patches_sent] == (["1", "2"] if still else ["1"])
+    assert [write.releases for write in apply.done] == ([True] if still else [])
+    assert len(apply.warnings) == (0 if still else 1)
 
 
 def test_definitions_that_others_wrote_are_kept_and_named() -> None:

@@ -123,7 +123,9 @@ class Definitions:
         raise_all([error for name, objects in going for error in _held(name, objects)])
         for one in sorted(found, key=lambda item: str(item["metadata"]["name"])):
             name = one["metadata"]["name"]
-            self.server.delete(DEFINITIONS, _key(name), one["metadata"]["uid"], self.check)
+            version = str(one["metadata"].get("resourceVersion") or "")
+            if not self.server.delete(DEFINITIONS, _key(name), one["metadata"]["uid"], self.check, version):
+                raise Refused("it changed since it was read", str(_key(name)), "run again, which reads it again")
             count = len(left[name])
             self.done.append(
                 Change(*_change(name, "present" if not count else "present, with %d objects" % count, None))
