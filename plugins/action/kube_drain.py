@@ -43,6 +43,6 @@ class ActionModule(ControllerAction):
             "changed": bool(drain.done),
             "changes": [change.as_dict() for change in drain.done],
             "diff": as_diff(drain.done),
-            "cordon": drain.cordon,
+            "cordon": "" if check else drain.cordon,
             "waits": [{"pod": pod, "why": why} for pod, why in drain.waits.items()],
         }

@@ -101,7 +101,7 @@ changes:
     - {subject: Node ai-1, attribute: spec.unschedulable, before: false, after: true}
     - {subject: Pod default/web-6c9f, attribute: state, before: on ai-1, after: evicted}
 cordon:
-  description: The identifier of the cordon, for O(cordon) of later calls.
+  description: The identifier of the cordon, for O(cordon) of later calls. Empty in check mode.
   returned: success
   type: str
   sample: 5d0c6f1b2a47
