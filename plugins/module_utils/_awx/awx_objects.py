@@ -46,6 +46,8 @@ _FIXED: t.Mapping[str, t.Any] = {
     "scm_branch": "",
     "start_at_task": "",
     "ask_job_slice_count_on_launch": False,
+    # with these, a launch could run other code, on other nodes, or with a consent that was not approved
+    **{"ask_%s_on_launch" % each: False for each in ("variables", "inventory", "credential", "scm_branch")},
 }
 
 
@@ -370,6 +372,8 @@ class _Converter:
             "description": about,
             "inventory": Ref("inventories", self._prefixed(name)),
             "ask_limit_on_launch": True,
+            "ask_variables_on_launch": False,
+            "ask_inventory_on_launch": False,
             "allow_simultaneous": False,
             "extra_vars": {},
             "survey_enabled": bool(asked),

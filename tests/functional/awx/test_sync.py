@@ -120,10 +120,13 @@ def test_settings_that_change_a_job_are_reset(made: Site) -> None:
     awx = made.awx
     changed = {"job_slice_count": 8, "allow_simultaneous": True, "job_tags": "link", "become_enabled": True, "forks": 5}
     changed.update(diff_mode=True, use_fact_cache=True, skip_tags="qos", extra_vars="reboot_allowed: true", limit="a")
+    changed.update({"ask_%s_on_launch" % each: True for each in ("variables", "inventory", "scm_branch")})
     before = dict(awx.one("job_templates", HOSTS))
     awx.one("job_templates", HOSTS).update(changed)
     awx.one("schedules", "Railyard ai-east: nightly drift")["enabled"] = False
-    awx.one("workflow_job_templates", WORKFLOW).update(allow_simultaneous=True, extra_vars='{"reboot_allowed": "true"}')
+    awx.one("workflow_job_templates", WORKFLOW).update(
+        allow_simultaneous=True, ask_variables_on_launch=True, extra_vars='{"reboot_allowed": "true"}'
+    )
     awx.one(NODES, "kubernetes")["all_parents_must_converge"] = True
     awx.one("inventory_sources", "Railyard ai-east: fabric file")["overwrite"] = False
     lines = [each.line() for each in made.sync(check=True).changes]
@@ -133,6 +136,9 @@ def test_settings_that_change_a_job_are_reset(made: Site) -> None:
         key: before[key] for key in changed if key != "extra_vars"
     }
     assert awx.one("schedules", "Railyard ai-east: nightly drift")["enabled"] is True
+    assert not awx.one("workflow_job_templates", WORKFLOW)["ask_variables_on_launch"], (
+        "reboot_allowed needs an approval"
+    )
     assert made.sync().changes == []
 
 
