@@ -46,9 +46,9 @@ class ActionModule(ControllerAction):
         try:
             sync.run()
         except RailyardError as error:
-            if not sync.changes or check:
+            if not sync.written:
                 raise
-            done = "%d objects are written; another run continues" % len(sync.changes)
+            done = "%d changes are written; another run continues" % sync.written
             raise RailyardError("%s (%s)" % (error.message, done), error.place, error.remedy) from error
         return {
             "changed": bool(sync.changes),

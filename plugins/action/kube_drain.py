@@ -25,6 +25,7 @@ class ActionModule(ControllerAction):
         "unmanaged": {"type": "bool", "default": False},
         "grace": {"type": "int"},
         "timeout": {"type": "int", "default": 600},
+        "cordon": {"type": "str", "default": ""},
     }
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
@@ -32,7 +33,8 @@ class ActionModule(ControllerAction):
             if options[key] is not None and options[key] < 0:
                 raise RailyardError("%d is not a number of seconds" % options[key], key, "give 0 or more")
         consent = Consent(options["empty_dirs"], options["unmanaged"], options["grace"])
-        drain = Drain(_cluster_access.server(options), options["node"], consent, MANAGER, check, _cluster_access.say)
+        server, say = _cluster_access.server(options), _cluster_access.say
+        drain = Drain(server, options["node"], consent, MANAGER, check, say, options["cordon"])
         if options["state"] == "drained":
             drain.drained(float(options["timeout"]))
         else:
@@ -41,5 +43,6 @@ class ActionModule(ControllerAction):
             "changed": bool(drain.done),
             "changes": [change.as_dict() for change in drain.done],
             "diff": as_diff(drain.done),
+            "cordon": "" if check else drain.cordon,
             "waits": [{"pod": pod, "why": why} for pod, why in drain.waits.items()],
         }

@@ -78,7 +78,7 @@ class ActionModule(ControllerAction):
             "summary": ""
             if failed
             else _summary(plan.fabric, len(plan.objects) if present else 0, apply.done, labels.done, check),
-            "warnings": apply.warnings + _missing(labels.missing),
+            "warnings": apply.warnings + labels.warnings + _missing(labels.missing),
             **failed,
         }
 

@@ -42,7 +42,8 @@ options:
   state:
     description:
       - With V(present), the cluster has the plan's objects.
-      - With V(absent), all objects with the fabric's labels are deleted, in the reverse order. All objects of a kind
+      - With V(absent), all objects with the fabric's labels that the field manager C(railyard) applied are deleted, in
+        the reverse order. All objects of a kind
         must be deleted before those of the next kind, so that controllers can remove their finalizers. An object that
         is not deleted in time is an error that names the finalizer.
     type: str
@@ -53,7 +54,9 @@ options:
       - The fabric's name, as consent to O(state=absent), with which pods lose their rails. Not required in check mode.
     type: str
   prune:
-    description: Delete objects that have the fabric's labels and are not in the plan.
+    description:
+      - Delete objects that have the fabric's labels, were applied by the field manager C(railyard) and are not in the
+        plan. Objects with these labels that another manager made are kept, with a warning.
     type: bool
     default: true
   force:

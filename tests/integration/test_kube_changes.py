@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import typing as t
 
 import pytest
@@ -258,6 +259,33 @@ def test_an_object_with_our_values_is_adopted_and_outlives_the_teardown(bench: B
     assert bench.cluster.get(other) is not None
     for each in (made, other):
         bench.cluster.kubectl("delete", each["kind"].lower(), "-n", "kube-system", each["metadata"]["name"])
+
+
+def test_copies_of_users_outlive_the_prune_and_the_teardown(bench: Bench) -> None:
+    """Made by kubectl from our object: without its managedFields, with them, and with those of a server-side apply."""
+    plan = bench.plan()
+    bench.apply(plan)
+    ours = next(each for each in plan.objects if each["kind"] == "SpiderMultusConfig")
+    found = bench.cluster.get(ours)
+    assert found
+    # the time of an entry has whole seconds
+    time.sleep(1.1)
+    owned = found["metadata"]["managedFields"]
+    for name, entries in (("tenant-plain", None), ("tenant-backup", owned), ("tenant-applied", None)):
+        metadata = {key: found["metadata"][key] for key in ("namespace", "labels", "annotations")}
+        metadata.update(name=name, **({"managedFields": entries} if entries else {}))
+        words = ["apply", "--server-side"] if name == "tenant-applied" else ["create"]
+        bench.cluster.kubectl(*words, "-f", "-", text=json.dumps({**found, "metadata": metadata}))
+    copies = ["tenant-applied", "tenant-backup", "tenant-plain"]
+    try:
+        done = bench.apply(plan)
+        assert done.done == [] and len([line for line in done.warnings if "was not applied by Railyard" in line]) >= 1
+        gone = bench.absent(plan)
+        text = " ".join(gone.warnings)
+        assert all("kube-system/" + name in text for name in copies), gone.warnings
+        assert sorted(bench.live(plan)) == ["SpiderMultusConfig " + name for name in copies]
+    finally:
+        bench.cluster.kubectl("delete", "spidermultusconfig", "-n", "kube-system", *copies)
 
 
 def test_a_network_attachment_made_by_hand_is_reported_before_it_is_overwritten(bench: Bench) -> None:

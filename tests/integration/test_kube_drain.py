@@ -173,6 +173,44 @@ def test_a_cordon_of_another_user_stays(node: Node) -> None:
     assert node.cordoned == (True, False)
 
 
+def test_a_cordon_of_another_user_that_replaced_ours_stays(node: Node) -> None:
+    first = node.drain()
+    first.drained(30)
+    for value in (None, True):
+        node.admin.request("PATCH", PATH, {"spec": {"unschedulable": value}}, api_server.MERGE)
+    node.drain().restored()
+    assert node.cordoned == (True, False)
+
+
+def test_a_pod_that_is_bound_during_the_drain_is_evicted_before_the_end(node: Node) -> None:
+    node.pod("web-1")
+    drain = node.drain()
+    evict = drain.server.evict
+
+    def late(*what: t.Any) -> str:
+        if "web-2" not in node.there():
+            node.pod("web-2", tolerations=[])
+        return evict(*what)
+
+    drain.server.evict = late  # type: ignore[method-assign]
+    drain.drained(30)
+    assert node.there() == [] and node.cordoned == (True, True)
+    assert node.admin.get(PATH)["metadata"]["annotations"][OURS] == drain.cordon
+
+
+def test_two_runs_that_drain_a_node_have_one_holder(node: Node) -> None:
+    first, second = node.drain(), node.drain()
+    first.drained(30)
+    second.drained(30)
+    again = Drain(node.server, NODE, AT_ONCE, MANAGER, False, node.messages.append, first.cordon)
+    with pytest.raises(Refused, match="another run drains it since this run drained it"):
+        again.drained(30)
+    again.restored()
+    assert node.cordoned == (True, True)
+    second.restored()
+    assert node.cordoned == (False, False)
+
+
 def test_changes_that_need_permission_are_named_before_any_write(node: Node) -> None:
     node.pod("web-1")
     node.pod("cache-1", volumes=[{"name": "data", "emptyDir": {}}])

@@ -207,7 +207,7 @@ class Awx(Rules, Updates):
                 data["id"] in ids for (_e, _i, kind), ids in self.links.items() if kind == "labels"
             ):
                 self._delete("labels", data["id"])
-        elif data["id"] not in linked:
+        elif data["id"] not in linked or what == "credentials":  # AWX compares with all credentials, also with this one
             self._relation(endpoint, item, what, self.tables[other][data["id"]])
             linked.append(data["id"])
         return 204, None
@@ -389,6 +389,7 @@ class Awx(Rules, Updates):
                 shown["related"]["unified_job_template"] = "/api/v2/workflow_approval_templates/%d/" % template
         if endpoint == "projects":
             shown["scm_revision"] = "0" * 40
+        if endpoint in ("projects", "inventory_sources"):
             shown["status"], shown["summary_fields"] = self.state_of(item)
         owner = self.tables["organizations"].get(item.get("organization"))
         if owner:

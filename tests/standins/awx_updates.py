@@ -28,6 +28,8 @@ class Updates:
         # the fabric files that the repository has; None: all
         self.files: set[str] | None = None
         self.capacity = True
+        # how often a job that has ended is read before its events are saved, as AWX saves them about a second later
+        self.unsaved = 2
         self.playbook_files = {}
         self._jobs: dict[int, Data] = {}
 
@@ -40,15 +42,21 @@ class Updates:
 
     def update_of(self, number: int, below: list[str]) -> Data:
         job = self._jobs[number]
+        saved = job.get("unsaved") == 0
         if below == ["events"]:
-            events = [{"event_data": {"res": {"msg": job["reason"]}}}] if job["reason"] else []
+            events = [{"event_data": {"res": {"msg": job["reason"]}}}] if job["reason"] and saved else []
             return {"count": len(events), "next": None, "results": events}
         if below == ["stdout"]:
-            return {"content": job["reason"]}
+            return {"content": job["reason"] if saved else ""}
         job["asked"] += 1
         if self.capacity and job["asked"] > 1 and job["status"] == "pending":
             self._end(job)
-        return {"id": number, "status": job["status"], "job_explanation": ""}
+            job["unsaved"] = self.unsaved
+        elif job.get("unsaved"):
+            job["unsaved"] -= 1
+        finished = job.get("unsaved") == 0
+        shown = {"id": number, "status": job["status"], "job_explanation": ""}
+        return {**shown, "event_processing_finished": finished}
 
     def _end(self, job: Data) -> None:
         item = job["item"]
@@ -60,10 +68,10 @@ class Updates:
             job["reason"] = "Unable to find the source path %s" % item["source_path"]
         job["status"] = "failed" if job["reason"] else "successful"
 
-    def state_of(self, project: Data) -> tuple[str, Data]:
-        """A project's status, and which job of it is current or last."""
-        if "_job" not in project:
+    def state_of(self, item: Data) -> tuple[str, Data]:
+        """The status of a project or inventory source, and which job of it is current or last."""
+        if "_job" not in item:
             return "never updated", {}
-        job = self._jobs[project["_job"]]
+        job = self._jobs[item["_job"]]
         which = "current" if job["status"] == "pending" else "last"
         return job["status"], {which + "_update": {"id": job["id"]}, which + "_job": {"id": job["id"]}}

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 Access = t.Optional[t.Mapping[str, t.Tuple[str, ...]]]
 # A complete list; None if the file does not have the key.
 Names = t.Optional[t.Tuple[str, ...]]
+# Suffix of the name of the control node's inventory, where those of fabrics have the fabric's name.
+CONTROL = "control node"
 
 
 @dataclass(frozen=True)

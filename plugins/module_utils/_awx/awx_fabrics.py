@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._awx import awx_kinds
 from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_data import (
+    CONTROL,
     Access,
     Credential,
     Fabric,
@@ -71,6 +72,9 @@ class FabricReader:
         found = {}
         for name, part in section.sections() if section else ():
             self._named(name, part.path)
+            if name == CONTROL:
+                message = "%s is the name of the inventory of the control node" % shown(name)
+                self._report.add(rules.CHOICE, part.path, message, "write another name of the fabric")
             fabric = self._fabric(name, part)
             part.done()
             if fabric:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.railyard.fabric.plugins.module_utils._awx import awx_kinds, awx_rights
 from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_data import (
+    CONTROL,
     Data,
     Names,
     Schedule,
@@ -32,8 +33,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_templates
     sliced,
 )
 
-# Suffix of the name of the control node's inventory.
-CONTROL = "control node"
 _OUTCOMES = ("started", "success", "error")
 # Fields that would change a job from what the file describes. They are always sent.
 _FIXED: t.Mapping[str, t.Any] = {
@@ -47,6 +46,8 @@ _FIXED: t.Mapping[str, t.Any] = {
     "scm_branch": "",
     "start_at_task": "",
     "ask_job_slice_count_on_launch": False,
+    # with these, a launch could run other code, on other nodes, or with a consent that was not approved
+    **{"ask_%s_on_launch" % each: False for each in ("variables", "inventory", "credential", "scm_branch")},
 }
 
 
@@ -371,6 +372,8 @@ class _Converter:
             "description": about,
             "inventory": Ref("inventories", self._prefixed(name)),
             "ask_limit_on_launch": True,
+            "ask_variables_on_launch": False,
+            "ask_inventory_on_launch": False,
             "allow_simultaneous": False,
             "extra_vars": {},
             "survey_enabled": bool(asked),

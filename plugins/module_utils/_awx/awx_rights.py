@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_data import Access
-from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_templates import GUARDED
+from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_templates import APPROVED, GUARDED
 
 # kind of object -> right -> role in AWX
 ROLES: t.Mapping[str, t.Mapping[str, str]] = {
@@ -30,7 +30,7 @@ def of(kind: str, access: Access, template: str = "", own: Access = None) -> t.M
     """Return all roles of an object with their teams; None if no access is set.
 
     :param template: the key of the job template, if it is one.
-    :param own: the template's own access, which replaces ``access``.
+    :param own: the template's own access, which replaces ``access``. Teams that approve read what they approve.
     """
     granted = access if own is None else own
     if granted is None:
@@ -41,4 +41,6 @@ def of(kind: str, access: Access, template: str = "", own: Access = None) -> t.M
             role = ROLES[kind].get(right)
             if role and not (own is None and right == "launch" and template in GUARDED):
                 found[role].add(team)
+    if template in APPROVED:
+        found["read_role"] |= {team for team, rights in (access or {}).items() if "approve" in rights}
     return {role: frozenset(teams) for role, teams in found.items()}

@@ -281,6 +281,8 @@ SITE = "site"
 WORKFLOW_QUESTIONS = _REBOOT
 # Templates that the right launch does not include, unless the template's own access has it.
 GUARDED = ("teardown",)
+# Templates whose jobs show the nodes that an approval reboots, and why.
+APPROVED = ("hosts", "reboots")
 
 
 def questions(key: str) -> tuple[Question, ...]:

@@ -16,6 +16,14 @@ _BUSY = ("new", "pending", "waiting", "running")
 # Kind of object -> the endpoint of its update jobs.
 _ENDPOINTS = {"project": "project_updates", "inventory": "inventory_updates"}
 _MAX_REASON = 600
+# How often a failed job is read until AWX has saved its events, about a second after it has ended.
+_SAVED = 30
+
+
+def status_of(item: Data) -> str:
+    """Return ``successful``, ``running`` or ``failed``: the last update of a project or inventory source."""
+    status = item.get("status", "successful")
+    return "running" if status in _BUSY else "successful" if status == "successful" else "failed"
 
 
 class Jobs:
@@ -25,22 +33,23 @@ class Jobs:
         self._server = server
         self._pause = pause
 
-    def settle(self, project: Data, started: bool, timeout: int) -> bool:
-        """Wait for the update of a project. If the last one failed, start another. Return whether one has ended now.
+    def settle(self, endpoint: str, item: Data, what: str, started: bool, timeout: int) -> bool:
+        """Wait for the update of a project or inventory source. If the last one failed, start another. Return whether
+        one has ended now.
 
-        :param started: AWX has started an update, because the project is new or changed.
+        :param item: the object as AWX returned it.
+        :param started: AWX has started an update, because the object is new or changed.
         """
-        item = self._server.get("projects/%d" % project["id"])
-        if item["status"] == "successful" and not started:
+        if status_of(item) == "successful" and not started:
             return False
         summary = item.get("summary_fields", {})
         job = next((summary[key]["id"] for key in ("current_update", "current_job") if summary.get(key)), None)
         if job is None and started:
             job = next((summary[key]["id"] for key in ("last_update", "last_job") if summary.get(key)), None)
         if job is None:
-            self.update("projects", project["id"], "project", timeout)
+            self.update(endpoint, item["id"], what, timeout)
         else:
-            self._wait(int(job), "project", timeout)
+            self._wait(int(job), what, timeout)
         return True
 
     def missing(self, project: int, playbooks: t.Collection[str]) -> set[str]:
@@ -70,6 +79,11 @@ class Jobs:
                 remedy = "see %s and whether AWX's instances have capacity, or raise project.sync_timeout" % where
                 raise RailyardError(message, what, remedy)
             time.sleep(self._pause)
+        for _turn in range(_SAVED):
+            if item.get("event_processing_finished", True):
+                break
+            time.sleep(self._pause)
+            item = self._server.get(path)
         message = "its update, job %d, is %s: %s" % (job, item["status"], self._reason(path, item))
         raise RailyardError(message, what, "correct project.url, project.branch or project.credential; see %s" % where)
 

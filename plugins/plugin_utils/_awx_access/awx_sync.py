@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_objects import CONTROL, Object, Ref, Wanted
+from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_data import CONTROL
+from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_objects import Object, Ref, Wanted
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access import awx_compare, awx_jobs
 from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access.awx_checks import Checks
@@ -57,9 +58,11 @@ class Sync:
         self._jobs = awx_jobs.Jobs(server, pause)
         self._found: dict[Key, Data] = {}
         self._items: dict[Ref, Data] = {}
+        # Number of changes that AWX has accepted.
+        self.written = 0
         self._planned = 0
-        # New and changed inventory sources, whose fabric files AWX has not read yet.
-        self._sources: list[Object] = []
+        # Inventory sources whose fabric file AWX must read, and whether they are new or changed.
+        self._sources: dict[Ref, tuple[Object, bool]] = {}
 
     def run(self) -> None:
         self._organization()
@@ -120,9 +123,12 @@ class Sync:
 
     def _id(self, ref: Ref) -> int:
         if ref not in self._items and ref.kind == "credential_types":  # created by AWX itself
-            self._items[ref] = (
-                self._found.get((ref.kind, ref.name, None)) or self._server.all(ref.kind, name=ref.name)[0]
+            found = self._found.get((ref.kind, ref.name, None)) or next(
+                iter(self._server.all(ref.kind, name=ref.name)), None
             )
+            if found is None:
+                raise awx_compare.unknown(ref.name, singular(ref.kind), ref.kind, self._server)
+            self._items[ref] = found
         return int(self._items[ref]["id"])
 
     def _key(self, each: Object) -> Key:
@@ -162,32 +168,42 @@ class Sync:
     def _create(self, each: Object, body: Data) -> Data:
         self._note("create", each, {}, awx_compare.hidden(each, each.fields))
         if each.kind == "inventory_sources":
-            self._sources.append(each)
+            self._sources[each.ref] = each, True
         if self._check:
             self._planned -= 1
             return {"id": self._planned}
         name = {"identifier" if each.kind == _NODES else "name": each.name}
         try:
-            return self._server.post(each.kind, {**name, **body})
+            return self._accepted(self._server.post(each.kind, {**name, **body}))
         except ApiError as error:
             owner = {each.owner[0]: body[each.owner[0]]} if each.owner and each.owner[0] in body else {}
             found = self._server.all(each.kind, **name, **owner) if self._server.repeated else []
             if error.status == 400 and found:  # the answer to the first try was lost
-                return found[0]
+                return self._accepted(found[0])
             raise self._placed(error, each) from None
 
     def _update(self, each: Object, item: Data, body: Data) -> Data:
         changed = self._secrets.differing(each, item, awx_compare.differing(item, body))
         if not changed:
+            self._unread(each, item)
             return item
         before = {key: item.get(key) for key in changed}
         self._note("change", each, awx_compare.hidden(each, before), awx_compare.hidden(each, changed))
         if each.kind == "inventory_sources":
-            self._sources.append(each)
+            self._sources[each.ref] = each, True
         if self._check:
             return item
         with self._placing(each):
-            return self._server.patch("%s/%d" % (each.kind, item["id"]), awx_compare.sent(changed))
+            return self._accepted(self._server.patch("%s/%d" % (each.kind, item["id"]), awx_compare.sent(changed)))
+
+    def _unread(self, each: Object, item: Data) -> None:
+        """Add an unchanged source that AWX has not read with success: an earlier run reported the errors of its fabric
+        file, or ended before AWX had read it."""
+        status = awx_jobs.status_of(item) if each.kind == "inventory_sources" else "successful"
+        if status == "failed":
+            self._note("update", each, {}, {})
+        if status != "successful":
+            self._sources[each.ref] = each, False
 
     @contextlib.contextmanager
     def _placing(self, each: Object) -> t.Iterator[None]:
@@ -223,6 +239,7 @@ class Sync:
                 self._server.post(path, wanted)
             else:
                 self._server.delete(path)
+        self._accepted({})
 
     def _approval(self, each: Object, item: Data) -> None:
         wanted = dict(each.approval or {})
@@ -233,12 +250,12 @@ class Sync:
             if changed:
                 self._note("change", each, {}, changed)
                 if not self._check:
-                    self._server.patch(path, changed)
+                    self._accepted(self._server.patch(path, changed))
             return
         if not self._is_new(each):
             self._note("change", each, {}, wanted)
         if not self._check:
-            self._server.post("%s/%d/create_approval_template" % (each.kind, item["id"]), wanted)
+            self._accepted(self._server.post("%s/%d/create_approval_template" % (each.kind, item["id"]), wanted))
 
     # -- associations
 
@@ -277,7 +294,22 @@ class Sync:
                     self._server.post(path, {"id": number, "disassociate": True})
             for ref in refs:
                 if ref.name not in kept:
-                    self._server.post(path, self._reference(ref))
+                    self._associate(path, ref)
+        self._accepted({})
+
+    def _associate(self, path: str, ref: Ref) -> None:
+        try:
+            self._server.post(path, self._reference(ref))
+        except ApiError as error:
+            repeated = error.status == 400 and self._server.repeated
+            # the answer to the first try was lost: AWX refuses a second credential of a type
+            if not (repeated and self._id(ref) in {entry["id"] for entry in self._server.all(path)}):
+                raise
+
+    def _accepted(self, answer: Data) -> Data:
+        """Count the changes so far as written, and return the answer."""
+        self.written = len(self.changes)
+        return answer
 
     def _reference(self, ref: Ref) -> Data:
         if ref.kind == "labels":  # AWX returns an existing label
@@ -295,7 +327,8 @@ class Sync:
                 self._note("update", project, {}, {})
             return
         timeout = self._wanted.data.project.sync_timeout
-        fresh = self._jobs.settle(item, changed, timeout)
+        item = self._server.get("projects/%d" % item["id"])
+        fresh = self._jobs.settle("projects", item, "project", changed, timeout)
         missing = self._jobs.missing(item["id"], playbooks)
         if missing and not fresh:
             self._note("update", project, {}, {})
@@ -312,14 +345,18 @@ class Sync:
             raise RailyardError(message, "project", "correct project.playbooks or project.branch, or push these files")
 
     def _read_sources(self) -> None:
-        """Let AWX read new fabric files, so that a missing file is an error of this run and not of a later job."""
+        """Let AWX read fabric files that it has not read with success, so that an error is one of this run and
+        not of a later job."""
         if self._check:
             return
         errors = []
-        for each in self._sources:
+        timeout = self._wanted.data.project.sync_timeout
+        for each, changed in self._sources.values():
             try:
-                timeout = self._wanted.data.project.sync_timeout
-                self._jobs.update("inventory_sources", self._id(each.ref), "inventory", timeout)
+                if changed:
+                    self._jobs.update("inventory_sources", self._id(each.ref), "inventory", timeout)
+                else:
+                    self._jobs.settle("inventory_sources", self._items[each.ref], "inventory", False, timeout)
             except RailyardError as error:
                 place = "fabrics: %s" % each.fields["source_path"]
                 errors.append(RailyardError(error.message, place, "correct the file or its path, and push it"))
@@ -355,6 +392,7 @@ class Sync:
             return
         with self._placing(each):
             self._server.delete("%s/%d" % (each.kind, item["id"]))
+        self._accepted({})
 
     # -- teams
 
@@ -382,4 +420,4 @@ class Sync:
         if self._check:
             return
         with self._placing(each):
-            self._server.post(path, {"id": number} if grant else {"id": number, "disassociate": True})
+            self._accepted(self._server.post(path, {"id": number} if grant else {"id": number, "disassociate": True}))

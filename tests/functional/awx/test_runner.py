@@ -196,6 +196,86 @@ def test_every_node_that_waits_for_a_reboot_is_named_and_handed_on(
     assert list(job.failed) == ["Check the consent"]
 
 
+class Workflow:
+    """The jobs of a workflow, each with the artifacts that AWX 24.6.1 gives it.
+
+    From ``WorkflowJobNode.get_job_kwargs`` in ``awx/main/models/workflow.py``: a job gets the artifacts of all its
+    ancestors as extra variables, whatever their results are. Parents are merged one after the other: first what a
+    parent got from its ancestors, then what its job set, so that the last one replaces the others.
+    """
+
+    def __init__(self, run: t.Callable[[str, dict[str, t.Any]], runner.Job]) -> None:
+        self.run = run
+        self.ancestors: dict[str, dict[str, t.Any]] = {}
+        self.jobs: dict[str, runner.Job] = {}
+
+    def step(self, key: str, playbook: str, *parents: str, **answers: t.Any) -> runner.Job:
+        self.without_artifacts(key, *parents)
+        self.jobs[key] = self.run(playbook, {**answers, **self.ancestors[key]})
+        return self.jobs[key]
+
+    def without_artifacts(self, key: str, *parents: str) -> None:
+        """An approval, or a job that ended before its play, such as by a timeout."""
+        self.ancestors[key] = {}
+        for parent in parents:
+            own = self.jobs[parent].artifacts if parent in self.jobs else {}
+            self.ancestors[key].update({**self.ancestors[parent], **own})
+
+
+@pytest.fixture
+def workflow(waiting: Path, project: Path, hosts: dict[str, t.Any], tmp_path: Path) -> Workflow:
+    def run(playbook: str, variables: dict[str, t.Any]) -> runner.Job:
+        given = {"ansible_connection": "local", "ansible_become": False, **variables}
+        place = tmp_path / str(len(list(tmp_path.iterdir())))
+        path = str(waiting.relative_to(project)) if playbook == "hosts.yml" else "playbooks/" + playbook
+        return runner.run(place, project, path, CONTROL if playbook == "reboots.yml" else hosts, given)
+
+    return Workflow(run)
+
+
+def test_the_list_of_a_part_is_never_approved(workflow: Workflow) -> None:
+    """The job of all nodes is cancelled, or ends by its timeout: AWX goes on with the step after a failure."""
+    for number in (1, 2):
+        part = workflow.step("part-%d" % number, "hosts.yml", railyard_part="%d/2" % number)
+        assert part.status == "failed" and "reboots no node, and 1 of its nodes need a reboot" in part.one_line
+        assert part.artifacts == {}
+    workflow.without_artifacts("hosts", "part-1", "part-2")
+    reboots = workflow.step("reboots", "reboots.yml", "hosts")
+    assert reboots.status == "failed" and "the job before this one failed for another reason" in reboots.one_line
+
+
+def test_the_approved_list_is_the_list_that_is_rebooted(
+    workflow: Workflow, waiting: Path, hosts: dict[str, t.Any]
+) -> None:
+    first, second = sorted(hosts["_meta"]["hostvars"])
+    tasks = waiting.parent / "tasks" / "prepare.yml"
+    preparing = tasks.read_text()
+    one = preparing.replace("reboot_required: true", "reboot_required: '{{ inventory_hostname == \"%s\" }}'" % first)
+    assert one != preparing
+    try:
+        tasks.write_text(one)
+        workflow.step("hosts", "hosts.yml")
+        shown = workflow.step("reboots", "reboots.yml", "hosts")
+        assert shown.status == "successful" and second not in shown.one_line
+        workflow.without_artifacts("approval", "reboots")
+    finally:
+        tasks.write_text(preparing)
+    # meanwhile the second node needs a reboot too
+    more = workflow.step("more", "hosts.yml", "approval", reboot_allowed="true")
+    assert more.status == "failed" and list(more.failed) == [
+        "Check that the approved list has all nodes that need a reboot"
+    ], more.one_line
+    expected = (
+        "No node is rebooted: %s needs a reboot and is not in the approved list (%s). Remedy: start the workflow again"
+    )
+    assert expected % (second, first) in " ".join(more.one_line.split())
+    # with the list of both, the consent is checked, and then the role refuses to reboot this machine
+    both = workflow.jobs["more"].artifacts
+    assert sorted(both["railyard_reboots"]) == [first, second]
+    allowed = workflow.run("hosts.yml", {**both, "reboot_allowed": "true"})
+    assert list(allowed.failed) == ["Reboot"] and "would reboot the control node" in allowed.one_line, allowed.one_line
+
+
 @pytest.mark.parametrize("words", ["--tags qos", "--skip-tags gpudirect,qos", "--tags sriov --skip-tags nccl"])
 def test_nodes_that_wait_for_a_reboot_are_named_with_any_tags(
     words: str, waiting: Path, hosts: dict[str, t.Any]

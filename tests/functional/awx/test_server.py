@@ -100,7 +100,7 @@ def test_a_password_in_place_of_a_token(site: Site) -> None:
 def test_a_request_whose_answer_is_lost_is_sent_again(status: int, after: bool, site: Site) -> None:
     """Also where AWX has carried it out: an object is then found by its name, and not made twice."""
     paths = ("credentials/$", "projects/$", "job_templates/$", "workflow_job_template_nodes/$", "/survey_spec/$")
-    paths += ("/credentials/$", "/create_approval_template/$", "schedules/$")
+    paths += ("/[0-9]+/credentials/$", "/create_approval_template/$", "schedules/$")
     site.awx.troubles = [Trouble("POST", path, status, after=after) for path in paths]
     site.awx.troubles += [Trouble("GET", "organizations/", status, times=2)]
     site.sync()

@@ -120,10 +120,13 @@ def test_settings_that_change_a_job_are_reset(made: Site) -> None:
     awx = made.awx
     changed = {"job_slice_count": 8, "allow_simultaneous": True, "job_tags": "link", "become_enabled": True, "forks": 5}
     changed.update(diff_mode=True, use_fact_cache=True, skip_tags="qos", extra_vars="reboot_allowed: true", limit="a")
+    changed.update({"ask_%s_on_launch" % each: True for each in ("variables", "inventory", "scm_branch")})
     before = dict(awx.one("job_templates", HOSTS))
     awx.one("job_templates", HOSTS).update(changed)
     awx.one("schedules", "Railyard ai-east: nightly drift")["enabled"] = False
-    awx.one("workflow_job_templates", WORKFLOW).update(allow_simultaneous=True, extra_vars='{"reboot_allowed": "true"}')
+    awx.one("workflow_job_templates", WORKFLOW).update(
+        allow_simultaneous=True, ask_variables_on_launch=True, extra_vars='{"reboot_allowed": "true"}'
+    )
     awx.one(NODES, "kubernetes")["all_parents_must_converge"] = True
     awx.one("inventory_sources", "Railyard ai-east: fabric file")["overwrite"] = False
     lines = [each.line() for each in made.sync(check=True).changes]
@@ -133,6 +136,9 @@ def test_settings_that_change_a_job_are_reset(made: Site) -> None:
         key: before[key] for key in changed if key != "extra_vars"
     }
     assert awx.one("schedules", "Railyard ai-east: nightly drift")["enabled"] is True
+    assert not awx.one("workflow_job_templates", WORKFLOW)["ask_variables_on_launch"], (
+        "reboot_allowed needs an approval"
+    )
     assert made.sync().changes == []
 
 
@@ -212,7 +218,8 @@ def test_teams_get_roles_and_lose_them(made: Site) -> None:
     made.sync(text)
     assert (HOSTS, "execute_role") in awx.granted("Ops") and (WORKFLOW, "execute_role") in awx.granted("Ops")
     assert ("Railyard ai-east: teardown", "execute_role") not in awx.granted("Ops")
-    assert awx.granted("Duty") == {(WORKFLOW, "approval_role")}
+    shown = {(HOSTS, "read_role"), ("Railyard ai-east: reboots", "read_role")}
+    assert awx.granted("Duty") == {(WORKFLOW, "approval_role"), *shown}, "who approves reads what is approved"
     assert ("Railyard nodes", "admin_role") in awx.granted("Leads")
     assert made.sync(text).changes == []
     made.sync(text.replace("Ops: [launch], ", ""))
@@ -376,3 +383,50 @@ def test_a_fabric_file_that_the_project_does_not_have(site: Site) -> None:
     message = str(caught.value)
     assert message.startswith("fabrics: inventories/macvlan-roce/fabric.yml: its update, job ")
     assert "Unable to find the source path" in message and "Remedy: correct the file or its path" in message
+    # the next runs try again, and check mode reports that
+    line = "update inventory source Railyard ai-east: fabric file"
+    assert [each.line() for each in site.sync(check=True).changes] == [line]
+    with pytest.raises(RailyardError, match="Unable to find the source path"):
+        site.sync()
+    site.awx.files = None
+    assert [each.line() for each in site.sync().changes] == [line]
+    assert site.sync().changes == []
+
+
+def test_a_fabric_file_that_awx_reads_just_now_is_awaited(made: Site) -> None:
+    source = next(iter(made.awx.tables["inventory_sources"].values()))
+    made.awx.start("inventory", source)
+    with made.wrote() as wrote:
+        assert made.sync().changes == []
+    assert wrote == []
+
+
+def test_the_reason_of_a_failed_update_is_read_after_awx_has_saved_it(site: Site) -> None:
+    site.awx.broken["ssh://git@git.example/platform/rails.git"] = "fatal: repository not found"
+    site.awx.unsaved = 9
+    with pytest.raises(RailyardError, match="is failed: fatal: repository not found"):
+        site.sync()
+    # an AWX that never saves it is not waited for without end
+    site.awx.unsaved = 1000
+    with pytest.raises(RailyardError, match="is failed: AWX gives no reason"):
+        site.sync()
+
+
+def test_a_credential_type_that_awx_does_not_have(site: Site) -> None:
+    for number, each in list(site.awx.tables["credential_types"].items()):
+        if each["name"] == "Machine":
+            del site.awx.tables["credential_types"][number]
+    with pytest.raises(RailyardError, match="AWX has no credential type Machine, or this user has no permission"):
+        site.sync()
+
+
+def test_the_number_of_written_changes_is_that_of_accepted_ones(site: Site) -> None:
+    done, wrote = site.play(CONTROLLER_OAUTH_TOKEN="token-org-admin")
+    assert done.returncode == 2 and "are written; another run continues" not in done.one_line, done.text
+    site.awx.refusals = {"workflow_job_templates": {"name": ["is refused"]}}
+    done, wrote = site.play()
+    created = [path for method, path, _data in wrote if method == "POST"]
+    assert done.returncode == 2 and "is refused" in done.one_line
+    number = int(done.one_line.partition(" changes are written; another run continues")[0].rpartition("(")[2])
+    rows = [each for kind, table in site.awx.tables.items() if kind != "organizations" for each in table.values()]
+    assert number == len([each for each in rows if not each.get("managed")]), created

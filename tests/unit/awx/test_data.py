@@ -104,6 +104,11 @@ WRONG = [
     ("organization: Platform", "organization: A\nprefix: %s" % ("A" * 401), r"awx.yml:2: prefix: A+\S* is too long"),
     ("fabrics:\n", "fabrics: {}\nfabrix:\n", r"awx.yml:9: fabrics: fabrics is empty"),
     ("username: puller", "usr: puller", r"awx.yml:6: .*inputs.usr: unknown key usr"),
+    (
+        "  ai-east:\n",
+        "  control node:\n",
+        r"awx.yml:10: .*control node is the name of the inventory of the control node",
+    ),
     ("fabrics:\n", "labels: {a: b}\nfabrics:\n", r"awx.yml:9: labels: .*instead of a single value"),
     (
         "credentials: [nodes]",
@@ -390,13 +395,18 @@ def test_every_object_has_a_description() -> None:
 
 def test_access() -> None:
     words = "access: {Ops: [launch], Duty: [approve], Leads: [admin, use], All: read}\ntemplates:"
-    guarded = words + "\n  teardown: {access: {Leads: [launch]}}"
+    guarded = words + "\n  teardown: {access: {Leads: [launch]}}\n  reboots: {access: {All: [read]}}"
     found = made(SAMPLE.replace("templates:", guarded, 1))
 
     def roles(kind: str, key: str) -> dict[str, set[str]]:
         return {role: set(teams) for role, teams in (named(found, kind)[key].access or {}).items()}
 
-    assert roles("job_templates", "hosts") == {"read_role": {"All"}, "execute_role": {"Ops"}, "admin_role": {"Leads"}}
+    # a team that approves reads which nodes are rebooted, and no other job
+    read = {"hosts": {"All", "Duty"}, "reboots": {"All", "Duty"}, "plan": {"All"}, "kubernetes": {"All"}}
+    for key, teams in read.items():
+        assert roles("job_templates", key)["read_role"] == teams, key
+    assert roles("job_templates", "hosts")["execute_role"] == {"Ops"}
+    assert roles("job_templates", "hosts")["admin_role"] == {"Leads"}
     assert roles("job_templates", "teardown")["execute_role"] == {"Leads"}
     assert roles("workflow_job_templates", "site")["approval_role"] == {"Duty"}
     assert roles("inventories", "Railyard ai-east") == {

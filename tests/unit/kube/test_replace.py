@@ -179,6 +179,11 @@ def test_objects_of_others_are_never_deleted() -> None:
     another["metadata"]["labels"] = dict(OURS, fabric="bi")
     (error,) = arrange([pool("b", 1, 5, 15)], [another]).errors()
     assert "of Pool a, which belongs to another owner: fabric=bi" in error
+    copied = there(pool("a", 1, 1, 9), ours=False)
+    copied["metadata"]["labels"] = dict(OURS)
+    done = arrange([pool("b", 1, 5, 15)], [copied])
+    assert "5-15 overlaps with 1-9 of Pool a, which Railyard did not create" in done.errors()[0]
+    assert done.steps == [(0, "create", "b")] and done.plan.early == []
     adopted = there(pool("a", 1, 1, 9))
     adopted["metadata"]["annotations"] = {ADOPTED: "kubectl-create"}
     done = arrange([pool("b", 1, 5, 15)], [adopted])

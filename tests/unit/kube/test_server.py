@@ -26,6 +26,7 @@ class Far:
         self.asked: list[tuple[str, str, dict[str, str]]] = []
         self.reported: list[str] = []
         self.headers: list[dict[str, str]] = []
+        self.bodies: list[t.Any] = []
         self._say = say
 
     def send(self, method: str, url: str, headers: dict[str, str], body: bytes | None) -> tuple[int, bytes]:
@@ -34,6 +35,7 @@ class Far:
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
         self.asked.append((method, parts.path, query))
         self.headers.append(headers)
+        self.bodies.append(json.loads(body or b"null"))
         status, value = self._say(method, parts.path, query)
         return status, value if isinstance(value, bytes) else json.dumps(value).encode()
 

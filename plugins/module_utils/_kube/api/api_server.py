@@ -35,6 +35,7 @@ OLDEST = (1, 20)
 EVICTS = (1, 22)
 # The first release with fieldValidation=Strict.
 STRICT = (1, 25)
+USER_AGENT = "railyard"
 # Objects in one page of a list.
 _PAGE = 2000
 # Tries of a list whose continue token expired.
@@ -356,7 +357,7 @@ class Server:
         )
 
     def _send(self, method: str, path: str, body: t.Any, content: str, accept: str) -> tuple[int, Object]:
-        headers = dict(self._headers(), **{"Accept": accept, "User-Agent": "railyard"})
+        headers = dict(self._headers(), **{"Accept": accept, "User-Agent": USER_AGENT})
         data = None
         if body is not None:
             headers["Content-Type"] = content

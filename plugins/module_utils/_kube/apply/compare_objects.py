@@ -40,6 +40,34 @@ def owned_by(live: t.Mapping[str, t.Any], manager: str) -> Owned:
     return entries[0].get("fieldsV1") or {} if entries else {}
 
 
+def written_by(live: t.Mapping[str, t.Any], manager: str, operation: str = "Apply") -> bool:
+    """Return whether a manager wrote fields of this object, and not only of an object that it was copied from.
+
+    An entry of ``managedFields`` that is older than the object was copied with it. False also if nothing is known,
+    because another program removed the entries.
+    """
+    created = str(live["metadata"].get("creationTimestamp") or "")
+    return any(
+        entry.get("manager") == manager
+        and entry.get("operation") == operation
+        and not entry.get("subresource")
+        and str(entry.get("time") or created) >= created
+        for entry in live["metadata"].get("managedFields") or ()
+    )
+
+
+def managers_of(live: t.Mapping[str, t.Any]) -> str:
+    """Return the managers of an object for a message."""
+    entries = live["metadata"].get("managedFields") or ()
+    return " and ".join(sorted({str(entry["manager"]) for entry in entries if entry.get("manager")})) or "unknown"
+
+
+def owned_labels(live: t.Mapping[str, t.Any], manager: str) -> set[str]:
+    """Return the labels that a manager set, by any operation."""
+    entries = live["metadata"].get("managedFields") or ()
+    return {key[2:] for entry in entries if entry.get("manager") == manager for key in _owned_keys(entry, "labels")}
+
+
 def makers(live: t.Mapping[str, t.Any], manager: str) -> list[str]:
     """Return the other managers that own fields of an object outside its metadata and status."""
     return sorted(

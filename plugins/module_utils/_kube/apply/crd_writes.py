@@ -17,7 +17,12 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_errors import refusal
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import METADATA, Resource, Server
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import (
+    METADATA,
+    USER_AGENT,
+    Resource,
+    Server,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.concurrency import Say, each
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import (
     Key,
@@ -27,6 +32,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_r
     selected,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import crd_versions
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.compare_objects import (
+    managers_of,
+    written_by,
+)
 
 API = "apiextensions.k8s.io/v1"
 KIND = "CustomResourceDefinition"
@@ -91,7 +100,15 @@ class Definitions:
         :param before: in check mode, the labels of objects that would be deleted first.
         :raises RailyardError: for objects with finalizers: without a controller these would never be removed.
         """
-        found = self.server.list(DEFINITIONS, "%s=%s" % (self.label, self.name))
+        labelled = self.server.list(DEFINITIONS, "%s=%s" % (self.label, self.name))
+        # the server names the manager of a request without one after its user agent
+        found = [one for one in labelled if written_by(one, USER_AGENT, "Update")]
+        others = {one["metadata"]["name"]: one for one in labelled if one not in found}
+        self.warnings += [
+            "%s %s: has the label %s, was not written by Railyard (managers: %s), and is kept. Remedy: delete it by"
+            " hand if nothing needs it" % (KIND, name, self.label, managers_of(one))
+            for name, one in sorted(others.items())
+        ]
         left = {
             one["metadata"]["name"]: [each for each in self.objects(one) if not (before and selected(each, before))]
             for one in found
@@ -106,15 +123,18 @@ class Definitions:
         raise_all([error for name, objects in going for error in _held(name, objects)])
         for one in sorted(found, key=lambda item: str(item["metadata"]["name"])):
             name = one["metadata"]["name"]
-            self.server.delete(DEFINITIONS, _key(name), one["metadata"]["uid"], self.check)
+            version = str(one["metadata"].get("resourceVersion") or "")
+            if not self.server.delete(DEFINITIONS, _key(name), one["metadata"]["uid"], self.check, version):
+                raise Refused("it changed since it was read", str(_key(name)), "run again, which reads it again")
             count = len(left[name])
             self.done.append(
                 Change(*_change(name, "present" if not count else "present, with %d objects" % count, None))
             )
         end = time.monotonic() + timeout
+        uids = {one["metadata"]["uid"] for one in found}
         while found and not self.check:
             live = self.server.list(DEFINITIONS, "%s=%s" % (self.label, self.name), METADATA)
-            found = [one for one in live if one["metadata"]["name"] not in kept]
+            found = [one for one in live if one["metadata"]["uid"] in uids]
             if found and time.monotonic() >= end:
                 raise RailyardError(
                     "it is deleted and still exists after %g s" % timeout,

@@ -34,6 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object
     Live,
     Settled,
     Write,
+    applied,
     ends,
 )
 
@@ -179,7 +180,7 @@ class _Kind:
         """Handle an object that no write changes and that has what a desired object needs."""
         found = self.live[holder]
         adopted = holder in self.goes and self.goes[holder].releases
-        if adopted or not selected(found, self.desired.labels):
+        if adopted or not selected(found, self.desired.labels) or not applied(found, self.desired):
             self.found.errors.append(_foreign(holder, found, held, taker, claim, self.desired))
         elif holder in self.goes:
             write = self.goes[holder]
@@ -282,7 +283,11 @@ def _foreign(
     """Return the error for an object of another owner that has what a desired object needs."""
     labels = found["metadata"].get("labels") or {}
     ours = selected(found, desired.family)
-    others = ["%s=%s" % (name, labels[name]) for name in desired.labels if ours and labels.get(name)]
+    others = [
+        "%s=%s" % (name, labels[name])
+        for name, value in desired.labels.items()
+        if ours and labels.get(name) not in (None, value)
+    ]
     owner = "which belongs to another owner: %s" % ", ".join(others[-1:]) if others else "which Railyard did not create"
     return Refused(
         "%s overlaps with %s of %s, %s" % (claim.text, held.text, holder, owner),

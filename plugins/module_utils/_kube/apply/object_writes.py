@@ -20,6 +20,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_r
     Kind,
     Object,
     adopted,
+    digest_of,
+    first_of,
     marked,
     selected,
     sent_as_one,
@@ -27,10 +29,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_r
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.compare_objects import (
     Difference,
     differences,
+    managers_of,
     owned_by,
+    written_by,
 )
 
 Live = t.Dict[Key, Object]
+# Maximum number of objects named in a line.
+_SHOWN = 5
 
 
 @dataclass
@@ -135,6 +141,22 @@ class Settled(t.Dict[str, t.Any]):
     """An object that is as desired, reduced to its identity, because there may be tens of thousands."""
 
 
+class Applied(t.Dict[str, t.Any]):
+    """An object that we applied, without its managedFields, which are the largest part of it."""
+
+
+def applied(found: Object, desired: DesiredObjects) -> bool:
+    """Return whether we applied this object, so that it is ours to delete. Labels do not show that: they are copied."""
+    return isinstance(found, Applied) or written_by(found, desired.manager)
+
+
+def reduced(found: Object, desired: DesiredObjects) -> Object:
+    """Return an object without managedFields, unless these show that it is not ours although it has our labels."""
+    if adopted(found) or (selected(found, desired.labels) and not applied(found, desired)):
+        return found
+    return Applied(plainly(found)) if applied(found, desired) else plainly(found)
+
+
 def settler(desired: DesiredObjects) -> t.Callable[[Object], Object]:
     """Return a function that reduces observed objects. Objects that must be written stay whole."""
     wanted = {Key.of(plain): plain for plain in desired.objects}
@@ -142,7 +164,7 @@ def settler(desired: DesiredObjects) -> t.Callable[[Object], Object]:
     def keep(found: Object) -> Object:
         plain, metadata = wanted.get(Key.of(found)), found["metadata"]
         if plain is None:
-            return found if adopted(found) else plainly(found)
+            return reduced(found, desired)
         ours = selected(found, desired.labels) and not metadata.get("deletionTimestamp")
         if ours and not differences(marked(plain), found, desired.manager):
             kept = {name: metadata[name] for name in ("name", "namespace", "labels", "uid") if name in metadata}
@@ -155,13 +177,16 @@ def settler(desired: DesiredObjects) -> t.Callable[[Object], Object]:
 def keeper(desired: DesiredObjects) -> t.Callable[[Object], Object]:
     """Return a function that reduces observed objects for a removal. Objects of ours that lost their labels get them
     again."""
-    planned = {Key.of(plain) for plain in desired.objects}
+    planned = {Key.of(plain): plain for plain in desired.objects}
 
     def keep(found: Object) -> Object:
         key, metadata = Key.of(found), found["metadata"]
         if key in planned and owned_by(found, desired.manager) and not _not_ours(key, found, desired):
             metadata["labels"] = dict(metadata.get("labels") or {}, **desired.labels)
-        return found if adopted(found) else plainly(found)
+            if digest_of(found) == digest_of(marked(planned[key])) and not adopted(found):
+                # also if a backup was restored, whose entries are older than the object
+                return Applied(plainly(found))
+        return reduced(found, desired)
 
     return keep
 
@@ -237,7 +262,7 @@ def decided(
     order = {kind: number for number, kind in enumerate(dict.fromkeys(write.key.type for write in writes))}
     writes.sort(key=lambda write: order[write.key.type])
     deletions, warnings = leaving(desired, resources, live, keys)
-    return writes + (deletions if prune else []), warnings
+    return writes + (deletions if prune else []), warnings + (kept(desired, live, keys) if prune else [])
 
 
 def leaving(
@@ -257,7 +282,8 @@ def going(
     keys: t.Container[Key] = (),
     by_users_too: bool = False,
 ) -> list[Write]:
-    """Return deletions of objects with our labels that are not in ``keys``, in reverse order of application.
+    """Return deletions of objects with our labels that we applied and that are not in ``keys``, in reverse order of
+    application.
 
     Objects that are already under deletion are included.
 
@@ -268,10 +294,29 @@ def going(
     found = [
         (key, each)
         for key, each in live.items()
-        if key not in keys and selected(each, desired.labels) and (by_users_too or not desired.by_hand(each))
+        if key not in keys and selected(each, desired.labels)
+        if (by_users_too if desired.by_hand(each) else applied(each, desired) or adopted(each))
     ]
     found.sort(key=lambda item: (desired.by_hand(item[1]), order[item[0].type], item[0]), reverse=True)
     return [Write(key, resources[key.type], None, each, ours=not adopted(each)) for key, each in found]
+
+
+def kept(desired: DesiredObjects, live: Live, keys: t.Container[Key] = ()) -> list[str]:
+    """Return a warning for the objects of each kind that have our labels, are not in ``keys``, and were made by others.
+
+    They stay: a copy of one of our objects has our labels too.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for key, one in live.items():
+        others = selected(one, desired.labels) and not desired.by_hand(one) and not applied(one, desired)
+        if key not in keys and others and not adopted(one) and not ends(one):
+            found.setdefault((key.kind, managers_of(one)), []).append(str(key).partition(" ")[2])
+    return [
+        "%s %s: has the labels of Railyard, was not applied by Railyard (managers: %s), and is kept. Remedy: remove the"
+        " labels %s, or delete the object by hand"
+        % (kind, first_of(names, _SHOWN), managers, " and ".join(sorted(desired.labels)))
+        for (kind, managers), names in found.items()
+    ]
 
 
 def ends(found: t.Mapping[str, t.Any] | None) -> bool:

@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object
     DesiredObjects,
     leaving,
     observed,
+    reduced,
     served,
 )
 
@@ -136,7 +137,7 @@ def _permissions(
     each(one, sorted(asked), server.connections, say, "checking permissions")
     unused = {kind: each for kind, each in resources.items() if kind not in used and each.name not in denied}
     if later.prune and unused:
-        live = observed(server, unused, desired.labels, say, accept=METADATA)
+        live = observed(server, unused, desired.labels, say, lambda found: reduced(found, desired), METADATA)
         going = {("delete", write.resource) for write in leaving(desired, unused, live)[0]}
         each(one, sorted(going), server.connections, say, "checking permissions")
     return [

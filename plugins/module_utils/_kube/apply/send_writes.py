@@ -26,7 +26,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_r
     APPLIED,
     Kind,
     Object,
+    adopted,
     digest_of,
+    selected,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.pace import Pace
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.compare_objects import (
@@ -41,11 +43,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object
     DesiredObjects,
     Live,
     Write,
+    applied,
     decided,
     ending_of,
     ends,
     going,
     keeper,
+    kept,
     observed,
     served,
     settler,
@@ -55,6 +59,8 @@ TRYING = "trying"
 # Interval of checks of objects under deletion in seconds, and its minimum as a multiple of the duration of a check.
 _LOOK = 1.0
 _REST = 5.0
+# How often the removal of an object is tried that others change at the same time, such as the status of a pool.
+_REMOVALS = 5
 # Seconds before an object is sent again that changed during the request.
 _SENT_AGAIN = (0.2, 1.0, 3.0)
 
@@ -120,6 +126,7 @@ class Apply:
         goes = going(self.desired, resources, live, by_users_too=True)
         writes = [write for write in goes if not ends(write.live)]
         self._total = len(writes)
+        self.warnings += kept(self.desired, live)
         if self.check:
             self.warnings += ["%s: %s" % (write.key, ending_of(write.live or {})) for write in goes if ends(write.live)]
             return self._send(writes, self._write, TRYING)
@@ -231,12 +238,8 @@ class Apply:
         return None
 
     def _write(self, write: Write) -> None:
-        if write.releases:
-            self._release(write)
-            return self._note(write)
         if write.wanted is None:
-            self.server.delete(write.resource, write.key, _uid(write.live), self.check)
-            return self._note(write)
+            return self._remove(write, self._release(write) if write.releases else self._delete(write))
         created, got = self._put(write, self.check)
         _check_stored(write, got)
         if not created and (write.live is None or not write.ours):
@@ -248,9 +251,38 @@ class Apply:
             return None
         return self._note(write)
 
+    def _remove(self, write: Write, send: t.Callable[[Object], bool]) -> None:
+        """Delete or release an object, unless it is not ours any more since it was read, or another run has applied it.
+
+        :param send: sends the request for the object as it was read; returns False if it changed since then.
+        """
+        live = write.live or {}
+        for _again in range(_REMOVALS):
+            if send(live):
+                return self._note(write)
+            listed = self.server.list(write.resource, fields="metadata.name=%s" % write.key.name)
+            found = [each for each in listed if (each["metadata"].get("namespace") or "") == write.key.namespace]
+            if not found or _uid(found[0]) != _uid(live):
+                return self._note(write)
+            if not self._still_goes(found[0], live):
+                text = "%s changed since it was read, and is kept: run again, which reads it again" % str(write.key)
+                with self._lock:
+                    self.warnings.append(text)
+                return None
+            live = found[0]
+        raise Refusal("it changes during each try to delete it", str(write.key), "find the program that changes it")
+
+    def _still_goes(self, found: Object, before: Object) -> bool:
+        """Return whether an object that changed is still ours to delete or to release, as it was before."""
+        if not selected(found, self.desired.labels) or digest_of(found) != digest_of(before):
+            return False
+        if adopted(found) or adopted(before):
+            return adopted(found) and adopted(before)
+        return self.desired.by_hand(found) or applied(found, self.desired)
+
     def _delete_unchanged(self, write: Write) -> None:
         """Delete an object unless it changed since it was read."""
-        version = str((write.live or {})["metadata"].get("resourceVersion") or "")
+        version = _version(write.live or {})
         if not self.server.delete(write.resource, write.key, _uid(write.live), False, version):
             raise Refusal("it changed since it was read", str(write.key), "run again, which reads it again")
         if write.wanted is None:
@@ -271,11 +303,23 @@ class Apply:
                 % (write.key, " and ".join(others))
             )
 
-    def _release(self, write: Write) -> None:
-        """Remove our labels and annotations from an object that another manager created."""
-        live = write.live or {}
-        patch = {"metadata": released(live, self.desired.manager, (ADOPTED, APPLIED))}
-        self.server.merge(write.resource, write.key, patch, self.desired.manager, self.check)
+    def _delete(self, write: Write) -> t.Callable[[Object], bool]:
+        return lambda live: self.server.delete(write.resource, write.key, _uid(live), self.check, _version(live))
+
+    def _release(self, write: Write) -> t.Callable[[Object], bool]:
+        """Return the function that removes our labels and annotations from an object that another manager created."""
+
+        def send(live: Object) -> bool:
+            metadata = released(live, self.desired.manager, (ADOPTED, APPLIED))
+            if _version(live):
+                metadata["resourceVersion"] = _version(live)
+            try:
+                self.server.merge(write.resource, write.key, {"metadata": metadata}, self.desired.manager, self.check)
+            except Exists:
+                return False
+            return True
+
+        return send
 
     def _put(self, write: Write, dry: bool) -> tuple[bool, Object]:
         """Apply an object. Return whether this created it, and the object after it."""
@@ -410,3 +454,7 @@ def _content(found: Object) -> Object:
 
 def _uid(found: t.Mapping[str, t.Any] | None) -> str:
     return str(found["metadata"]["uid"]) if found else ""
+
+
+def _version(found: t.Mapping[str, t.Any]) -> str:
+    return str(found["metadata"].get("resourceVersion") or "")

@@ -10,41 +10,45 @@ because labels with the prefix of the plan are removed from nodes if they are no
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common import bad_rails_label
 from ansible_collections.railyard.fabric.plugins.module_utils._common.bad_rails_label import BAD
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import METADATA, Server
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import Key, sent_as_one
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import KIND, NODES
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import sent_as_one
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import NODES
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods import cordon_holders
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.cordon_holders import (
+    HEALTH,
+    REBOOT,
+    is_cordoned,
+)
 
-CORDONED = "health.railyard.fabric/cordoned"
+CORDONED = HEALTH
 
 Object = t.Dict[str, t.Any]
 
 
-def patch(
-    rails: t.Sequence[str], unschedulable: bool, metadata: t.Mapping[str, t.Any], cordoned: t.Callable[[], bool]
-) -> Object:
+def patch(rails: t.Sequence[str], unschedulable: bool, manager: str, node: Object) -> Object:
     """Return the merge patch that a node needs; empty if it needs none.
 
     :param unschedulable: whether a node with failed rails is cordoned.
-    :param metadata: the node's, with ``labels`` and ``annotations``.
-    :param cordoned: returns whether the node is unschedulable; called only if that matters.
+    :param node: as it was read, at least its metadata and ``spec.unschedulable``.
     """
     value = bad_rails_label.value_of(rails)
-    ours = CORDONED in (metadata.get("annotations") or {})
-    made: Object = {}
-    if (metadata.get("labels") or {}).get(BAD) != value:
-        made["metadata"] = {"labels": {BAD: value}}
+    ours = cordon_holders.holder_of(node, CORDONED) is not None
     wanted = bool(value) and unschedulable
-    if wanted and not ours and not cordoned():
-        made.setdefault("metadata", {})["annotations"] = {CORDONED: "true"}
-        made["spec"] = {"unschedulable": True}
+    made: Object = {}
+    if wanted and not ours:
+        # a cordon of another user stays its own; that of a drain ends before the rail is repaired
+        if not is_cordoned(node) or cordon_holders.holder_of(node, REBOOT) is not None:
+            made = cordon_holders.held(CORDONED, "true")
     elif ours and not wanted:
-        made.setdefault("metadata", {})["annotations"] = {CORDONED: None}
-        made["spec"] = {"unschedulable": None}
+        made = cordon_holders.released(node, CORDONED, manager)
+    if (node["metadata"].get("labels") or {}).get(BAD) != value:
+        made.setdefault("metadata", {})["labels"] = {BAD: value}
     return made
 
 
@@ -57,30 +61,26 @@ def cordon(
     :param unschedulable: whether nodes with failed rails are cordoned, and not only labelled.
     :raises RailyardError: for refusals of the server.
     """
-    live = {each["metadata"]["name"]: each["metadata"] for each in server.list(NODES, accept=METADATA)}
+    live = {each["metadata"]["name"]: each for each in server.list(NODES, accept=METADATA)}
     done: list[Change] = []
     for name, rails in nodes.items():
-        if name not in live:
-            continue
-
-        def is_cordoned(node: str = name) -> bool:
-            return bool(server.get(NODES.of(name=node), "nodes", node)["spec"].get("unschedulable"))
-
-        made = patch(rails, unschedulable, live[name], is_cordoned)
-        if made:
-            server.merge(NODES, Key(*KIND, "", name), made, manager, check)
-            done += _changes(name, live[name], made)
+        # metadata suffices to see that a node needs nothing; a cordon is decided with the whole node
+        decide = functools.partial(patch, rails, unschedulable, manager)
+        if name in live and decide(live[name]):
+            node, made = cordon_holders.patched(server, name, manager, check, decide)
+            done += _changes(name, node, made)
     return done
 
 
-def _changes(name: str, metadata: t.Mapping[str, t.Any], made: Object) -> list[Change]:
+def _changes(name: str, node: Object, made: Object) -> list[Change]:
     subject = "Node " + name
     labels = made.get("metadata", {}).get("labels", {})
-    before = metadata.get("labels") or {}
+    before = node["metadata"].get("labels") or {}
     done = [
         Change(subject, "metadata.labels." + key, before.get(key), value, sent_as_one) for key, value in labels.items()
     ]
     if "spec" in made:
         to = bool(made["spec"]["unschedulable"])
-        done.append(Change(subject, "spec.unschedulable", not to, to, sent_as_one))
+        if is_cordoned(node) != to:
+            done.append(Change(subject, "spec.unschedulable", not to, to, sent_as_one))
     return done
