@@ -252,7 +252,7 @@ def test_a_status_that_may_not_be_written_does_not_stop_an_attach(dra: DraNode) 
     pod = Pod("a")
     try:
         assert dra.node.attach("rails-0", pod) == {"ok": True}
-        wait_for(lambda: dra.node.logged("The status of other claims is not written either"))
+        wait_for(lambda: dra.node.logged("not possible with the kubelet's credentials; see slots.kubeconfig"))
     finally:
         pod.end()
 
@@ -350,7 +350,7 @@ def test_a_token_is_renewed(dra: DraNode) -> None:
         token.write_text(TOKEN + "\n")
         assert answer.result() == {"uid-of-first": [RAILS_0]}
     assert len(dra.published()) == 8
-    wait_for(lambda: dra.node.logged("DRA driver: the problem is over"))
+    wait_for(lambda: dra.node.logged("DRA driver railyard.fabric: the problem is over"))
     # it expires again, before the claim's status is written
     token.write_text("expired again")
     pod = Pod("p")
@@ -385,7 +385,7 @@ def test_claims_are_answered_while_the_api_server_is_unreachable(dra: DraNode) -
         found = answer.result()["uid-of-unknown"]
         assert isinstance(found, list) and found[0].device == "rails-1"
     assert len(dra.published()) == 8
-    wait_for(lambda: dra.node.logged("DRA driver: the problem is over"))
+    wait_for(lambda: dra.node.logged("DRA driver railyard.fabric: the problem is over"))
     assert kubelet.unprepare(known, unknown) == {"uid-of-known": "", "uid-of-unknown": ""}
 
 

@@ -21,6 +21,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import hook
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import read_pod
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 
@@ -28,6 +29,8 @@ SOCKET = hook.SOCKET
 CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid
 # Seconds in which a client must send its request.
 PATIENCE = 10.0
+# Seconds after which a failed attach is not repeated any more. The kubelet starts a container again after at most 300.
+FAILURE_SECONDS = 600.0
 Document = t.Dict[str, t.Any]
 # Called after each attach: device, seconds, and the reason of a failure.
 Attached = t.Callable[[str, float, t.Optional[str]], None]
@@ -137,6 +140,75 @@ class AgentSocket:
         if self._attached is not None:
             self._attached(identity, time.monotonic() - start, document.get("reason"))
         return document
+
+
+class Failure(t.NamedTuple):
+    """A failed attach of a device. ``pod``: NAMESPACE/NAME. ``at``: seconds of the monotonic clock."""
+
+    device: str
+    pod_uid: str
+    pod: str
+    error: str
+    at: float
+
+
+class Attaches:
+    """Counts and failures of the attaches since the agent started. Safe for several threads.
+
+    ``seconds``: the sum of all. ``reasons``: reason of a failure -> count.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.count = 0
+        self.seconds = 0.0
+        self.reasons: dict[str, int] = {}
+        self._failures: dict[tuple[str, str], Failure] = {}
+
+    def count_attach(self, device: str, seconds: float, reason: str | None) -> None:
+        """Count an attach. ``reason``: of its failure; None if it succeeded, which ends all failures of the device."""
+        with self._lock:
+            self.count += 1
+            self.seconds += seconds
+            if reason is not None:
+                self.reasons[reason] = self.reasons.get(reason, 0) + 1
+        if reason is None:
+            self.end_failures(lambda failure: failure.device == device)
+
+    def keep_failure(self, device: str, state: t.Any, error: str) -> None:
+        """Keep the last error of a device and a pod for ``explain``, as not every runtime shows it in the pod's events.
+
+        :param state: the OCI state of the container.
+        """
+        uid, name = "", ""
+        with contextlib.suppress(RailyardError):
+            pod = read_pod(state, device)
+            uid, name = pod.uid, str(pod)
+        with self._lock:
+            self._failures[device, uid] = Failure(device, uid, name, error, time.monotonic())
+
+    def failures(self) -> list[Failure]:
+        """Return the last failures by device and pod, while the container runtime repeats them."""
+        oldest = time.monotonic() - FAILURE_SECONDS
+        self.end_failures(lambda failure: failure.at < oldest)
+        with self._lock:
+            return list(self._failures.values())
+
+    def end_failures(self, is_over: t.Callable[[Failure], bool]) -> None:
+        """Forget failures, such as those of pods that have ended."""
+        with self._lock:
+            self._failures = {key: each for key, each in self._failures.items() if not is_over(each)}
+
+    def as_dict(self) -> Document:
+        """Return key ``attaches`` of the status document."""
+        failures = self.failures()
+        with self._lock:
+            return {
+                "count": self.count,
+                "seconds": self.seconds,
+                "failed": dict(self.reasons),
+                "errors": [{"device": each.device, "pod": each.pod, "error": each.error} for each in failures],
+            }
 
 
 def ask(request: Document, path: str = SOCKET, seconds: float = 5.0) -> Document:

@@ -24,6 +24,10 @@ TEXTS = {
         "no claim of pod {pod} is prepared with it",
         "request slots by claims or limits of the pod, and not by annotations that add devices",
     ),
+    "prepared": (
+        "it is prepared for claim {claim} of pod {pod}",
+        "delete that pod, or wait for its end",
+    ),
     "busy": ("another attach of it has not ended", "run journalctl -u railyard-agent"),
     "held": (
         "it is held by pod {pod}",
