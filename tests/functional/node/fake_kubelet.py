@@ -118,7 +118,7 @@ def _device(data: bytes) -> tuple[str, Device]:
 
 
 class Kubelet:
-    """A kubelet on ``root``; ``pods``: what its list of pod resources answers."""
+    """A kubelet on ``root``; ``pods``: what its list of pod resources answers, until it is replaced."""
 
     def __init__(self, root: Path, pods: Tree = ()) -> None:
         self.directory = root / PLUGINS
@@ -129,10 +129,11 @@ class Kubelet:
         self.plugins: dict[str, Plugin] = {}
         self.refused = ""
         self.pause: t.Callable[[], t.Any] = lambda: None
+        self.pods = pods
         self._server = grpc.server(futures.ThreadPoolExecutor(4))
         services = {
             "v1beta1.Registration": {"Register": grpc.unary_unary_rpc_method_handler(self._register)},
-            "v1.PodResourcesLister": {"List": grpc.unary_unary_rpc_method_handler(lambda _r, _c: encode(pods))},
+            "v1.PodResourcesLister": {"List": grpc.unary_unary_rpc_method_handler(lambda _r, _c: encode(self.pods))},
         }
         for name, handlers in services.items():
             self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))

@@ -154,7 +154,8 @@ class ApiServer:
 
     def _context(self, file: str, values: t.Mapping[str, str]) -> ssl.SSLContext:
         try:
-            data = {key: base64.b64decode(values[key + "-data"]) for key in _FILES if values.get(key + "-data")}
+            names = [key for key in _FILES if values.get(key + "-data")]
+            data = {key: base64.b64decode(values[key + "-data"], validate=True) for key in names}
             authority = data.get("certificate-authority")
             context = ssl.create_default_context(
                 cafile=None if authority else self._named_file(file, values, "certificate-authority"),
