@@ -9,6 +9,8 @@ import os
 import subprocess
 import sys
 import typing as t
+import warnings
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -377,3 +379,23 @@ def test_the_packed_programs_run(machine: Machine) -> None:
     # without a state on its input it refuses the container
     hook = subprocess.run([machine.path(agent_files.HOOK), "rails-0"], input="", capture_output=True, text=True)
     assert hook.returncode and hook.stderr and "Traceback" not in hook.stderr
+
+
+@pytest.mark.parametrize("path", [agent_files.PROGRAM, agent_files.HOOK])
+@pytest.mark.parametrize("change", ["appended", "comment", "second member", "added member"])
+def test_a_program_with_anything_else_is_written_again(machine: Machine, path: str, change: str) -> None:
+    machine.apply()
+    installed = Path(machine.path(path))
+    ours = installed.read_bytes()
+    if change == "appended":
+        installed.write_bytes(ours + b"x")
+    else:
+        with zipfile.ZipFile(installed, "a") as archive:
+            if change == "comment":
+                archive.comment = b"x"
+            else:
+                name = "__main__.py" if change == "second member" else "other.py"
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    archive.writestr(name, archive.read("__main__.py"))
+    assert path in [each.subject for each in machine.apply()]
