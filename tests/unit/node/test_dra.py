@@ -338,7 +338,7 @@ FORBIDDEN = ApiError("no relationship found", "GET", "", 403)
     ],
 )
 @pytest.mark.parametrize("attached", [False, True])
-def test_a_claim_ends_only_if_the_api_server_says_so(
+def test_a_claim_ends_only_if_the_api_server_reports_it(
     tmp_path: Path, old: t.Any, pods: t.Any, ended: bool, attached: bool
 ) -> None:
     state = ClaimState(System(str(tmp_path)))

@@ -17,7 +17,7 @@ TEXTS = {
     "gone": ("process {pid} of the container does not exist", "read the log of the container runtime"),
     "host-network": (
         "pod {pod} has hostNetwork: true, and rails need a network namespace of the pod",
-        "remove hostNetwork from the pod, or the rails from its limits",
+        "remove hostNetwork from the pod, or the rails from its limits and claims",
     ),
     "device": ("the node file does not have it", "delete the pod, so that it gets another device"),
     "claim": (
