@@ -24,7 +24,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.dra_front import slice_devices, status_report
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import ATTACHED, Holder
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.dra import node_api, prepared_claims
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra import (
+    node_api,
+    prepared_claims,
+    slice_publisher,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.node_api import ApiError, ApiServer
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import (
     Claim,
@@ -39,6 +43,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.resource
     specs,
     writes,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.slice_publisher import PublishThread
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet import dra_messages as messages
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import (
     DeviceState,
@@ -47,6 +52,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kube
 from lab.cluster import pki
 from tests.standins.dra_api import _wrong
 from tests.unit.node.agent_files import document, rail, slot
+from tests.waiting import wait_for
 
 # -- messages
 
@@ -514,3 +520,38 @@ def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path: Path, text: str) ->
         with pytest.raises(RailyardError, match="Remedy: ") as caught:
             act()
         assert "secret" not in str(caught.value)
+
+
+class Publisher:
+    """A publisher that fails as often as it is asked to, and counts its calls."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.calls = 0
+
+    def publish(self, _devices: t.Sequence[SliceDevice]) -> int:
+        self.calls += 1
+        if self.calls <= self.failures:
+            raise RailyardError("does not answer", "https://api", "start it")
+        return 0
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+def test_slices_are_compared_often_while_kubelet_may_delete_them(
+    monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    """After a registration, and again after the API server did not answer, as kubelet then deletes them late."""
+    monkeypatch.setattr(slice_publisher, "SOON", 0.01)
+    monkeypatch.setattr(slice_publisher, "RETRY", 0.01)
+    monkeypatch.setattr(slice_publisher, "UNSTABLE_SECONDS", 0 if failures else 1e6)
+    publisher = Publisher(failures)
+    thread = PublishThread(publisher, lambda _text: None)  # type: ignore[arg-type]
+    try:
+        thread.registered()
+        # for the failure: the time after the registration is over
+        monkeypatch.setattr(slice_publisher, "UNSTABLE_SECONDS", 1e6)
+        thread.update(devices(1))
+        wait_for(lambda: publisher.calls >= failures + 3)
+        assert thread.error is None
+    finally:
+        thread.close()
