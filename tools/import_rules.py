@@ -126,7 +126,7 @@ PACKAGES: dict[str, Package] = {
     ),
     "_node.probe": Package(
         "Tests of traffic between two nodes, and the pods of a node.",
-        "_common _node.agent _node.core _node.info _node.netlink _node.readers _node.safety",
+        "_common _node.agent _node.core _node.dra _node.info _node.netlink _node.readers _node.safety",
     ),
     "_node.boot_service": Package(
         "The program that applies persistent options at boot.",

@@ -16,6 +16,8 @@ description:
     interfaces.
   - Before anything is written, the module checks that Python's C(grpc), with which the agent talks to the kubelet, is
     installed, and that the container runtime supports CDI.
+  - Refuses to change the device plugin to a DRA driver or back, or the name of the driver or of its node, while pods
+    hold slots or have prepared claims by it. The kubelet could not end these pods. Drain the node first.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -42,7 +44,8 @@ options:
     default: false
   state:
     description:
-      - V(absent) stops the service and removes all its files. It is an error if pods hold slots, unless O(force=true).
+      - V(absent) stops the service and removes all its files. It is an error if pods hold slots or have prepared
+        claims, unless O(force=true).
       - V(gathered) only reads.
     type: str
     choices: [present, absent, gathered]
@@ -119,6 +122,17 @@ gathered:
       type: list
       elements: dict
       sample: [{device: rails-0, namespace: default, pod: train-0, container: main}]
+    claims:
+      description: With DRA, the prepared ResourceClaims, their pods and their devices.
+      type: list
+      elements: dict
+      sample:
+        - namespace: default
+          claim: train-0-rails-x7k2p
+          pod: train-0
+          devices: [rails-0]
+          driver: railyard.fabric
+          pool: node-1
 errors:
   description: The errors, each with C(place), C(message) and C(remedy).
   returned: failure

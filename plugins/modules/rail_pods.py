@@ -125,7 +125,9 @@ pods:
       type: dict
       sample: {environment: {UCX_NET_DEVICES: "mlx5_0:1"}, file: {NCCL_IB_ROCE_VERSION_NUM: "2"}}
 held:
-  description: The devices of the rail agent that pods hold, with the pods.
+  description:
+    - The devices of the rail agent that pods hold, with the pods. For a prepared claim that no container has attached,
+      also the claim.
   returned: success
   type: dict
   sample: {rails-0: default/worker}

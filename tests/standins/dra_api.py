@@ -1,11 +1,13 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A small API server over HTTPS, with what a DRA driver of one node uses: ResourceSlices, ResourceClaims, its Node.
+"""A small API server over HTTPS, with what a DRA driver of one node uses: ResourceSlices, ResourceClaims, its Node, and
+its pods.
 
 Clients are known by a certificate of the server's own authority or by a token. Rules of the real one that matter here:
-a node writes slices of its own name only, an update needs the newest resourceVersion, a slice has at most 128 devices
-(64 with taints), names of devices are DNS labels, and the generation of a slice that changes must not fall. Sources:
-``types.go`` and ``validation.go`` of resource.k8s.io, and the node authorizer.
+a node writes slices of its own name only, and reads only claims of its pods (403 for a claim that does not exist). An
+update needs the newest resourceVersion, a slice has at most 128 devices (64 with taints), names of devices are DNS
+labels, and the generation of a slice that changes must not fall. Sources: ``types.go`` and ``validation.go`` of
+resource.k8s.io, and the node authorizer.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from tests.waiting import retried
 GROUP = "/apis/resource.k8s.io/v1"
 SLICES = GROUP + "/resourceslices"
 _CLAIM = re.compile(GROUP + r"/namespaces/([^/]+)/resourceclaims/([^/]+)(/status)?")
+_PODS = re.compile("/api/v1/namespaces/([^/]+)/pods")
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 NODE = "node-1"
 TOKEN = "token-of-a-service-account"
@@ -68,6 +71,10 @@ class DraApi:
         self.taints = taints
         self.slices: dict[str, Row] = {}
         self.claims: dict[tuple[str, str], Row] = {}
+        # namespace and name -> uid
+        self.pods: dict[tuple[str, str], str] = {}
+        # a claim -> the pod whose spec has it, as in the graph of the node authorizer
+        self._named: dict[tuple[str, str], tuple[str, str]] = {}
         self.requests: list[tuple[str, str]] = []
         self.faults: list[int] = []
         self.during: t.Callable[[str, str], None] = lambda _method, _path: None
@@ -157,6 +164,8 @@ class DraApi:
         ]
         user = {"resource": "pods", "name": pod, "uid": "uid-of-" + pod}
         with self.lock:
+            self.pods["default", pod] = user["uid"]
+            self._named["default", name] = ("default", pod)
             self.claims["default", name] = {
                 "apiVersion": "resource.k8s.io/v1",
                 "kind": "ResourceClaim",
@@ -164,6 +173,14 @@ class DraApi:
                 "status": {"allocation": {"devices": {"results": results}}, "reservedFor": [user]},
             }
         return "default", uid, name
+
+    def delete(self, pod: str) -> None:
+        """A pod of namespace default, and its claims, as with ``kubectl delete --force``."""
+        with self.lock:
+            uid = self.pods.pop(("default", pod))
+            for key, claim in list(self.claims.items()):
+                if [user["uid"] for user in claim["status"]["reservedFor"]] == [uid]:
+                    del self.claims[key]
 
     def wipe(self) -> None:
         """As a kubelet that starts: all slices of its node."""
@@ -199,14 +216,20 @@ class DraApi:
             return self._on_claim(method, (claim[1], claim[2]), bool(claim[3]), body, kubelet)
         if path == "/api/v1/nodes/" + NODE and method == "GET":
             return 200, {"kind": "Node", "metadata": {"name": NODE, "uid": "uid-of-the-node"}}
+        pods = _PODS.fullmatch(path)
+        if pods and method == "GET":
+            return self._on_pods(pods[1], urllib.parse.parse_qs(query))
         if path == SLICES or path.startswith(SLICES + "/"):
             return self._on_slices(method, path[len(SLICES) + 1 :], urllib.parse.parse_qs(query), body)
         return _status(404, "the server could not find the requested resource")
 
     def _on_claim(self, method: str, key: tuple[str, str], status: bool, body: Row, kubelet: bool) -> tuple[int, Row]:
         have = self.claims.get(key)
+        if kubelet and not (have and self._named.get(key) in self.pods):
+            return _status(403, "no relationship found between node '%s' and this object" % NODE)
         if have is None:
-            return _status(404, "resourceclaims %s not found" % key[1])
+            code, found = _status(404, "resourceclaims %s not found" % key[1])
+            return code, dict(found, details={"name": key[1], "kind": "resourceclaims"})
         if method == "GET" and not status:
             return 200, have
         if method != "PATCH" or not status:
@@ -217,6 +240,18 @@ class DraApi:
             return _status(409, "uid")
         have["status"]["devices"] = body["status"]["devices"]
         return 200, have
+
+    def _on_pods(self, namespace: str, query: dict[str, list[str]]) -> tuple[int, Row]:
+        pairs = dict(part.split("=") for part in query.get("fieldSelector", [""])[0].split(",") if part)
+        if pairs.pop("spec.nodeName", None) != NODE:
+            return _status(403, "can only list/watch pods with spec.nodeName field selector")
+        assert set(pairs) <= {"metadata.name"}, pairs
+        items = [
+            {"metadata": {"name": name, "namespace": where, "uid": uid}}
+            for (where, name), uid in self.pods.items()
+            if where == namespace and name == pairs.get("metadata.name", name)
+        ]
+        return 200, {"kind": "PodList", "apiVersion": "v1", "items": items}
 
     def _on_slices(self, method: str, name: str, query: dict[str, list[str]], body: Row) -> tuple[int, Row]:
         if method == "GET" and not name:

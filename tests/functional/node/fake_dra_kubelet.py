@@ -4,12 +4,17 @@
 
 Written from the protocol: a client of each registration socket (service pluginregistration.Registration), and of the
 driver that it names. Field numbers are beside each use.
+
+:meth:`DraKubelet.sync` and :meth:`DraKubelet.end` are passes of a pod's worker, as in Kubernetes 1.36: a pod whose
+claims were refused is tried again only by the resync, a claim in the kubelet's record is not prepared twice, and a pod
+does not end while the driver of its claims is not registered.
 """
 
 from __future__ import annotations
 
 import contextlib
 import socket
+import time
 import typing as t
 from pathlib import Path
 
@@ -44,14 +49,23 @@ class Health(t.NamedTuple):
 
 
 class DraKubelet:
-    """A kubelet that found the driver ``name`` in its directory, and registered it."""
+    """A kubelet that found the driver ``name`` in its directory, and registered it.
 
-    def __init__(self, root: Path, name: str = "railyard.fabric", version: str = "v1", error: str = "") -> None:
+    ``record``: uid -> the prepared claim, as in the file ``dra_manager_state``, which survives reboots.
+
+    :param resync: seconds until a pod whose claims were refused is tried again; the real kubelet's are 60 to 90.
+    """
+
+    def __init__(
+        self, root: Path, name: str = "railyard.fabric", version: str = "v1", error: str = "", resync: float = 60
+    ) -> None:
         self._root = root
+        self.record: dict[str, Claim] = {}
+        self._resync = resync
+        self._refused: dict[str, float] = {}
         registry = root / "var/lib/kubelet/plugins_registry"
-        wait_for(lambda: serves(registry / (name + "-reg.sock")), "no registration socket")
-        # as kubelet: names that begin with a dot are not sockets of plugins
-        assert [path.name for path in registry.iterdir() if path.name[0] != "."] == [name + "-reg.sock"]
+        self._registration = registry / (name + "-reg.sock")
+        wait_for(lambda: serves(self._registration), "no registration socket")
         with contextlib.closing(self._channel("%s/%s-reg.sock" % (registry, name))) as registrar:
             service = "/pluginregistration.Registration/"
             info = registrar.unary_unary(service + "GetInfo")(b"", timeout=SECONDS)
@@ -94,6 +108,35 @@ class DraKubelet:
         """uid -> error 1, empty for none."""
         answers = self._claims("NodeUnprepareResources", claims)
         return {uid: "".join(texts(answer, 1)) for uid, answer in answers.items()}
+
+    @property
+    def registered(self) -> bool:
+        """Whether the driver's registration socket is there. When it goes, the kubelet forgets the driver."""
+        return self._registration.is_socket()
+
+    def sync(self, pod: str, *claims: Claim) -> str:
+        """Prepare a pod's claims. Return the reason why the pod does not start; empty if it starts."""
+        if time.monotonic() < self._refused.get(pod, 0):
+            return "the pod waits for the resync"
+        if not self.registered:
+            return "DRA driver is not registered"
+        answers = self.prepare(*(claim for claim in claims if claim[1] not in self.record))
+        refused = [answer for answer in answers.values() if isinstance(answer, str)]
+        self.record.update((claim[1], claim) for claim in claims if not isinstance(answers.get(claim[1]), str))
+        if refused:
+            self._refused[pod] = time.monotonic() + self._resync
+        return "; ".join(refused)
+
+    def end(self, *claims: Claim) -> str:
+        """Unprepare the claims of a pod whose containers have ended. Return why the pod stays; empty if it ends."""
+        known = [claim for claim in claims if claim[1] in self.record]
+        if known and not self.registered:
+            return "unprepare dynamic resources: DRA driver is not registered"
+        failed = {uid: error for uid, error in self.unprepare(*known).items() if error}
+        for claim in known:
+            if claim[1] not in failed:
+                del self.record[claim[1]]
+        return "; ".join(failed.values())
 
     def health(self, version: str) -> t.Iterator[dict[str, Health]]:
         """Each NodeWatchResourcesResponse, by device: devices 1 (device 1 (pool_name 1, device_name 2), health 2,

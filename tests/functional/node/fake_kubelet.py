@@ -118,7 +118,7 @@ def _device(data: bytes) -> tuple[str, Device]:
 
 
 class Kubelet:
-    """A kubelet on ``root``; ``pods``: what its list of pod resources answers."""
+    """A kubelet on ``root``; ``pods``: what its list of pod resources answers, until it is replaced."""
 
     def __init__(self, root: Path, pods: Tree = ()) -> None:
         self.directory = root / PLUGINS
@@ -129,12 +129,13 @@ class Kubelet:
         self.plugins: dict[str, Plugin] = {}
         self.refused = ""
         self.pause: t.Callable[[], t.Any] = lambda: None
+        self.pods = pods
         self._server = grpc.server(futures.ThreadPoolExecutor(4))
         self.listed = 0
 
         def listed(_request: bytes, _context: t.Any) -> bytes:
             self.listed += 1
-            return encode(pods)
+            return encode(self.pods)
 
         services = {
             "v1beta1.Registration": {"Register": grpc.unary_unary_rpc_method_handler(self._register)},

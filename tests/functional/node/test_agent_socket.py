@@ -346,3 +346,39 @@ def test_a_fault_of_the_agent_reaches_the_events_of_the_pod(node: LiveNode) -> N
     status, _out, err = run_hook("rails-0", agents.pod("a").state())
     assert (status, err) == (1, "railyard: KeyError('gpu09'). Remedy: run journalctl -u railyard-agent.\n")
     assert served.attached == [("rails-0", "agent")]
+
+
+def _state(pod: str) -> dict[str, t.Any]:
+    annotations = {
+        "io.kubernetes.cri.sandbox-id": "s",
+        "io.kubernetes.cri.sandbox-uid": "uid-of-" + pod,
+        "io.kubernetes.cri.sandbox-name": pod,
+        "io.kubernetes.cri.sandbox-namespace": "ns",
+    }
+    return {"pid": 99, "annotations": annotations}
+
+
+def test_a_failed_attach_is_of_a_device_and_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    attaches = agent_socket.Attaches()
+
+    def errors() -> list[tuple[str, str]]:
+        return [(row["pod"], row["error"]) for row in attaches.as_dict()["errors"]]
+
+    for device, pod, error in (
+        ("rails-0", "a", "1"),
+        ("rails-0", "b", "2"),
+        ("gpu01-2", "a", "3"),
+        ("gpu01-2", "a", "4"),
+    ):
+        attaches.keep_failure(device, _state(pod), error)
+    # a container without names of its pod
+    attaches.keep_failure("gpu01-3", {"pid": "x"}, "5")
+    assert errors() == [("ns/a", "1"), ("ns/b", "2"), ("ns/a", "4"), ("", "5")]
+    # another pod has the device now
+    attaches.count_attach("rails-0", 0.1, None)
+    assert errors() == [("ns/a", "4"), ("", "5")]
+    attaches.end_failures(lambda failure: failure.pod_uid == "uid-of-a")
+    assert errors() == [("", "5")]
+    later = agent_socket.time.monotonic() + agent_socket.FAILURE_SECONDS + 1
+    monkeypatch.setattr(agent_socket.time, "monotonic", lambda: later)
+    assert errors() == []

@@ -17,6 +17,7 @@ import grpc
 import pytest
 import yaml
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import hook
 from tests.functional.node.agent_pods import Pod
 from tests.functional.node.agent_program import Node, node_file
 from tests.functional.node.fake_dra_kubelet import DraKubelet, Prepared
@@ -104,6 +105,8 @@ def test_kubelet_finds_the_driver(dra: DraNode) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as killed:
             killed.bind(str(path))
     kubelet = dra.start()
+    # as kubelet: names that begin with a dot are not sockets of plugins
+    assert [path.name for path in registry.iterdir() if path.name[0] != "."] == ["railyard.fabric-reg.sock"]
     assert (kubelet.type, kubelet.name) == ("DRAPlugin", "railyard.fabric")
     assert kubelet.endpoint == "/var/lib/kubelet/plugins/railyard.fabric/dra.sock"
     assert kubelet.versions == [
@@ -287,13 +290,14 @@ def test_a_status_that_may_not_be_written_does_not_stop_an_attach(dra: DraNode) 
     pod = Pod("a")
     try:
         assert dra.node.attach("rails-0", pod) == {"ok": True}
-        wait_for(lambda: dra.node.logged("The status of other claims is not written either"))
+        wait_for(lambda: dra.node.logged("not possible with the kubelet's credentials; see slots.kubeconfig"))
     finally:
         pod.end()
 
 
 def test_a_claim_that_cannot_be_prepared_is_refused_with_a_reason(dra: DraNode) -> None:
-    kubelet = dra.start()
+    # the kubelet's identity gets 403 for a claim that does not exist, which is tried again
+    kubelet = dra.start(BY_TOKEN)
     api = dra.api
 
     def refusal(*claim: str) -> str:
@@ -322,6 +326,16 @@ def test_a_claim_that_cannot_be_prepared_is_refused_with_a_reason(dra: DraNode) 
     )
     assert "several slots of rail gpu01" in refusal(*api.claim("twice", "gpu01-2", "rails-0"))
     assert dra.recorded() == []
+    # nor by two claims of one pod: the scheduler gives it both, and the pod can never have them
+    assert kubelet.sync("double", api.claim("one", "gpu01-2", pod="double")) == ""
+    second = refusal(*api.claim("two", "rails-0", pod="double"))
+    assert "pod default/double has a slot of rail gpu01 by claim one already" in second
+    assert "Remedy: request one device of each rail" in second
+    assert second in dra.node.run("status").stdout
+    assert dra.recorded() == ["uid-of-one"]
+    assert kubelet.end(("default", "uid-of-two", "two")) == ""
+    assert kubelet.unprepare(("default", "uid-of-two", "two")) == {"uid-of-two": ""}
+    assert second not in dra.node.run("status").stdout
     assert "Traceback" not in dra.node.log.read_text()
     for message in (b"\x0a\x7f", encode([(1, [(1, "default"), (2, "uid")])])):
         with pytest.raises(grpc.RpcError) as wrong:
@@ -329,26 +343,142 @@ def test_a_claim_that_cannot_be_prepared_is_refused_with_a_reason(dra: DraNode) 
         assert wrong.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_a_slot_serves_one_claim(dra: DraNode) -> None:
+def test_prepare_waits_for_the_end_of_the_last_pod(dra: DraNode) -> None:
+    """A kubelet repeats a refused call only after 60 to 90 seconds, so no call is refused."""
+    kubelet = dra.start()
+    first = dra.api.claim("first", "rails-0", pod="a")
+    assert kubelet.sync("a", first) == ""
+    pod = Pod("a")
+    try:
+        assert dra.node.attach("rails-0", pod) == {"ok": True}
+        # deleted by force: the claim is given again before kubelet unprepares it
+        dra.api.delete("a")
+        second, third = dra.api.claim("second", "rails-0", pod="b"), dra.api.claim("third", "gpu01-2", pod="c")
+        with futures.ThreadPoolExecutor(2) as waiting:
+            b = waiting.submit(kubelet.sync, "b", second)
+            wait_for(lambda: dra.api.counted("GET", "/second") > 1)
+            # other pods do not wait
+            assert kubelet.sync("c", third) == ""
+            assert dra.recorded() == ["uid-of-first", "uid-of-third"], "the claim of a pod with interfaces stays"
+            assert not b.done()
+            assert kubelet.end(first) == ""
+            assert b.result() == ""
+    finally:
+        pod.end()
+    assert dra.recorded() == ["uid-of-second", "uid-of-third"]
+
+
+def test_the_claims_of_one_call_wait_together(dra: DraNode) -> None:
+    kubelet = dra.start()
+    first = dra.api.claim("first", "rails-0", pod="a")
+    assert kubelet.prepare(first) == {"uid-of-first": [RAILS_0]}
+    # a claim of the same call that waits does not delay another one
+    second, third = dra.api.claim("second", "rails-0", pod="b"), dra.api.claim("third", "rails-1", pod="c")
+    with futures.ThreadPoolExecutor(1) as waiting:
+        answers = waiting.submit(kubelet.prepare, second, third)
+        wait_for(lambda: dra.recorded() == ["uid-of-first", "uid-of-third"])
+        assert kubelet.unprepare(first) == {"uid-of-first": ""}
+        assert all(isinstance(each, list) for each in answers.result().values())
+
+
+def test_a_claim_that_is_released_while_it_waits_is_not_recorded(dra: DraNode) -> None:
     kubelet = dra.start()
     first, second = dra.api.claim("first", "rails-0", pod="a"), dra.api.claim("second", "rails-0", pod="b")
-    assert kubelet.prepare(first) == {"uid-of-first": [RAILS_0]}
-    # of the claims of one call, each has its own answer
-    third = dra.api.claim("third", "rails-1", pod="c")
-    answers = kubelet.prepare(second, third)
-    assert "it is prepared for claim default/first of pod default/a. Remedy: wait" in str(answers["uid-of-second"])
-    assert isinstance(answers["uid-of-third"], list)
-    assert str(answers["uid-of-second"]) in dra.node.run("status").stdout
-    # the interfaces of a pod whose claim has gone, as after a forced deletion
+    assert kubelet.sync("a", first) == ""
+    with futures.ThreadPoolExecutor(1) as waiting:
+        answer = waiting.submit(kubelet.prepare, second)
+        wait_for(lambda: dra.api.counted("GET", "/second") > 1)
+        assert kubelet.unprepare(second) == {"uid-of-second": ""}
+        assert kubelet.end(first) == ""
+        assert "kubelet released it" in str(answer.result()["uid-of-second"])
+    assert dra.recorded() == []
+    assert dra.node.run("status").returncode == 0
+
+
+def test_a_pod_without_a_claim_keeps_its_slot_until_it_ends(dra: DraNode) -> None:
+    """The interfaces of a pod whose claim is not recorded, as after the record was removed."""
+    kubelet = dra.start()
+    assert kubelet.sync("a", dra.api.claim("first", "rails-0", pod="a")) == ""
+    second = dra.api.claim("second", "rails-0", pod="b")
     pod = Pod("a")
     try:
         assert dra.node.attach("rails-0", pod) == {"ok": True}
         (dra.node.root / CLAIMS).unlink()
         kubelet = dra.restart()
-        assert "it is held by pod default/a" in str(kubelet.prepare(second)["uid-of-second"])
+        wait_for(lambda: dra.published().get("rails-0", {}).get("taints"))
+        assert "device rails-0: pod default/a holds it without a claim" in dra.node.run("status").stdout
+        with futures.ThreadPoolExecutor(1) as waiting:
+            answer = waiting.submit(kubelet.sync, "b", second)
+            wait_for(lambda: dra.api.counted("GET", "/second") > 1)
+            assert not answer.done()
+            pod.end()
+            assert answer.result() == ""
     finally:
         pod.end()
-    assert kubelet.prepare(second) == {"uid-of-second": [RAILS_0]}
+
+
+@pytest.mark.parametrize("how", ["deleted", "another uid", "given again", "by token"])
+def test_claims_that_kubelet_forgot_end(dra: DraNode, how: str) -> None:
+    """A kubelet that lost its record, as after kubeadm reset and join, never unprepares its claims."""
+    kubelet = dra.start(BY_TOKEN if how == "by token" else "")
+    first = dra.api.claim("first", "rails-0", pod="a")
+    assert kubelet.sync("a", first) == ""
+    assert "claim default/first of pod default/a: prepared, and no container has attached rails-0" in (
+        dra.node.run("status").stdout
+    )
+    row = r"^rails-0 +gpu01 .* default/a +claim first, not attached +\d+s$"
+    assert re.search(row, dra.node.run("slots").stdout, re.MULTILINE)
+    kubelet.record.clear()
+    if how == "given again":
+        dra.api.claims["default", "first"]["status"]["reservedFor"] = []
+    else:
+        dra.api.delete("a")
+    if how == "another uid":
+        dra.api.claim("first", "rails-1", uid="uid-2", pod="a")
+    assert kubelet.end(first) == "", "it does not know the claim"
+    assert dra.recorded() == ["uid-of-first"]
+    assert kubelet.sync("b", dra.api.claim("second", "rails-0", pod="b")) == ""
+    assert dra.recorded() == ["uid-of-second"]
+    assert dra.node.logged("claim default/first of pod default/a has ended without a call of kubelet") == 1
+
+
+def test_forgotten_claims_end_when_the_agent_starts(dra: DraNode) -> None:
+    kubelet = dra.start()
+    ended, alive = dra.api.claim("ended", "rails-0", pod="a"), dra.api.claim("alive", "rails-1", pod="b")
+    attached = dra.api.claim("attached", "gpu01-2", pod="c")
+    for claim in (ended, alive, attached):
+        assert kubelet.sync(claim[2], claim) == ""
+    pod = Pod("c")
+    try:
+        assert dra.node.attach("gpu01-2", pod) == {"ok": True}
+        dra.api.delete("a")
+        dra.api.delete("c")
+        dra.restart()
+        wait_for(lambda: dra.recorded() == ["uid-of-alive", "uid-of-attached"])
+        wait_for(lambda: dra.api.counted("GET", "/alive") > 1)
+    finally:
+        pod.end()
+    assert dra.recorded() == ["uid-of-alive", "uid-of-attached"]
+
+
+def test_a_failed_attach_ends_with_its_pod(dra: DraNode) -> None:
+    kubelet = dra.start()
+    claim = dra.api.claim("net", "rails-0", pod="a")
+    assert kubelet.sync("a", claim) == ""
+    pod = Pod("a")
+    try:
+        # as a pod with hostNetwork
+        state = dict(pod.state(), pid=dra.node.agent.pid)  # type: ignore[union-attr]
+        request = {"do": "attach", "device": "rails-0", "state": state}
+        answer = hook.ask(request, str(dra.node.root) + hook.SOCKET)
+        assert "hostNetwork: true" in answer["error"]
+        assert answer["error"] in dra.node.run("status").stdout
+        assert answer["error"] in dra.node.run("explain", "a").stdout
+    finally:
+        pod.end()
+    assert kubelet.end(claim) == ""
+    status = dra.node.run("status")
+    assert (answer["error"] in status.stdout, status.returncode) == (False, 0)
 
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha1"])
@@ -385,7 +515,7 @@ def test_a_token_is_renewed(dra: DraNode) -> None:
         token.write_text(TOKEN + "\n")
         assert answer.result() == {"uid-of-first": [RAILS_0]}
     assert len(dra.published()) == 8
-    wait_for(lambda: dra.node.logged("DRA driver: the problem is over"))
+    wait_for(lambda: dra.node.logged("DRA driver railyard.fabric: the problem is over"))
     # it expires again, before the claim's status is written
     token.write_text("expired again")
     pod = Pod("p")
@@ -420,7 +550,7 @@ def test_claims_are_answered_while_the_api_server_is_unreachable(dra: DraNode) -
         found = answer.result()["uid-of-unknown"]
         assert isinstance(found, list) and found[0].device == "rails-1"
     assert len(dra.published()) == 8
-    wait_for(lambda: dra.node.logged("DRA driver: the problem is over"))
+    wait_for(lambda: dra.node.logged("DRA driver railyard.fabric: the problem is over"))
     assert kubelet.unprepare(known, unknown) == {"uid-of-known": "", "uid-of-unknown": ""}
 
 
@@ -523,21 +653,174 @@ def test_a_wrong_kubeconfig_is_a_problem(dra: DraNode) -> None:
     assert kubelet.prepare(dra.api.claim("net", "rails-0")) == {"uid-of-net": [RAILS_0]}
 
 
-def test_a_node_changes_from_device_plugins_to_the_driver_and_back(node: Node) -> None:
+@pytest.fixture
+def both(node: Node) -> t.Iterator[tuple[DraNode, Kubelet]]:
+    """A node with two rails, an API server, and a kubelet for device plugins."""
     plugins = Kubelet(node.root)
+    dra = DraNode(node)
+    yield dra, plugins
+    plugins.stop()
+    dra.close()
+
+
+def test_a_node_changes_from_device_plugins_to_the_driver_and_back(both: tuple[DraNode, Kubelet]) -> None:
+    dra, plugins = both
+    node = dra.node
+    node.write(node_file())
     node.start()
     plugins.devices("railyard.fabric/gpu01")
-    dra = DraNode(node)
+    # without a kubeconfig, nothing is changed
+    dra.write()
+    wait_for(lambda: node.logged("there is no kubeconfig"))
+    assert "there is no kubeconfig" in node.run("status").stdout
+    assert not any(each.ended for each in plugins.plugins.values())
+    dra.api.serve()
+    node.put("/" + KUBECONFIG, dra.api.kubeconfig())
+    kubelet = dra.kubelet()
+    wait_for(lambda: all(each.ended for each in plugins.plugins.values()))
+    claim = dra.api.claim("net", "rails-0")
+    assert kubelet.sync("p", claim) == ""
+    assert kubelet.end(claim) == ""
+    plugins.plugins.clear()
+    node.write(node_file())
+    assert plugins.devices("railyard.fabric/gpu01")
+    wait_for(lambda: not kubelet.registered)
+
+
+def test_a_driver_stays_until_its_claims_are_unprepared(both: tuple[DraNode, Kubelet]) -> None:
+    """The node file was changed while pods run. Their slots are not offered by device plugins, and the pods can end."""
+    dra, plugins = both
+    kubelet = dra.start()
+    attached, waiting = dra.api.claim("attached", "rails-0", pod="a"), dra.api.claim("waiting", "gpu01-2", pod="b")
+    assert [kubelet.sync(each[2], each) for each in (attached, waiting)] == ["", ""]
+    pod, rival = Pod("a"), Pod("rival")
     try:
-        dra.api.serve()
-        node.put("/" + KUBECONFIG, dra.api.kubeconfig())
-        kubelet = dra.kubelet()
-        wait_for(lambda: all(each.ended for each in plugins.plugins.values()))
-        assert kubelet.prepare(dra.api.claim("net", "rails-0")) == {"uid-of-net": [RAILS_0]}
-        plugins.plugins.clear()
-        node.write(node_file())
-        assert plugins.devices("railyard.fabric/gpu01")
-        wait_for(lambda: not list((node.root / "var/lib/kubelet/plugins_registry").iterdir()))
+        assert dra.node.attach("rails-0", pod) == {"ok": True}
+        dra.node.write(node_file())
+
+        def health(device: str) -> str:
+            return plugins.devices("railyard.fabric/" + device.partition("-")[0])[device].health
+
+        expected = {"rails-0": "Unhealthy", "gpu01-2": "Unhealthy", "rails-1": "Healthy", "gpu01-3": "Healthy"}
+        wait_for(lambda: {device: health(device) for device in expected} == expected)
+        # the same after a restart of the agent
+        kubelet = dra.restart()
+        kubelet.record.update((each[1], each) for each in (attached, waiting))
+        wait_for(lambda: dra.node.logged("driver railyard.fabric is registered with kubelet") == 2)
+        wait_for(lambda: {device: health(device) for device in expected} == expected)
+        assert "device gpu01-2: claim waiting of pod default/b has it" in dra.node.run("status").stdout
+        assert "is prepared for claim waiting" in dra.node.attach("gpu01-2", rival)["error"]
+        assert "does not have driver railyard.fabric any more" in kubelet.sync("c", dra.api.claim("new", "rails-1"))
+        # a container of the pod starts again
+        pod.restart_container()
+        assert dra.node.attach("rails-0", pod) == {"ok": True}
+        assert kubelet.end(attached) == ""
+        wait_for(lambda: health("rails-0") == "Healthy")
+        assert kubelet.registered and not dra.api.slices
+        assert kubelet.end(waiting) == ""
+        wait_for(lambda: not kubelet.registered)
+        wait_for(lambda: health("gpu01-2") == "Healthy")
+        assert dra.node.run("status").returncode == 0
     finally:
-        plugins.stop()
-        dra.close()
+        pod.end()
+        rival.end()
+
+
+@pytest.mark.parametrize("changed", [{"resource_prefix": "other.fabric"}, {"node": "node-2"}])
+def test_claims_can_be_unprepared_after_driver_or_node_were_renamed(dra: DraNode, changed: dict[str, str]) -> None:
+    kubelet = dra.start()
+    claim = dra.api.claim("net", "rails-0", pod="a")
+    assert kubelet.sync("a", claim) == ""
+    dra.write(**changed)
+    name = changed.get("resource_prefix", "railyard.fabric")
+    wait_for(lambda: dra.node.logged("the node file was read again"))
+    other = DraKubelet(dra.node.root, name)
+    other.close()
+    assert kubelet.registered
+    assert kubelet.end(claim) == ""
+    assert dra.recorded() == []
+    if name != "railyard.fabric":
+        wait_for(lambda: not kubelet.registered)
+
+
+def test_slots_of_device_plugins_are_not_offered_by_the_driver(both: tuple[DraNode, Kubelet]) -> None:
+    """The node file was changed while pods of device plugins run."""
+    dra, plugins = both
+    dra.node.write(node_file())
+    dra.node.start_with_rails()
+    plugins.devices("railyard.fabric/rails")
+    pod = Pod("a")
+    try:
+        assert dra.node.attach("rails-0", pod) == {"ok": True}
+        dra.serve()
+        dra.node.put("/" + KUBECONFIG, dra.api.kubeconfig())
+        dra.write()
+        dra.kubelet()
+        tainted = wait_for(lambda: {name: row["taints"] for name, row in dra.api.devices().items() if "taints" in row})
+        assert [(name, rows[0]["key"]) for name, rows in tainted.items()] == [("rails-0", "railyard.fabric/slot-held")]
+        assert "device rails-0: pod default/a holds it without a claim" in dra.node.run("status").stdout
+        pod.restart_container()
+        assert dra.node.attach("rails-0", pod) == {"ok": True}
+    finally:
+        pod.end()
+    # status frees the slots of pods that have ended
+    dra.node.run("status")
+    wait_for(lambda: dra.api.devices() and not any("taints" in row for row in dra.api.devices().values()))
+
+
+def test_a_node_file_that_cannot_be_served_changes_nothing(both: tuple[DraNode, Kubelet]) -> None:
+    dra, plugins = both
+    node = dra.node
+    node.write(node_file())
+    node.start_with_rails()
+    names = ["railyard.fabric/" + name for name in ("rails", "gpu01", "gpu02")]
+    devices = [plugins.devices(name) for name in names]
+    before = dict(plugins.plugins)
+    place = node.root / "etc/railyard/agent.json"
+    newer = json.dumps({"format": 2, "claims": []})
+
+    def broken(text: str) -> t.Callable[[], object]:
+        return lambda: node.put("/etc/railyard/agent.json", text)
+
+    def record() -> None:
+        node.put("/" + CLAIMS, newer)
+        node.put("/" + KUBECONFIG, "server: https://127.0.0.1:1")
+        dra.write()
+
+    def kubeconfig() -> None:
+        node.put("/" + KUBECONFIG, "server: https://127.0.0.1:1\ncertificate-authority-data: AAAA")
+        (node.root / CLAIMS).unlink()
+
+    def directory() -> None:
+        place.unlink()
+        place.mkdir()
+
+    infinite = dict(node_file()["rails"][0], mtu=float("inf"))
+    faults = {
+        "is damaged (ValueError('format 2'))": record,
+        "its certificates cannot be used": kubeconfig,
+        "attachment is 'bridge'": lambda: node.write(node_file(attachment="bridge")),
+        "metrics is 9465, not a text": lambda: node.write(node_file(metrics=9465)),
+        "cannot convert float infinity": broken(json.dumps(node_file(rails=[infinite]))),
+        "is not JSON: Expecting value": broken(""),
+        "maximum recursion depth exceeded": broken("[" * 100000),
+        "the node file of the rail agent does not exist": place.unlink,
+        "is not JSON: Expecting property name": broken("{"),
+        "agent.json: cannot be read: Is a directory": directory,
+    }
+    pod = Pod("a")
+    try:
+        assert node.attach("rails-0", pod) == {"ok": True}
+        for error, act in faults.items():
+            act()
+            wait_for(lambda error=error: error in node.run("status").stdout, lambda: node.log.read_text())
+            pod.restart_container()
+            assert node.attach("rails-0", pod) == {"ok": True}, error
+            assert plugins.plugins == before
+        place.rmdir()
+        node.write(node_file())
+        wait_for(lambda: node.run("status").returncode == 0)
+    finally:
+        pod.end()
+    assert [plugins.devices(name) for name in names] == devices
+    assert "Traceback" not in node.log.read_text()

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import ATTACHED, Holder, SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import Claim, ClaimState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import namespace_entry
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import echo_requests, node_pods
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces, pod_processes
@@ -152,6 +154,17 @@ def test_only_settings_leave_the_node(proc: Proc) -> None:
         make()
         (row,) = node_pods.of(proc.system, UIDS[:1])
         assert row["settings"]["file"] is None
+
+
+def test_held_devices_are_reported_with_claims_that_are_not_attached(tmp_path: Path) -> None:
+    system = System(str(tmp_path))
+    rows = tuple({"device": device, "request": "r"} for device in ("rails-0", "gpu01-2"))
+    ClaimState(system).put(Claim("uid-of-claim", "ns", "net", "uid", "a", rows))
+    SlotState(system).take(Holder("rails-0", "uid", "a", "ns", "main", "sandbox", 99, 1, ATTACHED, 1.0))
+    assert node_pods.look({"pods": [], "files": []}, system)["held"] == {
+        "rails-0": "ns/a",
+        "gpu01-2": "ns/a (claim net, not attached)",
+    }
 
 
 def test_files_of_the_node_are_reported_with_their_settings(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ from tests.functional.node.own_namespace import why_not
 from tests.waiting import wait_for
 
 FETCH = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9465/metrics', timeout=10).read().decode())"
+# of pod resources: devices 2: resource_name 1, device_ids 2
+RAILS_1 = (2, [(1, "railyard.fabric/rails"), (2, "rails-1")])
 CHECKOUT = Path(__file__).resolve().parents[3]
 
 
@@ -380,6 +382,34 @@ def test_metrics_are_served_at_the_address_of_the_node_file(node: Node, kubelet:
     kubelet.wait(lambda: refused(address))
 
 
+def test_metrics_stay_at_the_last_address_while_the_next_one_is_in_use(node: Node, kubelet: Kubelet) -> None:
+    def metrics(address: str) -> bool:
+        with urllib.request.urlopen("http://%s/metrics" % address, timeout=10) as answer:
+            return b"railyard_agent_info" in answer.read()
+
+    with socket.socket() as free, socket.socket() as used:
+        for each in (free, used):
+            each.bind(("127.0.0.1", 0))
+        used.listen()
+        first, second = ("127.0.0.1:%d" % each.getsockname()[1] for each in (free, used))
+        free.close()
+        node.write(node_file(metrics=first))
+        node.start()
+        kubelet.devices("railyard.fabric/gpu01")
+        node.write(node_file(metrics=second))
+        kubelet.wait(lambda: "metrics cannot be served on " + second in node.run("status").stdout)
+        assert metrics(first)
+        # all addresses with the port of before
+        everywhere = "*" + first[first.index(":") :]
+        node.write(node_file(metrics=everywhere))
+        kubelet.wait(lambda: node.logged("metrics: the problem is over"))
+        assert metrics(first)
+        node.write(node_file(metrics=second))
+        kubelet.wait(lambda: node.logged("metrics cannot be served on " + second) == 2)
+    kubelet.wait(lambda: node.logged("metrics: the problem is over") == 2)
+    assert metrics(second) and refused(first)
+
+
 def refused(address: str) -> bool:
     try:
         urllib.request.urlopen("http://%s/metrics" % address, timeout=10).close()
@@ -506,6 +536,8 @@ def test_an_attached_pod_is_reported_by_all_commands(node: Node, kubelet: Kubele
         assert "default/first container main: rails-1\n" in explained
         assert re.search(r"  gpu01 +172\.16\.11\.2/24,fd00:11::2/64 +02:00:00:00:01:01 +attached\n", explained)
         # one slot for two pods: the second is refused, and people see why
+        rows = [(1, [(1, name), (2, "default"), (3, [(1, "main"), RAILS_1])]) for name in ("first", "second")]
+        kubelet.pods = rows
         answer = node.attach("rails-1", other)
         assert "held by pod default/first" in answer["error"]
         assert answer["error"] in node.log.read_text()
@@ -516,6 +548,11 @@ def test_an_attached_pod_is_reported_by_all_commands(node: Node, kubelet: Kubele
         assert 'railyard_agent_attach_failures_total{reason="held"} 1\n' in metrics
         assert "railyard_agent_attaches_total 2\n" in metrics
         assert 'railyard_agent_devices_held{resource="railyard.fabric/rails"} 1\n' in metrics
+        # until kubelet has deleted it
+        assert answer["error"] in node.run("explain", "second").stdout
+        assert answer["error"] not in node.run("explain", "first").stdout
+        kubelet.pods = rows[:1]
+        kubelet.wait(lambda: answer["error"] not in node.run("status").stdout)
         # a new node file, and a new agent, leave the pod as it is
         before = pod.whole()
         node.write(node_file(env={}))

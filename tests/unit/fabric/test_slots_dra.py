@@ -71,6 +71,41 @@ def test_nodes_of_a_group_may_have_the_driver_first() -> None:
     assert ("DeviceClass", "rails.railyard.fabric") in made
 
 
+@pytest.mark.parametrize(
+    ("fabric", "own", "expected"),
+    [
+        ({"kubelet_plugin": "dra", "kubeconfig": "/k"}, {"kubelet_plugin": "device-plugin", "kubeconfig": None}, "dp"),
+        ({"kubelet_plugin": "dra"}, {"kubelet_plugin": None}, "dp"),
+        ({"kubelet_plugin": "dra", "kubeconfig": "/k"}, {"kubeconfig": None}, "dra"),
+    ],
+)
+@pytest.mark.parametrize("section", ["groups", "profiles"])
+def test_null_lifts_what_the_fabric_sets(section: str, fabric: Data, own: Data, expected: str) -> None:
+    file = worked(slots={"all_rails": 2, "per_rail": 1, **fabric}, pods_per_node=None)
+    file["nodes"] = {"node-1": {"profile": "guest"}, "node-2": {"profile": "guest"}}
+    if section == "groups":
+        file["groups"] = {"changed": {"slots": own}}
+        file["nodes"]["node-1"]["groups"] = ["changed"]
+    else:
+        file["profiles"] = {**file["profiles"], "changed": {**file["profiles"]["guest"], "slots": own}}
+        file["nodes"]["node-1"]["profile"] = "changed"
+    assert findings(file) == []
+    plan = document(file)
+    changed, other = (parse_spec(node["agent"]) for node in plan["nodes"])
+    assert (changed.kubelet_plugin, changed.kubeconfig) == ("dra" if expected == "dra" else "device-plugin", None)
+    assert (other.kubelet_plugin, other.kubeconfig) == ("dra", fabric.get("kubeconfig"))
+    # the file that discover and import write
+    assert document(yaml.safe_load(write(plan_of(file).fabric))) == plan
+
+
+def test_null_lifts_the_number_of_slots() -> None:
+    file = worked(slots={"all_rails": 2, "per_rail": 1}, pods_per_node=2)
+    file["groups"] = {"changed": {"slots": {"all_rails": None, "per_rail": None}}}
+    file["nodes"] = {"node-1": {"profile": "guest", "groups": ["changed"]}, "node-2": {"profile": "guest"}}
+    slots = [len(node["agent"]["rails"][0]["slots"]) for node in document(file)["nodes"]]
+    assert slots == [2, 3]
+
+
 def test_device_plugins_need_no_objects() -> None:
     assert objects(worked()) == {}
 

@@ -8,7 +8,12 @@ The bytes were written down by hand from the field numbers of ``api.proto`` in
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import socket
+import ssl
+import threading
+import time
 import typing as t
 from pathlib import Path
 
@@ -19,6 +24,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.dra_front import slice_devices, status_report
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import ATTACHED, Holder
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra import (
+    node_api,
+    prepared_claims,
+    slice_publisher,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.node_api import ApiError, ApiServer
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import (
     Claim,
@@ -33,13 +43,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.resource
     specs,
     writes,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.slice_publisher import PublishThread
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet import dra_messages as messages
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import (
     DeviceState,
     WrongMessage,
 )
+from lab.cluster import pki
 from tests.standins.dra_api import _wrong
 from tests.unit.node.agent_files import document, rail, slot
+from tests.waiting import wait_for
 
 # -- messages
 
@@ -305,3 +318,262 @@ def test_a_release_that_fails_keeps_the_record(tmp_path: Path) -> None:
     )
     assert "the kernel refuses it" in claims.unprepare([messages.ClaimReference("ns", "u", "c")])["u"]
     assert list(state.claims()) == ["u"]
+
+
+class Answers(ApiServer):
+    """An API server with these answers: an error, or a document; by the end of a request's path."""
+
+    def __init__(self, **answers: t.Any) -> None:
+        super().__init__(System())
+        self.answers = answers
+
+    def request(self, _method: str, path: str, *_arguments: t.Any, **_options: t.Any) -> t.Any:
+        answer = self.answers["pods" if "/pods?" in path else path.rpartition("/")[2]]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def allocated(uid: str, pod: str) -> Row:
+    return {
+        "metadata": {"uid": uid},
+        "status": {
+            "reservedFor": [{"resource": "pods", "name": pod, "uid": "uid-of-" + pod}],
+            "allocation": {"devices": {"results": [{"driver": "d.e", "pool": "n", "device": "a-0", "request": "r"}]}},
+        },
+    }
+
+
+FORBIDDEN = ApiError("no relationship found", "GET", "", 403)
+
+
+@pytest.mark.parametrize(
+    ("old", "pods", "ended"),
+    [
+        (ApiError("not found", "GET", "", 404), None, True),
+        (ApiError("the server could not find the requested resource", "GET", "", 404, absent=False), None, False),
+        (ApiError("busy", "GET", "", 503), None, False),
+        (ApiError("does not answer", "https://api", ""), None, False),
+        (FORBIDDEN, {"kind": "PodList", "items": []}, True),
+        (FORBIDDEN, {"kind": "PodList", "items": [{"metadata": {"uid": "another"}}]}, True),
+        (FORBIDDEN, {"kind": "PodList", "items": [{"metadata": {"uid": "uid-of-a"}}]}, False),
+        (FORBIDDEN, {"kind": "Status"}, False),
+        (FORBIDDEN, FORBIDDEN, False),
+        (allocated("u1", "a"), None, False),
+        (allocated("another", "a"), None, True),
+        (allocated("u1", "b"), None, True),
+        ({"metadata": {"uid": "u1"}, "status": {}}, None, True),
+    ],
+)
+@pytest.mark.parametrize("attached", [False, True])
+def test_a_claim_ends_only_if_the_api_server_reports_it(
+    tmp_path: Path, old: t.Any, pods: t.Any, ended: bool, attached: bool
+) -> None:
+    state = ClaimState(System(str(tmp_path)))
+    rows = ({"device": "a-0", "request": ""},)
+    state.put(Claim("u1", "ns", "old", "uid-of-a", "a", rows, "d.e", "n"))
+    api = Answers(old=old, pods=pods, new=allocated("u2", "b"))
+    offer = Offer("d.e", "n", {"a-0": ("d.e/a=a-0", ("a",))})
+    claims = PreparedClaims(
+        state,
+        lambda: api,
+        lambda: offer,
+        lambda *_: None,
+        lambda _claim: None,
+        lambda _text: None,
+        attached=lambda _claim: attached,
+        budget=0.5,
+    )
+    found = claims.prepare([messages.ClaimReference("ns", "u2", "new")])["u2"]
+    if ended and not attached:
+        assert not isinstance(found, str) and list(state.claims()) == ["u2"]
+    else:
+        assert "it is prepared for claim ns/old of pod ns/a" in str(found)
+        assert list(state.claims()) == ["u1"] and claims.errors == {"u2": found}
+
+
+def test_an_error_is_shown_only_while_kubelet_repeats_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Answers(new=ApiError("not found", "GET", "", 404))
+    offer = Offer("d.e", "n", {})
+    claims = PreparedClaims(
+        ClaimState(System(str(tmp_path))),
+        lambda: api,
+        lambda: offer,
+        lambda *_: None,
+        lambda _claim: None,
+        lambda _text: None,
+    )
+    claims.prepare([messages.ClaimReference("ns", "u2", "new")])
+    assert list(claims.errors) == ["u2"]
+    later = prepared_claims.time.monotonic() + prepared_claims.ERROR_SECONDS + 1
+    monkeypatch.setattr(prepared_claims.time, "monotonic", lambda: later)
+    assert claims.errors == {}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"metadata": [], "status": {}},
+        {"metadata": {"uid": "u2"}, "status": {"allocation": [1], "reservedFor": "x"}},
+        {"metadata": {"uid": "u2"}, "status": {"allocation": {"devices": {"results": [7, {"driver": "d.e"}]}}}},
+        dict(allocated("u2", "b"), status=dict(allocated("u2", "b")["status"], reservedFor=[[1], {"resource": {}}])),
+    ],
+)
+def test_a_wrong_document_is_a_refusal(tmp_path: Path, answer: t.Any) -> None:
+    offer = Offer("d.e", "n", {"a-0": ("d.e/a=a-0", ("a",))})
+    claims = PreparedClaims(
+        ClaimState(System(str(tmp_path))),
+        lambda: Answers(new=answer),
+        lambda: offer,
+        lambda *_: None,
+        lambda _claim: None,
+        lambda _text: None,
+    )
+    assert "Remedy: " in str(claims.prepare([messages.ClaimReference("ns", "u2", "new")])["u2"])
+
+
+def test_the_number_of_claims_in_a_call_and_their_names_are_limited() -> None:
+    claim = b"\x0a\x0a\x0a\x02ns\x12\x01u\x1a\x01c"
+    assert len(messages.claims(claim * messages.CLAIMS_MAX)) == messages.CLAIMS_MAX
+    with pytest.raises(WrongMessage, match="257 claims, and the limit is 256"):
+        messages.claims(claim * (messages.CLAIMS_MAX + 1))
+    long = b"\x12\x01u\x1a\x01c\x0a\xfe\x01" + b"n" * 254
+    with pytest.raises(WrongMessage, match="more than 253 characters"):
+        messages.claims(b"\x0a" + bytes([len(long) & 127 | 128, len(long) >> 7]) + long)
+
+
+# -- requests
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of an API server's certificates."""
+    directory = tmp_path_factory.mktemp("authority")
+    pki.ensure(directory / "pki", directory / "log", ["node-1"])
+    return directory
+
+
+@pytest.fixture
+def serve(authority: Path) -> t.Iterator[t.Callable[[t.Iterable[bytes]], ApiServer]]:
+    """An API server that sends these bytes to each client."""
+    stack = contextlib.ExitStack()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority / "pki/server.crt", authority / "pki/server.key")
+
+    def tls(plain: socket.socket) -> ssl.SSLSocket:
+        return context.wrap_socket(plain, server_side=True)
+
+    def start(parts: t.Iterable[bytes]) -> ApiServer:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+        def answer() -> None:
+            with contextlib.suppress(OSError), listener.accept()[0] as plain, tls(plain) as client:
+                client.recv(65536)
+                for part in parts:
+                    client.sendall(part)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        text = "server: https://127.0.0.1:%d\ncertificate-authority: pki/ca.crt" % listener.getsockname()[1]
+        (authority / "kubeconfig").write_text(text)
+        return ApiServer(System(str(authority)), "/kubeconfig")
+
+    yield start
+    stack.close()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
+
+
+def drops(*first: bytes) -> t.Iterator[bytes]:
+    """A server that sends byte by byte without an end, so that no single read is late."""
+    yield from first
+    while True:
+        time.sleep(0.05)
+        yield b"x"
+
+
+@pytest.mark.parametrize("parts", [(), (b"HTTP/1.1 200 OK\r\nA: ",), (HEAD,)], ids=["status", "header", "body"])
+def test_a_request_ends_although_the_server_sends_byte_by_byte(
+    serve: t.Callable[[t.Iterable[bytes]], ApiServer], parts: tuple[bytes, ...]
+) -> None:
+    with pytest.raises(ApiError, match="does not answer within 1 seconds"):
+        serve(drops(*parts)).request("GET", "/a", seconds=0.5)
+
+
+def test_a_long_answer_is_not_read_to_its_end(
+    serve: t.Callable[[t.Iterable[bytes]], ApiServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_api, "ANSWER_MAX", 1000)
+    with pytest.raises(ApiError, match="more than 1000 bytes"):
+        serve([HEAD, b" " * 2000]).request("GET", "/a")
+
+
+@pytest.mark.parametrize(
+    ("details", "absent"), [('{"name": "c", "kind": "resourceclaims"}', True), ("{}", False), ("null", False)]
+)
+def test_an_object_is_absent_only_if_the_server_knows_its_kind(
+    serve: t.Callable[[t.Iterable[bytes]], ApiServer], details: str, absent: bool
+) -> None:
+    body = b'{"kind": "Status", "code": 404, "details": %s}' % details.encode()
+    with pytest.raises(ApiError) as caught:
+        serve([b"HTTP/1.1 404 Not Found\r\nContent-Length: %d\r\n\r\n" % len(body), body]).request("GET", "/a")
+    assert (caught.value.status, caught.value.absent) == (404, absent)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "server: http://api",
+        "server: https://[::1",
+        "server: https://api:port",
+        "server: https://api\ncertificate-authority-data: '?=?'",
+        "server: https://api\ncertificate-authority-data: AAAA",
+        "server: https://api\ntokenFile: token",
+        "server: https://api\nclient-certificate: none\nclient-key: none",
+        "",
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "kubeconfig").write_text(text)
+    (tmp_path / "token").write_bytes(b"secret\xff\nX-Header: a")
+    api = ApiServer(System(str(tmp_path)), "/kubeconfig")
+    for act in (api.check, lambda: api.request("GET", "/a", seconds=0.1)):
+        with pytest.raises(RailyardError, match="Remedy: ") as caught:
+            act()
+        assert "secret" not in str(caught.value)
+
+
+class Publisher:
+    """A publisher that fails as often as it is asked to, and counts its calls."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.calls = 0
+
+    def publish(self, _devices: t.Sequence[SliceDevice]) -> int:
+        self.calls += 1
+        if self.calls <= self.failures:
+            raise RailyardError("does not answer", "https://api", "start it")
+        return 0
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+def test_slices_are_compared_often_while_kubelet_may_delete_them(
+    monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    """After a registration, and again after the API server did not answer, as kubelet then deletes them late."""
+    monkeypatch.setattr(slice_publisher, "SOON", 0.01)
+    monkeypatch.setattr(slice_publisher, "RETRY", 0.01)
+    monkeypatch.setattr(slice_publisher, "UNSTABLE_SECONDS", 0 if failures else 1e6)
+    publisher = Publisher(failures)
+    thread = PublishThread(publisher, lambda _text: None)  # type: ignore[arg-type]
+    try:
+        thread.registered()
+        # for the failure: the time after the registration is over
+        monkeypatch.setattr(slice_publisher, "UNSTABLE_SECONDS", 1e6)
+        thread.update(devices(1))
+        wait_for(lambda: publisher.calls >= failures + 3)
+        assert thread.error is None
+    finally:
+        thread.close()

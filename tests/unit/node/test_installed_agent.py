@@ -12,6 +12,8 @@ import subprocess
 import sys
 import time
 import typing as t
+import warnings
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_servic
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service.installed_agent import RailAgent
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import Claim, ClaimState
 from tests.unit.node.agent_files import document
 from tests.unit.node.packed import reached
 
@@ -244,9 +247,79 @@ def test_the_agent_of_a_node_with_held_slots_is_not_removed_without_force(machin
     assert machine.files() == []
 
 
-def test_a_damaged_record_of_slots_is_an_error_unless_it_is_removed_with_force(machine: Machine) -> None:
+DRA_SPEC = dict(SPEC, kubelet_plugin="dra")
+
+
+def claim(machine: Machine, driver: str = "railyard.fabric") -> None:
+    rows = ({"device": "rails-0", "request": "r"},)
+    claims = ClaimState(machine)
+    claims.put(Claim("uid-of-claim", "default", "train-0-rails", "uid", "train-0", rows, driver, "node-1"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "claimed", "words"),
+    [
+        (DRA_SPEC, SPEC, True, "kubelet_plugin from dra to device-plugin"),
+        (
+            DRA_SPEC,
+            dict(DRA_SPEC, resource_prefix="other.fabric"),
+            True,
+            "resource_prefix from railyard.fabric to other",
+        ),
+        (DRA_SPEC, dict(DRA_SPEC, node="node-2"), True, "node from node-1 to node-2"),
+        (SPEC, DRA_SPEC, False, "kubelet_plugin from device-plugin to dra"),
+        (SPEC, dict(SPEC, resource_prefix="other.fabric"), False, "resource_prefix from railyard.fabric to other"),
+    ],
+)
+def test_the_way_to_the_kubelet_is_not_changed_while_pods_use_it(
+    machine: Machine, before: dict[str, t.Any], after: dict[str, t.Any], claimed: bool, words: str
+) -> None:
+    machine.apply(spec=before)
+    (claim if claimed else hold)(machine)
+    (line,) = machine.refused(spec=after)
+    user = "is prepared for claim train-0-rails of pod" if claimed else "is held by pod"
+    assert line.startswith("slot rails-0: %s default/train-0, and the spec changes %s" % (user, words))
+    assert "Remedy: drain the node first" in line
+    # other changes are not refused, nor is this one when the pod has ended
+    machine.apply(spec=dict(before, env={"A": "b"}))
+    machine.remove_file(agent_files.CLAIMS if claimed else agent_files.SLOTS)
+    machine.apply(spec=after)
+
+
+def test_a_pod_of_device_plugins_keeps_its_slot_when_the_node_is_renamed(machine: Machine) -> None:
     machine.apply()
-    machine.write_file(agent_files.SLOTS, "{")
+    hold(machine)
+    machine.apply(spec=dict(SPEC, node="node-2"))
+
+
+def test_a_node_file_that_was_lost_is_written_while_pods_hold_slots(machine: Machine) -> None:
+    machine.apply()
+    hold(machine)
+    machine.remove_file(agent_files.SPEC)
+    machine.apply()
+    machine.remove_file(agent_files.SLOTS)
+    machine.apply(spec=DRA_SPEC)
+    claim(machine)
+    machine.remove_file(agent_files.SPEC)
+    (line,) = machine.refused(spec=SPEC)
+    assert line.startswith("slot rails-0: is prepared for claim train-0-rails of pod default/train-0")
+    machine.apply(spec=DRA_SPEC)
+
+
+def test_the_agent_of_a_node_with_prepared_claims_is_not_removed_without_force(machine: Machine) -> None:
+    machine.apply(spec=DRA_SPEC)
+    claim(machine)
+    assert [row["claim"] for row in machine.agent().observe()["claims"]] == ["train-0-rails"]
+    (line,) = machine.refused(state="absent")
+    assert line.startswith("slot rails-0: is prepared for claim train-0-rails of pod default/train-0. Remedy: drain")
+    machine.apply(state="absent", force=True)
+    assert machine.files() == []
+
+
+@pytest.mark.parametrize("record", [agent_files.SLOTS, agent_files.CLAIMS])
+def test_a_damaged_record_is_an_error_unless_it_is_removed_with_force(machine: Machine, record: str) -> None:
+    machine.apply()
+    machine.write_file(record, "{")
     with pytest.raises(RailyardError, match="is damaged"):
         machine.agent(state="absent").observe()
     machine.apply(state="absent", force=True)
@@ -431,3 +504,23 @@ def test_systemd_rates_the_unit_as_restricted(tmp_path: Path) -> None:
     # systemd ignores directives that it does not know
     checked = subprocess.run([program, "verify", str(unit)], capture_output=True, text=True)
     assert "Unknown" not in checked.stderr and "Failed to parse" not in checked.stderr, checked
+
+
+@pytest.mark.parametrize("path", [agent_files.PROGRAM, agent_files.HOOK])
+@pytest.mark.parametrize("change", ["appended", "comment", "second member", "added member"])
+def test_a_program_with_anything_else_is_written_again(machine: Machine, path: str, change: str) -> None:
+    machine.apply()
+    installed = Path(machine.path(path))
+    ours = installed.read_bytes()
+    if change == "appended":
+        installed.write_bytes(ours + b"x")
+    else:
+        with zipfile.ZipFile(installed, "a") as archive:
+            if change == "comment":
+                archive.comment = b"x"
+            else:
+                name = "__main__.py" if change == "second member" else "other.py"
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    archive.writestr(name, archive.read("__main__.py"))
+    assert path in [each.subject for each in machine.apply()]

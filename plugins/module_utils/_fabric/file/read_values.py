@@ -94,7 +94,9 @@ def _read_vf_attribute(section: Section, attribute: VfAttribute) -> t.Any:
 
 
 def read_slots(section: Section) -> SlotSettings:
-    """Return the settings of ``slots``. The value of a key that could not be read is None."""
+    """Return the settings of ``slots``. The value of a key that could not be read is None; null lifts the value of the
+    sections that this one overrides.
+    """
     slots = section.section("slots")
     if not slots:
         return {}
@@ -102,7 +104,11 @@ def read_slots(section: Section) -> SlotSettings:
     values["kubelet_plugin"] = slots.choice("kubelet_plugin", (DEVICE_PLUGIN, DRA))
     values["kubeconfig"] = slots.text("kubeconfig")
     slots.done()
-    return {key: Setting(value, slots.path + (key,)) for key, value in values.items() if slots.has(key)}
+    return {
+        key: Setting(value, slots.path + (key,), lifts=not slots.has(key))
+        for key, value in values.items()
+        if key in slots.mapping.entries
+    }
 
 
 def template(

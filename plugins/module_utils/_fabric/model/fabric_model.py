@@ -35,10 +35,14 @@ ROLES = ("storage", "management")
 
 @dataclass(frozen=True)
 class Setting:
-    """A value that can be set at several places, and its place. The value is None if it could not be read."""
+    """A value that can be set at several places, and its place. The value is None if it could not be read.
+
+    ``lifts``: null in the file of a section that overrides others: the value of these sections does not apply.
+    """
 
     value: t.Any
     path: Path
+    lifts: bool = False
 
 
 # Attribute of a VF (or ``count``) -> its setting.

@@ -158,6 +158,14 @@ def _overlay(ports: t.Mapping[str, Port], overrides: t.Mapping[str, Port | None]
     return merged
 
 
+def _merged_slots(*layers: SlotSettings) -> SlotSettings:
+    """Return the settings of sections, each of which overrides those before it. A value of null lifts them."""
+    merged: SlotSettings = {}
+    for layer in layers:
+        merged.update(layer)
+    return {key: setting for key, setting in merged.items() if not setting.lifts}
+
+
 def _merged_variant(fabric: Fabric, profile: Profile, groups: tuple[Group, ...]) -> Variant:
     attachment = fabric.attachment
     path: Path = ("fabric", "attachment")
@@ -166,14 +174,13 @@ def _merged_variant(fabric: Fabric, profile: Profile, groups: tuple[Group, ...])
     firmware, vfs, ports = profile.firmware, dict(profile.vfs), profile.ports
     settings = host.overlay(fabric.host, profile.host)
     driver, partitions = profile.driver, profile.partitions
-    slots = dict(fabric.slots, **profile.slots)
+    slots = _merged_slots(fabric.slots, profile.slots, *(group.slots for group in groups))
     for group in groups:
         if group.attachment:
             attachment, path = group.attachment, group.path + ("attachment",)
         driver = group.driver or driver
         firmware = group.firmware or firmware
         partitions = group.partitions or partitions
-        slots.update(group.slots)
         vfs.update(group.vfs)
         settings = host.overlay(settings, group.host)
         ports = _overlay(ports, group.ports) if group.ports else ports

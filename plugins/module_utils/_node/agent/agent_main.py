@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder, SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import ClaimState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import Claim, ClaimState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.pod_resources import allocated_devices
 
 # Timeout of ``explain`` for the running agent, which answers at once.
@@ -60,7 +60,8 @@ def main(argv: t.Sequence[str] | None = None) -> int:
         if arguments.command == "version":
             sys.stdout.write(VERSION + "\n")
         elif arguments.command == "slots":
-            sys.stdout.write(slots(read_spec(system), SlotState(system).holders(), time.time()))
+            claims = ClaimState(system).by_device()
+            sys.stdout.write(slots(read_spec(system), SlotState(system).holders(), claims, time.time()))
         elif arguments.command == "status":
             document = ask({"do": "status"}, system.path(SOCKET))
             sys.stdout.write(status(document))
@@ -99,17 +100,31 @@ def status(document: t.Mapping[str, t.Any]) -> str:
         registered = "registered" if row["registered"] else "not registered"
         resources.append((row["resource"], str(row["devices"]), str(row["held"]), registered))
     texts = [head % document, columns(rails), columns(resources)]
-    errors = [*document["problems"], *document["attaches"]["errors"].values()]
-    return "\n".join(texts + ["%s\n" % "\n".join(errors)] * bool(errors))
+    errors = [*document["problems"], *(row["error"] for row in document["attaches"]["errors"])]
+    notes = list(map(_unattached, document["claims"], [document["holders"]] * len(document["claims"])))
+    lines = [*filter(None, notes), *errors]
+    return "\n".join(texts + ["%s\n" % "\n".join(lines)] * bool(lines))
 
 
-def slots(spec: AgentSpec, holders: t.Mapping[str, Holder], now: float) -> str:
-    """Return the output of ``slots``. ``holders``: by device. ``now``: seconds since 1970."""
+def _unattached(claim: t.Mapping[str, t.Any], holders: t.Sequence[t.Mapping[str, t.Any]]) -> str:
+    """Return a line about the devices of a prepared claim that its pod does not hold; empty if it holds all."""
+    held = {row["device"] for row in holders if row["pod_uid"] in ("", claim["pod_uid"])}
+    devices = [row["device"] for row in claim["devices"] if row["device"] not in held]
+    names = (claim["namespace"], claim["name"], claim["namespace"], claim["pod_name"], ", ".join(devices))
+    return "claim %s/%s of pod %s/%s: prepared, and no container has attached %s" % names if devices else ""
+
+
+def slots(spec: AgentSpec, holders: t.Mapping[str, Holder], claims: t.Mapping[str, Claim], now: float) -> str:
+    """Return the output of ``slots``. ``holders``, ``claims``: by device. ``now``: seconds since 1970."""
     rows: Table = [("DEVICE", "RAIL", "ADDRESS", "MAC", "POD", "CONTAINER", "AGE")]
     for devices in spec.resources().values():
         for device in devices:
-            holder = holders.get(device.id)
-            user = (holder.pod, holder.container, age(now - holder.since)) if holder else ("-", "-", "-")
+            holder, claim = holders.get(device.id), claims.get(device.id)
+            user = ("-", "-", "-")
+            if holder:
+                user = (holder.pod, holder.container, age(now - holder.since))
+            elif claim:
+                user = (claim.pod, "claim %s, not attached" % claim.name, age(now - claim.since))
             rows += [(device.id, *cells, *user) for cells in addresses(device)]
     return columns(rows)
 
@@ -154,12 +169,10 @@ def explain_pod(system: System, name: str) -> str:
     for holder in holders.values():
         if matches(holder.pod_namespace, holder.pod_name):
             users.setdefault(holder.device, (holder.pod, "container " + holder.container))
-    errors: dict[str, str] = {}
+    errors: t.Sequence[t.Mapping[str, str]] = ()
     try:
         document = ask({"do": "status"}, system.path(SOCKET), ANSWER_SECONDS)
-        errors = document["attaches"]["errors"]
-        for row in document["conflicts"]:
-            errors[row["device"]] = "\n  ".join(filter(None, [errors.get(row["device"]), row["error"]]))
+        errors = [*document["attaches"]["errors"], *document["conflicts"]]
     except RailyardError as error:
         problem += "%s\n" % error
     if not users:
@@ -172,8 +185,8 @@ def explain_pod(system: System, name: str) -> str:
     for device, (pod_name, user) in sorted(users.items()):
         text += "%s %s: %s\n" % (pod_name, user, device)
         text += columns([("  RAIL", "ADDRESS", "MAC", "STATE"), *_states(spec, holders, device, pod_name)])
-        if device in errors:
-            text += "  %s\n" % errors[device]
+        shown = [row["error"] for row in errors if (row["device"], row["pod"]) == (device, pod_name)]
+        text += "".join("  %s\n" % error for error in shown)
     return text
 
 

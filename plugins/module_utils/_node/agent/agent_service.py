@@ -27,16 +27,20 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
     DRA,
     FILE,
+    AgentSpec,
     Device,
     RailSpec,
     read_spec,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import AttachError, Pod
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.dra_front import DraFront
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.node_events import NodeEvents
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.boot_lock import Lock
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.node_api import ApiServer
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import Claim, ClaimState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet import dra_server
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.device_plugin import (
     DIRECTORY,
@@ -45,6 +49,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.devi
     kubelet_identity,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import DeviceState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.pod_resources import allocated_devices
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.unattached import Unattached
 from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.unix_sockets import import_grpc
 from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.exposition import Exposition
@@ -97,7 +102,8 @@ class LoggingSocket(agent_socket.AgentSocket):
         if document.get("ok") is False:
             log("attach refused: %s" % document["error"])
             if document["reason"] != "request":
-                self.attaches.keep_error(str(json.loads(line)["device"]), document["error"])
+                request = json.loads(line)
+                self.attaches.keep_failure(str(request["device"]), request["state"], document["error"])
         return document
 
 
@@ -138,13 +144,14 @@ class Service:
         self._file_time = system.modified(FILE)
         self._spec = read_spec(system)
         self._state = SlotState(system)
+        self._claims = ClaimState(system)
         self._attaches = agent_socket.Attaches()
         self._health: dict[str, rail_health.Health] = {}
         self._rdma_down: dict[tuple[str, int | None], str] = {}
         self._unattached = Unattached(system)
         self._numa: dict[str, int | None] = {}
         self._servers: dict[str, PluginServer] = {}
-        self._dra: DraFront | None = None
+        self._drivers: dict[str, DraFront] = {}
         self._pods: PodAttach | None = None
         self._socket: LoggingSocket | None = None
         self._metrics: MetricsServer | None = None
@@ -160,7 +167,7 @@ class Service:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._signalled)
         try:
-            self._apply()
+            self._apply(self._spec)
             notify("READY=1")
             log("railyard-agent %s serves node %s" % (VERSION, self._spec.node))
             self._serve(NodeEvents(self._node_changed))
@@ -181,10 +188,10 @@ class Service:
                 self._look()
             if due:
                 last_look = time.monotonic()
-                if self._pods:
-                    self._attempt("sweep", functools.partial(self._pods.sweep, lambda: notify("WATCHDOG=1")))
+                self._attempt("sweep", self._sweep)
                 self._compare_allocated()
             self._attempt("kubelet", self._follow_kubelet)
+            self._attempt("metrics", self._serve_metrics)
             # in each pass, as a directory may have been removed and created again
             watches = [events.watch(self._system.path(directory)) for directory in self._directories()]
             if all(watches) and not followed:
@@ -222,7 +229,7 @@ class Service:
 
     def _directories(self) -> list[str]:
         own = [os.path.dirname(FILE), os.path.dirname(agent_socket.SOCKET), cdi_files.DIRECTORY]
-        return own if self._dra else [*own, DIRECTORY]
+        return [*own, DIRECTORY] if self._servers else own
 
     def _node_changed(self) -> None:
         self._look_due = True
@@ -256,11 +263,12 @@ class Service:
     def _follow_file(self) -> None:
         changed = self._system.modified(FILE)
         if not self._reload and changed == self._file_time:
+            # also if a file that could not be used was replaced by the one of before
+            self._attempt(FILE, lambda: None)
             return
 
         def reload() -> None:
-            self._spec = read_spec(self._system)
-            self._apply()
+            self._apply(read_spec(self._system))
             # not reached after an error, so that the next pass tries again
             self._reload = False
             self._file_time = changed
@@ -269,26 +277,58 @@ class Service:
         self._attempt(FILE, reload)
 
     def _follow_kubelet(self) -> None:
-        if self._dra:
-            self._attempt("DRA driver", self._dra.keep)
-            return
-        kubelet = kubelet_identity(self._system)
-        for server in self._servers.values():
-            self._attempt(server.resource.full_name, functools.partial(server.keep, kubelet))
+        for name, driver in list(self._drivers.items()):
+            if driver.drained:
+                self._attempt(name, driver.stop)
+                del self._drivers[name]
+                self._problems.pop("DRA driver " + name, None)
+                log("driver %s: all claims are unprepared, and it is removed" % name)
+            else:
+                self._attempt("DRA driver " + name, driver.keep)
+        if self._servers:
+            kubelet = kubelet_identity(self._system)
+            for server in self._servers.values():
+                self._attempt(server.resource.full_name, functools.partial(server.keep, kubelet))
 
-    def _apply(self) -> None:
-        """Pass the last read node file to all parts of the agent. Running pods are not changed."""
+    def _sweep(self) -> None:
+        if self._pods and self._pods.sweep(lambda: notify("WATCHDOG=1")):
+            # the devices of pods that have ended may be offered again
+            self._node_changed()
+        self._end_failures()
+
+    def _end_failures(self) -> None:
+        """Forget failed attaches of pods that the kubelet has deleted. For claims, :meth:`_released` does it."""
+        if self._servers and self._attaches.failures():
+            with contextlib.suppress(RailyardError):
+                rows = allocated_devices(self._system, self._spec.resource_prefix)
+                current = {("%s/%s" % (row.namespace, row.pod), device) for row in rows for device in row.devices}
+                self._attaches.end_failures(lambda failure: (failure.pod, failure.device) not in current)
+
+    def _apply(self, spec: AgentSpec) -> None:
+        """Pass a node file to all parts of the agent. Running pods are not changed.
+
+        :raises RailyardError: if the agent cannot serve it. Nothing has changed then.
+        """
+        claims = self._claims
+        if not self._drivers:
+            # of another release, perhaps: no driver of this agent has used it
+            claims = ClaimState(self._system)
+        before = (self._spec.kubelet_plugin, self._spec.kubeconfig)
+        if self._pods and spec.kubelet_plugin == DRA and before != (DRA, spec.kubeconfig):
+            ApiServer(self._system, spec.kubeconfig).check()
+        numa = {rail.rail: self._numa_node(rail) for rail in spec.rails}
         if self._pods is None:
-            self._pods = PodAttach(self._system, self._spec, self._state)
+            self._pods = PodAttach(self._system, spec, self._state)
+            self._pods.check_pod = self._check_pod
             self._pods.watch.changed = self._conflict_changed
             # before the first attach: recover() undoes every attach that is not complete
             self._pods.recover()
             for problem in self._pods.unrecorded:
                 log(problem)
-        # a running attach continues with the spec that it started with
-        self._pods.spec = self._spec
-        self._numa = {rail.rail: self._numa_node(rail) for rail in self._spec.rails}
-        self._choose_servers()
+        # nothing below is refused. A running attach continues with the spec that it started with.
+        self._pods.spec = self._spec = spec
+        self._claims, self._numa = claims, numa
+        self._choose_servers(self._pods)
         if self._socket is None:
             # after the choice of the driver, which checks the pods that are attached
             path = self._system.path(agent_socket.SOCKET)
@@ -296,32 +336,57 @@ class Service:
             self._socket.attaches = self._attaches
             self._socket.start()
         self._look()
-        self._attempt("metrics", self._serve_metrics)
 
-    def _choose_servers(self) -> None:
-        """Start and stop the device plugins or the DRA driver, as the node file requires."""
-        by_dra = self._spec.kubelet_plugin == DRA
-        resources = {} if by_dra else {self._full_name(name): name for name in self._spec.resources()}
-        for full_name in sorted(set(self._servers) - set(resources)):
-            self._servers.pop(full_name).stop()
-            self._problems.pop(full_name, None)
-        for full_name, name in resources.items():
-            if full_name not in self._servers:
-                resource = Resource(self._spec.resource_prefix, name, self._state.holders)
-                self._servers[full_name] = PluginServer(self._system, resource, log)
+    def _choose_servers(self, pods: PodAttach) -> None:
+        """Start and stop device plugins and DRA drivers, as the node file requires.
 
-        if self._dra and not (by_dra and self._dra.names == (self._spec.resource_prefix, self._spec.node)):
-            self._dra.stop()
-            self._dra = None
-            self._problems.pop("DRA driver", None)
-        if by_dra and self._pods:
-            self._dra = self._dra or DraFront(self._system, self._spec, self._pods, self._state, log)
-            self._dra.spec = self._spec
+        A driver with prepared claims stays until they are unprepared.
+        """
+        spec, servers = self._spec, {}
+        for name in spec.resources() if spec.kubelet_plugin != DRA else ():
+            resource = Resource(spec.resource_prefix, name, self._state.holders)
+            full_name = self._full_name(name)
+            servers[full_name] = self._servers.get(full_name) or PluginServer(self._system, resource, log)
+        ended = [(name, server) for name, server in self._servers.items() if name not in servers]
+        self._servers = servers
+        for name, server in ended:
+            self._attempt(name, server.stop)
+            self._problems.pop(name, None)
+
+        names = {claim.driver or spec.resource_prefix for claim in self._claims.claims().values()}
+        names.update([spec.resource_prefix] if spec.kubelet_plugin == DRA else [])
+        for name in sorted(names - set(self._drivers)):
+            self._drivers[name] = DraFront(
+                self._system, name, spec, pods, self._state, self._claims, self._released, log
+            )
+        # one that is not needed any more is removed by _follow_kubelet
+        for driver in self._drivers.values():
+            driver.follow(spec)
+
+    def _check_pod(self, device: str, pod: Pod) -> None:
+        """Raise :class:`AttachError` if a pod may not get a device.
+
+        The kubelet names only devices that it allocated. Plugins of container runtimes that add CDI devices by
+        annotations of pods do not ask the kubelet, so with DRA a prepared claim of the pod is required.
+        """
+        claim = self._claims.of_device(device)
+        if claim is not None and not claim.is_of(pod.uid, str(pod)):
+            raise AttachError("prepared", "device %s" % device, claim=claim.name, pod=claim.pod)
+        if claim is None and self._spec.kubelet_plugin == DRA:
+            raise AttachError("claim", "device %s" % device, pod=pod)
+
+    def _released(self, claim: Claim) -> None:
+        """Forget the failed attaches of a claim's pod, and offer its devices again."""
+        devices = claim.device_names
+        self._attaches.end_failures(
+            lambda failure: failure.device in devices and claim.is_of(failure.pod_uid, failure.pod)
+        )
+        self._node_changed()
 
     def _attach_ended(self, device: str, seconds: float, reason: str | None) -> None:
         self._attaches.count_attach(device, seconds, reason)
-        if reason is None and self._dra:
-            self._dra.attached(device)
+        for driver in self._drivers.values() if reason is None else ():
+            driver.attached(device)
 
     def _conflict_changed(self, conflict: Conflict, over: bool) -> None:
         """Log that a conflict of a pod's address begins or ends, and report it in the status of the claim."""
@@ -329,18 +394,32 @@ class Service:
             log("%s%s" % ("conflict has ended: " if over else "", self._pods.conflict_row(conflict)["error"]))
         # the driver may just have been stopped
         with contextlib.suppress(RuntimeError):
-            if self._dra:
-                self._dra.attached(conflict.owner)
+            for driver in list(self._drivers.values()):
+                driver.attached(conflict.owner)
 
     def _full_name(self, resource: str) -> str:
         return "%s/%s" % (self._spec.resource_prefix, resource)
 
     def _serve_metrics(self) -> None:
-        if self._metrics and self._metrics.address != self._spec.metrics:
-            self._metrics.close()
+        """Serve metrics at the address of the node file. If it cannot be used, those of the last address stay."""
+        observed, address = self._metrics, self._spec.metrics
+        if address == (observed and observed.address):
+            return
+        new = None
+        if observed and address and address.rpartition(":")[2] == str(observed.port):
+            # two sockets cannot have one port, if one of them has all addresses
+            observed.close()
             self._metrics = None
-        if self._spec.metrics and not self._metrics:
-            self._metrics = MetricsServer(self._spec.metrics, self.metrics, FILE)
+            try:
+                new = MetricsServer(address, self.metrics, FILE)
+            except RailyardError:
+                self._metrics = MetricsServer(observed.address, self.metrics, FILE)
+                raise
+        else:
+            new = MetricsServer(address, self.metrics, FILE) if address else None
+            if observed:
+                observed.close()
+        self._metrics = new
 
     def _numa_node(self, rail: RailSpec) -> int | None:
         if rail.pci:
@@ -353,14 +432,15 @@ class Service:
         self._attempt("links", self._look_at_links)
         # after the health, so that a device is healthy only if its CDI file has what made it healthy
         self._attempt("CDI files", lambda: cdi_files.write_cdi(self._system, self._spec))
+        held = self._held_elsewhere()
         states = {
-            name: [self._device_state(device) for device in devices] for name, devices in self._spec.resources().items()
+            name: [self._device_state(device)._replace(held=device.id in held) for device in devices]
+            for name, devices in self._spec.resources().items()
         }
-        if self._dra:
-            self._dra.update({state.id: state for devices in states.values() for state in devices})
-        else:
-            for name, devices in states.items():
-                self._servers[self._full_name(name)].resource.update(devices)
+        for driver in self._drivers.values():
+            driver.update({state.id: state for devices in states.values() for state in devices})
+        for name, devices in states.items() if self._servers else ():
+            self._servers[self._full_name(name)].resource.update(devices)
         # not every kernel reports RDMA devices that appear
         self._look_due = self._look_due or bool(self._rdma_down)
 
@@ -400,8 +480,7 @@ class Service:
     def _compare_allocated(self) -> None:
         before = self._unattached.problems
         given = {device for server in self._servers.values() for device in server.resource.take_allocated()}
-        if self._dra:
-            given.update(device for claim in self._dra.state.claims().values() for device in claim.device_names)
+        given.update(device for claim in self._claims.claims().values() for device in claim.device_names)
         self._unattached.look(
             self._spec.resource_prefix,
             given,
@@ -410,6 +489,23 @@ class Service:
         for problem in self._unattached.problems:
             if problem not in before:
                 log(problem)
+
+    def _held_elsewhere(self) -> dict[str, str]:
+        """Return the devices that pods have by the other of device plugin and DRA driver, each with a problem.
+
+        So it is after the node file has changed while pods run. Such a device must not be offered again.
+        """
+        claims = self._claims.by_device()
+        remedy = ". Remedy: drain the node, or wait for the end of that pod"
+        if self._spec.kubelet_plugin != DRA:
+            text = "device %s: claim %s of pod %s has it, which is of the DRA driver of before" + remedy
+            return {device: text % (device, claim.name, claim.pod) for device, claim in claims.items()}
+        text = "device %s: pod %s holds it without a claim" + remedy
+        return {
+            device: text % (device, holder.pod)
+            for device, holder in self._state.holders().items()
+            if device not in claims or not claims[device].is_of(holder.pod_uid, holder.pod)
+        }
 
     def _rail_health(self, rail: str) -> rail_health.Health:
         return self._health.get(rail, rail_health.Health(rail_health.UNREAD))
@@ -424,8 +520,17 @@ class Service:
         holders = self._state.holders()
         spec = self._spec
         rails = [(rail, self._rail_health(rail.rail)) for rail in spec.rails]
-        claims = list(self._dra.state.claims().values()) if self._dra else []
-        claim_errors = list(self._dra.claims.errors.values()) if self._dra else []
+        claims = list(self._claims.claims().values())
+        claim_errors = [text for driver in self._drivers.values() for text in driver.claims.errors.values()]
+        problems = [
+            *self._problems.values(),
+            *self._slot_problems(),
+            *self._unattached.problems,
+            *held_problems,
+            *self._held_elsewhere().values(),
+            *claim_errors,
+            *(conflict["error"] for conflict in conflicts),
+        ]
         held = set(holders).union(*(claim.device_names for claim in claims))
         return {
             "version": VERSION,
@@ -458,19 +563,16 @@ class Service:
             "attaches": self._attaches.as_dict(),
             "conflicts": conflicts,
             "unattached": len(self._unattached.problems),
-            "problems": [
-                *self._problems.values(),
-                *self._slot_problems(),
-                *self._unattached.problems,
-                *held_problems,
-                *claim_errors,
-                *(conflict["error"] for conflict in conflicts),
-            ],
+            # an API server that does not answer is a problem of slices and of claims
+            "problems": list(dict.fromkeys(problems)),
         }
 
     def _is_registered(self, resource: str) -> bool:
         server = self._servers.get(resource)
-        return self._dra.registered if self._dra else bool(server and server.registered)
+        driver = self._drivers.get(self._spec.resource_prefix)
+        if self._spec.kubelet_plugin == DRA:
+            return bool(driver and driver.registered)
+        return bool(server and server.registered)
 
     def metrics(self) -> str:
         out, holders = Exposition(), list(self._state.holders().values())
@@ -482,8 +584,8 @@ class Service:
     def _close(self) -> None:
         if self._socket:
             self._socket.close()
-        if self._dra:
-            self._dra.stop()
+        for driver in self._drivers.values():
+            driver.stop()
         for server in self._servers.values():
             server.stop()
         if self._metrics:

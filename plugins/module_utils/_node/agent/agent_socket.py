@@ -28,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach
     AttachError,
     open_files_error,
     plain,
+    read_pod,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
@@ -40,6 +41,8 @@ PATIENCE = 10.0
 CLIENTS_MAX = 256
 # Seconds without a new connection while all clients are served, or while a connection cannot be accepted.
 _PAUSE = 0.1
+# Seconds after which a failed attach is not repeated any more. The kubelet starts a container again after at most 300.
+FAILURE_SECONDS = 600.0
 Document = t.Dict[str, t.Any]
 # Device, inode number and change time of a file. Inode numbers are used again.
 Identity = t.Tuple[int, int, int]
@@ -183,11 +186,20 @@ class AgentSocket:
         return document
 
 
-class Attaches:
-    """Counts and errors of the attaches since the agent started. Safe for several threads.
+class Failure(t.NamedTuple):
+    """A failed attach of a device. ``pod``: NAMESPACE/NAME. ``at``: seconds of the monotonic clock."""
 
-    ``seconds``: the sum of all. ``reasons``: reason of a failure -> count. ``errors``: device -> its last error, until
-    it is attached.
+    device: str
+    pod_uid: str
+    pod: str
+    error: str
+    at: float
+
+
+class Attaches:
+    """Counts and failures of the attaches since the agent started. Safe for several threads.
+
+    ``seconds``: the sum of all. ``reasons``: reason of a failure -> count.
     """
 
     def __init__(self) -> None:
@@ -195,31 +207,51 @@ class Attaches:
         self.count = 0
         self.seconds = 0.0
         self.reasons: dict[str, int] = {}
-        self.errors: dict[str, str] = {}
+        self._failures: dict[tuple[str, str], Failure] = {}
 
     def count_attach(self, device: str, seconds: float, reason: str | None) -> None:
-        """Count an attach. ``reason``: of its failure; None if it succeeded."""
+        """Count an attach. ``reason``: of its failure; None if it succeeded, which ends all failures of the device."""
         with self._lock:
             self.count += 1
             self.seconds += seconds
-            if reason is None:
-                self.errors.pop(device, None)
-            else:
+            if reason is not None:
                 self.reasons[reason] = self.reasons.get(reason, 0) + 1
+        if reason is None:
+            self.end_failures(lambda failure: failure.device == device)
 
-    def keep_error(self, device: str, error: str) -> None:
-        """Keep the error of a device for ``explain``, as not every runtime shows it in the pod's events."""
+    def keep_failure(self, device: str, state: t.Any, error: str) -> None:
+        """Keep the last error of a device and a pod for ``explain``, as not every runtime shows it in the pod's events.
+
+        :param state: the OCI state of the container.
+        """
+        uid, name = "", ""
+        with contextlib.suppress(RailyardError):
+            pod = read_pod(state, device)
+            uid, name = pod.uid, str(pod)
         with self._lock:
-            self.errors[device] = error
+            self._failures[device, uid] = Failure(device, uid, name, error, time.monotonic())
+
+    def failures(self) -> list[Failure]:
+        """Return the last failures by device and pod, while the container runtime repeats them."""
+        oldest = time.monotonic() - FAILURE_SECONDS
+        self.end_failures(lambda failure: failure.at < oldest)
+        with self._lock:
+            return list(self._failures.values())
+
+    def end_failures(self, is_over: t.Callable[[Failure], bool]) -> None:
+        """Forget failures, such as those of pods that have ended."""
+        with self._lock:
+            self._failures = {key: each for key, each in self._failures.items() if not is_over(each)}
 
     def as_dict(self) -> Document:
         """Return key ``attaches`` of the status document."""
+        failures = self.failures()
         with self._lock:
             return {
                 "count": self.count,
                 "seconds": self.seconds,
                 "failed": dict(self.reasons),
-                "errors": dict(self.errors),
+                "errors": [{"device": each.device, "pod": each.pod, "error": each.error} for each in failures],
             }
 
 

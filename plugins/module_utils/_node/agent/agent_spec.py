@@ -166,7 +166,7 @@ def read_spec(system: System) -> AgentSpec:
         raise RailyardError("the node file of the rail agent does not exist", FILE, REMEDY)
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RailyardError("is not JSON: %s" % error, FILE, REMEDY) from None
     return parse_spec(document)
 
@@ -185,13 +185,13 @@ def parse_spec(document: t.Any) -> AgentSpec:
             rdma_mode=_one_of(document, "rdma_mode", RDMA_MODES),
             conflict_check=bool(document.get("conflict_check", True)),
             gateway_check=bool(document.get("gateway_check", False)),
-            metrics=document.get("metrics", METRICS),
+            metrics=_text({"metrics": METRICS, **document}, "metrics"),
             kubelet_plugin=_one_of({"kubelet_plugin": DEVICE_PLUGIN, **document}, "kubelet_plugin", KUBELET_PLUGINS),
-            kubeconfig=document.get("kubeconfig"),
+            kubeconfig=_text(document, "kubeconfig"),
             env=_strings(document.get("env")),
             rails=tuple(_rail(row) for row in document["rails"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise RailyardError("a value is missing or wrong: %r" % error, FILE, REMEDY) from None
     _check_unique(spec)
     return spec
@@ -254,6 +254,12 @@ def _one_of(row: dict[str, t.Any], key: str, values: t.Sequence[str]) -> str:
 
 def _strings(values: dict[str, t.Any] | None) -> dict[str, str]:
     return {str(key): str(value) for key, value in (values or {}).items()}
+
+
+def _text(row: dict[str, t.Any], key: str) -> str | None:
+    if row.get(key) is not None and not isinstance(row[key], str):
+        raise ValueError("%s is %r, not a text" % (key, row[key]))
+    return row.get(key)
 
 
 def _number(row: dict[str, t.Any], key: str) -> int | None:

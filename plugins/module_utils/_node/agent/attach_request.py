@@ -27,12 +27,16 @@ TEXTS = {
     ),
     "host-network": (
         "pod {pod} has hostNetwork: true, and rails need a network namespace of the pod",
-        "remove hostNetwork from the pod, or the rails from its limits",
+        "remove hostNetwork from the pod, or the rails from its limits and claims",
     ),
     "device": ("the node file does not have it", "delete the pod, so that it gets another device"),
     "claim": (
         "no claim of pod {pod} is prepared with it",
         "request slots by claims or limits of the pod, and not by annotations that add devices",
+    ),
+    "prepared": (
+        "it is prepared for claim {claim} of pod {pod}",
+        "delete that pod, or wait for its end",
     ),
     "busy": ("another attach of it has not ended", "run journalctl -u railyard-agent"),
     "held": (

@@ -5,10 +5,14 @@
 """The rail agent as a DRA driver: the devices of the node file, published as ResourceSlices.
 
 A claim's device is attached to a pod by its CDI device and the hook, like a device of a device plugin.
+
+A driver that the node file does not have any more is drained: it stays registered without slices until its claims are
+unprepared, because the kubelet does not end a pod whose claims it cannot unprepare.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import time
@@ -17,12 +21,12 @@ from concurrent import futures
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
+    DRA,
     AgentSpec,
     Device,
     RailSpec,
     SlotSpec,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import AttachError, Pod
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.cdi_files import qualified_name
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.host_links import vf_pci
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
@@ -40,6 +44,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.resource
     API,
     CORDONED,
     DOWN,
+    HELD,
     Attribute,
     SliceDevice,
 )
@@ -56,15 +61,31 @@ MANAGER = "railyard-agent"
 STANDARD = "resource.kubernetes.io/"
 # Seconds between attempts to write the status of claims.
 REPORT_SECONDS = 10.0
+# Seconds between checks whether claims without attached devices have ended in the API server.
+ENDED_SECONDS = 60.0
 
 
 class DraFront:
-    """One driver on one node. ``spec`` may be replaced by one with the same driver and node."""
+    """One driver on one node.
+
+    :param driver: its name.
+    :param state: the claims of all drivers.
+    :param released: called after a claim of the driver was unprepared or removed.
+    """
 
     def __init__(
-        self, system: System, spec: AgentSpec, pods: PodAttach, slots: SlotState, log: t.Callable[[str], None]
+        self,
+        system: System,
+        driver: str,
+        spec: AgentSpec,
+        pods: PodAttach,
+        slots: SlotState,
+        state: ClaimState,
+        released: t.Callable[[Claim], None],
+        log: t.Callable[[str], None],
     ) -> None:
-        self.spec = spec
+        self._spec = spec
+        self._driver = driver
         self._system = system
         self._pods = pods
         self._slots = slots
@@ -75,18 +96,31 @@ class DraFront:
         self._unreported: dict[str, Claim] = {}
         self._unreported_lock = threading.Lock()
         self._retry_at = 0.0
-        self.state = ClaimState(system)
-        self.claims = PreparedClaims(self.state, self._api, self._offer, self._held_by, self._release, log)
-        pods.check_pod = self.check_pod
-        publisher = SlicePublisher(self._api, spec.resource_prefix, spec.node)
-        self.slices = PublishThread(publisher, log)
+        self._ended_at = 0.0
+        self._state = state
+        self.claims = PreparedClaims(
+            state, self._api, self._offer, self._held_by, self._release, log, released, self._is_attached
+        )
+        self.slices = PublishThread(SlicePublisher(self._api, driver, spec.node), log)
         self._server = DraServer(
-            system, spec.resource_prefix, self.claims.prepare, self.claims.unprepare, self.slices.registered, log
+            system, driver, self.claims.prepare, self.claims.unprepare, self.slices.registered, log
         )
 
+    def follow(self, spec: AgentSpec) -> None:
+        """Use another node file from now on."""
+        if spec.node != self._spec.node:
+            self.slices.publisher = SlicePublisher(self._api, self._driver, spec.node)
+        self._spec = spec
+
     @property
-    def names(self) -> tuple[str, str]:
-        return self.spec.resource_prefix, self.spec.node
+    def draining(self) -> bool:
+        """Whether the node file does not have the driver any more."""
+        return self._spec.kubelet_plugin != DRA or self._spec.resource_prefix != self._driver
+
+    @property
+    def drained(self) -> bool:
+        """Whether the kubelet does not need the driver any more."""
+        return self.draining and not self._own_claims()
 
     @property
     def registered(self) -> bool:
@@ -97,19 +131,20 @@ class DraFront:
         """Start or continue to serve the kubelet. Raises :class:`RailyardError` for a problem that is tried again."""
         self._server.keep()
         self._retry_reports()
+        self._look_for_ended()
         if self.slices.error:
             raise self.slices.error
 
     def update(self, states: t.Mapping[str, DeviceState]) -> None:
         """Publish the devices, and send their health to the kubelet. ``states``: by device."""
-        self._server.health.publish(messages.health_response(self.spec.node, states.values(), int(time.time())))
-        self.slices.update(slice_devices(self._system, self.spec, states))
+        self._server.health.publish(messages.health_response(self._spec.node, states.values(), int(time.time())))
+        self.slices.update([] if self.draining else slice_devices(self._system, self._spec, states))
 
     def attached(self, device: str) -> None:
         """Report the interfaces of a claim's device, and conflicts of their addresses, in the claim's status, in the
         background.
         """
-        claim = self.state.of_device(device)
+        claim = self._own_claims().get(device)
         if claim and self._may_report:
             self._reporter.submit(self._report, claim)
 
@@ -120,41 +155,51 @@ class DraFront:
         with self._unreported_lock:
             claims, self._unreported = list(self._unreported.values()), {}
         for claim in claims:
-            if claim.uid in self.state.claims():
+            if claim.uid in self._state.claims():
                 self._reporter.submit(self._report, claim)
 
     def stop(self) -> None:
         """Stop serving and publishing. Prepared claims and slices stay."""
-        self._pods.check_pod = lambda _device, _pod: None
         self._server.stop()
         self.slices.close()
         self._reporter.shutdown(wait=False)
 
-    def check_pod(self, device: str, pod: Pod) -> None:
-        """Raise :class:`AttachError` if no claim of the pod is prepared with the device.
+    def _own_claims(self) -> dict[str, Claim]:
+        """Return the claims of the driver by their devices. Rows of earlier releases do not have the driver."""
+        claims = self._state.by_device()
+        return {device: claim for device, claim in claims.items() if claim.driver in ("", self._driver)}
 
-        The kubelet names only devices of prepared claims. Plugins of container runtimes that add CDI devices by
-        annotations of pods do not ask the kubelet.
-        """
-        claim = self.state.of_device(device)
-        if claim is None or not _is_pod_of(claim, pod.uid, str(pod)):
-            raise AttachError("claim", "device %s" % device, pod=pod)
+    def _is_attached(self, claim: Claim) -> bool:
+        holders = self._slots.holders()
+        held = [holders[device] for device in claim.device_names if device in holders]
+        return any(claim.is_of(holder.pod_uid, holder.pod) for holder in held)
+
+    def _look_for_ended(self) -> None:
+        """Remove claims that have ended, in the background: at the start, and while claims are not attached."""
+        if time.monotonic() >= self._ended_at and not all(map(self._is_attached, self._own_claims().values())):
+            self._ended_at = time.monotonic() + ENDED_SECONDS
+            self._reporter.submit(self._remove_ended)
+
+    def _remove_ended(self) -> None:
+        # an API server that does not answer is a problem of the slices already
+        with contextlib.suppress(RailyardError):
+            self.claims.remove_ended()
 
     def _api(self) -> ApiServer:
-        return ApiServer(self._system, self.spec.kubeconfig)
+        return ApiServer(self._system, self._spec.kubeconfig)
 
     def _offer(self) -> Offer:
-        spec = self.spec
+        spec = self._spec
         devices = {
             device.id: (qualified_name(spec, device), tuple(device.slots))
             for devices in spec.resources().values()
             for device in devices
         }
-        return Offer(spec.resource_prefix, spec.node, devices)
+        return Offer(self._driver, spec.node, devices, self.draining)
 
     def _held_by(self, device: str, claim: Claim) -> str | None:
         holder = self._slots.holders().get(device)
-        if holder is None or _is_pod_of(claim, holder.pod_uid, holder.pod):
+        if holder is None or claim.is_of(holder.pod_uid, holder.pod):
             return None
         self._pods.sweep()
         holder = self._slots.holders().get(device)
@@ -164,36 +209,36 @@ class DraFront:
         """Remove the remaining interfaces of a pod whose containers have ended."""
         for device in claim.device_names:
             holder = self._slots.holders().get(device)
-            if holder is not None and _is_pod_of(claim, holder.pod_uid, holder.pod):
+            if holder is not None and claim.is_of(holder.pod_uid, holder.pod):
                 self._pods.detach(device)
 
     def _report(self, claim: Claim) -> None:
+        if not self._may_report:
+            return
         # a server-side apply removes devices that the body does not have, so it has all attached devices of the claim
         holders = self._slots.holders()
         claimed = [holders[device] for device in claim.device_names if device in holders]
         attached = [
-            holder for holder in claimed if holder.phase == ATTACHED and _is_pod_of(claim, holder.pod_uid, holder.pod)
+            holder for holder in claimed if holder.phase == ATTACHED and claim.is_of(holder.pod_uid, holder.pod)
         ]
-        body = status_report(claim, attached, *self.names, self._pods.conflicts())
+        body = status_report(claim, attached, self._driver, claim.pool or self._spec.node, self._pods.conflicts())
         path = "%s/status?fieldManager=%s&force=true" % (claim_path(claim.namespace, claim.name), MANAGER)
         try:
             self._api().request("PATCH", path, body, APPLY)
         except RailyardError as error:
             status = error.status if isinstance(error, ApiError) else None
-            # the kubelet's credentials do not have this right
-            self._may_report = status != 403
+            if status == 403:
+                self._may_report = False
+                reason = "not possible with the kubelet's credentials; see slots.kubeconfig in docs/agent.md"
+                if self._spec.kubeconfig:
+                    reason = "the user of %s does not have the right; see docs/agent-rights.yml" % self._spec.kubeconfig
+                self._log("the status of claims is not written: %s" % reason)
+                return
             # tried again: credentials may be renewed, and the API server may return; other errors are permanent
             if status is None or status == 401 or status >= 500:
                 with self._unreported_lock:
                     self._unreported[claim.uid] = claim
-            claim_name = "%s/%s" % (claim.namespace, claim.name)
-            others = "" if self._may_report else ". The status of other claims is not written either"
-            self._log("the status of claim %s is not written: %s%s" % (claim_name, error, others))
-
-
-def _is_pod_of(claim: Claim, uid: str, name: str) -> bool:
-    """Return whether a pod is the claim's pod. Without a uid, it is compared by NAMESPACE/NAME."""
-    return claim.pod_uid == uid if uid else claim.pod == name
+            self._log("the status of claim %s/%s is not written: %s" % (claim.namespace, claim.name, error))
 
 
 def status_report(
@@ -251,7 +296,7 @@ def slice_devices(system: System, spec: AgentSpec, states: t.Mapping[str, Device
 
 def _taint(state: DeviceState) -> str:
     if state.healthy:
-        return ""
+        return HELD if state.held else ""
     return CORDONED if state.cordoned else DOWN
 
 

@@ -227,7 +227,7 @@ class PodAttach:
     def conflicts(self) -> list[dict[str, t.Any]]:
         """Return the addresses of attached pods that other hosts have too.
 
-        :return: rows of ``device``, ``rail``, ``address``, ``since`` in seconds since 1970, and ``error``.
+        :return: rows of ``device``, ``pod``, ``rail``, ``address``, ``since`` in seconds since 1970, and ``error``.
         """
         return [self.conflict_row(conflict) for conflict in self.watch.conflicts()]
 
@@ -248,6 +248,7 @@ class PodAttach:
         )
         return {
             "device": conflict.owner,
+            "pod": holder.pod if holder else "",
             "rail": rail,
             "address": conflict.address,
             "since": conflict.since,

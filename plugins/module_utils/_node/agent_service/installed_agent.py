@@ -31,6 +31,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_servic
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import root_owned
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra import prepared_claims
 
 SYSTEMD = "/run/systemd/system"
 SHOWN = "--property=ActiveState,MainPID,NeedDaemonReload"
@@ -71,6 +72,7 @@ class RailAgent(Subsystem):
             },
             "runtime": None if self._absent else container_runtime.observe(self._system),
             "slots": self._slots(),
+            "claims": self._claims(),
         }
 
     def _read_service(self) -> dict[str, str]:
@@ -106,6 +108,25 @@ class RailAgent(Subsystem):
                 "container": holder.container,
             }
             for device, holder in sorted(holders.items())
+        ]
+
+    def _claims(self) -> list[dict[str, t.Any]]:
+        try:
+            claims = prepared_claims.ClaimState(self._system).claims()
+        except RailyardError:
+            if not (self._absent and self._force):
+                raise
+            return []
+        return [
+            {
+                "namespace": claim.namespace,
+                "claim": claim.name,
+                "pod": claim.pod_name,
+                "devices": claim.device_names,
+                "driver": claim.driver,
+                "pool": claim.pool,
+            }
+            for _uid, claim in sorted(claims.items())
         ]
 
     def _stamp(self) -> str | None:
@@ -149,8 +170,9 @@ class RailAgent(Subsystem):
 
     def _removal(self, state: State) -> list[Change]:
         system = self._system
-        if state["slots"] and not self._force:
-            raise_all([self._held_error(slot) for slot in state["slots"]])
+        if not self._force:
+            remedy = "drain the node first, or set `force: true`, which leaves the pod its interfaces until it ends"
+            raise_all([_held_error(device, user, remedy) for device, user in _users(state).items()])
         changes = []
         if self._service.get("ActiveState", "inactive") not in ("inactive", "failed"):
             changes.append(Change(agent_files.SERVICE, "service", "started", "stopped", self._stop, kind=STEP))
@@ -177,11 +199,6 @@ class RailAgent(Subsystem):
                 changes.append(Change("systemd", "units", "older", "reloaded", self._reload, kind=STEP))
         return changes
 
-    def _held_error(self, slot: t.Mapping[str, t.Any]) -> RailyardError:
-        message = "is held by pod %s/%s" % (slot["namespace"], slot["pod"])
-        remedy = "drain the node first, or set `force: true`, which leaves the pod its interfaces until it ends"
-        return Refused(message, "slot %s" % slot["device"], remedy)
-
     def _reload(self) -> None:
         self._system.check(["systemctl", "daemon-reload"], "check the units that it names", timeout=120)
 
@@ -202,6 +219,7 @@ class RailAgent(Subsystem):
         if not self._system.exists(SYSTEMD):
             remedy = "use a node that runs systemd"
             errors.append(Unsupported("the agent is a systemd service, and systemd does not run", SYSTEMD, remedy))
+        errors += self._change_errors(state)
         errors += self._program_errors()
         errors += self._kubelet_errors()
         if self._runtime_check:
@@ -235,6 +253,34 @@ class RailAgent(Subsystem):
             for reason, path in sorted(reasons.items())
             if reason
         ]
+
+    def _change_errors(self, state: State) -> list[RailyardError]:
+        """Return an error for each device that a pod has by a device plugin or driver which the spec does not have.
+
+        The kubelet cannot end pods with claims of a driver that is not registered, and does not know that slots of its
+        device plugin are held when a driver offers them.
+        """
+        before, after = state["spec"] or {}, self._spec
+        keys = (("kubelet_plugin", agent_spec.DEVICE_PLUGIN), ("resource_prefix", None), ("node", None))
+        values = [(key, before.get(key, default), after.get(key, default)) for key, default in keys]
+        changed = ["%s from %s to %s" % value for value in values if value[1] != value[2]]
+        if not changed:
+            return []
+        by_dra = after.get("kubelet_plugin") == agent_spec.DRA
+        claims = {device: claim for claim in state["claims"] for device in claim["devices"]}
+        remedy = "drain the node first (kubectl drain), and run the playbook again"
+        errors = []
+        for device, user in _users(state).items():
+            if device in claims:
+                driver = claims[device]["driver"] or before.get("resource_prefix")
+                pool = claims[device]["pool"] or before.get("node")
+                kept = by_dra and (driver, pool) == (after.get("resource_prefix"), after.get("node"))
+            else:
+                prefix = after.get("resource_prefix")
+                kept = not by_dra and before.get("resource_prefix", prefix) == prefix
+            if not kept:
+                errors.append(_held_error(device, "%s, and the spec changes %s" % (user, ", ".join(changed)), remedy))
+        return errors
 
     def _kubelet_errors(self) -> list[RailyardError]:
         """Return errors of a kubelet whose directory the agent cannot use.
@@ -274,6 +320,21 @@ def _kubelet_roots(system: System) -> t.Iterator[str]:
             # --root-dir=DIRECTORY, --root-dir DIRECTORY, --kubelet-arg=root-dir=DIRECTORY
             line = (system.read_file("/proc/%s/cmdline" % name) or "").replace("\0", " ")
             yield from re.findall(r"(?:--|=)root-dir[= ](/\S*)", line)
+
+
+def _users(state: State) -> dict[str, str]:
+    """Return the devices that pods have, each with the words for its pod or claim."""
+    users = {
+        device: "is prepared for claim %s of pod %s/%s" % (claim["claim"], claim["namespace"], claim["pod"])
+        for claim in state["claims"]
+        for device in claim["devices"]
+    }
+    users.update((slot["device"], "is held by pod %s/%s" % (slot["namespace"], slot["pod"])) for slot in state["slots"])
+    return dict(sorted(users.items()))
+
+
+def _held_error(device: str, message: str, remedy: str) -> RailyardError:
+    return Refused(message, "slot " + device, remedy)
 
 
 def _spec_rows(observed: t.Any, desired: t.Any) -> list[tuple[str, str, t.Any, t.Any]]:

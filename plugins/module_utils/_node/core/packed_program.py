@@ -102,10 +102,23 @@ def _bytecode(name: str, text: str) -> bytes:
 def same(held: bytes, wanted: bytes) -> bool:
     """Return whether two programs have the same first line, the same sources, and bytecode for the same Python.
 
-    Bytecode itself is not compared, because it differs each time. If ``wanted`` has no bytecode, that of ``held`` is
-    ignored.
+    ``held`` must have nothing else, such as bytes after the archive. Bytecode itself is not compared, because it
+    differs each time. If ``wanted`` has no bytecode, that of ``held`` is ignored.
     """
-    return held == wanted or _comparable(held, wanted) == _comparable(wanted, wanted)
+    return held == wanted or (_is_exact(held) and _comparable(held, wanted) == _comparable(wanted, wanted))
+
+
+def _is_exact(program: bytes) -> bool:
+    """Return whether a program consists of its first line and the members of its archive, each once."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(program)) as archive:
+            members = archive.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return False
+    # sizes of the headers: of a member, of its entry in the directory, and of the end of the directory
+    size = sum(30 + 46 + 2 * len(member.filename.encode()) + member.compress_size for member in members) + 22
+    names = {member.filename for member in members}
+    return len(names) == len(members) and len(program.partition(b"PK\3\4")[0]) + size == len(program)
 
 
 def _comparable(program: bytes, wanted: bytes) -> t.Any:

@@ -11,12 +11,16 @@ Nodes have no YAML library, so keys are read line by line, in the layout that ku
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
 import os
 import re
+import socket
 import ssl
 import tempfile
+import threading
+import time
 import typing as t
 import urllib.parse
 
@@ -30,10 +34,12 @@ KUBECONFIGS = (
     "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
     "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
 )
-# Timeout of one request, in seconds.
+# Seconds for one request with its answer.
 SECONDS = 10.0
-# Longest answer that is read, in bytes.
-ANSWER_MAX = 64 << 20
+# Longest answer that is read, in bytes. An object of the API server has at most 1.5 MiB, and a node's slices have less.
+ANSWER_MAX = 16 << 20
+# Longest token, in bytes.
+TOKEN_MAX = 64 << 10
 JSON, APPLY = "application/json", "application/apply-patch+yaml"
 # Keys that name files. With the suffix "-data", they have the file's content in base64.
 _FILES = ("certificate-authority", "client-certificate", "client-key")
@@ -43,11 +49,18 @@ Document = t.Dict[str, t.Any]
 
 
 class ApiError(RailyardError):
-    """A failed request. ``status``: the HTTP status; None if there was no answer."""
+    """A failed request. ``status``: the HTTP status; None if there was no answer.
 
-    def __init__(self, message: str, place: str, remedy: str, status: int | None = None) -> None:
+    ``absent``: whether the object of the request does not exist. An API server that does not serve the kind of the
+    object answers 404 too.
+    """
+
+    def __init__(
+        self, message: str, place: str, remedy: str, status: int | None = None, absent: bool | None = None
+    ) -> None:
         super().__init__(message, place, remedy)
         self.status = status
+        self.absent = status == 404 if absent is None else absent
 
 
 class ApiServer:
@@ -77,20 +90,29 @@ class ApiServer:
         if token:
             headers["Authorization"] = "Bearer " + token
         context = self._context(file, values)
-        connection = http.client.HTTPSConnection(
-            url.hostname or "", url.port or 443, timeout=max(seconds, 0.1), context=context
-        )
+        data = None if body is None else json.dumps(body).encode()
+        remedy = "make sure that the API server runs and that the node reaches it"
         try:
-            data = None if body is None else json.dumps(body).encode()
-            connection.request(method, url.path.rstrip("/") + path, data, headers)
-            answer = connection.getresponse()
-            text = answer.read(ANSWER_MAX)
-        except (OSError, http.client.HTTPException) as error:
-            remedy = "make sure that the API server runs and that the node reaches it"
+            with _connected(url, context, max(seconds, 0.1)) as connection:
+                connection.request(method, url.path.rstrip("/") + path, data, headers)
+                answer = connection.getresponse()
+                text = answer.read(ANSWER_MAX + 1)
+        except TimeoutError:
+            message = "the API server does not answer within %d seconds" % max(seconds, 1)
+            raise ApiError(message, values["server"], remedy) from None
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise ApiError("the API server does not answer: %s" % error, values["server"], remedy) from None
-        finally:
-            connection.close()
-        return _document(answer.status, text, "%s %s" % (method, path.partition("?")[0]), file)
+        place = "%s %s" % (method, path.partition("?")[0])
+        if len(text) > ANSWER_MAX:
+            message = "the API server's answer has more than %d bytes" % ANSWER_MAX
+            raise ApiError(message, place, "make sure that the kubeconfig names the cluster's API server")
+        return _document(answer.status, text, place, file)
+
+    def check(self) -> None:
+        """Raise :class:`RailyardError` if the kubeconfig or a file that it names cannot be used. Send no request."""
+        file, values = self._credentials()
+        self._token(file, values)
+        self._context(file, values)
 
     def _credentials(self) -> tuple[str, dict[str, str]]:
         candidates = [self._kubeconfig] if self._kubeconfig else list(KUBECONFIGS)
@@ -104,7 +126,12 @@ class ApiServer:
                 raise RailyardError("%s occurs several times, with different values" % key, file, remedy)
         if "exec" in values:
             raise RailyardError("has a credential plugin (exec), which the agent does not run", file, remedy)
-        if not values.get("server", "").startswith("https://"):
+        try:
+            url = urllib.parse.urlsplit(values.get("server", ""))
+            is_https = url.scheme == "https" and bool(url.hostname) and url.port != 0
+        except ValueError:
+            is_https = False
+        if not is_https:
             raise RailyardError("server is %r, not an https URL" % values.get("server"), file, remedy)
         return file, values
 
@@ -117,15 +144,19 @@ class ApiServer:
         if not path:
             return values.get("token")
         try:
-            with open(path, encoding="utf-8") as stream:
-                return stream.read().strip()
-        except OSError as error:
-            raise RailyardError("cannot be read: %s" % error.strerror, path, "write a token into it") from None
+            with open(path, encoding="ascii") as stream:
+                token = stream.read(TOKEN_MAX).strip()
+        except (OSError, ValueError) as error:
+            raise RailyardError("cannot be read: %s" % error, path, "write a token into it") from None
+        if not re.fullmatch(r"[!-~]+", token):
+            raise RailyardError("its content is not a token", path, "write a token into it")
+        return token
 
     def _context(self, file: str, values: t.Mapping[str, str]) -> ssl.SSLContext:
-        data = {key: base64.b64decode(values[key + "-data"]) for key in _FILES if values.get(key + "-data")}
-        authority = data.get("certificate-authority")
         try:
+            names = [key for key in _FILES if values.get(key + "-data")]
+            data = {key: base64.b64decode(values[key + "-data"], validate=True) for key in names}
+            authority = data.get("certificate-authority")
             context = ssl.create_default_context(
                 cafile=None if authority else self._named_file(file, values, "certificate-authority"),
                 cadata=authority.decode() if authority else None,
@@ -145,11 +176,51 @@ class ApiServer:
         return context
 
 
+@contextlib.contextmanager
+def _connected(
+    url: urllib.parse.SplitResult, context: ssl.SSLContext, seconds: float
+) -> t.Iterator[http.client.HTTPSConnection]:
+    """Yield a connection that ends after ``seconds``, also while the server sends byte by byte.
+
+    Timeouts of sockets are for each call, so they do not limit the request.
+
+    :raises TimeoutError: if it ended for this reason.
+    """
+    deadline = time.monotonic() + seconds
+    host = url.hostname or ""
+    with contextlib.ExitStack() as stack:
+        plain = stack.enter_context(socket.create_connection((host, url.port or 443), seconds))
+        sock = stack.enter_context(context.wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False))
+        # not SSLSocket.shutdown, after which other threads would read without TLS
+        timer = threading.Timer(deadline - time.monotonic(), _shut_down, [sock])
+        timer.daemon = True
+        timer.start()
+        stack.callback(timer.cancel)
+        connection = http.client.HTTPSConnection(host, url.port or 443, context=context)
+        stack.callback(connection.close)
+        try:
+            sock.do_handshake()
+            connection.sock = sock
+            yield connection
+            if time.monotonic() >= deadline:
+                # what was read may be a part of the answer
+                raise TimeoutError
+        except (OSError, ValueError, http.client.HTTPException):
+            if time.monotonic() >= deadline:
+                raise TimeoutError from None
+            raise
+
+
+def _shut_down(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
 def _document(status: int, text: bytes, place: str, file: str) -> Document:
     """Return the document of a successful answer. Raises :class:`ApiError` for an error or an empty answer."""
     try:
         parsed = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         parsed = None
     document: Document = parsed if isinstance(parsed, dict) else {}
     if 200 <= status < 300 and document:
@@ -162,4 +233,6 @@ def _document(status: int, text: bytes, place: str, file: str) -> Document:
         remedy = "renew the token or the certificate of %s, which has expired or is wrong; no restart is needed" % file
     elif status == 403:
         remedy = "give the user of %s the right" % file
-    raise ApiError("the API server answers %d: %s" % (status, message), place, remedy, status)
+    details = document.get("details")
+    absent = status == 404 and isinstance(details, dict) and bool(details.get("name"))
+    raise ApiError("the API server answers %d: %s" % (status, message), place, remedy, status, absent)

@@ -16,14 +16,15 @@ API = "resource.k8s.io/v1"
 # A slice has at most 128 devices, and 64 if one of them has a taint.
 DEVICES_MAX = 64
 STRING_MAX = 64
-# The keys of taints, after the driver's name: of a device with a rail that is down, and with a cordoned rail.
-DOWN, CORDONED = "/rail-down", "/rail-cordoned"
+# The keys of taints, after the driver's name: of a device with a rail that is down, with a cordoned rail, and of a
+# device that a pod holds without a claim.
+DOWN, CORDONED, HELD = "/rail-down", "/rail-cordoned", "/slot-held"
 Row = t.Dict[str, t.Any]
 Attribute = t.Union[bool, int, str]
 
 
 class SliceDevice(t.NamedTuple):
-    """A device as the scheduler sees it. ``taint``: ``DOWN``, ``CORDONED``, or empty if its rails can serve pods."""
+    """A device as the scheduler sees it. ``taint``: ``DOWN``, ``CORDONED`` or ``HELD``; empty if it can serve a pod."""
 
     name: str
     resource: str

@@ -25,11 +25,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.resource
 )
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
-# Seconds between comparisons: after the kubelet registered the driver, as it may still delete slices; after a failure;
-# otherwise.
+# Seconds between comparisons: while the kubelet may still delete slices; after a failure; otherwise.
 SOON, RETRY, LATER = 10.0, 5.0, 300.0
-# Seconds after a registration during which SOON applies.
-AFTER_REGISTRATION = 120.0
+# Seconds after a registration or a failure during which SOON applies: a kubelet that has started deletes slices when
+# the API server answers it, and repeats this after at most five minutes.
+UNSTABLE_SECONDS = 360.0
 
 
 class SlicePublisher:
@@ -83,16 +83,18 @@ class PublishThread:
     """Publishes when the devices change, when the kubelet registers the driver, and periodically. Starts at once.
 
     ``error``: why the slices are not as desired; None if they are, or before the kubelet registered the driver.
+    ``publisher`` may be replaced.
     """
 
     def __init__(self, publisher: SlicePublisher, log: t.Callable[[str], None]) -> None:
-        self._publisher = publisher
+        self.publisher = publisher
         self._log = log
         self._changed = threading.Condition()
         self._devices: tuple[SliceDevice, ...] | None = None
         self._due = False
         self._ending = False
-        self._registered: float | None = None
+        self._registered = False
+        self._unstable_until = 0.0
         self.error: RailyardError | None = None
         self._thread = threading.Thread(target=self._run, name="slices", daemon=True)
         self._thread.start()
@@ -108,7 +110,8 @@ class PublishThread:
     def registered(self) -> None:
         """Report that the kubelet has registered the driver."""
         with self._changed:
-            self._registered = time.monotonic()
+            self._registered = True
+            self._unstable_until = time.monotonic() + UNSTABLE_SECONDS
             self._due = True
             self._changed.notify()
 
@@ -125,19 +128,21 @@ class PublishThread:
                 self._changed.wait_for(lambda: self._ending or self._due, pause)
                 if self._ending:
                     return
-                if self._registered is None or self._devices is None:
+                if not self._registered or self._devices is None:
                     # a driver that is not registered cannot serve the devices
                     self._due = False
                     continue
-                devices, since, self._due = self._devices, time.monotonic() - self._registered, False
+                devices, self._due = self._devices, False
             try:
-                written = self._publisher.publish(devices)
-                self.error = None
-                pause = SOON if since < AFTER_REGISTRATION else LATER
+                written = self.publisher.publish(devices)
+                if self.error:
+                    self.error = None
+                    self._unstable_until = time.monotonic() + UNSTABLE_SECONDS
+                pause = SOON if time.monotonic() < self._unstable_until else LATER
                 if written:
                     self._log("%d ResourceSlices were written" % written)
             except RailyardError as error:
                 self.error, pause = error, RETRY
-            except (KeyError, TypeError, ValueError) as error:
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
                 remedy = "make sure that the kubelet's kubeconfig names the cluster's API server"
                 self.error, pause = RailyardError("the API server's answer is wrong: %r" % error, SLICES, remedy), RETRY

@@ -36,6 +36,8 @@ HEALTHY, UNHEALTHY = 1, 2
 # Seconds after which the kubelet considers the health of a device unknown, unless it is sent again.
 HEALTH_SECONDS = 120
 MESSAGE_MAX = 1024
+# Claims of one call, which are those of one pod, and characters of their names and uids.
+CLAIMS_MAX, NAME_MAX = 256, 253
 
 
 class ClaimReference(t.NamedTuple):
@@ -79,9 +81,13 @@ def claims(data: bytes) -> list[ClaimReference]:
     :raises WrongMessage: if it is not such a message.
     """
     references = [ClaimReference(text(claim, 1), text(claim, 2), text(claim, 3)) for claim in parts(data, 1)]
+    if len(references) > CLAIMS_MAX:
+        raise WrongMessage("%d claims, and the limit is %d" % (len(references), CLAIMS_MAX))
     for reference in references:
         if not all(reference):
             raise WrongMessage("a claim without namespace, uid or name")
+        if max(len(value) for value in reference) > NAME_MAX:
+            raise WrongMessage("a claim whose name has more than %d characters" % NAME_MAX)
     return references
 
 

@@ -26,7 +26,8 @@ class WrongMessage(ValueError):
 
 class DeviceState(t.NamedTuple):
     """A device as the kubelet sees it. ``numa``: its NUMA nodes; empty: no preference. For DRA: ``reason``: why it is
-    not healthy; ``cordoned``: whether cordons are the only reason.
+    not healthy; ``cordoned``: whether cordons are the only reason. ``held``: whether a pod has the device by the other
+    one of device plugin and DRA driver.
     """
 
     id: str
@@ -34,6 +35,7 @@ class DeviceState(t.NamedTuple):
     numa: tuple[int, ...]
     reason: str = ""
     cordoned: bool = False
+    held: bool = False
 
 
 class Preference(t.NamedTuple):
@@ -143,7 +145,7 @@ def device_list(devices: t.Iterable[DeviceState]) -> bytes:
 
 
 def _device(device: DeviceState) -> bytes:
-    message = field(1, device.id) + field(2, HEALTHY if device.healthy else UNHEALTHY)
+    message = field(1, device.id) + field(2, HEALTHY if device.healthy and not device.held else UNHEALTHY)
     # a NUMANode of 0 is an empty message: proto3 omits default values
     nodes = b"".join(field(1, field(1, node) if node else b"") for node in device.numa)
     return message + field(3, nodes) if nodes else message

@@ -4,5 +4,5 @@
 
 """Tests of traffic between two nodes, and the pods of a node.
 
-May import: _common, _node.agent, _node.core, _node.info, _node.netlink, _node.readers, _node.safety.
+May import: _common, _node.agent, _node.core, _node.dra, _node.info, _node.netlink, _node.readers, _node.safety.
 """

@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import rail_health
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.prepared_claims import ClaimState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.info.node_info import Info
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import (
     ip_state,
@@ -54,10 +55,16 @@ def look(options: t.Mapping[str, t.Any], system: System) -> Row:
     return {
         "rdma_mode": mode,
         "pods": rows,
-        "held": {holder.device: holder.pod for holder in holders},
+        "held": {**_prepared(system), **{holder.device: holder.pod for holder in holders}},
         "cordons": rail_health.observed_cordons(system),
         "files": {path: settings(system.read_file(path)) for path in options["files"]},
     }
+
+
+def _prepared(system: System) -> dict[str, str]:
+    """Return the devices of prepared claims, each with the pod and the claim, which stays if the kubelet forgets it."""
+    claims = ClaimState(system).by_device()
+    return {device: "%s (claim %s, not attached)" % (claim.pod, claim.name) for device, claim in claims.items()}
 
 
 def of(system: System, uids: t.Sequence[str]) -> list[Row]:

@@ -144,7 +144,11 @@ def _driver(fabric: Fabric, variant: Variant, report: Report) -> None:
     setting = variant.slots.get("kubeconfig")
     if setting and setting.value and not (uses_dra and setting.value.startswith("/")):
         message = "%s is not an absolute path" % setting.value if uses_dra else "device plugins do not use a kubeconfig"
-        remedy = "write the path from the root of the node" if uses_dra else "remove it, or set kubelet_plugin: dra"
+        remedy = (
+            "write the path from the root of the node"
+            if uses_dra
+            else "remove it, set kubelet_plugin: dra, or set kubeconfig: null in the group"
+        )
         report.add(KUBECONFIG, setting.path, message, remedy)
     slots = slots_of(fabric, variant)
     if uses_dra and len(variant.ports) > RESULTS_MAX and slots and slots.per_rail:
