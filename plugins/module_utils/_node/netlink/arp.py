@@ -17,6 +17,8 @@ from __future__ import annotations
 import array
 import collections
 import contextlib
+import errno
+import fcntl
 import os
 import select
 import socket
@@ -50,6 +52,7 @@ TRIES = 2
 # Sources: the kernel's if_packet.h, filter.h, bpf_common.h and asm-generic/socket.h.
 PACKET_HOST, PACKET_BROADCAST, PACKET_MULTICAST, PACKET_OUTGOING = 0, 1, 2, 4
 SOL_PACKET, PACKET_ADD_MEMBERSHIP, PACKET_MR_MULTICAST, SO_ATTACH_FILTER = 263, 1, 0, 26
+SIOCGIFINDEX = 0x8933
 LOAD_WORD, LOAD_HALF, LOAD_BYTE, JUMP, JUMP_EQUAL, AND, RETURN = 0x20, 0x28, 0x30, 0x05, 0x15, 0x54, 0x06
 VLAN_TAG, VLAN_TAG_PRESENT, VLAN_ID = 0xFFFFF000 + 44, 0xFFFFF000 + 48, 0xFFF
 # The longest frame that is read, in bytes. Packets about addresses are shorter.
@@ -284,10 +287,15 @@ class Listener:
             self._sock.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", size // 8, address))
             # all protocols, as only then are sent frames reported
             self._sock.bind((netdev, ETH_P_ALL))
-            self._join_groups(socket.if_nametoindex(netdev))
+            self._join_groups(self._index())
         except BaseException:
             self._sock.close()
             raise
+
+    def _index(self) -> int:
+        # socket.if_nametoindex reports every error as a netdev that does not exist
+        request = struct.pack("16si", self.netdev.encode(), 0)
+        return int(struct.unpack("16xi", fcntl.ioctl(self._sock, SIOCGIFINDEX, request))[0])
 
     def _join_groups(self, index: int) -> None:
         """Let the NIC receive the solicitations of other hosts. Without an address, the kernel has not joined them."""
@@ -370,11 +378,19 @@ class Probes:
             raise
 
     def listen_on(self, netdev: str, addresses: t.Iterable[str], name: str = "") -> None:
-        """Listen on a netdev of the caller's network namespace. See :class:`Listener`."""
-        with contextlib.suppress(OSError):
+        """Listen on a netdev of the caller's network namespace. See :class:`Listener`.
+
+        :raises RailyardError: if the kernel refuses it, because addresses would not be checked.
+        """
+        try:
             listener = Listener(netdev, addresses, name)
-            self.listeners[listener.fileno()] = listener
-            self._poller.register(listener.fileno(), select.POLLIN)
+        except OSError as error:
+            if error.errno in (errno.ENODEV, errno.ENXIO, errno.ENETDOWN):
+                return
+            remedy = "run ip -d link show %s, and journalctl -k" % netdev
+            raise RailyardError("claims of addresses cannot be received: %s" % error, netdev, remedy) from None
+        self.listeners[listener.fileno()] = listener
+        self._poller.register(listener.fileno(), select.POLLIN)
 
     def send(self, answered: t.Container[tuple[str, str]] = ()) -> None:
         """Probe for all addresses, without those of ``answered``."""
@@ -429,5 +445,5 @@ def _link(sock: socket.socket, netdev: str) -> LinkAddresses:
     with Rtnetlink() as kernel:
         link = kernel.link(netdev)
     if link is None:
-        raise OSError("%s was removed" % netdev)
+        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
     return LinkAddresses(link.address, link.broadcast)
