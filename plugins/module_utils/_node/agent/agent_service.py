@@ -149,6 +149,7 @@ class Service:
                 self._attempt("sweep", self._sweep)
             self._attempt("kubelet", self._follow_kubelet)
             self._attempt("metrics", self._serve_metrics)
+            self._end_failures()
             # in each pass, as a directory may have been removed and created again
             watches = [events.watch(self._system.path(directory)) for directory in self._directories()]
             if all(watches) and not followed:
@@ -226,7 +227,6 @@ class Service:
         if self._pods and self._pods.sweep():
             # the devices of pods that have ended may be offered again
             self._node_changed()
-        self._end_failures()
 
     def _end_failures(self) -> None:
         """Forget failed attaches of pods that the kubelet has deleted. For claims, :meth:`_released` does it."""
