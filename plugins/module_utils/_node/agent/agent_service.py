@@ -301,10 +301,12 @@ class Service:
         annotations of pods do not ask the kubelet, so with DRA a prepared claim of the pod is required.
         """
         claim = self._claims.of_device(device)
-        if claim is not None and not claim.is_of(pod.uid, str(pod)):
-            raise AttachError("prepared", "device %s" % device, claim=claim.name, pod=claim.pod)
-        if claim is None and self._spec.kubelet_plugin == DRA:
+        if claim is not None and claim.is_of(pod.uid, str(pod)):
+            return
+        if self._spec.kubelet_plugin == DRA:
             raise AttachError("claim", "device %s" % device, pod=pod)
+        if claim is not None:
+            raise AttachError("prepared", "device %s" % device, claim=claim.name, pod=claim.pod)
 
     def _released(self, claim: Claim) -> None:
         """Forget the failed attaches of a claim's pod, and offer its devices again."""
