@@ -813,13 +813,15 @@ def test_a_node_file_that_cannot_be_served_changes_nothing(both: tuple[DraNode, 
         assert node.attach("rails-0", pod) == {"ok": True}
         for error, act in faults.items():
             act()
-            wait_for(lambda error=error: error in node.run("status").stdout, lambda: node.log.read_text())
+            wait_for(lambda error=error: node.logged(error), lambda: node.log.read_text())
+            assert error in node.run("status").stdout
             pod.restart_container()
             assert node.attach("rails-0", pod) == {"ok": True}, error
             assert plugins.plugins == before
         place.rmdir()
         node.write(node_file())
-        wait_for(lambda: node.run("status").returncode == 0)
+        wait_for(lambda: node.logged("agent.json: the problem is over"))
+        assert node.run("status").returncode == 0
     finally:
         pod.end()
     assert [plugins.devices(name) for name in names] == devices

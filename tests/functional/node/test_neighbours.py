@@ -211,6 +211,27 @@ def test_the_sockets_of_a_process_that_has_ended_are_closed(live: LiveNode) -> N
 
 
 @in_own_namespace
+def test_an_owner_that_comes_while_the_thread_ends_has_one_thread(live: LiveNode) -> None:
+    live.rail(1)
+    ip("link", "set", "rail1", "up")
+    address_watch.LISTEN = 3600
+    watch, first, second = address_watch.AddressWatch(), probes_on("rail1", "1.2.3.4"), probes_on("rail1", "1.2.3.5")
+    first.found["rail1", "1.2.3.4"] = ["mac"]
+
+    def changed(_conflict: address_watch.Conflict, over: bool) -> None:
+        if over:
+            watch.add("second", second, os.getpid(), here())
+
+    watch.changed = changed
+    watch.add("first", first, os.getpid(), here())
+    (thread,) = (each for each in threading.enumerate() if each.name == "address-watch")
+    watch.end("first")
+    thread.join(30)
+    assert len([each for each in threading.enumerate() if each.name == "address-watch"]) == 1
+    assert second.listeners
+
+
+@in_own_namespace
 def test_sockets_and_reported_hosts_are_limited(live: LiveNode) -> None:
     live.rail(1)
     ip("link", "set", "rail1", "up")

@@ -397,7 +397,8 @@ def test_metrics_stay_at_the_last_address_while_the_next_one_is_in_use(node: Nod
         node.start()
         kubelet.devices("railyard.fabric/gpu01")
         node.write(node_file(metrics=second))
-        kubelet.wait(lambda: "metrics cannot be served on " + second in node.run("status").stdout)
+        kubelet.wait(lambda: node.logged("metrics cannot be served on " + second))
+        assert "metrics cannot be served on " + second in node.run("status").stdout
         assert metrics(first)
         # all addresses with the port of before
         everywhere = "*" + first[first.index(":") :]
@@ -552,11 +553,11 @@ def test_an_attached_pod_is_reported_by_all_commands(node: Node, kubelet: Kubele
         assert answer["error"] in node.run("explain", "second").stdout
         assert answer["error"] not in node.run("explain", "first").stdout
         kubelet.pods = rows[:1]
-        kubelet.wait(lambda: answer["error"] not in node.run("status").stdout)
         # a new node file, and a new agent, leave the pod as it is
         before = pod.whole()
         node.write(node_file(env={}))
         kubelet.wait(lambda: node.logged("the node file was read again"))
+        kubelet.wait(lambda: answer["error"] not in node.run("status").stdout)
         assert pod.whole() == before
         assert node.attach("gpu01-9", other)["reason"] == "device"
         assert node.stop() == 0

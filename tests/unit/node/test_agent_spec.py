@@ -186,8 +186,21 @@ def test_a_sandbox_that_is_not_an_id_is_refused(sandbox: t.Any) -> None:
 
 
 def test_every_reason_has_a_sentence_and_a_remedy() -> None:
-    words = {"detail", "pid", "pod", "port", "interface", "address", "macs", "gateway", "rdma", "addresses", "missing"}
-    words.add("files")
+    words = {
+        "claim",
+        "detail",
+        "pid",
+        "pod",
+        "port",
+        "interface",
+        "address",
+        "macs",
+        "gateway",
+        "rdma",
+        "addresses",
+        "missing",
+        "files",
+    }
     for reason in attach_request.TEXTS:
         text = str(AttachError(reason, "slot 0 of rail gpu01", **{word: "X" for word in words}))
         assert text.startswith("slot 0 of rail gpu01: ") and ". Remedy: " in text and "{" not in text

@@ -192,6 +192,7 @@ class Service:
                 self._compare_allocated()
             self._attempt("kubelet", self._follow_kubelet)
             self._attempt("metrics", self._serve_metrics)
+            self._end_failures()
             # in each pass, as a directory may have been removed and created again
             watches = [events.watch(self._system.path(directory)) for directory in self._directories()]
             if all(watches) and not followed:
@@ -294,7 +295,6 @@ class Service:
         if self._pods and self._pods.sweep(lambda: notify("WATCHDOG=1")):
             # the devices of pods that have ended may be offered again
             self._node_changed()
-        self._end_failures()
 
     def _end_failures(self) -> None:
         """Forget failed attaches of pods that the kubelet has deleted. For claims, :meth:`_released` does it."""
@@ -370,10 +370,12 @@ class Service:
         annotations of pods do not ask the kubelet, so with DRA a prepared claim of the pod is required.
         """
         claim = self._claims.of_device(device)
-        if claim is not None and not claim.is_of(pod.uid, str(pod)):
-            raise AttachError("prepared", "device %s" % device, claim=claim.name, pod=claim.pod)
-        if claim is None and self._spec.kubelet_plugin == DRA:
+        if claim is not None and claim.is_of(pod.uid, str(pod)):
+            return
+        if self._spec.kubelet_plugin == DRA:
             raise AttachError("claim", "device %s" % device, pod=pod)
+        if claim is not None:
+            raise AttachError("prepared", "device %s" % device, claim=claim.name, pod=claim.pod)
 
     def _released(self, claim: Claim) -> None:
         """Forget the failed attaches of a claim's pod, and offer its devices again."""

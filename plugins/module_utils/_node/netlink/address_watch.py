@@ -111,7 +111,9 @@ class AddressWatch:
             now = time.monotonic()
             with self._lock:
                 ended = [each for each in self._watched if each.over(now)]
-                self._watched = watched = [each for each in self._watched if each not in ended]
+                self._watched = [each for each in self._watched if each not in ended]
+                # a copy: what is added from now on starts another thread if this one ends
+                watched = list(self._watched)
                 over = [conflict for each in ended for conflict in each.conflicts.values()]
                 over += [conflict for each in watched for conflict in each.forget(now)]
                 if not watched:
@@ -124,7 +126,7 @@ class AddressWatch:
                 return
             for each in watched:
                 each.probe(now)
-            if self._read(list(watched)):
+            if self._read(watched):
                 time.sleep(PAUSE)
 
     def _read(self, watched: t.Sequence[_Watched]) -> bool:
