@@ -143,3 +143,13 @@ def test_a_layer_that_does_not_find_a_port_by_its_name_of_the_next_boot_waits_fo
     assert bool(result.get("failed")) == stops, result
     assert result["reboot_reasons"] == [reason]
     assert warnings == ([] if stops else ["rdma_link waits for the reboot: there is no netdev"])
+
+
+@pytest.mark.parametrize(("host", "module"), [(["eno1"], []), ([], ["eno1"]), (["eno1"], ["eno1"])])
+def test_named_management_interfaces_are_known_to_each_layer(node: System, host: list[str], module: list[str]) -> None:
+    """An interface that does not exist is refused by the search for the management path, so the layer has its name."""
+    network = {"name": "gpu01", "cniVersion": "1.0.0", "plugins": [{"type": "macvlan", "master": "nic1"}]}
+    options = {"networks": [network], "management_interfaces": module}
+    row = {"layer": "cni", "module": "cni_networks", "options": options, "skip_missing": False}
+    result = run(node, row, management_interfaces=host)
+    assert "there is no interface eno1" in result["msg"]
