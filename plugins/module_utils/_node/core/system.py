@@ -131,8 +131,19 @@ class System:
         try:
             return os.stat(self.path(path))
         except OSError as error:
-            _refuse_unknown(error, path, False)
+            self._refuse_unknown(error, path, False)
         return None
+
+    def _refuse_unknown(self, error: OSError, path: str, complete: bool) -> None:
+        """Raise an error that does not say that the file is absent: a holder must not be taken for absent.
+
+        :param complete: whether it is also raised if the file may not be read.
+        """
+        if error.errno in ABSENT or (error.errno in _DENIED and not complete):
+            return
+        # the kernel may report the end of a process as EACCES
+        if os.path.lexists(self.path(path)):
+            raise _error("read", error, path, "run the task with become, outside any container") from None
 
     def listdir(self, path: str, complete: bool = False) -> list[str]:
         """Return the sorted names in a directory; empty if it does not exist.
@@ -143,7 +154,7 @@ class System:
         try:
             return sorted(os.listdir(self.path(path)))
         except OSError as error:
-            _refuse_unknown(error, path, complete)
+            self._refuse_unknown(error, path, complete)
         return []
 
     def link_target(self, path: str, complete: bool = False) -> str | None:
@@ -151,7 +162,7 @@ class System:
         try:
             return os.readlink(self.path(path))
         except OSError as error:
-            _refuse_unknown(error, path, complete)
+            self._refuse_unknown(error, path, complete)
         return None
 
     def link_name(self, path: str, complete: bool = False) -> str | None:
@@ -275,15 +286,6 @@ class System:
 def _error(what: str, error: OSError, path: str, remedy: str) -> RailyardError:
     message = "cannot be %s: %s" % (what, error.strerror)
     return RailyardError(message, path, _REMEDIES.get(error.errno or 0, remedy))
-
-
-def _refuse_unknown(error: OSError, path: str, complete: bool) -> None:
-    """Raise an error that does not say that the file is absent: a holder or process must not be taken for absent.
-
-    :param complete: whether it is also raised if the file may not be read.
-    """
-    if error.errno not in ABSENT and (complete or error.errno not in _DENIED):
-        raise _error("read", error, path, "run the task with become, outside any container") from None
 
 
 def _replace(target: str, data: str | bytes, mode: int | None, kept: os.stat_result | None = None) -> None:

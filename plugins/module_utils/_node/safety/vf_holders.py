@@ -15,6 +15,7 @@ A VF is held if
 
 from __future__ import annotations
 
+import os
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
@@ -30,6 +31,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.safety impor
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.namespace_holders import Elsewhere
 
 SHOWN_MAX = 3
+_DELETED = " (deleted)"
 
 Look = t.Callable[[System, t.Sequence[Namespace]], t.Dict[str, Elsewhere]]
 
@@ -52,10 +54,16 @@ class LinkTable(t.Protocol):
     def addresses(self) -> list[Address]: ...
 
 
+Holders = t.Callable[[System, t.Sequence[str], t.Any], t.Dict[str, t.List[str]]]
+
+
 def of(
     system: System, functions: t.Sequence[str], table: LinkTable, look: Look = namespace_holders.look
 ) -> dict[str, list[str]]:
-    """Return the holders of each VF by PCI address, as sentences without a full stop."""
+    """Return the holders of each VF by PCI address, as sentences without a full stop.
+
+    :raises RailyardError: if it cannot be determined, such as if root cannot read a process.
+    """
     held: dict[str, list[str]] = {pci: [] for pci in functions}
     _holders_of_files(system, held)
     netdevs: dict[str, str] = {}
@@ -138,17 +146,36 @@ def _holders_of_files(system: System, held: dict[str, list[str]]) -> None:
     if not owners:
         return
     found: dict[str, list[int]] = {}
-    for entry in system.listdir("/proc"):
-        if not entry.isdigit():
-            continue
+    complete = _complete()
+    for entry in network_namespaces.processes(system, complete):
         place = "/proc/%s/fd" % entry
-        opened = {system.link_target("%s/%s" % (place, descriptor)) for descriptor in system.listdir(place)}
-        for each in opened.intersection(owners):
-            found.setdefault(str(each), []).append(int(entry))
+        names = {
+            system.link_target("%s/%s" % (place, descriptor), complete)
+            for descriptor in system.listdir(place, complete)
+        }
+        for each in {_device_file(name) for name in names if name}.intersection(owners):
+            found.setdefault(each, []).append(int(entry))
     for path, pids in sorted(found.items()):
         who = ["%s pid %d" % (network_namespaces.command(system, pid), pid) for pid in sorted(pids)[:SHOWN_MAX]]
         who += ["%d more" % (len(pids) - SHOWN_MAX)] if len(pids) > SHOWN_MAX else []
         held[owners[path]].append("%s is open in %s" % (path, ", ".join(who)))
+
+
+def _complete() -> bool:
+    """Return whether a process that cannot be read is an error. Others than root only read, and see less."""
+    return os.geteuid() == 0
+
+
+def _device_file(name: str) -> str:
+    """Return the device file of an open file. Its path in another mount namespace may begin elsewhere, and a file that
+    was removed is marked.
+    """
+    path = name[: -len(_DELETED)] if name.endswith(_DELETED) else name
+    for directory in ("/infiniband/", "/vfio/devices/", "/vfio/", "/uio"):
+        start = path.rfind(directory)
+        if start >= 0:
+            return "/dev" + path[start:]
+    return path
 
 
 def device_files(system: System, pci: str) -> list[str]:
@@ -170,9 +197,16 @@ def _holders_elsewhere(
     local_links: dict[int, tuple[str, str]],
     look: Look,
 ) -> None:
-    namespaces = network_namespaces.others(system)
+    namespaces = network_namespaces.others(system, _complete())
     seen = look(system, namespaces)
     located: set[tuple[str, str]] = set()
+    unread = [namespace for namespace in namespaces if namespace.identity not in seen] if local_links else []
+    # a namespace that has ended uses nothing
+    present = {each.identity for each in network_namespaces.others(system, _complete())} if unread else set()
+    for namespace in unread:
+        if namespace.identity in present:
+            for name, pci in local_links.values():
+                held[pci].append("network namespace %s cannot be read, and may use its netdev %s" % (namespace, name))
     for namespace in namespaces:
         elsewhere = seen.get(namespace.identity)
         if not elsewhere:
