@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The lock that lets only one run at a time change persistent state: a module, the boot program, or the handler of a
-device that returns. Other work that must not run twice at the same time uses it with another file.
+"""The locks of a node: :data:`FILE`, which lets only one run at a time change the node (a module, the boot program, or
+the handler of a device that returns), and :data:`DEVICES`, which keeps pods from getting devices while a run changes
+devices. Other work that must not run twice at the same time uses another file.
 
-The lock is an flock(2) on a file that names its holder. The kernel releases it when the holder ends. The file exists
-only while the lock is held, so a run that has nothing to change writes nothing.
+A lock is an flock(2) on a file that names its holder. The kernel releases it when the holder ends. The file exists only
+while the lock is held, so a run that has nothing to change writes nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 FILE = "/run/railyard/turn"
+# Attaches of pods hold it shared. A run that may take a device from a pod holds it exclusively, from before it looks
+# for holders until its last change.
+DEVICES = "/run/railyard/devices"
 # Creating the VFs of eight cards takes one to two minutes; systemd stops the waiting unit after 600 seconds.
 SECONDS = 300.0
 _LOOK = 0.2
@@ -46,6 +50,8 @@ def turn(system: System, who: str, seconds: float, file: str = FILE) -> t.Iterat
         descriptor = _try_lock(system, file)
     try:
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        # a holder that was killed has left its name
+        os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, ("%s (pid %d), since %s" % (who, os.getpid(), since)).encode(), 0)
         yield
     finally:
@@ -57,21 +63,59 @@ def turn(system: System, who: str, seconds: float, file: str = FILE) -> t.Iterat
         os.close(descriptor)
 
 
-def wait(system: System, seconds: float) -> None:
+@contextlib.contextmanager
+def changing(system: System, locks: t.Sequence[str], who: str, seconds: float) -> t.Iterator[None]:
+    """Hold the locks that changes need. State must be observed under them.
+
+    :param locks: the files, in the order of :attr:`.Subsystem.locks`.
+    :param seconds: how long to wait for each lock.
+    :raises Busy: if one is not free in time.
+    """
+    with contextlib.ExitStack() as stack:
+        for file in locks:
+            stack.enter_context(turn(system, who, seconds, file))
+        yield
+
+
+@contextlib.contextmanager
+def attaching(system: System, seconds: float) -> t.Iterator[None]:
+    """Hold :data:`DEVICES` shared with other attaches of pods.
+
+    :param seconds: how long to wait for a run that changes devices. :raises Busy: if it does not end in time.
+    """
+    deadline = time.monotonic() + seconds
+    descriptor = _try_lock(system, DEVICES, fcntl.LOCK_SH)
+    while descriptor is None:
+        _sleep_or_fail(system, deadline, seconds, DEVICES)
+        descriptor = _try_lock(system, DEVICES, fcntl.LOCK_SH)
+    try:
+        # a run that was killed has left its name
+        os.ftruncate(descriptor, 0)
+        yield
+    finally:
+        # other attaches may hold it, and the last one removes it
+        with contextlib.suppress(BlockingIOError, RailyardError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.remove_file(DEVICES)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+def wait(system: System, seconds: float, file: str = FILE) -> None:
     """Wait until the lock is free, because state observed during another run is incomplete.
 
     :raises Busy: if the lock is not free after ``seconds``.
     """
     deadline = time.monotonic() + seconds
-    while _is_held(system):
-        _sleep_or_fail(system, deadline, seconds, FILE)
+    while _is_held(system, file):
+        _sleep_or_fail(system, deadline, seconds, file)
 
 
 def _sleep_or_fail(system: System, deadline: float, seconds: float, file: str) -> None:
     if time.monotonic() < deadline:
         time.sleep(_LOOK)
         return
-    holder = system.read(file) or "another run"
+    holder = system.read(file) or ("an attach of a pod" if file == DEVICES else "another run")
     raise Busy(
         "%s is at work on this node, and has not come to an end within %.0f s" % (holder, seconds),
         file,
@@ -79,7 +123,7 @@ def _sleep_or_fail(system: System, deadline: float, seconds: float, file: str) -
     )
 
 
-def _try_lock(system: System, file: str) -> int | None:
+def _try_lock(system: System, file: str, kind: int = fcntl.LOCK_EX) -> int | None:
     """Return the descriptor of the locked file; None if another process holds the lock."""
     path = system.path(file)
     try:
@@ -88,7 +132,7 @@ def _try_lock(system: System, file: str) -> int | None:
     except OSError as error:
         raise RailyardError("cannot be made: %s" % error.strerror, file, "run the task with become") from None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(descriptor), os.stat(path)):
             return descriptor
     except (BlockingIOError, FileNotFoundError):
@@ -97,9 +141,9 @@ def _try_lock(system: System, file: str) -> int | None:
     return None
 
 
-def _is_held(system: System) -> bool:
+def _is_held(system: System, file: str) -> bool:
     try:
-        descriptor = os.open(system.path(FILE), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(system.path(file), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False  # the file does not exist; if it is not readable, the change reports it
     try:

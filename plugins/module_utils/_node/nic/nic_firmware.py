@@ -74,6 +74,8 @@ class Firmware(Subsystem):
     :param management, holders, drivers: for tests; by default observed.
     """
 
+    changes_devices = True
+
     def __init__(
         self,
         system: System,
@@ -334,6 +336,8 @@ class Firmware(Subsystem):
         return batch(rows, act)
 
     def _do_reset(self, card: Card) -> None:
+        # checked again, because a pod may have started since
+        raise_all(self._refusals(card, True))
         functions = pci_functions.card_functions(self._system, card.device)
         drivers = {each: self._system.link_name(pci_functions.attribute(each, "driver")) for each in functions}
         self._tool.reset(card.device)

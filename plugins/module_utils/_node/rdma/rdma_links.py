@@ -58,6 +58,8 @@ class RdmaLink(PersistentSubsystem):
     :param complete: the ports are all ports of the node; persistent settings of others are removed.
     """
 
+    changes_devices = True
+
     def __init__(
         self,
         system: System,

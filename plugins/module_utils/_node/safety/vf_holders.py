@@ -84,9 +84,8 @@ def of(
                 name = indices[address.ifindex]
                 held[netdevs[name]].append("its netdev %s has the address %s" % (name, address.interface))
     if netdevs or any(hidden.values()):
-        _holders_elsewhere(
-            system, held, hidden, {index: (name, netdevs[name]) for index, name in indices.items()}, look
-        )
+        local_links = {index: (name, netdevs[name]) for index, name in indices.items()}
+        _holders_elsewhere(system, held, hidden, local_links, look, _complete())
     return held
 
 
@@ -114,7 +113,8 @@ def moved(
             rows.update({row["pci"]: row for row in each.netdevs if row["pci"] in hidden})
         return seen
 
-    _holders_elsewhere(system, held, hidden, {}, looked)
+    # what is not here is held, whatever cannot be read
+    _holders_elsewhere(system, held, hidden, {}, looked, False)
     return {
         pci: Moved("; ".join(why), rows[pci].get("alias") or rows[pci]["name"], rows[pci].get("mac"))
         if pci in rows
@@ -196,13 +196,14 @@ def _holders_elsewhere(
     hidden: dict[str, list[str]],
     local_links: dict[int, tuple[str, str]],
     look: Look,
+    complete: bool,
 ) -> None:
-    namespaces = network_namespaces.others(system, _complete())
+    namespaces = network_namespaces.others(system, complete)
     seen = look(system, namespaces)
     located: set[tuple[str, str]] = set()
     unread = [namespace for namespace in namespaces if namespace.identity not in seen] if local_links else []
     # a namespace that has ended uses nothing
-    present = {each.identity for each in network_namespaces.others(system, _complete())} if unread else set()
+    present = {each.identity for each in network_namespaces.others(system, complete)} if unread else set()
     for namespace in unread:
         if namespace.identity in present:
             for name, pci in local_links.values():
