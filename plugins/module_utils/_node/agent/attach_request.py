@@ -24,6 +24,7 @@ TEXTS = {
         "no claim of pod {pod} is prepared with it",
         "request slots by claims or limits of the pod, and not by annotations that add devices",
     ),
+    "node": ("{detail}", "wait for the end of that run; the kubelet starts the pod again"),
     "busy": ("another attach of it has not ended", "run journalctl -u railyard-agent"),
     "held": (
         "it is held by pod {pod}",

@@ -38,6 +38,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_s
     Holder,
     SlotState,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rdma_netlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
@@ -87,7 +88,8 @@ class PodAttach:
             raise AttachError("device", "device %s" % plain(identity))
         pod = read_pod(oci_state, "device %s" % device.id)
         # wait for an earlier attach that the runtime does not wait for any more
-        with self._device_lock(device.id, 3 * self._patience), Rtnetlink() as host, contextlib.ExitStack() as stack:
+        lock, gate = self._device_lock(device.id, 3 * self._patience), self._no_changes(device, pod)
+        with lock, gate, Rtnetlink() as host, contextlib.ExitStack() as stack:
             fd, home = self._open(stack, "/proc/%d/ns/net" % pod.pid, pod), self._open(stack, "/proc/self/ns/net", pod)
             # the agent is in the node's network namespace
             if os.path.samestat(os.fstat(fd), os.fstat(home)):
@@ -202,6 +204,19 @@ class PodAttach:
             yield
         finally:
             lock.release()
+
+    @contextlib.contextmanager
+    def _no_changes(self, device: Device, pod: Pod) -> t.Iterator[None]:
+        """Keep modules and the boot program from changing devices of the node during the attach.
+
+        :raises AttachError: reason ``node``, if one does not end in time.
+        """
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(boot_lock.attaching(self._system, self._patience))
+            except boot_lock.Busy as error:
+                raise AttachError("node", "device %s" % device.id, pod=pod, detail=error.message) from None
+            yield
 
     # -- the attach ---------------------------------------------------------------------------------------------------
 

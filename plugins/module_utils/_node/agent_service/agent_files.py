@@ -52,6 +52,7 @@ AGENT_PACKED = (
     "_node.agent.rail_health",
     "_node.agent.slot_state",
     "_node.core.answers",
+    "_node.core.boot_lock",
     "_node.core.record_file",
     "_node.core.system",
     "_node.dra.node_api",
