@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock, layer
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_driver import NicDriver
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_firmware import Firmware
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.rail_ports import RailPorts
 from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.infiniband_ports import IbPorts
@@ -214,7 +215,10 @@ def test_a_killed_run_is_not_named_as_the_holder(tmp_path: Path, next_holder: st
 
 
 def test_modules_that_take_devices_hold_the_lock() -> None:
-    assert all(each.changes_devices for each in (SriovVfs, RailPorts, RdmaMode, RdmaLink, IbPorts, Firmware))
+    for module in (SriovVfs, RailPorts, RdmaLink, IbPorts):
+        assert module.changes_devices and module.lock == boot_lock.FILE
+    # a reset and a restart take it themselves, and the kernel checks a change of the RDMA mode
+    assert not (Firmware.changes_devices or NicDriver.changes_devices or RdmaMode.changes_devices)
 
 
 # -- the two that take turns

@@ -136,12 +136,13 @@ def test_a_link_in_place_of_our_file_is_replaced(system: System, tmp_path: Path)
     assert (tmp_path / "shadow").exists() and not system.exists("/railyard.conf")
 
 
-@pytest.mark.parametrize("place", ["dangling", "loop", "directory", "below"])
+@pytest.mark.parametrize("place", ["dangling", "loop", "directory", "below", "pipe"])
 def test_what_cannot_be_edited_is_refused_before_it_is_changed(system: System, tmp_path: Path, place: str) -> None:
     (tmp_path / "dangling").symlink_to("nowhere")
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "directory").mkdir()
     (tmp_path / "below").symlink_to("directory")
+    os.mkfifo(tmp_path / "pipe")
     before = sorted(os.listdir(tmp_path))
     for act in (lambda: system.read_exact("/" + place), lambda: system.edit_file("/" + place, "text\n")):
         with pytest.raises(RailyardError) as error:

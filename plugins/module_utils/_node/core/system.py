@@ -222,8 +222,8 @@ class System:
         if os.path.lexists(place) and not os.path.exists(place):
             message = "is a symbolic link to %s, which does not exist" % os.readlink(place)
             raise RailyardError(message, path, "create that file, or remove the link")
-        if os.path.isdir(target):
-            raise RailyardError("is a directory, not a file", path, "move the directory away")
+        if os.path.exists(target) and not os.path.isfile(target):
+            raise RailyardError("is not a regular file", path, "remove it, or write the settings by hand")
         return target
 
     def remove_file(self, path: str) -> None:
@@ -301,7 +301,9 @@ def _replace(target: str, data: str | bytes, mode: int | None, kept: os.stat_res
             stream.write(data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
             stream.flush()
             if kept:
-                os.fchown(stream.fileno(), kept.st_uid, kept.st_gid)
+                own = os.fstat(stream.fileno())
+                if (own.st_uid, own.st_gid) != (kept.st_uid, kept.st_gid):
+                    os.fchown(stream.fileno(), kept.st_uid, kept.st_gid)
                 _copy_attributes(target, stream.fileno())
             if mode is None:
                 mode = stat.S_IMODE(kept.st_mode) if kept else 0o644

@@ -55,8 +55,6 @@ class RdmaMode(Subsystem):
     :param switch: whether to switch the running kernel: ``try``, ``require`` or ``never``.
     """
 
-    changes_devices = True
-
     def __init__(
         self, system: System, mode: str | None, persist: bool, switch: str, connect: Connect = rdma_netlink.connect
     ) -> None:
