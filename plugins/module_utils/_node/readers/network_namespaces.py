@@ -10,6 +10,7 @@ A namespace exists while a thread is in it, or a file descriptor or a mount refe
 
 from __future__ import annotations
 
+import os
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
@@ -19,6 +20,9 @@ NAMED = ("/run/netns/", "/var/run/netns/")
 SHOWN_MAX = 3
 # How often the list of processes is read again for those that were started meanwhile. Two or three times are usual.
 _SCANS = 20
+_DELETED = " (deleted)"
+# The directories of device files, and the beginning of the names of others.
+_DEVICES = ("/infiniband/", "/vfio/devices/", "/vfio/", "/uio")
 
 
 class Namespace:
@@ -75,6 +79,40 @@ def processes(system: System, complete: bool = False) -> t.Iterator[str]:
     if complete:
         message = "processes start faster than they can be read, so users of devices are unknown"
         raise RailyardError(message, "/proc", "find what starts them, and run again")
+
+
+def sees_all() -> bool:
+    """Return whether a process that cannot be read is an error. Others than root only read, and see less."""
+    return os.geteuid() == 0
+
+
+def users_of_files(system: System, paths: t.Container[str], complete: bool) -> dict[str, list[int]]:
+    """Return the processes that have device files open: path -> process IDs in ascending order.
+
+    Names are compared, because stat() of a process's file may hang on an unreachable file server.
+
+    :param complete, raises: as for :func:`others`.
+    """
+    found: dict[str, list[int]] = {}
+    for entry in processes(system, complete):
+        place = "/proc/%s/fd" % entry
+        names = [system.link_target("%s/%s" % (place, each), complete) for each in system.listdir(place, complete)]
+        for path in {_device_file(name) for name in names if name}:
+            if path in paths:
+                found.setdefault(path, []).append(int(entry))
+    return {path: sorted(pids) for path, pids in found.items()}
+
+
+def _device_file(name: str) -> str:
+    """Return the device file of an open file. Its path in another mount namespace may begin elsewhere, and a file that
+    was removed is marked.
+    """
+    path = name[: -len(_DELETED)] if name.endswith(_DELETED) else name
+    for directory in _DEVICES:
+        start = path.rfind(directory)
+        if start >= 0:
+            return "/dev" + path[start:]
+    return path
 
 
 def others(system: System, complete: bool = False) -> list[Namespace]:

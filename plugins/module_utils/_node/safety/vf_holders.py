@@ -15,7 +15,6 @@ A VF is held if
 
 from __future__ import annotations
 
-import os
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
@@ -31,7 +30,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.safety impor
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.namespace_holders import Elsewhere
 
 SHOWN_MAX = 3
-_DELETED = " (deleted)"
 
 Look = t.Callable[[System, t.Sequence[Namespace]], t.Dict[str, Elsewhere]]
 
@@ -85,7 +83,7 @@ def of(
                 held[netdevs[name]].append("its netdev %s has the address %s" % (name, address.interface))
     if netdevs or any(hidden.values()):
         local_links = {index: (name, netdevs[name]) for index, name in indices.items()}
-        _holders_elsewhere(system, held, hidden, local_links, look, _complete())
+        _holders_elsewhere(system, held, hidden, local_links, look, network_namespaces.sees_all())
     return held
 
 
@@ -145,37 +143,11 @@ def _holders_of_files(system: System, held: dict[str, list[str]]) -> None:
             owners[path] = pci
     if not owners:
         return
-    found: dict[str, list[int]] = {}
-    complete = _complete()
-    for entry in network_namespaces.processes(system, complete):
-        place = "/proc/%s/fd" % entry
-        names = {
-            system.link_target("%s/%s" % (place, descriptor), complete)
-            for descriptor in system.listdir(place, complete)
-        }
-        for each in {_device_file(name) for name in names if name}.intersection(owners):
-            found.setdefault(each, []).append(int(entry))
+    found = network_namespaces.users_of_files(system, owners, network_namespaces.sees_all())
     for path, pids in sorted(found.items()):
-        who = ["%s pid %d" % (network_namespaces.command(system, pid), pid) for pid in sorted(pids)[:SHOWN_MAX]]
+        who = ["%s pid %d" % (network_namespaces.command(system, pid), pid) for pid in pids[:SHOWN_MAX]]
         who += ["%d more" % (len(pids) - SHOWN_MAX)] if len(pids) > SHOWN_MAX else []
         held[owners[path]].append("%s is open in %s" % (path, ", ".join(who)))
-
-
-def _complete() -> bool:
-    """Return whether a process that cannot be read is an error. Others than root only read, and see less."""
-    return os.geteuid() == 0
-
-
-def _device_file(name: str) -> str:
-    """Return the device file of an open file. Its path in another mount namespace may begin elsewhere, and a file that
-    was removed is marked.
-    """
-    path = name[: -len(_DELETED)] if name.endswith(_DELETED) else name
-    for directory in ("/infiniband/", "/vfio/devices/", "/vfio/", "/uio"):
-        start = path.rfind(directory)
-        if start >= 0:
-            return "/dev" + path[start:]
-    return path
 
 
 def device_files(system: System, pci: str) -> list[str]:
