@@ -135,7 +135,10 @@ class PodAttach:
         for directory in (os.path.dirname(slot_state.FILE), cdi_files.DIRECTORY):
             with contextlib.suppress(RailyardError):
                 self._system.remove_incomplete_files(directory)
-        with Rtnetlink() as host:
+        with contextlib.ExitStack() as stack, Rtnetlink() as host:
+            # undone also if a run goes on changing devices; an agent that was killed has left the file of this lock
+            with contextlib.suppress(boot_lock.Busy):
+                stack.enter_context(boot_lock.attaching(self._system, self._patience))
             for holder in self._state.holders().values():
                 if holder.phase == ATTACHING:
                     with contextlib.suppress(RailyardError):
