@@ -18,6 +18,7 @@ description:
     several nodes are printed once, with the names of the nodes.
   - Prints the progress of tasks that take long, with the nodes that have not answered yet.
   - Ends with the verdict of M(railyard.fabric.fabric_verify), if the run has one.
+  - A run whose output is closed, such as by C(head) at the end of a pipe, is completed without output.
   - With C(-v) the output is that of the P(ansible.builtin.default#callback) callback.
 extends_documentation_fragment:
   - ansible.builtin.default_callback
@@ -39,13 +40,16 @@ requirements:
   - Set C(stdout_callback = railyard.fabric.rails) in the section C(defaults) of the Ansible configuration.
 """
 
-import signal
+import os
+import select
+import sys
 import threading
 import time
 import typing as t
 
 from ansible import constants
 from ansible.plugins.callback.default import CallbackModule as Default
+from ansible.utils.color import stringc
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _terminal
@@ -54,6 +58,45 @@ C: t.Any = constants  # made from the configuration, without declarations
 # Actions that print their output themselves, or need no line unless they fail.
 SILENT = ("show", "set_fact", "set_stats", "group_by", "add_host", "assert", "meta", "include_tasks", "include_role",
           "include_vars", "validate_argument_spec")  # fmt: skip
+# The events of poll(2) for a closed output: a pipe without a reader, a lost terminal.
+CLOSED = select.POLLERR | select.POLLHUP | select.POLLNVAL
+
+
+def descriptor_of(stream: t.Any) -> int | None:
+    """Return the file descriptor of an output; None if it is not a file."""
+    try:
+        number: int = stream.fileno()
+    except (AttributeError, OSError, ValueError):
+        return None
+    return number
+
+
+def discard(stream: t.Any) -> None:
+    """Send an output to ``/dev/null``. Otherwise each later write of Ansible would end the run in the middle."""
+    number = descriptor_of(stream)
+    if number is not None:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, number)
+        os.close(null)
+
+
+def flush(stream: t.Any) -> None:
+    """Write what is buffered; if that is not possible, discard it. At its end, Python would end with status 120."""
+    try:
+        stream.flush()
+    except (AttributeError, OSError, ValueError):
+        discard(stream)
+
+
+def discard_closed() -> None:
+    """Send standard output and standard error to ``/dev/null`` if they are closed."""
+    for stream in (sys.stdout, sys.stderr):
+        number = descriptor_of(stream)
+        if number is not None:
+            poll = select.poll()
+            poll.register(number, 0)
+            if any(event & CLOSED for _number, event in poll.poll(0)):
+                discard(stream)
 
 
 class Running:
@@ -87,6 +130,7 @@ class CallbackModule(Default):
         self._verdict: str | None = None
         self._heading = ""
         self._seconds = 0
+        self._follower: threading.Thread | None = None
 
     def set_options(self, task_keys: t.Any = None, var_options: t.Any = None, direct: t.Any = None) -> None:
         super().set_options(task_keys=task_keys, var_options=var_options, direct=direct)
@@ -101,14 +145,10 @@ class CallbackModule(Default):
     def v2_playbook_on_start(self, playbook: t.Any) -> None:
         if self._verbose:
             super().v2_playbook_on_start(playbook)
-        elif (
-            self._seconds > 0
-            and threading.current_thread() is threading.main_thread()
-            and signal.getsignal(signal.SIGALRM) == signal.SIG_DFL  # another timer is kept
-        ):
-            # workers do not inherit the timer
-            signal.signal(signal.SIGALRM, self._progress)
-            signal.setitimer(signal.ITIMER_REAL, 1, 1)
+        # It ends with the process, however that ends. Workers are forks, so it must not hold a lock at a fork: it takes
+        # none, and writes with write(2).
+        self._follower = threading.Thread(target=self._follow, name="progress", daemon=True)
+        self._follower.start()
 
     def v2_playbook_on_play_start(self, play: t.Any) -> None:
         if self._verbose:
@@ -132,7 +172,7 @@ class CallbackModule(Default):
         if task.action.rpartition(".")[2] == "meta":
             return  # it has no result, and may end a play that has nothing to do
         if self._heading:
-            self._display.display("\n" + self._heading, color=C.COLOR_HIGHLIGHT)
+            self._print("\n" + self._heading, C.COLOR_HIGHLIGHT)
             self._heading = ""
         self._known(task)
 
@@ -171,6 +211,7 @@ class CallbackModule(Default):
         known = self._known(task)
         known.waiting.pop(host, None)
         known.ended += 1
+        discard_closed()
         self._handle_warnings(data)
         return known, host, data
 
@@ -213,7 +254,7 @@ class CallbackModule(Default):
             color = C.COLOR_SKIP if kind == "ignored: " else C.COLOR_ERROR
             lines = ["  %s%s: %s" % (kind, host, known.name), "    " + first, *("    " + line for line in rest)]
             to_stderr = kind != "ignored: " and self.get_option("display_failed_stderr")
-            self._display.display("\n".join(lines), color=color, stderr=to_stderr)
+            self._print("\n".join(lines), color, bool(to_stderr))
 
     def v2_on_file_diff(self, result: t.Any) -> None:
         if self._verbose:
@@ -226,8 +267,7 @@ class CallbackModule(Default):
             if text:
                 known = self._known(task)
                 known.diff_shown = True
-                self._display.display("  %s: %s" % (host, known.name))
-                self._display.display(text)
+                self._print("  %s: %s\n%s" % (host, known.name, text))
 
     def v2_runner_item_on_ok(self, result: t.Any) -> None:
         if self._verbose:
@@ -247,8 +287,18 @@ class CallbackModule(Default):
 
     # output
 
+    def _print(self, text: str, color: str | None = None, stderr: bool = False) -> None:
+        """Print at once, so that lines of progress come after it. Closed outputs are discarded."""
+        discard_closed()
+        stream = sys.stderr if stderr else sys.stdout
+        try:
+            self._display.display(text, color=color, stderr=stderr)
+        except OSError:
+            discard(stream)
+        flush(stream)
+
     def _line(self, text: str, color: str | None = None) -> None:
-        self._display.display("  " + text, color=color)
+        self._print("  " + text, color)
 
     def _finish(self) -> None:
         """Print the results of the tasks before this one."""
@@ -272,37 +322,47 @@ class CallbackModule(Default):
                 self._line("%s: %s, %s" % (known.name, nodes, _terminal.duration(took)), C.COLOR_OK)
         self._running.clear()
 
-    def _progress(self, _number: int, _frame: t.Any) -> None:
-        """Print the running tasks at growing intervals. Called each second."""
-        now = time.monotonic()
-        for known in list(self._running.values()):
+    def _follow(self) -> None:
+        """Print progress and watch the outputs until the playbook has ended. Runs in a thread."""
+        while self._follower is threading.current_thread():
+            discard_closed()
+            text, output = self._progress(), descriptor_of(sys.stdout)
+            if text and output is not None:
+                try:
+                    os.write(output, text.encode(errors="replace"))
+                except OSError:
+                    discard(sys.stdout)
+            time.sleep(1)
+
+    def _progress(self) -> str:
+        """Return lines about the tasks whose progress is due, at growing intervals."""
+        now, lines = time.monotonic(), ""
+        for known in list(self._running.values()) if self._seconds > 0 else ():
             seconds = now - known.began
-            if not known.waiting or seconds < known.next_progress:
+            waiting, ended = list(known.waiting), known.ended
+            if not waiting or seconds < known.next_progress:
                 continue
             known.next_progress = max(2 * known.next_progress, seconds)
             text = "%s: %s" % (known.name, _terminal.duration(seconds))
-            if known.ended or list(known.waiting) != ["localhost"]:
-                nodes = count(known.ended + len(known.waiting), "node")
-                waiting = _terminal.fold_names(known.waiting, 4)
-                text += ", {:,} of {}; waiting for {}".format(known.ended, nodes, waiting)
-            self._line(text, C.COLOR_DEBUG)
+            if ended or waiting != ["localhost"]:
+                nodes = count(ended + len(waiting), "node")
+                text += ", {:,} of {}; waiting for {}".format(ended, nodes, _terminal.fold_names(waiting, 4))
+            lines += stringc("  " + text, C.COLOR_DEBUG) + "\n"
+        return lines
 
     def v2_playbook_on_stats(self, stats: t.Any) -> None:
-        if self._verbose:
-            super().v2_playbook_on_stats(stats)
-            return
+        self._follower = None
         self._finish()
-        if signal.getsignal(signal.SIGALRM) == self._progress:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        if stats.custom and self.get_option("show_custom_stats") or len(stats.processed) <= _terminal.MOST_ROWS:
+        custom = stats.custom and self.get_option("show_custom_stats")
+        if self._verbose or custom or len(stats.processed) <= _terminal.MOST_ROWS:
             super().v2_playbook_on_stats(stats)
         else:
             self._display.banner("PLAY RECAP")
             for line, color in self._recap(stats):
-                self._display.display(line, color=color)
+                self._print(line, color)
         if self._verdict:
-            self._display.display(self._verdict)
+            self._print(self._verdict)
+        flush(sys.stdout)
 
     def _recap(self, stats: t.Any) -> t.Iterator[tuple[str, str]]:
         """Print a line for all nodes with the same result. Successful tasks are not counted."""

@@ -4,13 +4,21 @@
 
 from __future__ import annotations
 
+import collections
+import concurrent.futures
 import json
+import os
+import random
+import signal
+import subprocess
+import time
 import typing as t
 from pathlib import Path
 
 import pytest
 
-from tests.playbook import ROOT, Played, play
+from tests.playbook import PROGRAMS, ROOT, Played, environment, play
+from tests.waiting import wait_for
 
 MTU = {"subject": "enp1s0", "attribute": "mtu", "before": 1500, "after": 4200}
 PREPARED = {
@@ -103,3 +111,114 @@ def test_ignored_errors_are_marked(tmp_path: Path) -> None:
     failed = {"failed": True, "msg": "no answer"}
     done = run(tmp_path, 1, [task("Ask", failed, ignore_errors=True)])
     assert done.returncode == 0 and "  ignored: node-1: Ask\n    no answer\n" in done.stdout
+
+
+# -- the end of a run
+
+KINDS = ("complete", "failed", "exception")
+# The statuses of ansible-playbook: all done, an error, a failed task; 99 after Ctrl-C.
+STATUS = {"complete": (0,), "failed": (2,), "exception": (1, 4), "SIGINT": (99,), "SIGTERM": (-signal.SIGTERM,)}
+
+
+class Started:
+    """A run of ``ansible-playbook`` with progress each second, whose outputs and signals the test controls."""
+
+    def __init__(self, folder: Path, kind: str, seconds: float = 2.5) -> None:
+        folder.mkdir(exist_ok=True)
+        self.completed = folder / "completed"
+        (folder / "action_plugins").symlink_to(ROOT / "tests/plugins/action")
+        tasks = [
+            task("Begin", {"changed": True}),
+            task("Prepare the node", {"changed": True, "msg": "x" * 9000}, seconds=seconds),
+            {"name": "Complete", "ansible.builtin.copy": {"content": "", "dest": str(self.completed)}},
+            task("Check", {"failed": kind == "failed", "msg": "no link"}),
+        ]
+        plays: list[dict[str, t.Any]] = [{"name": "Prepare the hosts", "hosts": "all", "gather_facts": False}]
+        plays[0].update(tasks=tasks, vars={"ansible_python_interpreter": "{{ ansible_playbook_python }}"})
+        if kind == "exception":
+            plays.append({"hosts": "{{ nowhere }}", "gather_facts": False, "tasks": []})
+        (folder / "play.yml").write_text(json.dumps(plays))
+        self._mark = str(folder)
+        self.process = subprocess.Popen(
+            [PROGRAMS / "ansible-playbook", "-i", "localhost,", "-c", "local", folder / "play.yml"],
+            env=environment(
+                ANSIBLE_STDOUT_CALLBACK="railyard.fabric.rails", RAILYARD_PROGRESS_SECONDS="1", RAILYARD_TEST=self._mark
+            ),
+            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def begun(self, line: str = "Begin") -> Started:
+        assert self.process.stdout
+        while line not in self.process.stdout.readline():
+            assert self.process.poll() is None
+        return self
+
+    def end(self) -> tuple[int, str]:
+        """Return the status and the rest of the output, without a traceback, after all processes have ended."""
+        out, err = self.process.communicate(timeout=120)
+        assert "Traceback" not in out + err and "Exception ignored" not in err, out + err
+        wait_for(lambda: not self._processes(), "processes of the run have not ended")
+        return self.process.returncode, out + err
+
+    def _processes(self) -> list[str]:
+        found = []
+        for entry in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                variables = Path("/proc", entry, "environ").read_bytes()
+            except OSError:
+                continue
+            if b"RAILYARD_TEST=%s\0" % self._mark.encode() in variables:
+                found.append(entry)
+        return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_signal_is_armed_and_the_status_is_ansibles(tmp_path: Path, kind: str) -> None:
+    started = Started(tmp_path, kind).begun()
+    caught = Path("/proc/%d/status" % started.process.pid).read_text().partition("SigCgt:")[2].split()[0]
+    assert not int(caught, 16) & 1 << signal.SIGALRM - 1, "a timer would end a run that an exception has ended"
+    status, text = started.end()
+    assert status in STATUS[kind] and started.completed.exists() and "Prepare the node: 1 s" in text, text
+
+
+@pytest.mark.parametrize("kind", ["complete", "failed"])
+@pytest.mark.parametrize("closed", ["stdout", "stdout and stderr"])
+def test_a_run_whose_output_is_closed_is_completed(tmp_path: Path, kind: str, closed: str) -> None:
+    started = Started(tmp_path, kind).begun()
+    for name in closed.split(" and "):
+        getattr(started.process, name).close()
+    assert started.process.wait(120) in STATUS[kind] and started.completed.exists()
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+def test_a_signal_ends_a_run_as_it_ends_ansible(tmp_path: Path, number: str) -> None:
+    started = Started(tmp_path, "complete", 60).begun("Prepare the node: 1 s")
+    started.process.send_signal(getattr(signal, number))
+    assert started.end()[0] in STATUS[number] and not started.completed.exists()
+
+
+@pytest.mark.long
+def test_a_hundred_runs_under_load_end_as_ansible_ends(tmp_path: Path) -> None:
+    """Six at once; interrupted, terminated and with closed outputs at random points."""
+    chance = random.Random(1)
+
+    def one(number: int) -> tuple[str, int]:
+        kind = KINDS[number % 3]
+        happens = ("nothing", "SIGINT", "SIGTERM", "stdout", "stdout and stderr")[number // 3 % 5]
+        started = Started(tmp_path / str(number), kind).begun()
+        time.sleep(chance.uniform(0, 2))
+        if happens.startswith("SIG"):
+            started.process.send_signal(getattr(signal, happens))
+            status = started.end()[0]
+        elif happens == "nothing":
+            status = started.end()[0]
+        else:
+            for name in happens.split(" and "):
+                getattr(started.process, name).close()
+            status = started.process.wait(120)
+        assert status in STATUS.get(happens, STATUS[kind]), (number, kind, happens, status)
+        return "%s, %s" % (kind, happens), status
+
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        for (case, status), times in sorted(collections.Counter(pool.map(one, range(100))).items()):
+            print("%-40s %4d %3d times" % (case, status, times))

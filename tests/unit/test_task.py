@@ -58,7 +58,10 @@ class Lamps(Subsystem):
 
 
 @pytest.fixture
-def lamps(capsys: pytest.CaptureFixture[str]) -> t.Callable[..., dict[str, t.Any]]:
+def lamps(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> t.Callable[..., dict[str, t.Any]]:
+    monkeypatch.setattr(module_runner, "System", lambda: System(str(tmp_path)))
     Lamps.live, Lamps.stuck, Lamps.broken = {"a": False, "b": False}, set(), set()
 
     def run(wanted: dict[str, bool], check: bool = False, state: str = "present") -> dict[str, t.Any]:
@@ -135,45 +138,41 @@ def test_no_password_of_a_url_is_reported(lamps: t.Callable[..., dict[str, t.Any
     assert reported["failed"] and "hush" not in json.dumps(reported) and "me:***@" in reported["msg"]
 
 
-def test_changes_shared_with_the_boot_program_take_the_lock(
+def test_changes_take_the_lock_and_are_computed_under_it(
     lamps: t.Callable[..., dict[str, t.Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system = System(str(tmp_path))
     monkeypatch.setattr(module_runner, "System", lambda: system)
     monkeypatch.setattr(Lamps, "light", _in_turn(system, Lamps.light))
-    Lamps.at_boot = True
-    try:
-        assert lamps({"a": True})["changed"] and not system.exists(boot_lock.FILE)
-        seen, ready, go_on = Lamps.observe, threading.Event(), threading.Event()
+    assert lamps({"a": True})["changed"] and not system.exists(boot_lock.FILE)
+    seen, ready, go_on = Lamps.observe, threading.Event(), threading.Event()
 
-        def another() -> None:
-            with boot_lock.turn(system, "the boot's own run", 120):
-                ready.set()
-                assert go_on.wait(120)
-                Lamps.live["b"] = True
+    def another() -> None:
+        with boot_lock.turn(system, "the boot's own run", 120):
+            ready.set()
+            assert go_on.wait(120)
+            Lamps.live["b"] = True
 
-        # it comes between the module's first look and its turn, and does the same
-        def observe(self: Lamps) -> State:
-            state = seen(self)
-            if not ready.is_set():
-                thread.start()
-                assert ready.wait(120)
-                threading.Timer(0.3, go_on.set).start()
-            return state
+    # it comes between the module's first look and its turn, and does the same
+    def observe(self: Lamps) -> State:
+        state = seen(self)
+        if not ready.is_set():
+            thread.start()
+            assert ready.wait(120)
+            threading.Timer(0.3, go_on.set).start()
+        return state
 
-        thread = threading.Thread(target=another)
-        monkeypatch.setattr(Lamps, "observe", observe)
-        reported = lamps({"b": True})
-        thread.join()
-        assert (reported["changed"], reported["changes"], reported["gathered"]["lamps"]["b"]) == (False, [], True)
-        with boot_lock.turn(system, "the boot's own run", 0):
-            monkeypatch.setattr(boot_lock, "SECONDS", 0.3)
-            for check in (True, False):
-                reported = lamps({"b": False}, check=check)
-                assert reported["failed"] and "the boot's own run (pid" in reported["msg"] and not reported["changed"]
-            assert lamps({}, state="gathered")["gathered"]["lamps"]["b"], "a read-only run does not wait"
-    finally:
-        Lamps.at_boot = False
+    thread = threading.Thread(target=another)
+    monkeypatch.setattr(Lamps, "observe", observe)
+    reported = lamps({"b": True})
+    thread.join()
+    assert (reported["changed"], reported["changes"], reported["gathered"]["lamps"]["b"]) == (False, [], True)
+    with boot_lock.turn(system, "the boot's own run", 0):
+        monkeypatch.setattr(boot_lock, "SECONDS", 0.3)
+        for check in (True, False):
+            reported = lamps({"b": False}, check=check)
+            assert reported["failed"] and "the boot's own run (pid" in reported["msg"] and not reported["changed"]
+        assert lamps({}, state="gathered")["gathered"]["lamps"]["b"], "a read-only run does not wait"
 
 
 def _in_turn(system: System, act: t.Callable[..., None]) -> t.Callable[..., None]:

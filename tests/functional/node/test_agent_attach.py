@@ -20,6 +20,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import pod_links, rail_health
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import AttachError, read_pod
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import address_watch, arp
 from tests.functional.node.agent_pods import AgentNode
 from tests.functional.node.own_namespace import LiveNode, has_kind, in_own_namespace, ip, shown
@@ -92,6 +94,18 @@ def test_a_pod_gets_its_slots_on_all_rails(node: LiveNode) -> None:
     agents.agent().attach("gpu02-2", other.state())
     assert other.links() == {"net2"}
     assert agents.held() == {"rails-0": "default/a", "gpu02-2": "default/b"}
+
+
+@in_own_namespace
+def test_no_pod_is_attached_while_a_run_changes_devices(node: LiveNode) -> None:
+    agents, system = AgentNode(node), System()
+    pod, agent = agents.pod("a"), agents.agent(patience=0.3)
+    with boot_lock.turn(system, "the module sriov_vfs", 0, boot_lock.DEVICES):
+        error = refused("node", lambda: agent.attach("rails-0", pod.state()))
+    assert "the module sriov_vfs (pid %d)" % os.getpid() in error.message and error.remedy
+    assert pod.links() == set() and agents.held() == {}
+    agent.attach("rails-0", pod.state())
+    assert pod.whole() == WHOLE and not system.exists(boot_lock.DEVICES)
 
 
 @in_own_namespace

@@ -19,7 +19,7 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import plain_cni
 from ansible_collections.railyard.fabric.plugins.module_utils._node.cni import cni_plugins, rail_plugin
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock, packed_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from tests.cni_runtime import PluginError, Runtime, together
 from tests.functional.node.own_namespace import LiveNode, has_kind, in_own_namespace, ip, shown
@@ -154,6 +154,21 @@ def pod(*addresses: str, name: str = "net1") -> None:
     ip("-n", "pod", "link", "set", name, "up")
     for address in addresses:
         ip("-n", "pod", "addr", "add", address, "dev", name, *(["nodad"] if ":" in address else []))
+
+
+@in_own_namespace
+def test_the_plugin_waits_for_a_run_that_changes_devices(node: LiveNode) -> None:
+    """The run may remove the device that the plugin before has moved to the pod."""
+    pod("172.16.11.5/24")
+    conf = json.dumps(dict(RAIL, cniVersion="1.0.0", name="gpu01-sriov", prevResult=RESULT))
+    env = {"PATH": os.environ["PATH"], "CNI_COMMAND": "ADD", "CNI_NETNS": "/run/netns/pod", "CNI_IFNAME": "net1"}
+    with boot_lock.turn(System(), "the module sriov_vfs", 0, boot_lock.DEVICES):
+        plugin = subprocess.Popen([installed()], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        with pytest.raises(subprocess.TimeoutExpired):
+            plugin.communicate(conf, timeout=1)
+        ip("-n", "pod", "link", "del", "net1")
+    out, _err = plugin.communicate()
+    assert plugin.returncode == 1 and "the interface net1 does not exist in the pod" in json.loads(out)["msg"]
 
 
 def test_answer_to_version() -> None:

@@ -378,6 +378,21 @@ def test_packages_that_are_held_are_installed_ones(node: DebianNode) -> None:
 
 
 @on_debian
+def test_the_stack_is_not_restarted_under_a_pod_that_came_with_the_packages(node: DebianNode) -> None:
+    doca()
+    driver = made(node, dict(DRIVER, restart="allowed"))
+    changes = driver.changes(driver.observe())
+    for change in changes[:-1]:
+        change.act()
+    os.makedirs("/sys/bus/pci/devices/0000:05:00.0/net")
+    for name, value in (("vendor", "0x15b3"), ("class", "0x020000")):
+        Path("/sys/bus/pci/devices/0000:05:00.0", name).write_text(value)
+    with pytest.raises(Refused, match="0000:05:00.0, its netdev is in another network namespace"):
+        changes[-1].act()
+    assert "RESTARTED" not in node.log()
+
+
+@on_debian
 def test_the_stack_is_not_restarted_under_the_connection(node: DebianNode) -> None:
     doca()
     card = "0000:05:00.0"

@@ -17,12 +17,19 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot import boot_state
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock, layer
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_driver import NicDriver
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_firmware import Firmware
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.rail_ports import RailPorts
+from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.infiniband_ports import IbPorts
+from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_links import RdmaLink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_mode import RdmaMode
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.virtual_functions import SriovVfs
 
 ROOT = Path(__file__).resolve().parents[3]
 # Takes its turn at argv[1], prints so, and goes on until its input ends.
@@ -127,13 +134,98 @@ def test_a_lock_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert caught.value.place == boot_lock.FILE
 
 
+# -- runs that change devices, and attaches of pods
+
+
+class Taken(Subsystem):
+    """A VF that the pod in the file /pod has."""
+
+    changes_devices = True
+
+    def __init__(self, _options: t.Any, system: System) -> None:
+        super().__init__()
+        self.system = system
+
+    def observe(self) -> State:
+        return {"pod": self.system.read("/pod"), "vf": not self.system.exists("/removed")}
+
+    def changes(self, state: State) -> list[Change]:
+        if state["pod"]:
+            raise Refused("it is held by %s" % state["pod"], "vf", "stop it")
+        remove = lambda: self.system.write_file("/removed", "")  # noqa: E731
+        return [Change("vf", "present", True, False, remove)] if state["vf"] else []
+
+
+def test_a_pod_that_is_attached_meanwhile_keeps_its_device(tmp_path: Path) -> None:
+    """The run has looked for holders before the attach ends, and looks again."""
+    system, attached, ready = System(str(tmp_path)), threading.Event(), threading.Event()
+
+    def attach() -> None:
+        with boot_lock.attaching(system, 0):
+            ready.set()
+            assert attached.wait(120)
+            system.write_file("/pod", "default/a")
+
+    def build(options: t.Any, system: System) -> Subsystem:
+        threading.Timer(0.3, attached.set).start()
+        return Taken(options, system)
+
+    thread = threading.Thread(target=attach)
+    thread.start()
+    assert ready.wait(120)
+    result = layer.run("taken", build, {}, system, False, [])
+    thread.join()
+    assert "it is held by default/a" in result["msg"] and not system.exists("/removed")
+
+
+def test_no_pod_is_attached_while_devices_change(tmp_path: Path) -> None:
+    system = System(str(tmp_path))
+    with boot_lock.changing(system, Taken({}, system).locks, "the module sriov_vfs", 0):
+        with pytest.raises(boot_lock.Busy, match=r"the module sriov_vfs \(pid %d\), since 20" % os.getpid()) as caught:
+            boot_lock.attaching(system, 0.3).__enter__()
+        assert caught.value.place == boot_lock.DEVICES
+        with pytest.raises(boot_lock.Busy):
+            boot_lock.wait(system, 0, boot_lock.DEVICES)
+    with boot_lock.attaching(system, 0), boot_lock.attaching(system, 0):
+        boot_lock.wait(system, 0, boot_lock.DEVICES)
+        with pytest.raises(boot_lock.Busy, match="an attach of a pod is at work"):
+            boot_lock.changing(system, Taken({}, system).locks, "the module sriov_vfs", 0.3).__enter__()
+        with boot_lock.changing(system, Value(system, 1).locks, "the module of settings", 0):
+            pass
+    assert os.listdir(tmp_path / "run/railyard") == []
+    with boot_lock.changing(system, Taken({}, system).locks, "the module sriov_vfs", 0):
+        pass
+    assert os.listdir(tmp_path / "run/railyard") == []
+
+
+@pytest.mark.parametrize("next_holder", ["run", "attach"])
+def test_a_killed_run_is_not_named_as_the_holder(tmp_path: Path, next_holder: str) -> None:
+    system = System(str(tmp_path))
+    long_name = "the module with a very long name, which was killed (pid 1), since 2026-01-01T00:00:00Z" + " " * 9
+    for file in (boot_lock.FILE, boot_lock.DEVICES):
+        system.write_file(file, long_name)
+    if next_holder == "run":
+        with boot_lock.turn(system, "x", 0):
+            assert (system.read_file(boot_lock.FILE) or "").startswith("x (pid %d), since 20" % os.getpid())
+            assert "killed" not in (system.read_file(boot_lock.FILE) or "")
+    else:
+        with boot_lock.attaching(system, 0), pytest.raises(boot_lock.Busy) as caught:
+            boot_lock.turn(system, "x", 0, boot_lock.DEVICES).__enter__()
+        assert "killed" not in caught.value.message
+
+
+def test_modules_that_take_devices_hold_the_lock() -> None:
+    for module in (SriovVfs, RailPorts, RdmaLink, IbPorts):
+        assert module.changes_devices and module.lock == boot_lock.FILE
+    # a reset and a restart take it themselves, and the kernel checks a change of the RDMA mode
+    assert not (Firmware.changes_devices or NicDriver.changes_devices or RdmaMode.changes_devices)
+
+
 # -- the two that take turns
 
 
 class Value(Subsystem):
     """A file that holds a number."""
-
-    at_boot = True
 
     def __init__(self, system: System, wanted: int) -> None:
         super().__init__()

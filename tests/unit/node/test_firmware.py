@@ -25,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_tool import Tool
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_firmware import Firmware
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 from tests.unit.node.trees import INFINIBAND, Tree
@@ -436,6 +437,26 @@ def test_no_reset_while_a_pod_has_the_port(lab: Lab) -> None:
     message = "%s cannot be reset: of %s, its netdev is in another network namespace" % (FIRST, SECOND)
     assert caught.value.message.startswith(message) and "reset: never" in caught.value.remedy
     assert len(lab.apply({"pci": FIRST, "link_type": "eth"})[0]) == 2
+
+
+@pytest.mark.parametrize("taken", ["moved", "vf"])
+def test_no_reset_if_a_pod_gets_the_card_after_the_check(lab: Lab, monkeypatch: pytest.MonkeyPatch, taken: str) -> None:
+    """The values are staged in between, which takes seconds for each card."""
+    staged = Tool.set
+
+    def take(*arguments: t.Any) -> None:
+        staged(*arguments)
+        if taken == "vf":
+            lab.tree.vf(SECOND, 0, "pci0000:00/0000:00:01.0/0000:0b:00.2")
+        else:
+            place = lab.tree.root / ("sys/bus/pci/devices/%s/net" % SECOND)
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir()
+
+    monkeypatch.setattr(Tool, "set", take)
+    with pytest.raises(Refused, match="%s cannot be reset" % FIRST):
+        lab.apply({"pci": FIRST, "link_type": "eth"}, reset="allowed")
+    assert lab.asked("reset") == []
 
 
 def test_a_reset_that_the_card_refuses_leaves_the_reboot(lab: Lab) -> None:

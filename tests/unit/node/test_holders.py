@@ -4,18 +4,22 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
+import resource
 import shutil
 import typing as t
 from pathlib import Path
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import namespace_entry
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Address
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.network_namespaces import Namespace
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import namespace_holders, vf_holders
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.namespace_holders import Elsewhere
@@ -48,6 +52,7 @@ def tree(tmp_path: Path) -> Tree:
     tree = Tree(tmp_path)
     tree.function("pci0000:00/0000:00:05.0/" + VF)
     tree.driver(VF, "igbvf")
+    process(tree, 1, "systemd")
     return tree
 
 
@@ -115,6 +120,115 @@ def test_other_device_files_hold(tree: Tree, entry: str, path: str) -> None:
     for pid in (11, 12, 13, 14, 15):
         process(tree, pid, "dpdk", path)
     assert held(tree) == ["%s is open in dpdk pid 11, dpdk pid 12, dpdk pid 13, 2 more" % path]
+
+
+@pytest.mark.parametrize(
+    "path", ["/infiniband/uverbs5", "/rootfs/dev/infiniband/uverbs5", "/dev/infiniband/uverbs5 (deleted)"]
+)
+def test_a_device_file_of_another_mount_namespace_holds(tree: Tree, path: str) -> None:
+    (Path(os.path.realpath(tree.root / "sys/bus/pci/devices" / VF)) / "infiniband_verbs/uverbs5").mkdir(parents=True)
+    process(tree, 11, "train", path)
+    assert held(tree) == ["/dev/infiniband/uverbs5 is open in train pid 11"]
+
+
+class Busy(System):
+    """Other processes start each time when /proc is listed."""
+
+    def __init__(self, tree: Tree, starts: int) -> None:
+        super().__init__(str(tree.root))
+        self.tree, self.starts = tree, starts
+
+    def listdir(self, path: str, complete: bool = False) -> list[str]:
+        found = super().listdir(path, complete)
+        if path == "/proc" and self.starts:
+            self.starts -= 1
+            process(self.tree, 1000 + self.starts, "worker", "/dev/infiniband/uverbs5", namespace=POD)
+        return found
+
+
+@pytest.mark.parametrize("starts", [1, 3])
+def test_a_process_that_starts_during_the_scan_is_seen(tree: Tree, starts: int) -> None:
+    (Path(os.path.realpath(tree.root / "sys/bus/pci/devices" / VF)) / "infiniband_verbs/uverbs5").mkdir(parents=True)
+    system: t.Any = Busy(tree, starts)
+    (text,) = vf_holders.of(system, [VF], Table())[VF]
+    assert text.count("worker pid") == starts
+    assert [len(each.processes) for each in network_namespaces.others(Busy(tree, 0))] == [starts]
+
+
+def test_processes_that_start_too_fast_are_refused(tree: Tree) -> None:
+    with pytest.raises(RailyardError, match="processes start faster than they can be read") as error:
+        network_namespaces.others(Busy(tree, 10000), complete=True)
+    assert error.value.place == "/proc" and error.value.remedy
+
+
+def test_what_root_cannot_read_is_refused(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as in a container without CAP_SYS_PTRACE, or with /proc mounted with hidepid=2."""
+    (Path(os.path.realpath(tree.root / "sys/bus/pci/devices" / VF)) / "infiniband_verbs/uverbs5").mkdir(parents=True)
+    tree.netdev(VF, "enp5s0v0")
+    process(tree, 7, "train")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    listdir, readlink = os.listdir, os.readlink
+
+    def deny(name: str, act: t.Any) -> t.Any:
+        def denied(path: t.Any) -> t.Any:
+            if str(path).endswith(name):
+                raise PermissionError(errno.EACCES, "Permission denied")
+            return act(path)
+
+        return denied
+
+    for function, name in (
+        ("listdir", "/proc/7/fd"),
+        ("listdir", "/proc/7/task"),
+        ("readlink", "/proc/7/task/7/ns/net"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, function, deny(name, listdir if function == "listdir" else readlink))
+            with pytest.raises(RailyardError, match="cannot be read: Permission denied") as error:
+                held(tree)
+            assert error.value.place == name and "become" in error.value.remedy
+    shutil.rmtree(tree.root / "proc/1")
+    with pytest.raises(RailyardError, match="process 1 is hidden"):
+        held(tree)
+
+
+def test_too_many_open_files_are_not_a_free_device(tree: Tree) -> None:
+    (Path(os.path.realpath(tree.root / "sys/bus/pci/devices" / VF)) / "infiniband_verbs/uverbs5").mkdir(parents=True)
+    process(tree, 7, "train", "/dev/infiniband/uverbs5")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(RailyardError, match="Too many open files"):
+            held(tree)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_zombie_is_not_an_error() -> None:
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    try:
+        assert str(child) in network_namespaces.processes(System(), complete=True)
+        place = "/proc/%d" % child
+        for name in ("ns/net", "ns/mnt", "task/%d/ns/net" % child):
+            assert System().link_name("%s/%s" % (place, name), complete=True) is None
+        assert System().listdir(place + "/fd", complete=True) == []
+    finally:
+        os.waitpid(child, 0)
+
+
+def test_a_namespace_that_cannot_be_read_may_use_the_netdev(tree: Tree) -> None:
+    tree.netdev(VF, "enp5s0v0")
+    process(tree, 77, "pause", namespace=POD)
+    assert held(tree) == ["network namespace %s (pause pid 77) cannot be read, and may use its netdev enp5s0v0" % POD]
+
+    def ended(_system: System, _namespaces: t.Any) -> dict[str, Elsewhere]:
+        shutil.rmtree(tree.root / "proc/77")
+        return {}
+
+    assert vf_holders.of(tree.system(), [VF], Table(), ended)[VF] == []
 
 
 def test_xen_is_a_holder(tree: Tree) -> None:
@@ -198,7 +312,6 @@ def test_a_moved_device_is_reported_with_its_former_name(tree: Tree) -> None:
         return {POD: Elsewhere([row, dict(row, name="eth0", pci=None)], ["uverbs5"])}
 
     tree.netdev(VF, "enp5s0v0")
-    process(tree, 1, "systemd")
     process(tree, 4711, "pause", namespace=POD)
     system = tree.system()
     assert vf_holders.moved(system, [VF, None, "0000:ff:00.0"], look=look) == {} and asked == []

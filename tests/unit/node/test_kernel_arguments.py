@@ -66,6 +66,10 @@ class Node(System):
         self.did()
         super().write_file(path, data, mode)
 
+    def edit_file(self, path: str, text: str, mode: int | None = None) -> None:
+        self.did()
+        super().edit_file(path, text, mode)
+
     def remove_file(self, path: str) -> None:
         self.did()
         super().remove_file(path)

@@ -200,8 +200,8 @@ def test_only_the_recorded_process_is_ended(tmp_path: Path) -> None:
         def path(self, path: str) -> str:
             return str(tmp_path / Path(path).name) if path.startswith(probe_runs.SERVER_DIR) else path
 
-        def listdir(self, path: str) -> list[str]:
-            return sorted(os.listdir(tmp_path)) if path == probe_runs.SERVER_DIR else super().listdir(path)
+        def listdir(self, path: str, complete: bool = False) -> list[str]:
+            return sorted(os.listdir(tmp_path)) if path == probe_runs.SERVER_DIR else super().listdir(path, complete)
 
     try:
         noted = {"port": 1, "until": 0, "run": "", "started": network_namespaces.started(system, server.pid)}

@@ -210,6 +210,16 @@ def test_a_limit_that_cannot_be_raised_names_the_remedy(node: Node) -> None:
     assert "restart containerd when it may be" in caught.value.remedy
 
 
+def test_another_process_with_the_number_of_the_service_gets_no_limit(node: Node) -> None:
+    node.tree.write("/proc/812/stat", "812 (containerd) S " + "0 " * 18 + "100 0")
+    it = RailLimits({"memlock": "unlimited"}, node, node.give)
+    changes = it.changes(it.observe())
+    node.tree.write("/proc/812/stat", "812 (train) S " + "0 " * 18 + "200 0")
+    with pytest.raises(RailyardError, match="has ended since it was read") as caught:
+        changes[-1].act()
+    assert caught.value.place == "containerd (pid 812)" and "prlimit 812" not in node.operations
+
+
 def test_a_real_process_and_its_children() -> None:
     """What a runtime starts from then on has it: asked of the kernel, by /proc."""
     script = (

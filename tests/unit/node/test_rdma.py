@@ -171,7 +171,12 @@ def test_new_link_rename_delete() -> None:
 
 
 def test_processes_with_an_open_verbs_file_are_holders(tmp_path: Path) -> None:
-    for pid, command, files in ((70, "ib_write_bw", ["/dev/infiniband/uverbs0"]), (71, "trainer", []), (72, "sh", [])):
+    for pid, command, files in (
+        (1, "systemd", []),
+        (70, "ib_write_bw", ["/dev/infiniband/uverbs0"]),
+        (71, "trainer", []),
+        (72, "sh", []),
+    ):
         place = tmp_path / "proc" / str(pid)
         (place / "fd").mkdir(parents=True)
         (place / "comm").write_text(command + "\n")

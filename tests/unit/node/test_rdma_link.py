@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.boot_state import BootState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
@@ -41,6 +41,7 @@ class Host:
         self.next_index = 0
         self.fail_after = -1
         (root / "sys/class/infiniband").mkdir(parents=True)
+        (root / "proc/1/fd").mkdir(parents=True)
         for number in range(1, 9):
             self.netdev("enp%ds0" % number, "0000:%02x:00.0" % number)
         self.netdev("mgmt0", "0000:1e:00.0")
@@ -356,6 +357,20 @@ def test_a_removal_that_blocks_in_the_kernel_is_an_error(host: Host) -> None:
     (change,) = link.changes(link.observe())
     with pytest.raises(RailyardError, match=r"waits until it is closed by \? \(pid 70, 1 queue pairs\).*run again"):
         change.act()
+
+
+@pytest.mark.parametrize("wanted", [rxe(1, state="absent"), rxe(1, "other")])
+def test_a_device_in_use_since_the_first_look_is_kept(host: Host, wanted: dict[str, t.Any]) -> None:
+    host.device("rxe_gpu01", "rxe", 1)
+    link = host.link(wanted)
+    (change,) = link.changes(link.observe())
+    host.users = {"rxe_gpu01": [qp(70)]}
+    host.put("proc/70/comm", "trainer\n")
+    with pytest.raises(Refused, match=r"rxe_gpu01 is in use by trainer \(pid 70, 1 queue pairs\)"):
+        change.act()
+    assert [device["name"] for device in host.devices.values()] == ["rxe_gpu01"]
+    forced = host.link(wanted, force=True)
+    act(forced)
 
 
 def test_an_open_device_may_be_renamed_but_not_removed(host: Host) -> None:

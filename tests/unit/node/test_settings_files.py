@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.host.settings_files import SettingsFiles
@@ -60,3 +61,26 @@ def test_lines_of_others_stay_when_the_block_is_removed(node: System) -> None:
 def test_all_users_can_read_it(node: System) -> None:
     node.write_file(FILE, BLOCK, 0o600)
     assert run(node) == 1 and node.mode(FILE) == 0o644
+
+
+def test_a_link_to_the_file_stays(node: System, tmp_path: Path) -> None:
+    kept = tmp_path / "repository.conf"
+    kept.write_bytes(OTHERS)
+    link = tmp_path / FILE.lstrip("/")
+    link.parent.mkdir(parents=True)
+    link.symlink_to(kept)
+    assert run(node) == 1 and kept.read_bytes() == BLOCK.encode() + OTHERS
+    assert run(node, "absent") == 1 and kept.read_bytes() == OTHERS
+    kept.write_bytes(b"")
+    assert run(node) == 1 and run(node) == 0
+    assert run(node, "absent") == 1 and run(node, "absent") == 0
+    assert link.is_symlink() and kept.read_bytes() == b""
+
+
+def test_a_link_to_nothing_is_refused_in_check_mode_too(node: System, tmp_path: Path) -> None:
+    link = tmp_path / FILE.lstrip("/")
+    link.parent.mkdir(parents=True)
+    link.symlink_to("nowhere")
+    with pytest.raises(RailyardError, match="is a symbolic link to nowhere, which does not exist") as error:
+        run(node)
+    assert error.value.place == FILE and error.value.remedy

@@ -36,7 +36,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NicKernel:
 
 
 def subsystem(kernel: NicKernel, holders: dict[str, list[str]] | None = None, **options: t.Any) -> SriovVfs:
-    held = holders or {}
+    held = {} if holders is None else holders
     table: t.Any = NicTable(kernel)
     given = dict({"timeout": 0}, **options)
     return SriovVfs(given, kernel, table, lambda _system, vfs, _table: {vf: held.get(vf, []) for vf in vfs})
@@ -285,15 +285,54 @@ def test_a_held_vf_is_never_removed(kernel: NicKernel) -> None:
     run(kernel, ports=[port(attributes=[dict(TWO[0], mac="02:52:00:05:00:78"), dict(TWO[1], vlan=7)])], holders=held)
 
 
-def test_a_vf_held_since_the_first_read_is_kept(kernel: NicKernel) -> None:
+HELD = {"0000:05:10.2": ["pod0 uses its netdev enp5s0v1"]}
+
+
+@pytest.mark.parametrize(
+    ("when", "wanted"),
+    [
+        ("", {"count": 3}),
+        ("unbind 0000:05:10.0", {"count": 3}),
+        ("unbind 0000:05:10.2", {"count": 3}),
+        ("", {"attributes": [TWO[0], dict(TWO[1], mac="02:52:00:05:00:77")]}),
+    ],
+)
+def test_a_vf_held_since_the_first_read_is_kept(
+    kernel: NicKernel, monkeypatch: pytest.MonkeyPatch, when: str, wanted: dict[str, t.Any]
+) -> None:
+    """Also by a program that takes no lock, and at any moment until its driver is unbound."""
     run(kernel, ports=[port()])
-    it = subsystem(kernel, ports=[port(count=3)], allow_recreate=True)
+    held: dict[str, list[str]] = {}
+    it = subsystem(kernel, ports=[port(**wanted)], allow_recreate=True, holders=held)
     changes = it.changes(it.observe())
-    # a pod's macvlan came on top meanwhile
-    kernel.tree.write("/sys/class/net/enp5s0v0/upper_pod0", "")
-    with pytest.raises(RailyardError, match="pod0 uses its netdev enp5s0v0"):
+    did, operations = kernel.did, len(kernel.operations)
+
+    def act(operation: str) -> None:
+        did(operation)
+        if operation == when:
+            held.update(HELD)
+
+    monkeypatch.setattr(kernel, "did", act)
+    held.update({} if when else HELD)
+    with pytest.raises(RailyardError, match="pod0 uses its netdev enp5s0v1"):
         changes[0].act()
-    assert len(kernel.settings[PF]) == 2
+    assert "sriov_numvfs 0" not in " ".join(kernel.operations[operations:])
+    assert_two(kernel)
+
+
+def test_vfs_stay_if_the_kernel_does_not_unbind_one(kernel: NicKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(kernel, ports=[port()])
+    release = kernel.release
+
+    def refuse(vf: str) -> None:
+        if vf == "0000:05:10.2":
+            raise OSError(errno.ENODEV, "No such device")
+        release(vf)
+
+    monkeypatch.setattr(kernel, "release", refuse)
+    with pytest.raises(RailyardError, match="refuses 0000:05:10.2 in unbind"):
+        run(kernel, ports=[port(count=3)], allow_recreate=True)
+    assert_two(kernel)
 
 
 def test_the_management_path_is_never_touched(kernel: NicKernel) -> None:

@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import resource
 import sys
+import typing as t
 from pathlib import Path
 
 import pytest
@@ -30,12 +34,12 @@ def test_a_missing_file_reads_as_none(system: System, tmp_path: Path) -> None:
     assert system.listdir("/nowhere") == []
 
 
-def test_a_file_that_may_not_be_read_is_an_error_with_a_remedy(system: System, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_an_error_with_a_remedy(system: System, tmp_path: Path) -> None:
     (tmp_path / "dir").mkdir()
     with pytest.raises(RailyardError) as error:
         system.read("/dir")
     assert error.value.place == "/dir"
-    assert "become" in error.value.remedy
+    assert error.value.remedy == "move the directory away"
 
 
 def test_links_are_followed_inside_the_root(system: System, tmp_path: Path) -> None:
@@ -81,6 +85,91 @@ def test_a_file_of_others_is_edited_byte_for_byte(system: System, tmp_path: Path
     assert system.read_exact("/etc/none") is None
     system.edit_file("/etc/none", "new\n")
     assert (tmp_path / "etc/none").stat().st_mode & 0o777 == 0o644
+
+
+@contextlib.contextmanager
+def no_file_left() -> t.Iterator[None]:
+    """No file can be opened."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_an_edited_file_keeps_links_owner_and_attributes(system: System, tmp_path: Path) -> None:
+    kept = tmp_path / "repository/nccl.conf"
+    kept.parent.mkdir()
+    kept.write_text("old\n")
+    kept.chmod(0o640)
+    owner = (12345, 12346) if os.geteuid() == 0 else (os.getuid(), os.getgid())
+    os.chown(kept, *owner)
+    labelled = True
+    try:
+        os.setxattr(kept, "user.label", b"nccl_t")
+    except OSError as error:
+        assert error.errno == errno.EOPNOTSUPP
+        labelled = False
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "alternatives").symlink_to("repository")
+    (tmp_path / "etc/nccl.conf").symlink_to("../alternatives/nccl.conf")
+    for text in ("new\n", "newer\n"):
+        system.edit_file("/etc/nccl.conf", text)
+    assert kept.read_text() == "newer\n" and os.listdir(kept.parent) == ["nccl.conf"]
+    assert os.readlink(tmp_path / "etc/nccl.conf") == "../alternatives/nccl.conf" and os.listdir(tmp_path / "etc")
+    found = kept.stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (*owner, 0o640)
+    assert not labelled or os.getxattr(kept, "user.label") == b"nccl_t"
+    system.edit_file("/etc/nccl.conf", "newer\n", 0o644)
+    assert kept.stat().st_mode & 0o7777 == 0o644 and kept.stat().st_uid == owner[0]
+
+
+def test_a_link_in_place_of_our_file_is_replaced(system: System, tmp_path: Path) -> None:
+    (tmp_path / "shadow").write_text("secret\n")
+    (tmp_path / "railyard.conf").symlink_to("shadow")
+    system.write_file("/railyard.conf", "ours\n")
+    assert (tmp_path / "shadow").read_text() == "secret\n" and not (tmp_path / "railyard.conf").is_symlink()
+    (tmp_path / "railyard.conf").unlink()
+    (tmp_path / "railyard.conf").symlink_to("shadow")
+    system.remove_file("/railyard.conf")
+    assert (tmp_path / "shadow").exists() and not system.exists("/railyard.conf")
+
+
+@pytest.mark.parametrize("place", ["dangling", "loop", "directory", "below", "pipe"])
+def test_what_cannot_be_edited_is_refused_before_it_is_changed(system: System, tmp_path: Path, place: str) -> None:
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "below").symlink_to("directory")
+    os.mkfifo(tmp_path / "pipe")
+    before = sorted(os.listdir(tmp_path))
+    for act in (lambda: system.read_exact("/" + place), lambda: system.edit_file("/" + place, "text\n")):
+        with pytest.raises(RailyardError) as error:
+            act()
+        assert error.value.place == "/" + place and error.value.remedy
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_a_directory_in_place_of_our_file_is_named(system: System, tmp_path: Path) -> None:
+    (tmp_path / "railyard.conf").mkdir()
+    with pytest.raises(RailyardError, match="cannot be written: Is a directory") as error:
+        system.write_file("/railyard.conf", "text\n")
+    assert error.value.remedy == "move the directory away"
+
+
+def test_an_error_is_not_an_absent_file(system: System, tmp_path: Path) -> None:
+    """A process that has too many open files must not find that no other program uses a device."""
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    with no_file_left():
+        for read in (system.listdir, system.read):
+            with pytest.raises(RailyardError, match="cannot be read: Too many open files") as error:
+                read("/directory")
+            assert "ulimit" in error.value.remedy
+    for ask in (system.mode, system.modified):
+        with pytest.raises(RailyardError, match="cannot be read: Too many levels"):
+            ask("/loop")
 
 
 def test_a_failed_removal_or_link_is_an_error_with_a_remedy(system: System, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ TEXTS = {
         "it is prepared for claim {claim} of pod {pod}",
         "delete that pod, or wait for its end",
     ),
+    "node": ("{detail}", "wait for the end of that run; the kubelet starts the pod again"),
     "busy": ("another attach of it has not ended", "run journalctl -u railyard-agent"),
     "held": (
         "it is held by pod {pod}",

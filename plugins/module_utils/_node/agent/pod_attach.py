@@ -40,6 +40,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_s
     Row,
     SlotState,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rdma_netlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.address_watch import AddressWatch, Conflict
@@ -112,7 +113,8 @@ class PodAttach:
             raise AttachError("device", "device %s" % plain(device_id))
         pod = read_pod(oci_state, "device %s" % device_id)
         # wait for an earlier attach that the runtime does not wait for any more
-        with self._device_lock(device_id, 3 * self._patience), Rtnetlink() as host, contextlib.ExitStack() as stack:
+        lock, gate = self._device_lock(device_id, 3 * self._patience), self._no_changes(device_id, pod)
+        with lock, gate, Rtnetlink() as host, contextlib.ExitStack() as stack:
             fd, home = self._open(stack, "/proc/%d/ns/net" % pod.pid, pod), self._open(stack, "/proc/self/ns/net", pod)
             # the agent is in the node's network namespace
             if os.path.samestat(os.fstat(fd), os.fstat(home)):
@@ -178,7 +180,10 @@ class PodAttach:
         for directory in (os.path.dirname(slot_state.FILE), cdi_files.DIRECTORY):
             with contextlib.suppress(RailyardError):
                 self._system.remove_incomplete_files(directory)
-        with Rtnetlink() as host:
+        with contextlib.ExitStack() as stack, Rtnetlink() as host:
+            # undone also if a run goes on changing devices; an agent that was killed has left the file of this lock
+            with contextlib.suppress(boot_lock.Busy):
+                stack.enter_context(boot_lock.attaching(self._system, self._patience))
             for holder in self._state.holders().values():
                 with contextlib.suppress(RailyardError):
                     if holder.inode is None:
@@ -387,6 +392,19 @@ class PodAttach:
             yield
         finally:
             lock.release()
+
+    @contextlib.contextmanager
+    def _no_changes(self, device_id: str, pod: Pod) -> t.Iterator[None]:
+        """Keep modules and the boot program from changing devices of the node during the attach.
+
+        :raises AttachError: reason ``node``, if one does not end in time.
+        """
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(boot_lock.attaching(self._system, self._patience))
+            except boot_lock.Busy as error:
+                raise AttachError("node", "device %s" % device_id, pod=pod, detail=error.message) from None
+            yield
 
     # -- the attach ---------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,8 @@ DEFAULT_REASON = "by rail_cordon"
 class RailCordons(Subsystem):
     """The cordoned rails. ``options``: ``rails``, rail -> reason."""
 
+    lock = ""
+
     def __init__(self, options: t.Mapping[str, t.Any], system: System) -> None:
         super().__init__()
         self._system = system

@@ -171,7 +171,7 @@ class RecordingLoader(Loader):
     def _later_kernel_changes(self, missing: list[str], stale: list[str]) -> list[Change]:
         if not self._system.exists(KERNEL_CMDLINE):
             return []  # without the file, they get the arguments of the running kernel
-        before = self._system.read(KERNEL_CMDLINE) or ""
+        before = (self._system.read_exact(KERNEL_CMDLINE) or "").strip()
         after = edited(before, missing, stale)
         if after == before:
             return []

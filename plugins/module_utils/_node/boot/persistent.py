@@ -25,8 +25,6 @@ class PersistentSubsystem(Subsystem):
     :param persist: write or remove the file. If not, it is not changed.
     """
 
-    at_boot = True
-
     def __init__(self, system: System, rank: int, module: str, absent: bool, persist: bool) -> None:
         super().__init__()
         self._system = system

@@ -9,7 +9,6 @@ Administrators can run ``python3 /usr/local/lib/railyard/boot.pyz --check``, whi
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 import time
@@ -88,7 +87,8 @@ def apply(path: str, system: System, check: bool, until: float = 0) -> list[str]
 def _apply(module: str, options: t.Mapping[str, t.Any], system: System, check: bool, until: float) -> list[str]:
     subsystem = build(module, options, system)
     who = "the program for boot, with %s," % module
-    with contextlib.nullcontext() if check else boot_lock.turn(system, who, until - time.monotonic()):
+    locks = [] if check else subsystem.locks
+    with boot_lock.changing(system, locks, who, until - time.monotonic()):
         state = subsystem.observe()
         changes = subsystem.changes(state)
         if not check:

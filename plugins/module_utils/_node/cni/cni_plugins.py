@@ -31,6 +31,8 @@ PACKED = (
     "_common.urls",
     "_common.vf_attributes",
     "_node.cni.rail_plugin",
+    "_node.core.boot_lock",
+    "_node.core.system",
     "_node.netlink.codec",
     "_node.netlink.in_namespace",
     "_node.netlink.link_messages",

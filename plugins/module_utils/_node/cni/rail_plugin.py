@@ -37,6 +37,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
 
 NAME = "railyard-rail"
 SYSCTL = "/proc/sys/net/ipv4/conf/%s/%s"
+# The lock of runs that change devices of the node, boot_lock.DEVICES.
+DEVICES = "/run/railyard/devices"
+# Seconds to wait for such a run.
+PATIENCE = 20.0
 VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 # Step between the tables of a pod that is attached to a rail several times: each attachment needs a table.
 NEXT_TABLE = 1000
@@ -229,6 +233,20 @@ def within(path: str) -> t.Iterator[None]:
             enter(home.fileno())
 
 
+def _wait_for_changes() -> None:
+    """Wait for a run that changes devices of the node: it may remove the device that the plugin before moved to the
+    pod. A run that begins later finds the device in the pod.
+
+    :raises RailyardError: if it does not end within :data:`PATIENCE`.
+    """
+    if os.path.exists(DEVICES):
+        # imported only here, because they take longer than an ADD
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+
+        boot_lock.wait(System(), PATIENCE, DEVICES)
+
+
 def act(command: str, environ: t.Mapping[str, str], conf: Document) -> Document | None:
     """Execute a command of the runtime, and return its result; None for commands without one.
 
@@ -257,6 +275,8 @@ def act(command: str, environ: t.Mapping[str, str], conf: Document) -> Document 
             "%s: the preceding plugins did not give %s an address" % (NAME, name),
             "place it after the plugin that creates the interface",
         )
+    if command == "ADD":
+        _wait_for_changes()
     with within(path):
         (add if command == "ADD" else check)(spec, name, addresses)
     return (result or {"cniVersion": conf.get("cniVersion", VERSIONS[-1])}) if command == "ADD" else None

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The lock that lets only one run at a time change persistent state: a module, the boot program, or the handler of a
-device that returns. Other work that must not run twice at the same time uses it with another file.
+"""The locks of a node: :data:`FILE`, which lets only one run at a time change the node (a module, the boot program, or
+the handler of a device that returns), and :data:`DEVICES`, which keeps pods from getting devices while a run changes
+devices. Other work that must not run twice at the same time uses another file.
 
-The lock is an flock(2) on a file that names its holder. The kernel releases it when the holder ends. The file exists
-only while the lock is held, so a run that has nothing to change writes nothing. Only root can open it, because a user
-who can open a file can lock it.
+A lock is an flock(2) on a file that names its holder. The kernel releases it when the holder ends. The file exists only
+while the lock is held, so a run that has nothing to change writes nothing. Only root can open it, because a user who
+can open a file can lock it.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 FILE = "/run/railyard/turn"
-# Lock files of modules whose changes the boot program does not do.
-MODULES = "/run/railyard/modules"
+# Attaches of pods hold it shared. A run that may take a device from a pod holds it exclusively, from before it looks
+# for holders until its last change.
+DEVICES = "/run/railyard/devices"
 # Creating the VFs of eight cards takes one to two minutes; systemd stops the waiting unit after 600 seconds.
 SECONDS = 300.0
 REMEDY = "make its directory writable for root, and run the task with become"
@@ -39,11 +41,13 @@ class Lock:
     """The lock of a file.
 
     :param who: the holder's name, reported to other processes. Without it, the file stays empty and needs no space.
+    :param shared: other processes may hold the lock too if they share it. The last one removes the file.
     """
 
-    def __init__(self, system: System, who: str, file: str = FILE) -> None:
+    def __init__(self, system: System, who: str, file: str = FILE, shared: bool = False) -> None:
         self._system = system
         self._who = who
+        self._kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         self._descriptor: int | None = None
         self.file = file
 
@@ -60,20 +64,22 @@ class Lock:
     @property
     def holder(self) -> str:
         """The holder's name, process ID and start of the lock."""
-        return self._system.read(self.file) or "another run"
+        return self._system.read(self.file) or ("an attach of a pod" if self.file == DEVICES else "another run")
 
     def take(self) -> bool:
         """Try once to lock the file, and return whether this process has the lock.
 
         :raises RailyardError: if the file cannot be created.
         """
-        descriptor = _try_lock(self._system, self.file)
+        descriptor = _try_lock(self._system, self.file, self._kind)
         if descriptor is None:
             return False
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         text = "%s (pid %d), since %s" % (self._who, os.getpid(), since) if self._who else ""
         # on a full filesystem, the lock is held without a name
         with contextlib.suppress(OSError):
+            # a holder that was killed has left its name
+            os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, text.encode(), 0)
         self.release()
         self._descriptor = descriptor
@@ -85,7 +91,8 @@ class Lock:
             return
         # a waiting process notices that the file it locked was removed, and creates a new one
         if self.held:
-            with contextlib.suppress(RailyardError):
+            with contextlib.suppress(BlockingIOError, RailyardError):
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self._system.remove_file(self.file)
         # closing is not enough: a child process that hangs in the kernel still has the descriptor
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
@@ -94,16 +101,16 @@ class Lock:
 
 
 @contextlib.contextmanager
-def turn(system: System, who: str, seconds: float, file: str = FILE) -> t.Iterator[None]:
+def turn(system: System, who: str, seconds: float, file: str = FILE, shared: bool = False) -> t.Iterator[None]:
     """Wait for the lock and hold it.
 
-    :param who: the holder's name, reported to processes that wait; see :class:`Lock`. :param seconds: how long to wait.
-    :param file: the lock file; another kind of work uses another file.
+    :param who: the holder's name, reported to processes that wait. :param shared: see :class:`Lock`.
+    :param seconds: how long to wait. :param file: the lock file; another kind of work uses another file.
     :raises Busy: if the lock is not free in time. :raises RailyardError: if the file cannot be created.
     """
     seconds = max(seconds, 0)
     deadline = time.monotonic() + seconds
-    lock = Lock(system, who, file)
+    lock = Lock(system, who, file, shared)
     while not lock.take():
         _sleep_or_fail(lock, deadline, seconds)
     try:
@@ -112,14 +119,36 @@ def turn(system: System, who: str, seconds: float, file: str = FILE) -> t.Iterat
         lock.release()
 
 
-def wait(system: System, seconds: float) -> None:
+@contextlib.contextmanager
+def changing(system: System, locks: t.Sequence[str], who: str, seconds: float) -> t.Iterator[None]:
+    """Hold the locks that changes need. State must be observed under them.
+
+    :param locks: the files, in the order of :attr:`.Subsystem.locks`.
+    :param seconds: how long to wait for each lock.
+    :raises Busy: if one is not free in time.
+    """
+    with contextlib.ExitStack() as stack:
+        for file in locks:
+            stack.enter_context(turn(system, who, seconds, file))
+        yield
+
+
+def attaching(system: System, seconds: float) -> t.ContextManager[None]:
+    """Hold :data:`DEVICES` shared with other attaches of pods.
+
+    :param seconds: how long to wait for a run that changes devices. :raises Busy: if it does not end in time.
+    """
+    return turn(system, "", seconds, DEVICES, shared=True)
+
+
+def wait(system: System, seconds: float, file: str = FILE) -> None:
     """Wait until the lock is free, because state observed during another run is incomplete.
 
     :raises Busy: if the lock is not free after ``seconds``.
     """
     deadline = time.monotonic() + seconds
-    while _is_held(system):
-        _sleep_or_fail(Lock(system, "", FILE), deadline, seconds)
+    while _is_held(system, file):
+        _sleep_or_fail(Lock(system, "", file), deadline, seconds)
 
 
 def _sleep_or_fail(lock: Lock, deadline: float, seconds: float) -> None:
@@ -133,7 +162,7 @@ def _sleep_or_fail(lock: Lock, deadline: float, seconds: float) -> None:
     )
 
 
-def _try_lock(system: System, file: str) -> int | None:
+def _try_lock(system: System, file: str, kind: int) -> int | None:
     """Return the descriptor of the locked file; None if another process holds the lock."""
     path = system.path(file)
     try:
@@ -142,7 +171,7 @@ def _try_lock(system: System, file: str) -> int | None:
     except OSError as error:
         raise RailyardError("cannot be made: %s" % error.strerror, file, REMEDY) from None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(descriptor), os.stat(path)):
             return descriptor
     except (BlockingIOError, FileNotFoundError):
@@ -151,9 +180,9 @@ def _try_lock(system: System, file: str) -> int | None:
     return None
 
 
-def _is_held(system: System) -> bool:
+def _is_held(system: System, file: str) -> bool:
     try:
-        descriptor = os.open(system.path(FILE), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(system.path(file), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False  # the file does not exist; if it is not readable, the change reports it
     try:

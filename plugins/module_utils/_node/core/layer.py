@@ -12,7 +12,8 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change, as_diff
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, unforeseen
 from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import all_masked
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem, converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Subsystem, converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 Options = t.Mapping[str, t.Any]
@@ -41,16 +42,17 @@ def run(name: str, build: Builder, options: Options, system: System, check: bool
         system.management_interfaces = options.get("management_interfaces") or system.management_interfaces
         subsystem = build(options, system)
         gather = options.get("state") == "gathered"
-        if subsystem.at_boot and not gather:
-            # imported here and below, so that other modules do not load it
-            from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
-
-            boot_lock.wait(system, boot_lock.SECONDS)
+        if subsystem.lock and not gather:
+            boot_lock.wait(system, boot_lock.SECONDS, subsystem.lock)
         state = subsystem.observe()
         changes = [] if gather else subsystem.changes(state)
         pending = changes if check else []
-        if not check:
-            state = _converge(name, subsystem, system, state, changes, done)
+        if changes and not check:
+            with boot_lock.changing(system, subsystem.locks, "the module %s" % name, boot_lock.SECONDS):
+                # what was read before may have changed since
+                subsystem = build(options, system)
+                state = subsystem.observe()
+                state = converge(subsystem, state, subsystem.changes(state), done)
         warnings += [all_masked(each) for each in subsystem.warnings]
         shown = pending or done
         return {
@@ -62,29 +64,6 @@ def run(name: str, build: Builder, options: Options, system: System, check: bool
         }
     except Exception as error:
         return failure(error, options, done)
-
-
-def _converge(
-    name: str,
-    subsystem: Subsystem,
-    system: System,
-    state: State,
-    changes: t.Sequence[Change],
-    done: list[Change],
-) -> State:
-    """Take the lock, compute the changes from the state then, and do them.
-
-    Modules whose changes the boot program may do too have one lock. Each other module has its own, because two runs
-    of a module write the same records.
-    """
-    if not changes:
-        return converge(subsystem, state, changes, done)
-    from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
-
-    file = boot_lock.FILE if subsystem.at_boot else "%s/%s" % (boot_lock.MODULES, name)
-    with boot_lock.turn(system, "the module %s" % name, boot_lock.SECONDS, file):
-        state = subsystem.observe()
-        return converge(subsystem, state, subsystem.changes(state), done)
 
 
 def failure(error: Exception, options: Options, done: t.Sequence[Change] = ()) -> Result:

@@ -21,11 +21,18 @@ class Subsystem:
     A subclass stores no live state: :meth:`observe` returns it in the shape of the module's options.
     """
 
-    #: whether the boot program applies it too, so that the lock is needed to change it
-    at_boot = False
+    #: the lock file of its changes, see :mod:`.boot_lock`; empty: they need no lock
+    lock = "/run/railyard/turn"
+    #: whether its changes may take a device from a pod, so that no pod is attached in the meantime
+    changes_devices = False
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
+
+    @property
+    def locks(self) -> list[str]:
+        """The files of the locks that its changes need, in the order in which they are taken."""
+        return [self.lock] * bool(self.lock) + ["/run/railyard/devices"] * self.changes_devices
 
     def observe(self) -> State:
         """Return the live state. Changes nothing. Raises :class:`RailyardError`."""

@@ -24,6 +24,17 @@ ABSENT = frozenset(
     (errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ENODEV, errno.EOPNOTSUPP, errno.ENXIO, errno.EIO, errno.ESRCH)
 )
 
+_DENIED = frozenset((errno.EACCES, errno.EPERM))
+_REMEDIES = {
+    errno.ELOOP: "remove the symbolic link",
+    errno.EISDIR: "move the directory away",
+    errno.EMFILE: "end the program that has many files open, or increase its limit of open files (ulimit -n)",
+    errno.ENFILE: "end the program that has many files open, or increase fs.file-max",
+    errno.ENOSPC: "free space on the filesystem",
+    errno.EDQUOT: "free space on the filesystem",
+}
+# Extended attributes of the contents, which change with them.
+_OF_CONTENTS = ("security.ima", "security.evm")
 # The prefix of files that are not yet complete.
 TEMPORARY = ".railyard-"
 
@@ -84,7 +95,11 @@ class System:
         return None if data is None else data.decode("utf-8", "replace")
 
     def read_exact(self, path: str) -> str | None:
-        """As :meth:`read_file`, for :meth:`edit_file`: bytes that are not UTF-8 are preserved."""
+        """As :meth:`read_file`, for :meth:`edit_file`: bytes that are not UTF-8 are preserved.
+
+        :raises RailyardError: if the file cannot be read, or is a symbolic link without a target.
+        """
+        self._edited(path)
         data = self.read_bytes(path)
         return None if data is None else data.decode("utf-8", "surrogateescape")
 
@@ -96,7 +111,7 @@ class System:
             # sysfs returns EINVAL, ENODEV or EOPNOTSUPP for an attribute without a value
             if error.errno in ABSENT:
                 return None
-            raise RailyardError("cannot be read: %s" % error.strerror, path, "run the task with become") from None
+            raise _error("read", error, path, "run the task with become") from None
 
     def read_int(self, path: str) -> int | None:
         text = self.read(path)
@@ -110,35 +125,55 @@ class System:
 
     def modified(self, path: str) -> int:
         """Return a file's modification time in nanoseconds since 1970; 0 if it does not exist."""
-        try:
-            return os.stat(self.path(path)).st_mtime_ns
-        except OSError:
-            return 0
+        found = self._stat(path)
+        return found.st_mtime_ns if found else 0
 
     def mode(self, path: str) -> int | None:
         """Return a file's permissions, such as 0o644; None if it does not exist."""
-        try:
-            return stat.S_IMODE(os.stat(self.path(path)).st_mode)
-        except OSError:
-            return None
+        found = self._stat(path)
+        return stat.S_IMODE(found.st_mode) if found else None
 
-    def listdir(self, path: str) -> list[str]:
-        """Return the sorted names in a directory; empty if it does not exist."""
+    def _stat(self, path: str) -> os.stat_result | None:
+        try:
+            return os.stat(self.path(path))
+        except OSError as error:
+            self._refuse_unknown(error, path, False)
+        return None
+
+    def _refuse_unknown(self, error: OSError, path: str, complete: bool) -> None:
+        """Raise an error that does not say that the file is absent: a holder must not be taken for absent.
+
+        :param complete: whether it is also raised if the file may not be read.
+        """
+        if error.errno in ABSENT or (error.errno in _DENIED and not complete):
+            return
+        # the kernel may report the end of a process as EACCES
+        if os.path.lexists(self.path(path)):
+            raise _error("read", error, path, "run the task with become, outside any container") from None
+
+    def listdir(self, path: str, complete: bool = False) -> list[str]:
+        """Return the sorted names in a directory; empty if it does not exist.
+
+        :param complete: whether a directory that may not be read is an error; otherwise it is empty.
+        :raises RailyardError: if it cannot be read for another reason, such as too many open files.
+        """
         try:
             return sorted(os.listdir(self.path(path)))
-        except OSError:
-            return []
+        except OSError as error:
+            self._refuse_unknown(error, path, complete)
+        return []
 
-    def link_target(self, path: str) -> str | None:
-        """Return a symbolic link's target, unresolved; None if it is not a link."""
+    def link_target(self, path: str, complete: bool = False) -> str | None:
+        """Return a symbolic link's target, unresolved; None if it is not a link. Otherwise as :meth:`listdir`."""
         try:
             return os.readlink(self.path(path))
-        except OSError:
-            return None
+        except OSError as error:
+            self._refuse_unknown(error, path, complete)
+        return None
 
-    def link_name(self, path: str) -> str | None:
+    def link_name(self, path: str, complete: bool = False) -> str | None:
         """Return the last part of a symbolic link's target (``driver`` -> ``mlx5_core``); None if it is not a link."""
-        target = self.link_target(path)
+        target = self.link_target(path, complete)
         return None if target is None else os.path.basename(target)
 
     def real_path(self, path: str) -> str:
@@ -164,31 +199,38 @@ class System:
             os.close(fd)
 
     def write_file(self, path: str, data: str | bytes, mode: int = 0o644) -> None:
-        """Replace a file atomically. Raises :class:`RailyardError`."""
-        target = self.path(path)
-        directory = os.path.dirname(target)
-        try:
-            os.makedirs(directory, mode=0o755, exist_ok=True)
-            fd, name = tempfile.mkstemp(prefix=TEMPORARY, dir=directory)
-            try:
-                with os.fdopen(fd, "wb") as stream:
-                    stream.write(data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
-                    stream.flush()
-                    os.fsync(stream.fileno())
-                os.chmod(name, mode)
-                os.replace(name, target)
-            except BaseException:
-                os.unlink(name)
-                raise
-        except OSError as error:
-            raise RailyardError(
-                "cannot be written: %s" % error.strerror, path, "make the place writable for root"
-            ) from None
+        """Replace a file of this project atomically. A symbolic link in its place is replaced, not followed.
 
-    def edit_file(self, path: str, text: str) -> None:
-        """Replace a file and keep its permissions. See :meth:`read_exact`."""
-        mode = self.mode(path)
-        self.write_file(path, text, 0o644 if mode is None else mode)
+        :raises RailyardError: if it cannot be written.
+        """
+        try:
+            _replace(self.path(path), data, mode)
+        except OSError as error:
+            raise _error("written", error, path, "make the place writable for root") from None
+
+    def edit_file(self, path: str, text: str, mode: int | None = None) -> None:
+        """Replace the contents of a file of others. Its owner, group, permissions, extended attributes (such as the
+        SELinux label), and the symbolic links to it are kept. See :meth:`read_exact`.
+
+        :param mode: the permissions if they are not kept, or if the file does not exist (otherwise 0o644).
+        :raises RailyardError: if it cannot be written, or is a symbolic link without a target.
+        """
+        target = self._edited(path)
+        try:
+            _replace(target, text, mode, os.stat(target) if os.path.exists(target) else None)
+        except OSError as error:
+            raise _error("written", error, path, "make the place writable for root") from None
+
+    def _edited(self, path: str) -> str:
+        """Return the place of a file of others in this filesystem, without symbolic links."""
+        place = self.path(path)
+        target = os.path.realpath(place)
+        if os.path.lexists(place) and not os.path.exists(place):
+            message = "is a symbolic link to %s, which does not exist" % os.readlink(place)
+            raise RailyardError(message, path, "create that file, or remove the link")
+        if os.path.exists(target) and not os.path.isfile(target):
+            raise RailyardError("is not a regular file", path, "remove it, or write the settings by hand")
+        return target
 
     def remove_file(self, path: str) -> None:
         """Remove a file if it exists. Raises :class:`RailyardError`."""
@@ -197,8 +239,7 @@ class System:
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:
-            remedy = "make the place writable for root"
-            raise RailyardError("cannot be removed: %s" % error.strerror, path, remedy) from None
+            raise _error("removed", error, path, "make the place writable for root") from None
 
     def remove_incomplete_files(self, directory: str) -> None:
         """Remove files of a directory that a killed program did not complete. No other program may write there now.
@@ -246,3 +287,54 @@ class System:
             message = " / ".join((result.err or result.out).split("\n")[:3]).strip(" /")
             raise RailyardError("exit status %d: %s" % (result.rc, message or "no message"), " ".join(argv), remedy)
         return result.out
+
+
+def _error(what: str, error: OSError, path: str, remedy: str) -> RailyardError:
+    message = "cannot be %s: %s" % (what, error.strerror)
+    return RailyardError(message, path, _REMEDIES.get(error.errno or 0, remedy))
+
+
+def _replace(target: str, data: str | bytes, mode: int | None, kept: os.stat_result | None = None) -> None:
+    """Replace a file atomically, with the permissions ``mode`` (None: 0o644, or those of ``kept``). Raises OSError.
+
+    :param kept: the status of the file, whose owner, group and extended attributes are kept; None: they are not.
+    """
+    directory = os.path.dirname(target)
+    os.makedirs(directory, mode=0o755, exist_ok=True)
+    fd, name = tempfile.mkstemp(prefix=TEMPORARY, dir=directory)
+    try:
+        with os.fdopen(fd, "wb") as stream:
+            stream.write(data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
+            stream.flush()
+            if kept:
+                own = os.fstat(stream.fileno())
+                if (own.st_uid, own.st_gid) != (kept.st_uid, kept.st_gid):
+                    os.fchown(stream.fileno(), kept.st_uid, kept.st_gid)
+                _copy_attributes(target, stream.fileno())
+            if mode is None:
+                mode = stat.S_IMODE(kept.st_mode) if kept else 0o644
+            # last, because a change of the owner removes bits, and an ACL changes those of the group
+            os.fchmod(stream.fileno(), mode)
+            os.fsync(stream.fileno())
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _copy_attributes(target: str, fd: int) -> None:
+    try:
+        names = os.listxattr(target)
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+        return
+    for name in set(names).difference(_OF_CONTENTS):
+        value = os.getxattr(target, name)
+        # the new file may have it already, such as the label that SELinux does not let this process set
+        try:
+            present = os.getxattr(fd, name) == value
+        except OSError:
+            present = False
+        if not present:
+            os.setxattr(fd, name, value)

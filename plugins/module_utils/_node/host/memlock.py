@@ -17,6 +17,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
 
 SERVICES = (
     "containerd",
@@ -57,6 +58,8 @@ class Memlock:
         self._system = system
         self._names = list(services)
         self._give = give
+        #: process -> its start time when its limit was read, because another process may get its number
+        self._started: dict[int, str | None] = {}
 
     def know(self, services: t.Iterable[str]) -> None:
         """Include these services."""
@@ -95,7 +98,10 @@ class Memlock:
 
     def _live(self, pid: int | None) -> str | None:
         """Return ``unlimited``, or the smaller of the soft and the hard limit in bytes; None if unknown."""
-        found = LINE.search(self._system.read("/proc/%d/limits" % pid) or "") if pid else None
+        if not pid:
+            return None
+        self._started[pid] = network_namespaces.started(self._system, pid)
+        found = LINE.search(self._system.read("/proc/%d/limits" % pid) or "")
         if not found:
             return None
         numbers = [int(each) for each in found.groups() if each != UNLIMITED]
@@ -151,6 +157,8 @@ class Memlock:
         subject = "%s (pid %d)" % (row["service"], row["pid"])
 
         def act() -> None:
+            if network_namespaces.started(self._system, row["pid"]) != self._started[row["pid"]]:
+                raise RailyardError("has ended since it was read", subject, "run again")
             try:
                 self._give(row["pid"])
             except OSError as error:

@@ -47,7 +47,7 @@ class SettingsFiles(Subsystem):
             if self._absent:
                 if before is not None:
                     act = partial(self._system.edit_file, path, rest)
-                    if not rest.strip():
+                    if not rest.strip() and self._system.link_target(path) is None:
                         act = partial(self._system.remove_file, path)
                     changes.append(Change(path, "settings", before, None, act))
                 continue
@@ -56,7 +56,7 @@ class SettingsFiles(Subsystem):
             at = _BLOCK.search(text)
             wanted = block + text if at is None else text[: at.start()] + block + text[at.end() :]
             mode = self._system.mode(path)
-            write = partial(self._system.write_file, path, wanted, _MODE)
+            write = partial(self._system.edit_file, path, wanted, _MODE)
             if wanted != text:
                 changes.append(Change(path, "settings", before, after, write))
             elif mode != _MODE:

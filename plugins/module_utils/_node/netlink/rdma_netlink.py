@@ -321,16 +321,8 @@ def processes_with_device(system: System, character: Row | None) -> list[int]:
     """Return the pids of processes in any namespace that have a character device (of :func:`chardev`) open."""
     if character is None:
         return []
-    found = []
-    for entry in system.listdir("/proc"):
-        directory = "/proc/%s/fd" % entry
-        # compare names, not device numbers: stat() of a process's file may hang on an unreachable file server
-        if entry.isdigit() and any(
-            system.link_name("%s/%s" % (directory, descriptor)) == character["name"]
-            for descriptor in system.listdir(directory)
-        ):
-            found.append(int(entry))
-    return sorted(found)
+    path = "/dev/infiniband/%s" % character["name"]
+    return network_namespaces.users_of_files(system, [path], network_namespaces.sees_all()).get(path, [])
 
 
 def _number(table: t.Mapping[int, bytes], kind: int) -> int | None:

@@ -23,11 +23,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     raise_all,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import HIDDEN, masked
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_compatibility
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_packages as packages
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_sources as sources
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_card import functions_elsewhere
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import kernel_modules, pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.initramfs import Initramfs
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.kernel_modules import KernelModules
@@ -71,6 +73,9 @@ class NicDriver(Subsystem):
 
     :param architecture, management: the architecture and the management path, for tests; by default observed.
     """
+
+    # the packages of a driver take longer than others wait
+    lock = "/run/railyard/nic_driver.lock"
 
     def __init__(
         self,
@@ -386,7 +391,7 @@ class NicDriver(Subsystem):
     def _restarting(self, state: State, changes: t.Sequence[Change]) -> list[Change]:
         if not self._restart or self._restarted or not self._runs_other_driver(state, changes):
             return []
-        why = self._restart_blocker(state)
+        why = self._restart_blocker(state["blocking"])
         if why:
             self.warnings.append("The driver stack is not restarted: %s. The driver takes effect after a reboot." % why)
             return []
@@ -408,7 +413,7 @@ class NicDriver(Subsystem):
         on_disk = state["kernels"].get(running["kernel"])
         return on_disk not in (None, running["stack"])
 
-    def _restart_blocker(self, state: State) -> str | None:
+    def _restart_blocker(self, users: t.Mapping[str, t.Sequence[str]]) -> str | None:
         """Return why the driver stack must not be restarted; None if it may be."""
         if self._kind not in INSTALLED and not self._system.exists("/etc/init.d/openibd"):
             return "openibd is removed with the driver, and it is the only safe way to restart the stack"
@@ -418,17 +423,26 @@ class NicDriver(Subsystem):
         for function, why in management.functions.items():
             if self._system.link_name(pci_functions.attribute(function, "driver")) in DRIVERS:
                 return "%s uses this driver, and %s" % (function, why)
-        if state["blocking"]:
-            return "other modules use it: %s" % _listed(state["blocking"])
-        for function in pci_functions.network_functions(self._system, pci_functions.NVIDIA_NETWORKING):
+        if users:
+            return "other modules use it: %s" % _listed(users)
+        functions = pci_functions.network_functions(self._system, pci_functions.NVIDIA_NETWORKING)
+        for function in functions:
             if pci_functions.virtual_functions(self._system, function):
                 return "%s has VFs, which would be lost" % function
+        for function, why in functions_elsewhere(self._system, functions).items():
+            return "of %s, %s" % (function, why)
         return None
 
     def _do_restart(self) -> None:
         systemctl = self._system.which("systemctl")
         argv = [systemctl, "restart", sources.UNIT] if systemctl else ["/etc/init.d/openibd", "restart"]
-        self._system.check(argv, "see 'journalctl -u openibd', and reboot the node", RESTART_SECONDS)
+        with boot_lock.turn(self._system, "the restart of the driver stack", boot_lock.SECONDS, boot_lock.DEVICES):
+            # checked again, because the packages took long
+            why = self._restart_blocker(blocking(self._system))
+            if why:
+                message = "the driver stack is not restarted: %s" % why
+                raise Refused(message, sources.UNIT, "run again without it, or reboot the node")
+            self._system.check(argv, "see 'journalctl -u openibd', and reboot the node", RESTART_SECONDS)
         self._restarted = True
 
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:

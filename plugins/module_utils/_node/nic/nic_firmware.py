@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     Unsupported,
     raise_all,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import firmware_tool
@@ -334,6 +335,20 @@ class Firmware(Subsystem):
         return batch(rows, act)
 
     def _do_reset(self, card: Card) -> None:
+        who = "the reset of the card %s" % card.device
+        with boot_lock.turn(self._system, who, boot_lock.SECONDS, boot_lock.DEVICES):
+            # checked again, because a pod may have started since
+            raise_all(self._refusals(card, True))
+            self._reset_and_wait(card)
+        after = self._tool.query(card.device, card.names()).parameters
+        remaining = self._waiting(card, after, ())
+        if remaining:
+            text = json.dumps(remaining, sort_keys=True) + "\n"
+            self._system.write_file(self._record(card), text)
+        elif self._system.exists(self._record(card)):
+            self._system.remove_file(self._record(card))
+
+    def _reset_and_wait(self, card: Card) -> None:
         functions = pci_functions.card_functions(self._system, card.device)
         drivers = {each: self._system.link_name(pci_functions.attribute(each, "driver")) for each in functions}
         self._tool.reset(card.device)
@@ -349,13 +364,6 @@ class Firmware(Subsystem):
                     "see the kernel's messages (dmesg), and reboot the node",
                 )
             time.sleep(0.2)
-        after = self._tool.query(card.device, card.names()).parameters
-        remaining = self._waiting(card, after, ())
-        if remaining:
-            text = json.dumps(remaining, sort_keys=True) + "\n"
-            self._system.write_file(self._record(card), text)
-        elif self._system.exists(self._record(card)):
-            self._system.remove_file(self._record(card))
 
     # -- reboots ------------------------------------------------------------------------------------------------------
 

@@ -74,6 +74,8 @@ class RailPorts(Subsystem):
     :param rtnl: another source of the kernel's tables, for tests.
     """
 
+    changes_devices = True
+
     def __init__(
         self,
         system: System,

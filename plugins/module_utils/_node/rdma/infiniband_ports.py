@@ -76,6 +76,8 @@ class IbPorts(PersistentSubsystem):
     :param management, bring_up: the management path, and a function that sets an interface up, for tests.
     """
 
+    changes_devices = True
+
     def __init__(
         self,
         options: t.Mapping[str, t.Any],

@@ -137,13 +137,7 @@ class LinkPlan:
         for name, what, contexts in self.touched:
             users = rdma_netlink.holders(sock, self._system, indexes[name], contexts) if name in indexes else []
             if users:
-                self.errors.append(
-                    Refused(
-                        "%s is in use by %s and is not %s" % (name, ", ".join(str(user) for user in users), what),
-                        self._places[name],
-                        "end the users, or set force: true",
-                    )
-                )
+                self.errors.append(in_use(name, what, users, self._places[name]))
 
     def _refuse_same_devices(self, ports: t.Sequence[Port]) -> None:
         present = [port for port in ports if port.present]
@@ -279,3 +273,9 @@ class LinkPlan:
             )
             return
         self._plan_delete(row, port)
+
+
+def in_use(name: str, what: str, users: t.Sequence[rdma_netlink.Holder], place: str) -> Refused:
+    """Return the refusal to change a device with users. ``what``: ``taken away`` or ``renamed``."""
+    message = "%s is in use by %s and is not %s" % (name, ", ".join(str(user) for user in users), what)
+    return Refused(message, place, "end the users, or set force: true")

@@ -28,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_li
     HARDWARE,
     LinkPlan,
     Port,
+    in_use,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import netdev_pci
@@ -57,6 +58,8 @@ class RdmaLink(PersistentSubsystem):
     :param absent: remove the settings of the ports, or of all persistent ports if there are none.
     :param complete: the ports are all ports of the node; persistent settings of others are removed.
     """
+
+    changes_devices = True
 
     def __init__(
         self,
@@ -240,7 +243,7 @@ class RdmaLink(PersistentSubsystem):
 
     def _delete_now(self, sock: NetlinkSocket, name: str) -> None:
         index = self._index(sock, name)
-        users = rdma_netlink.holders(sock, self._system, index, contexts=True)
+        users = self._refuse_new_users(sock, index, name, "taken away")
         # the kernel waits, uninterruptibly, until no process has the device open
         if not self._run_apart(lambda: rdma_netlink.delete_link(sock, index), DELETE_TIMEOUT):
             raise RailyardError(
@@ -250,11 +253,20 @@ class RdmaLink(PersistentSubsystem):
                 "end the users; the removal then ends by itself, and the task can be run again",
             )
 
-    def _rename(self, location: str, before: str, after: str) -> Change:
-        def act() -> None:
-            self._call_kernel(before, lambda sock: rdma_netlink.rename(sock, self._index(sock, before), after))
+    def _refuse_new_users(self, sock: NetlinkSocket, index: int, name: str, what: str) -> list[rdma_netlink.Holder]:
+        """Refuse users since the first look, right before the change. Return those that are accepted."""
+        users = rdma_netlink.holders(sock, self._system, index, contexts=what != "renamed")
+        if users and not self._force:
+            raise in_use(name, what, users, name)
+        return users
 
-        return Change(location, "name", before, after, act)
+    def _rename(self, location: str, before: str, after: str) -> Change:
+        def rename(sock: NetlinkSocket) -> None:
+            index = self._index(sock, before)
+            self._refuse_new_users(sock, index, before, "renamed")
+            rdma_netlink.rename(sock, index, after)
+
+        return Change(location, "name", before, after, lambda: self._call_kernel(before, rename))
 
     def _create(self, port: Port, netdev: str) -> Change:
         def act() -> None:

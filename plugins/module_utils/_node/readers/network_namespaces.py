@@ -10,12 +10,19 @@ A namespace exists while a thread is in it, or a file descriptor or a mount refe
 
 from __future__ import annotations
 
+import os
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 NAMED = ("/run/netns/", "/var/run/netns/")
 SHOWN_MAX = 3
+# How often the list of processes is read again for those that were started meanwhile. Two or three times are usual.
+_SCANS = 20
+_DELETED = " (deleted)"
+# The directories of device files, and the beginning of the names of others.
+_DEVICES = ("/infiniband/", "/vfio/devices/", "/vfio/", "/uio")
 
 
 class Namespace:
@@ -53,9 +60,67 @@ def _processes_text(processes: t.Mapping[int, str], prefix: str) -> str:
     return ", ".join(parts)
 
 
-def others(system: System) -> list[Namespace]:
-    """Return all network namespaces except that of process 1, sorted by name. Only root sees all processes."""
-    first = system.link_name("/proc/1/ns/net")
+def processes(system: System, complete: bool = False) -> t.Iterator[str]:
+    """Yield the ID of each process, also of those that are started meanwhile.
+
+    :param complete: whether a process that may be missing is an error.
+    :raises RailyardError: if they start faster than they are read, or if processes of others are hidden.
+    """
+    seen: set[str] = set()
+    for _scan in range(_SCANS):
+        new = [entry for entry in system.listdir("/proc") if entry.isdigit() and entry not in seen]
+        if not new:
+            return
+        if complete and not seen and "1" not in new:
+            message = "process 1 is hidden, so other processes that use devices may be hidden too"
+            raise RailyardError(message, "/proc", "run the task with become, outside any container")
+        seen.update(new)
+        yield from new
+    if complete:
+        message = "processes start faster than they can be read, so users of devices are unknown"
+        raise RailyardError(message, "/proc", "find what starts them, and run again")
+
+
+def sees_all() -> bool:
+    """Return whether a process that cannot be read is an error. Others than root only read, and see less."""
+    return os.geteuid() == 0
+
+
+def users_of_files(system: System, paths: t.Container[str], complete: bool) -> dict[str, list[int]]:
+    """Return the processes that have device files open: path -> process IDs in ascending order.
+
+    Names are compared, because stat() of a process's file may hang on an unreachable file server.
+
+    :param complete, raises: as for :func:`others`.
+    """
+    found: dict[str, list[int]] = {}
+    for entry in processes(system, complete):
+        place = "/proc/%s/fd" % entry
+        names = [system.link_target("%s/%s" % (place, each), complete) for each in system.listdir(place, complete)]
+        for path in {_device_file(name) for name in names if name}:
+            if path in paths:
+                found.setdefault(path, []).append(int(entry))
+    return {path: sorted(pids) for path, pids in found.items()}
+
+
+def _device_file(name: str) -> str:
+    """Return the device file of an open file. Its path in another mount namespace may begin elsewhere, and a file that
+    was removed is marked.
+    """
+    path = name[: -len(_DELETED)] if name.endswith(_DELETED) else name
+    for directory in _DEVICES:
+        start = path.rfind(directory)
+        if start >= 0:
+            return "/dev" + path[start:]
+    return path
+
+
+def others(system: System, complete: bool = False) -> list[Namespace]:
+    """Return all network namespaces except that of process 1, sorted by name. Only root sees all processes.
+
+    :param complete: whether a process that may not be read is an error. :raises RailyardError: for such an error.
+    """
+    first = system.link_name("/proc/1/ns/net", complete)
     found: dict[str, Namespace] = {}
 
     def of(identity: str | None) -> Namespace | None:
@@ -64,19 +129,17 @@ def others(system: System) -> list[Namespace]:
         return found.setdefault(identity, Namespace(identity))
 
     mount_namespaces: set[str] = set()
-    for entry in system.listdir("/proc"):
-        if not entry.isdigit():
-            continue
+    for entry in processes(system, complete):
         pid, place = int(entry), "/proc/" + entry
-        for thread in system.listdir(place + "/task") or [entry]:
-            namespace = of(system.link_name("%s/task/%s/ns/net" % (place, thread)))
+        for thread in system.listdir(place + "/task", complete) or [entry]:
+            namespace = of(system.link_name("%s/task/%s/ns/net" % (place, thread), complete))
             if namespace:
                 namespace.processes[pid] = command(system, pid)
-        for descriptor in system.listdir(place + "/fd"):
-            namespace = of(system.link_name("%s/fd/%s" % (place, descriptor)))
+        for descriptor in system.listdir(place + "/fd", complete):
+            namespace = of(system.link_name("%s/fd/%s" % (place, descriptor), complete))
             if namespace and pid not in namespace.processes:
                 namespace.openers[pid] = command(system, pid)
-        mount_namespace = system.link_name(place + "/ns/mnt")
+        mount_namespace = system.link_name(place + "/ns/mnt", complete)
         if mount_namespace and mount_namespace not in mount_namespaces:
             mount_namespaces.add(mount_namespace)
             for identity, mount_point in nsfs_mounts(system.read(place + "/mountinfo") or ""):

@@ -52,10 +52,16 @@ class LinkTable(t.Protocol):
     def addresses(self) -> list[Address]: ...
 
 
+Holders = t.Callable[[System, t.Sequence[str], t.Any], t.Dict[str, t.List[str]]]
+
+
 def of(
     system: System, functions: t.Sequence[str], table: LinkTable, look: Look = namespace_holders.look
 ) -> dict[str, list[str]]:
-    """Return the holders of each VF by PCI address, as sentences without a full stop."""
+    """Return the holders of each VF by PCI address, as sentences without a full stop.
+
+    :raises RailyardError: if it cannot be determined, such as if root cannot read a process.
+    """
     held: dict[str, list[str]] = {pci: [] for pci in functions}
     _holders_of_files(system, held)
     netdevs: dict[str, str] = {}
@@ -76,9 +82,8 @@ def of(
                 name = indices[address.ifindex]
                 held[netdevs[name]].append("its netdev %s has the address %s" % (name, address.interface))
     if netdevs or any(hidden.values()):
-        _holders_elsewhere(
-            system, held, hidden, {index: (name, netdevs[name]) for index, name in indices.items()}, look
-        )
+        local_links = {index: (name, netdevs[name]) for index, name in indices.items()}
+        _holders_elsewhere(system, held, hidden, local_links, look, network_namespaces.sees_all())
     return held
 
 
@@ -106,7 +111,8 @@ def moved(
             rows.update({row["pci"]: row for row in each.netdevs if row["pci"] in hidden})
         return seen
 
-    _holders_elsewhere(system, held, hidden, {}, looked)
+    # what is not here is held, whatever cannot be read
+    _holders_elsewhere(system, held, hidden, {}, looked, False)
     return {
         pci: Moved("; ".join(why), rows[pci].get("alias") or rows[pci]["name"], rows[pci].get("mac"))
         if pci in rows
@@ -137,16 +143,9 @@ def _holders_of_files(system: System, held: dict[str, list[str]]) -> None:
             owners[path] = pci
     if not owners:
         return
-    found: dict[str, list[int]] = {}
-    for entry in system.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        place = "/proc/%s/fd" % entry
-        opened = {system.link_target("%s/%s" % (place, descriptor)) for descriptor in system.listdir(place)}
-        for each in opened.intersection(owners):
-            found.setdefault(str(each), []).append(int(entry))
+    found = network_namespaces.users_of_files(system, owners, network_namespaces.sees_all())
     for path, pids in sorted(found.items()):
-        who = ["%s pid %d" % (network_namespaces.command(system, pid), pid) for pid in sorted(pids)[:SHOWN_MAX]]
+        who = ["%s pid %d" % (network_namespaces.command(system, pid), pid) for pid in pids[:SHOWN_MAX]]
         who += ["%d more" % (len(pids) - SHOWN_MAX)] if len(pids) > SHOWN_MAX else []
         held[owners[path]].append("%s is open in %s" % (path, ", ".join(who)))
 
@@ -169,10 +168,18 @@ def _holders_elsewhere(
     hidden: dict[str, list[str]],
     local_links: dict[int, tuple[str, str]],
     look: Look,
+    complete: bool,
 ) -> None:
-    namespaces = network_namespaces.others(system)
+    namespaces = network_namespaces.others(system, complete)
     seen = look(system, namespaces)
     located: set[tuple[str, str]] = set()
+    unread = [namespace for namespace in namespaces if namespace.identity not in seen] if local_links else []
+    # a namespace that has ended uses nothing
+    present = {each.identity for each in network_namespaces.others(system, complete)} if unread else set()
+    for namespace in unread:
+        if namespace.identity in present:
+            for name, pci in local_links.values():
+                held[pci].append("network namespace %s cannot be read, and may use its netdev %s" % (namespace, name))
     for namespace in namespaces:
         elsewhere = seen.get(namespace.identity)
         if not elsewhere:

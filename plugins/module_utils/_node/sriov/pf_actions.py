@@ -9,6 +9,7 @@ Sources: the kernel's ``Documentation/PCI/pci-iov-howto.rst``, and ``drivers/pci
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import time
@@ -21,8 +22,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     Unsupported,
     raise_all,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Row
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov import vendor_files
@@ -48,7 +51,16 @@ WRITE_REMEDIES = {
 
 
 class Pf(PfState):
-    """A PF whose VFs can be created, removed, configured and bound. Failures raise :class:`RailyardError`."""
+    """A PF whose VFs can be created, removed, configured and bound. Failures raise :class:`RailyardError`.
+
+    :param holders_of: a function that returns the holders of VFs, for tests.
+    """
+
+    def __init__(
+        self, system: System, table: Rtnetlink, address: str, holders_of: vf_holders.Holders = vf_holders.of
+    ) -> None:
+        super().__init__(system, table, address)
+        self._holders_of = holders_of
 
     def cannot(self, name: str, value: t.Any) -> str:
         """Return why an attribute cannot be set to the value on this PF's VFs; empty if no reason is known."""
@@ -125,14 +137,13 @@ class Pf(PfState):
     # -- VFs -------------------------------------------------------------------------------------------------------
 
     def resize(self, count: int, deadline: float) -> None:
-        """Change the number of VFs; existing ones are removed first."""
+        """Change the number of VFs; existing ones are removed first, unless one is held."""
         path = self.path("sriov_numvfs")
         now = self.system.read_int(path) or 0
         if now == count:
             return
         if now:
-            # checked again, because a pod may have started since
-            self.refuse_if_held(vf_holders.of(self.system, [vf["pci"] for vf in self.vfs if vf["pci"]], self.table))
+            self._refuse_held(self.vfs)
             self._write(path, "0", self.pci)
         if count:
             self._write(path, str(count), self.pci)
@@ -145,8 +156,8 @@ class Pf(PfState):
         self.vfs = [self._vf(number) for number in range(count)]
         self.attributes = self._attributes()
 
-    def refuse_if_held(self, held: t.Mapping[str, t.Sequence[str]]) -> None:
-        raise_all(self.held_errors(held))
+    def _refuse_held(self, vfs: t.Sequence[Row]) -> None:
+        raise_all(self.held_errors(self._holders_of(self.system, [vf["pci"] for vf in vfs if vf["pci"]], self.table)))
 
     def held_errors(self, held: t.Mapping[str, t.Sequence[str]]) -> list[RailyardError]:
         """Return a refusal for each holder of a VF of this PF."""
@@ -155,6 +166,23 @@ class Pf(PfState):
             for vf in self.vfs
             for who in held.get(vf["pci"], [])
         ]
+
+    def unbind_all(self, deadline: float) -> None:
+        """Unbind all VFs, one at a time, because programs that take no lock may use a VF at any moment.
+
+        If one is held by now, or the kernel refuses it, those that were unbound are bound again.
+        """
+        unbound: list[int] = []
+        try:
+            for vf in self.vfs:
+                if self.unbind(vf["index"]):
+                    unbound.append(vf["index"])
+            self._refuse_held(self.vfs)
+        except RailyardError:
+            for index in unbound:
+                with contextlib.suppress(RailyardError):
+                    self.rebind(index, deadline, self.autoprobe)
+            raise
 
     def set_autoprobe(self, value: bool) -> None:
         self._write(self.path("sriov_drivers_autoprobe"), str(int(value)), self.pci)
@@ -168,12 +196,14 @@ class Pf(PfState):
         self.set_autoprobe(value)
         self.system.remove_file(MARK % self.pci)
 
-    def unbind(self, index: int) -> None:
-        """Unbind the driver of a VF, if it has one."""
-        address = self.vfs[index]["pci"]
-        path = pci_functions.attribute(address, "driver/unbind")
-        if self.system.exists(pci_functions.attribute(address, "driver")):
-            self._write(path, address, self.vf_name(index))
+    def unbind(self, index: int) -> bool:
+        """Unbind the driver of a VF, and return whether it had one. A VF that is held by now is refused."""
+        vf = self.vfs[index]
+        if not vf["pci"] or not self.system.exists(pci_functions.attribute(vf["pci"], "driver")):
+            return False
+        self._refuse_held([vf])
+        self._write(pci_functions.attribute(vf["pci"], "driver/unbind"), vf["pci"], self.vf_name(index))
+        return True
 
     def bind(self, index: int, deadline: float) -> None:
         """Bind a driver to a VF, and wait for it."""

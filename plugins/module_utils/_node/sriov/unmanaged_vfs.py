@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link, Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import NARROW_SCOPES, Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_actions import Pf
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_state import is_part_of_interface
 
@@ -38,7 +39,6 @@ UNREAD = "# udev has yet to read this.\n"
 INSTALLED = "/etc/NetworkManager"
 RUNNING = "/run/systemd/units/invocation:NetworkManager.service"
 TIMEOUT = 60.0
-Holders = t.Callable[[System, t.Sequence[str], Rtnetlink], t.Dict[str, t.List[str]]]
 
 
 class UnmanagedVfs:
@@ -47,7 +47,7 @@ class UnmanagedVfs:
     :param persist: whether the rules exist after a boot. If not, rules that exist after a boot are not changed.
     """
 
-    def __init__(self, system: System, table: Rtnetlink, holders_of: Holders, persist: bool) -> None:
+    def __init__(self, system: System, table: Rtnetlink, holders_of: vf_holders.Holders, persist: bool) -> None:
         self._system = system
         self._table = table
         self._holders_of = holders_of

@@ -182,6 +182,7 @@ class PfChanges:
         then(self.changes[-1], lambda: self._finish(suspended))
 
     def _create(self, suspended: bool) -> None:
+        self.pf.unbind_all(self._settings.deadline())
         if suspended:
             self.pf.suspend_autoprobe(True)
         self.pf.resize(self.count, self._settings.deadline())

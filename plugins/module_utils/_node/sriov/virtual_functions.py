@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.manag
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov import vf_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_actions import Pf
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_state import MARK
-from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.unmanaged_vfs import Holders, UnmanagedVfs
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.unmanaged_vfs import UnmanagedVfs
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_changes import PfChanges, Settings, then
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_spec import Port
 
@@ -44,12 +44,14 @@ class SriovVfs(PersistentSubsystem):
     :param holders_of: a function that returns the holders of VFs, for tests.
     """
 
+    changes_devices = True
+
     def __init__(
         self,
         options: t.Mapping[str, t.Any],
         system: System,
         table: Rtnetlink | None = None,
-        holders_of: Holders = vf_holders.of,
+        holders_of: vf_holders.Holders = vf_holders.of,
     ) -> None:
         super().__init__(system, RANK, MODULE, options.get("state") == "absent", bool(options.get("persist", False)))
         self._table = table or Rtnetlink()
@@ -91,7 +93,7 @@ class SriovVfs(PersistentSubsystem):
                 message = "%s is the PF %s, as is %s" % (port.name, address, same_pf[0].name)
                 errors.append(RailyardError(message, port.place, "name each PF once"))
                 continue
-            observed.pfs.append((port, Pf(self._system, self._table, address)))
+            observed.pfs.append((port, Pf(self._system, self._table, address, self._holders_of)))
         raise_all(errors)
         pfs = [pf for _port, pf in observed.pfs]
         if self._gather:
