@@ -58,7 +58,10 @@ PACKAGES: dict[str, Package] = {
         "The node as one object (files and commands), subsystems, the run of a module, the lock, packed programs.",
         "_common",
     ),
-    "_node.readers": Package("Read-only views of sysfs, procfs and configuration files.", "_common _node.core"),
+    "_node.readers": Package(
+        "Read-only views of sysfs, procfs and configuration files, and events of links, devices and directories.",
+        "_common _node.core",
+    ),
     "_node.netlink": Package(
         "Netlink codecs and sockets: rtnetlink, RDMA netlink, DCB, ethtool, ARP.", "_common _node.core _node.readers"
     ),
@@ -111,7 +114,7 @@ PACKAGES: dict[str, Package] = {
         "_common _node.core _node.kubelet",
     ),
     "_node.agent": Package(
-        "The rail agent: slots, attaching pods to rails, its socket, CDI files and OCI hook.",
+        "The rail agent: slots, attaching pods to rails, its service, socket and OCI hook, servers for the kubelet.",
         "_common _node.core _node.dra _node.kubelet _node.metrics _node.netlink _node.readers",
     ),
     "_node.agent_service": Package(

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import node_events
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.node_events import NodeEvents
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import in_namespace
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import node_events
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.node_events import NodeEvents
 from tests.functional.node.agent_pods import Pod
 from tests.functional.node.own_namespace import why_not
 from tests.waiting import wait_for

@@ -291,7 +291,7 @@ def test_the_rdma_device_returns_before_its_interface(monkeypatch: pytest.Monkey
     rdma.devices["inside"]["mlx5_8"] = 8
     monkeypatch.setattr(rdma_netlink, "connect", lambda _system: Socket("inside"))
     monkeypatch.setattr(rdma_netlink, "netns_mode", lambda _sock: "exclusive")
-    pod_links._return_rdma(t.cast(t.Any, None), {8: "mlx5_8"}, 6)
+    host_links._return_rdma(t.cast(t.Any, None), {8: "mlx5_8"}, 6)
     assert rdma.devices == {"outside": {"mlx5_8": 8}, "inside": {}}
 
 
@@ -301,7 +301,7 @@ def test_an_rdma_device_returns_by_its_index_and_not_by_its_name(monkeypatch: py
     rdma.devices["inside"] = {"mine": 8, "rxe_bait": 90}
     monkeypatch.setattr(rdma_netlink, "connect", lambda _system: Socket("inside"))
     monkeypatch.setattr(rdma_netlink, "netns_mode", lambda _sock: "exclusive")
-    pod_links._return_rdma(t.cast(t.Any, None), {8: "mlx5_8"}, 6)
+    host_links._return_rdma(t.cast(t.Any, None), {8: "mlx5_8"}, 6)
     assert rdma.devices == {"outside": {"mlx5_8": 8}, "inside": {"rxe_bait": 90}}
 
 

@@ -11,9 +11,10 @@ import pytest
 from pyroute2.netlink.generic.wireguard import wgmsg
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, tunnels
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link, decode_link
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.tunnels import End
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import tunnels
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.tunnels import End
 
 LOCAL, REMOTE = "10.0.0.2", "10.0.0.1"
 LOCAL_6, REMOTE_6 = "fd00::2", "fd00::1"

@@ -17,6 +17,7 @@ import os
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import pod_desired
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
     AgentSpec,
     RailSpec,
@@ -26,7 +27,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_desired import place
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder, Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rdma_netlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError, NetlinkSocket
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import in_namespace
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
     Link,
@@ -324,3 +326,73 @@ def unrecorded(system: System, holders: t.Iterable[Holder]) -> list[str]:
                         " the pod that crictl inspectp %s shows." % (words[1], link.name, words[2])
                     )
     return sorted(messages)
+
+
+def remove(system: System, pod: Rtnetlink, host: Rtnetlink, spec: AgentSpec, holder: Holder, node_fd: int) -> None:
+    """Remove a holder's interfaces and rules from the pod's namespace, in which the caller runs.
+
+    Interfaces and RDMA devices of the node are moved back. :func:`.restore` sets them back. Only what the
+    kernel identifies as taken from the node is moved.
+
+    :param host: socket of the node's namespace.
+    :param spec: the node file with the part with which the pod was attached.
+    :param node_fd: file descriptor of the node's network namespace.
+    """
+    own = {(row["rail"], row["slot"]) for row in holder.interfaces}
+    for rail in spec.rails:
+        for slot in rail.slots:
+            for rule in pod_desired.rules(rail, slot) if (rail.rail, slot.number) in own else ():
+                pod.delete_rule(rule)
+    moved = [row for row in holder.interfaces if row.get("rdma_index") is not None]
+    indexes = {int(row["rdma_index"]): str(row["rdma"]) for row in moved}
+    _return_rdma(system, indexes, node_fd)
+    for row in holder.interfaces:
+        link = interface_in_pod(host, holder, row)
+        if link is not None and row.get("host"):
+            _return_port(pod, host, link.ifindex, row["host"], node_fd)
+        elif link is not None:
+            pod.delete_link(link.ifindex)
+
+
+def _return_port(pod: Rtnetlink, host: Rtnetlink, index: int, recorded: Row, node_fd: int) -> None:
+    """Move a port back to the node. The kernel moves and renames it in one step, which the pod cannot interrupt.
+
+    :raises RailyardError: if the pod has put another interface in its place just before. It is removed.
+    """
+    name = temporary()
+    pod.set_link(index, up=False)
+    try:
+        pod.set_link(index, namespace=node_fd, name=name, new_index=recorded.get("ifindex"))
+    except NetlinkError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        # another interface of the node has its index now
+        pod.set_link(index, namespace=node_fd, name=name)
+    link = host.link(name)
+    if link is not None and not has_identity(link, recorded.get("identity", {"parent": recorded["pci"]})):
+        host.delete_link(link.ifindex)
+        raise RailyardError("the pod replaced the port", recorded["name"], "delete the pod")
+
+
+def _return_rdma(system: System, devices: dict[int, str], node_fd: int) -> None:
+    """Move RDMA devices back to the node, and give them their names. ``devices``: index -> name on the node.
+
+    Nothing in RDMA mode shared, in which they were not moved. The kernel does not give an index to another device.
+    """
+    inside = rdma_netlink.connect(system) if devices else None
+    if inside is None:
+        return
+    try:
+        if rdma_netlink.netns_mode(inside) == "exclusive":
+            for name, index in rdma_indexes(inside).items():
+                if index in devices:
+                    if name != devices[index]:
+                        rdma_netlink.rename(inside, index, devices[index])
+                    rdma_netlink.move(inside, index, node_fd)
+    finally:
+        inside.close()
+
+
+def rdma_indexes(sock: NetlinkSocket) -> dict[str, int]:
+    """Return the RDMA devices of a socket's namespace: name -> index."""
+    return {row["name"]: row["index"] for row in rdma_netlink.devices(sock, MOST)}

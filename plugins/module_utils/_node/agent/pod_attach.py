@@ -37,6 +37,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_s
     ATTACHED,
     ATTACHING,
     Holder,
+    Namespace,
     Row,
     SlotState,
 )
@@ -56,19 +57,6 @@ PATIENCE = 20.0
 _PAUSE = 0.5
 # The index of lo in each network namespace.
 _LOOPBACK = 1
-
-
-class Namespace(t.NamedTuple):
-    """A pod's network namespace: see :class:`.slot_state.Holder`."""
-
-    nsid: int
-    inode: int
-    cookie: int | None
-
-    def is_of(self, holder: Holder, pod: Pod) -> bool:
-        """Return whether a holder has the pod's sandbox, and this namespace. Earlier releases recorded less."""
-        same = holder.inode is None or (holder.inode, holder.cookie) == (self.inode, self.cookie)
-        return same and (holder.sandbox_id, holder.nsid) == (pod.sandbox_id, self.nsid)
 
 
 class PodAttach:
@@ -230,35 +218,20 @@ class PodAttach:
         return freed
 
     def conflicts(self) -> list[dict[str, t.Any]]:
-        """Return the addresses of attached pods that other hosts have too.
-
-        :return: rows of ``device``, ``pod``, ``rail``, ``address``, ``since`` in seconds since 1970, and ``error``.
-        """
+        """Return the addresses of attached pods that other hosts have too, as rows of :meth:`conflict_row`."""
         return [self.conflict_row(conflict) for conflict in self.watch.conflicts()]
 
     def conflict_row(self, conflict: Conflict) -> dict[str, t.Any]:
-        """Return a row of :meth:`conflicts`."""
+        """Return ``device``, ``pod``, ``rail``, ``address``, ``since`` in seconds since 1970, and ``error``."""
         holder = None
         # a damaged record is reported by sweeps
         with contextlib.suppress(RailyardError):
             holder = self._state.holders().get(conflict.owner)
-        rows = [row for row in holder.interfaces if row["interface"] == conflict.netdev] if holder else []
-        rail = str(rows[0]["rail"]) if rows else ""
-        place = "pod %s, slot %s of rail %s" % (holder.pod, rows[0]["slot"], rail) if holder and rows else ""
-        error = AttachError(
-            "conflict",
-            place or "device %s" % conflict.owner,
-            address=conflict.address,
-            macs=", ".join(conflict.macs),
-        )
-        return {
-            "device": conflict.owner,
-            "pod": holder.pod if holder else "",
-            "rail": rail,
-            "address": conflict.address,
-            "since": conflict.since,
-            "error": str(error),
-        }
+        rail, pod = (holder.rail_of(conflict.netdev), holder.pod) if holder else ("", "")
+        place = "pod %s, rail %s" % (pod, rail) if rail else "device %s" % conflict.owner
+        error = str(AttachError("conflict", place, address=conflict.address, macs=", ".join(conflict.macs)))
+        row = {"device": conflict.owner, "pod": pod, "rail": rail, "address": conflict.address}
+        return dict(row, since=conflict.since, error=error)
 
     # -- holders ------------------------------------------------------------------------------------------------------
 
@@ -513,4 +486,4 @@ def _new_index() -> int:
 
 def _remove(system: System, host: Rtnetlink, spec: AgentSpec, holder: Holder, home: int) -> None:
     with Rtnetlink() as pod:
-        pod_links.remove(system, pod, host, spec, holder, home)
+        host_links.remove(system, pod, host, spec, holder, home)

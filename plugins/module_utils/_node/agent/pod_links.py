@@ -34,7 +34,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_n
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
     Link,
     hardware_address,
-    has_identity,
     identity,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import IFA_F_NODAD, Rtnetlink
@@ -125,7 +124,7 @@ class PodLinks:
                 rails = {job.rail.rail for job in self._new_jobs}
                 rows = tuple(row for row in self._holder.interfaces if row["rail"] in rails)
                 holder = self._holder._replace(interfaces=rows)
-                remove(self._system, pod, self._host, self._spec, holder, self._node_fd)
+                host_links.remove(self._system, pod, self._host, self._spec, holder, self._node_fd)
                 raise
             return [self._row(job, devices[job.rail.rail]) for job in self._jobs]
 
@@ -347,19 +346,19 @@ class PodLinks:
         :param outside: socket of the node's namespace.
         """
         devices = {job.rail.rail: self._device_name(job) for job in jobs}
-        in_pod, on_node = _indexes(inside), _indexes(outside)
+        in_pod, on_node = host_links.rdma_indexes(inside), host_links.rdma_indexes(outside)
         new = [job for job in jobs if job.rail.soft and devices[job.rail.rail] not in {**in_pod, **on_node}]
         for job in new:
             with _kernel_errors(job):
                 rdma_netlink.new_link(inside, devices[job.rail.rail], job.rail.rdma_type, job.rail.interface)
         if self._spec.rdma_mode == "exclusive":
             # the kernel makes soft devices in the initial namespace
-            on_node = _indexes(outside) if new else on_node
+            on_node = host_links.rdma_indexes(outside) if new else on_node
             for job in jobs:
                 if devices[job.rail.rail] in on_node:
                     with _kernel_errors(job):
                         rdma_netlink.move(outside, on_node[devices[job.rail.rail]], self._pod_fd)
-        in_pod = _indexes(inside)
+        in_pod = host_links.rdma_indexes(inside)
         for job in jobs:
             if devices[job.rail.rail] not in in_pod:
                 raise AttachError("rdma", job.place, rdma=devices[job.rail.rail])
@@ -391,71 +390,6 @@ class PodLinks:
             raise AttachError("gid", pending[0].place, rdma=devices[pending[0].rail.rail], addresses=addresses)
 
 
-def remove(system: System, pod: Rtnetlink, host: Rtnetlink, spec: AgentSpec, holder: Holder, node_fd: int) -> None:
-    """Remove a holder's interfaces and rules from the pod's namespace, in which the caller runs.
-
-    Interfaces and RDMA devices of the node are moved back. :func:`.host_links.restore` sets them back. Only what the
-    kernel identifies as taken from the node is moved.
-
-    :param host: socket of the node's namespace.
-    :param spec: the node file with the part with which the pod was attached.
-    :param node_fd: file descriptor of the node's network namespace.
-    """
-    own = {(row["rail"], row["slot"]) for row in holder.interfaces}
-    for rail in spec.rails:
-        for slot in rail.slots:
-            for rule in pod_desired.rules(rail, slot) if (rail.rail, slot.number) in own else ():
-                pod.delete_rule(rule)
-    moved = [row for row in holder.interfaces if row.get("rdma_index") is not None]
-    indexes = {int(row["rdma_index"]): str(row["rdma"]) for row in moved}
-    _return_rdma(system, indexes, node_fd)
-    for row in holder.interfaces:
-        link = host_links.interface_in_pod(host, holder, row)
-        if link is not None and row.get("host"):
-            _return_port(pod, host, link.ifindex, row["host"], node_fd)
-        elif link is not None:
-            pod.delete_link(link.ifindex)
-
-
-def _return_port(pod: Rtnetlink, host: Rtnetlink, index: int, recorded: Row, node_fd: int) -> None:
-    """Move a port back to the node. The kernel moves and renames it in one step, which the pod cannot interrupt.
-
-    :raises RailyardError: if the pod has put another interface in its place just before. It is removed.
-    """
-    name = host_links.temporary()
-    pod.set_link(index, up=False)
-    try:
-        pod.set_link(index, namespace=node_fd, name=name, new_index=recorded.get("ifindex"))
-    except NetlinkError as error:
-        if error.errno != errno.EBUSY:
-            raise
-        # another interface of the node has its index now
-        pod.set_link(index, namespace=node_fd, name=name)
-    link = host.link(name)
-    if link is not None and not has_identity(link, recorded.get("identity", {"parent": recorded["pci"]})):
-        host.delete_link(link.ifindex)
-        raise RailyardError("the pod replaced the port", recorded["name"], "delete the pod")
-
-
-def _return_rdma(system: System, devices: dict[int, str], node_fd: int) -> None:
-    """Move RDMA devices back to the node, and give them their names. ``devices``: index -> name on the node.
-
-    Nothing in RDMA mode shared, in which they were not moved. The kernel does not give an index to another device.
-    """
-    inside = rdma_netlink.connect(system) if devices else None
-    if inside is None:
-        return
-    try:
-        if rdma_netlink.netns_mode(inside) == "exclusive":
-            for name, index in _indexes(inside).items():
-                if index in devices:
-                    if name != devices[index]:
-                        rdma_netlink.rename(inside, index, devices[index])
-                    rdma_netlink.move(inside, index, node_fd)
-    finally:
-        inside.close()
-
-
 def row(job: Job, rdma: str | None, own: t.Mapping[str, t.Any], address: str | None) -> Row:
     """Return a job's row of the record. ``rdma``: its RDMA device, if the pod has one already. ``own``: identity of the
     interface. ``address``: its MAC, if it exists.
@@ -469,11 +403,6 @@ def _existing(pod: Rtnetlink, job: Job) -> Link:
     if link is None:
         raise AttachError("not-taken", job.place, missing="the interface %s" % job.rail.interface)
     return link
-
-
-def _indexes(sock: NetlinkSocket) -> dict[str, int]:
-    """Return the RDMA devices of a socket's namespace: name -> index."""
-    return {row["name"]: row["index"] for row in rdma_netlink.devices(sock, host_links.MOST)}
 
 
 def _wait(pending_jobs: t.Callable[[], list[Job]], seconds: float) -> list[Job]:

@@ -13,6 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import cdi_files
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
     AgentSpec,
+    Device,
     RailSpec,
     SlotSpec,
 )
@@ -20,8 +21,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.host_l
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.record_file import RecordFile
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kubelet_messages import DeviceState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import numa_node
 
 # In the directory of the node file, whose changes the agent notices at once.
 CORDONS = "/etc/railyard/cordons.json"
@@ -177,3 +180,66 @@ def _netdevs(directory: str, system: System) -> set[str]:
     """Return the netdevs of the ports of an RDMA device."""
     ports = ["%s/ports/%s/gid_attrs/ndevs" % (directory, port) for port in system.listdir(directory + "/ports")]
     return {system.read("%s/%s" % (port, index)) or "" for port in ports for index in system.listdir(port)}
+
+
+class DeviceHealth:
+    """The health of the devices of a node file. :meth:`look` observes it. ``log`` gets each change."""
+
+    def __init__(self, system: System, log: t.Callable[[str], None]) -> None:
+        self._system = system
+        self._log = log
+        self._rails: dict[str, Health] = {}
+        self._rdma_down: dict[tuple[str, int | None], str] = {}
+        self._numa: dict[str, int | None] = {}
+
+    def follow(self, spec: AgentSpec) -> None:
+        """Follow another node file."""
+        self._numa = {rail.rail: self._numa_node(rail) for rail in spec.rails}
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether an RDMA device is missing. Not every kernel reports one that appears."""
+        return bool(self._rdma_down)
+
+    def look(self, spec: AgentSpec, holders: t.Collection[Holder]) -> None:
+        """Observe links, RDMA devices and cordons. Raises :class:`.RailyardError`."""
+        observed = look(spec, holders, cordons(self._system).all(), self._system)
+        for rail, health in observed.items():
+            if self._rails.get(rail, Health()) != health:
+                self._log("rail %s: %s" % (rail, health.reason or "is healthy again"))
+        rdma = rdma_down(spec, holders, self._system)
+        before = self.slot_problems()
+        self._rails, self._rdma_down = observed, rdma
+        for problem in self.slot_problems():
+            if problem not in before:
+                self._log(problem)
+
+    def rail(self, rail: str) -> Health:
+        return self._rails.get(rail, Health(UNREAD))
+
+    def slot_problems(self) -> list[str]:
+        """Return a problem per slot whose RDMA device is missing, if the others of its rail are not affected."""
+        rows = sorted(
+            (rail, number, reason) for (rail, number), reason in self._rdma_down.items() if number is not None
+        )
+        return ["slot %d of rail %s: %s" % (number, rail, reason) for rail, number, reason in rows]
+
+    def device_state(self, device: Device) -> DeviceState:
+        """Return the state of a device for the kubelet."""
+        rails = {rail: self.rail(rail) for rail in device.slots}
+        for rail, slot in device.slots.items():
+            reason = self._rdma_down.get((rail, slot.number))
+            if reason:
+                rails[rail] = rails[rail]._replace(down="; ".join(filter(None, [rails[rail].down, reason])))
+        bad = {rail: health for rail, health in rails.items() if not health.healthy}
+        reason = "; ".join("rail %s: %s" % (rail, health.reason) for rail, health in bad.items())
+        nodes = {self._numa[rail] for rail in device.slots}
+        numa = tuple(sorted(node for node in nodes if node is not None))
+        cordoned = bool(bad) and not any(health.down for health in bad.values())
+        return DeviceState(device.id, not bad, numa, reason, cordoned)
+
+    def _numa_node(self, rail: RailSpec) -> int | None:
+        if rail.pci:
+            return numa_node(self._system, rail.pci)
+        node = self._system.read_int("/sys/class/net/%s/device/numa_node" % rail.netdev)
+        return None if node is None or node < 0 else node

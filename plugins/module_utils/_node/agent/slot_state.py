@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import Pod
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.record_file import RecordFile, Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
@@ -68,6 +69,10 @@ class Holder(t.NamedTuple):
         keys = ("address", "address6")
         return {row[key].partition("/")[0] for row in self.interfaces for key in keys if row.get(key)}
 
+    def rail_of(self, interface: str) -> str:
+        """Return the rail of an interface of the pod; empty if the holder does not have it."""
+        return next((str(row["rail"]) for row in self.interfaces if row["interface"] == interface), "")
+
     def as_dict(self) -> Row:
         """Return the holder's row in the record."""
         return dict(self._asdict(), interfaces=list(self.interfaces))
@@ -76,6 +81,19 @@ class Holder(t.NamedTuple):
         """Return the row of ``status``: without the values by which only the agent finds the interfaces."""
         interfaces = [{key: row[key] for key in row if key not in OWN_KEYS} for row in self.interfaces]
         return {**{key: value for key, value in self._asdict().items() if key != "plan"}, "interfaces": interfaces}
+
+
+class Namespace(t.NamedTuple):
+    """A pod's network namespace: see :class:`Holder`."""
+
+    nsid: int
+    inode: int
+    cookie: int | None
+
+    def is_of(self, holder: Holder, pod: Pod) -> bool:
+        """Return whether a holder has the pod's sandbox, and this namespace. Earlier releases recorded less."""
+        same = holder.inode is None or (holder.inode, holder.cookie) == (self.inode, self.cookie)
+        return same and (holder.sandbox_id, holder.nsid) == (pod.sandbox_id, self.nsid)
 
 
 class SlotState:

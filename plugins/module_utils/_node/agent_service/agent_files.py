@@ -46,7 +46,7 @@ AGENT_PACKED = (
     "_node.agent.dra_front",
     "_node.agent.hook",
     "_node.agent.host_links",
-    "_node.agent.node_events",
+    "_node.agent.kubelet_servers",
     "_node.agent.pod_attach",
     "_node.agent.pod_desired",
     "_node.agent.pod_links",
@@ -83,6 +83,7 @@ AGENT_PACKED = (
     "_node.netlink.vf_setter",
     "_node.readers.gids",
     "_node.readers.network_namespaces",
+    "_node.readers.node_events",
     "_node.readers.pci_functions",
 )
 HOOK_PACKED = ("_node.agent.hook",)

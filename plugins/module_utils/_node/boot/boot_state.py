@@ -58,7 +58,7 @@ PACKED = (
     "_node.netlink.rename_order",
     "_node.netlink.route_lookup",
     "_node.netlink.rtnetlink",
-    "_node.netlink.tunnels",
+    "_node.safety.tunnels",
     "_node.netlink.vf_setter",
     "_node.qos.congestion_control",
     "_node.qos.dcb_managers",

@@ -426,12 +426,9 @@ class NicDriver(Subsystem):
         if users:
             return "other modules use it: %s" % _listed(users)
         functions = pci_functions.network_functions(self._system, pci_functions.NVIDIA_NETWORKING)
-        for function in functions:
-            if pci_functions.virtual_functions(self._system, function):
-                return "%s has VFs, which would be lost" % function
-        for function, why in functions_elsewhere(self._system, functions).items():
-            return "of %s, %s" % (function, why)
-        return None
+        reasons = ["of %s, %s" % row for row in functions_elsewhere(self._system, functions).items()]
+        with_vfs = [function for function in functions if pci_functions.virtual_functions(self._system, function)]
+        return next(iter(["%s has VFs, which would be lost" % function for function in with_vfs] + reasons), None)
 
     def _do_restart(self) -> None:
         systemctl = self._system.which("systemctl")

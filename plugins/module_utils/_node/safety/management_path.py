@@ -19,7 +19,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, tunnels
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.route_lookup import (
     InterfaceRoute,
@@ -36,6 +36,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_
     REPRESENTOR,
     is_pci_address,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import tunnels
 
 CONNECTION = "carries this connection"
 DEFAULT = "carries the default route"
