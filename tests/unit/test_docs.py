@@ -91,6 +91,12 @@ def _own_paths() -> set[str]:
     return found
 
 
+def test_the_tests_that_the_page_on_security_names_exist() -> None:
+    named = re.findall(r"`((?:unit|functional)/\S+\.py)::(\w+)`", (ROOT / "docs" / "security.md").read_text())
+    assert len(named) > 40
+    assert [(file, name) for file, name in named if "def %s(" % name not in (ROOT / "tests" / file).read_text()] == []
+
+
 def test_the_page_on_security_has_every_file_of_our_own_on_nodes() -> None:
     paths = _own_paths()
     assert len(paths) > 25 and "/etc/railyard/boot.d" in paths
