@@ -72,7 +72,8 @@ class NodeEvents:
         for fd in self._fds:
             poll.register(fd, select.POLLIN)
         while self._fds:
-            if any([self._read(fd) for fd, _event in poll.poll()]):
+            changed = [self._read(fd) for fd, _event in poll.poll()]
+            if any(changed):
                 self._changed()
                 time.sleep(PAUSE)
 
