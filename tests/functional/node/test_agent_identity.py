@@ -50,10 +50,10 @@ PEERS: dict[int, int] = {}
 class PciSystem(System):
     """The kernel of this namespace, with ports that are PCI functions."""
 
-    def listdir(self, path: str) -> list[str]:
+    def listdir(self, path: str, complete: bool = False) -> list[str]:
         found = re.match("/sys/bus/pci/devices/([0-9a-f:.]+)/net$", path)
         if not found:
-            return super().listdir(path)
+            return super().listdir(path, complete)
         peer = PEERS[next(number for number, pci in PCI.items() if pci == found.group(1))]
         return [each["ifname"] for each in shown("link") if each.get("link_index") == peer and "link_netnsid" in each]
 

@@ -227,11 +227,13 @@ class PodAttach:
         # a damaged record is reported by sweeps
         with contextlib.suppress(RailyardError):
             holder = self._state.holders().get(conflict.owner)
-        rail, pod = (holder.rail_of(conflict.netdev), holder.pod) if holder else ("", "")
-        place = "pod %s, rail %s" % (pod, rail) if rail else "device %s" % conflict.owner
+        row = holder.row_of(conflict.netdev) if holder else None
+        rail, pod, place = "", holder.pod if holder else "", "device %s" % conflict.owner
+        if row:
+            rail, place = str(row["rail"]), "pod %s, slot %s of rail %s" % (pod, row["slot"], row["rail"])
         error = str(AttachError("conflict", place, address=conflict.address, macs=", ".join(conflict.macs)))
-        row = {"device": conflict.owner, "pod": pod, "rail": rail, "address": conflict.address}
-        return dict(row, since=conflict.since, error=error)
+        found = {"device": conflict.owner, "pod": pod, "rail": rail, "address": conflict.address}
+        return dict(found, since=conflict.since, error=error)
 
     # -- holders ------------------------------------------------------------------------------------------------------
 

@@ -69,9 +69,9 @@ class Holder(t.NamedTuple):
         keys = ("address", "address6")
         return {row[key].partition("/")[0] for row in self.interfaces for key in keys if row.get(key)}
 
-    def rail_of(self, interface: str) -> str:
-        """Return the rail of an interface of the pod; empty if the holder does not have it."""
-        return next((str(row["rail"]) for row in self.interfaces if row["interface"] == interface), "")
+    def row_of(self, interface: str) -> Row | None:
+        """Return the row of an interface of the pod; None if the holder does not have it."""
+        return next((row for row in self.interfaces if row["interface"] == interface), None)
 
     def as_dict(self) -> Row:
         """Return the holder's row in the record."""
