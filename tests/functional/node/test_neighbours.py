@@ -201,6 +201,13 @@ def test_the_sockets_of_a_process_that_has_ended_are_closed(live: LiveNode) -> N
     assert len(again.listeners) == 1
     watch.end("kept")
     wait_for(lambda: not again.listeners)
+    # an owner whose process has ended is closed at once
+    watch.add("now", now := probes_on("rail1", "1.2.3.4"), os.getpid(), here())
+    watch.close_ended("now")
+    assert len(now.listeners) == 1
+    watch._watched[-1]._namespace = os.stat("/")
+    watch.close_ended("now")
+    assert not now.listeners
     # an error of the thread closes all, and the next call starts another thread
     threading.excepthook = lambda _error: None
     watch.changed = lambda *_change: sys.exit("an error")

@@ -53,8 +53,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
 
 # Seconds to wait for the end of the last pod of a device.
 PATIENCE = 20.0
-# Seconds between two checks.
-_PAUSE = 0.5
+# Seconds between two checks, at first and at most.
+_PAUSE, _PAUSE_MAX = 0.05, 0.5
 # The index of lo in each network namespace.
 _LOOPBACK = 1
 
@@ -243,7 +243,7 @@ class PodAttach:
         :raises AttachError: reason ``held``.
         """
         addresses = {str(address.ip) for slot in device.slots.values() for address in slot.addresses}
-        deadline = time.monotonic() + self._patience
+        deadline, pause = time.monotonic() + self._patience, _PAUSE
         while True:
             holder = self._holder_of(device.id, addresses)
             if holder is None:
@@ -257,7 +257,8 @@ class PodAttach:
                     continue
             if time.monotonic() > deadline:
                 raise AttachError("held", "device %s" % device.id, pod=holder.pod)
-            time.sleep(_PAUSE)
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSE_MAX)
 
     def _holder_of(self, device: str, addresses: set[str]) -> Holder | None:
         """Return a holder of another device that has one of the addresses, or else the holder of the device."""
@@ -281,6 +282,7 @@ class PodAttach:
 
         :raises RailyardError: if what was taken from the node cannot be set back. The device stays held.
         """
+        self.watch.close_ended(holder.device)
         lives = self._lives(host, holder)
         if holder.phase == ATTACHED and lives:
             return False

@@ -31,6 +31,8 @@ PAUSE, ROUND = 0.05, 64
 SOCKETS = 256
 # How many other hosts of one address are reported.
 HOSTS = 4
+# Most bytes that are read from the pipe which wakes the thread.
+_WAKES = 4096
 
 
 class Conflict(t.NamedTuple):
@@ -54,6 +56,8 @@ class AddressWatch:
         self._lock = threading.Lock()
         self._watched: list[_Watched] = []
         self._thread: threading.Thread | None = None
+        # a byte wakes the thread
+        self._wake, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def add(self, owner: str, probes: Probes, process: int, namespace: os.stat_result) -> None:
         """Listen for the addresses of ``probes``, which this object closes. An earlier call for the owner ends.
@@ -84,6 +88,20 @@ class AddressWatch:
                 if watched.owner == owner:
                     watched.until = 0.0
 
+    def close_ended(self, owner: str) -> None:
+        """Close the sockets of an owner whose process has ended, and wait for it: they keep its network namespace."""
+        now = time.monotonic()
+        with self._lock:
+            ended = [each for each in self._watched if each.owner == owner and each.over(now)]
+            for each in ended:
+                each.until = 0.0
+        if ended:
+            # a full pipe wakes it too
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._waker, b"x")
+        for each in ended:
+            each.closed.wait(TICK)
+
     def conflicts(self) -> list[Conflict]:
         with self._lock:
             return [conflict for watched in self._watched if watched.until for conflict in watched.conflicts.values()]
@@ -103,7 +121,7 @@ class AddressWatch:
             with self._lock:
                 watched, self._watched, self._thread = self._watched, [], None
             for each in watched:
-                each.probes.close()
+                each.close()
             raise
 
     def _serve(self) -> None:
@@ -119,7 +137,7 @@ class AddressWatch:
                 if not watched:
                     self._thread = None
             for each in ended:
-                each.probes.close()
+                each.close()
             for conflict in over:
                 self.changed(conflict, True)
             if not watched:
@@ -132,11 +150,15 @@ class AddressWatch:
     def _read(self, watched: t.Sequence[_Watched]) -> bool:
         """Read the frames of one round. Return whether there were some."""
         poller, owners = select.poll(), {}
+        poller.register(self._wake, select.POLLIN)
         for each in watched:
             for descriptor in each.probes.listeners:
                 poller.register(descriptor, select.POLLIN)
                 owners[descriptor] = each
         ready = poller.poll(TICK * 1000)
+        if any(descriptor == self._wake for descriptor, _event in ready):
+            os.read(self._wake, _WAKES)
+            return False
         for descriptor, _event in ready:
             listener = owners[descriptor].probes.listeners[descriptor]
             for heard in listener.claims(max(1, ROUND // len(ready))):
@@ -150,7 +172,9 @@ class AddressWatch:
 
 
 class _Watched:
-    """The addresses of one owner. ``until``: when listening ends, by the monotonic clock; 0: at once."""
+    """The addresses of one owner. ``until``: when listening ends, by the monotonic clock; 0: at once. ``closed``: set
+    when its sockets are closed.
+    """
 
     def __init__(self, owner: str, probes: Probes, process: int, namespace: os.stat_result) -> None:
         now = time.monotonic()
@@ -161,6 +185,11 @@ class _Watched:
         self._ends: dict[tuple[str, str], float] = {}
         self._process, self._namespace = process, namespace
         self._next_probe = now + PROBE
+        self.closed = threading.Event()
+
+    def close(self) -> None:
+        self.probes.close()
+        self.closed.set()
 
     def over(self, now: float) -> bool:
         """Return whether listening has ended: by time, by :meth:`AddressWatch.end`, or with the process."""
