@@ -509,3 +509,6 @@ def test_networks_in_a_former_directory_of_multus_are_removed(tree: Tree) -> Non
     tree.apply(network(1))
     done = tree.apply(network(1), directory="/srv/net.d")
     assert kinds(done) == [("/srv/net.d/railyard-gpu01-macvlan.conflist", "file"), (FIRST, "file")]
+    # another path of the same directory
+    Path(tree.system.path("/srv/link")).symlink_to("net.d")
+    assert tree.apply(network(1), directory="/srv/link/") == []

@@ -46,7 +46,8 @@ class CniNetworks(Subsystem):
         self._absent = options.get("state") == "absent"
         self._networks: list[Document] = [] if self._absent else list(options.get("networks") or [])
         multus = {} if options.get("directory") and options.get("plugin_directory") else self._multus()
-        self.directory = str(options.get("directory") or multus.get("confDir") or CONF_DIR).rstrip("/")
+        # without symbolic links, so that each recorded file has one path
+        self.directory = system.real_path(str(options.get("directory") or multus.get("confDir") or CONF_DIR))
         place = str(options.get("plugin_directory") or self._k3s() or multus.get("binDir") or PLUGIN_DIR).rstrip("/")
         self._plugins = Plugins(system, place, options.get("source") or [], options.get("checksum"))
         self._record = self._plugins.record
