@@ -11,13 +11,14 @@ short_description: Configure the CNI networks of a node, and install their plugi
 version_added: 0.2.0
 description:
   - Writes the configurations that Multus uses for NetworkAttachmentDefinitions with an empty C(spec), one file per
-    network, C(railyard-NETWORK.conflist). Such files of other networks are removed; all other files stay.
+    network, C(railyard-NETWORK.conflist). Files of an earlier run for other networks are removed; all other files stay.
+  - An existing file at the path of a network is refused, unless this module wrote it or its content is as planned.
   - Installs C(railyard-rail), the plugin that configures ARP settings and the rail's routing table in a pod, and, from
     O(source), plugins of the networks that are missing on the node. An installed plugin is never replaced, unless this
     module installed it and it was not changed since.
   - Before anything is written, all problems are reported at once - a plugin that is missing or supports another version
     of the CNI specification, a netdev that is missing or has a smaller MTU, another file with a network of the same
-    name.
+    name, or a file of another program at the path of a network.
   - Running pods are not changed.
 author:
   - Railyard contributors (@railyard)

@@ -15,14 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import STEP, Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.cni import cni_plugins, node_networks
+from ansible_collections.railyard.fabric.plugins.module_utils._node.cni import cni_record, node_networks
 from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.node_networks import CniNetworks
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 VERSIONS = ("0.4.0", "1.0.0")
+NETS = "/etc/cni/multus/net.d"
+FIRST, SECOND = (NETS + "/railyard-gpu%02d-macvlan.conflist" % number for number in (1, 2))
 
 
 def network(number: int, **first: t.Any) -> dict[str, t.Any]:
@@ -264,7 +266,7 @@ def test_a_plugin_of_an_interrupted_run_is_recognized(tree: Tree, monkeypatch: p
     write = tree.system.write_file
 
     def killed(path: str, data: str | bytes, mode: int = 0o644) -> None:
-        if path == cni_plugins.RECORD and written.exists() and written.read_bytes() != before:
+        if path == cni_record.RECORD and written.exists() and written.read_bytes() != before:
             raise KeyboardInterrupt
         write(path, data, mode)
 
@@ -302,17 +304,211 @@ def test_a_truncated_archive_is_refused(tree: Tree) -> None:
         subsystem.changes(subsystem.observe())
 
 
-def test_an_invalid_record_keeps_plugins(tree: Tree) -> None:
+def kinds(changes: t.Sequence[Change]) -> list[tuple[str, str]]:
+    return [(each.subject, each.kind) for each in changes]
+
+
+def recorded(tree: Tree) -> list[str]:
+    return sorted(json.loads(tree.system.read(cni_record.RECORD) or "{}")["networks"])
+
+
+def test_an_invalid_record_keeps_plugins_and_networks(tree: Tree) -> None:
     tree.apply(network(1))
-    for text in ("", "[]", '{"plugins": 3}', '{"directory": "/opt/cni/bin", "plugins": {"macvlan": {}}}'):
-        tree.put(cni_plugins.RECORD, text)
+    for text in ("", "[]", '{"plugins": 3}', '{"networks": {"%s": 3}}' % FIRST):
+        tree.put(cni_record.RECORD, text)
         tree.plugin("/usr/lib/cni/macvlan", mark="later")
-        assert tree.apply(network(1)) == []
+        (message,) = tree.refused(network(1, mtu=1500))
+        assert message.startswith(FIRST + ": exists, and ")
+        # its content is as planned: it is recorded once
+        assert kinds(tree.apply(network(1))) == [(cni_record.RECORD, STEP)]
+        assert recorded(tree) == [FIRST]
+    tree.put(cni_record.RECORD, "[]")
+    assert kinds(tree.apply(state="absent"))[-1] == (cni_record.RECORD, "file")
+    assert FIRST in tree.files()
 
 
 def test_a_network_file_without_json_is_written_again(tree: Tree) -> None:
-    tree.put("/etc/cni/multus/net.d/railyard-gpu01-macvlan.conflist", "{cut off")
-    tree.put("/etc/cni/multus/net.d/railyard-gone.conflist", "3")
+    tree.apply(network(1), network(2))
+    for path, text in ((FIRST, "{cut off"), (SECOND, "3")):
+        tree.put(path, text)
     done = tree.apply(network(1))
-    assert [each.attribute for each in done].count("network") == 2
+    assert [(each.subject, each.before, each.after) for each in done] == [(FIRST, None, network(1)), (SECOND, {}, None)]
     assert node_networks.required_plugins([copy.deepcopy(network(1))]) == ["host-local", "macvlan", "railyard-rail"]
+
+
+def test_files_of_users_are_never_touched(tree: Tree) -> None:
+    """Names and content as those of own files do not matter. Only the record decides."""
+    texts = {
+        NETS + "/railyard-mine.conflist": json.dumps(dict(network(1), name="mine")),
+        NETS + "/railyard-gpu03-macvlan.conflist": json.dumps(network(3), indent=2) + "\n",
+        NETS + "/railyard-.conflist": "",
+        NETS + "/railyard-list.conflist": "[]",
+    }
+    for path, text in texts.items():
+        tree.put(path, text)
+    link = Path(tree.system.path(NETS + "/railyard-link.conflist"))
+    link.symlink_to("/nowhere")
+    assert len(tree.apply(network(1), network(2))) == 5
+    assert tree.subsystem(network(1)).observe()["networks"] == [network(1), network(2)]
+    # a user's file at the path of a network that left the plan
+    tree.apply(network(1))
+    texts[SECOND] = tree.put(SECOND, json.dumps(network(2))).read_text()
+    assert tree.apply(network(1)) == []
+    tree.apply(state="absent")
+    assert tree.apply(state="absent") == []
+    assert {path: Path(tree.system.path(path)).read_text() for path in texts} == texts
+    assert os.readlink(link) == "/nowhere" and tree.kept() == sorted(texts)
+
+
+def test_a_network_of_the_same_name_in_a_file_of_a_user_is_refused(tree: Tree) -> None:
+    tree.apply(network(2))
+    tree.put(NETS + "/railyard-mine.conflist", json.dumps(network(1)))
+    (message,) = tree.refused(network(1), network(2))
+    assert message.startswith("networks[0]: network gpu01-macvlan is in %s/railyard-mine.conflist too" % NETS)
+
+
+@pytest.mark.parametrize("other", ["other network", "same network", "no JSON", "link"])
+def test_a_file_of_a_user_at_a_planned_path_is_refused(tree: Tree, other: str) -> None:
+    path = Path(tree.system.path(FIRST))
+    path.parent.mkdir(parents=True)
+    if other == "link":
+        # its target has the planned content, but is a file of the user
+        path.symlink_to(tree.put("/root/mine", json.dumps(network(1), indent=2) + "\n"))
+    else:
+        text = json.dumps({"other network": {"name": "mine"}, "same network": network(1)}.get(other))
+        path.write_text("{" if other == "no JSON" else text)
+    assert tree.refused(network(1), network(2)) == [
+        "%s: exists, and %s does not record that Railyard wrote it. Remedy: remove or rename that file, and run again."
+        % (FIRST, cni_record.RECORD)
+    ]
+    assert [each for each in tree.kept() if each != FIRST] == []
+
+
+def test_a_file_with_the_planned_content_is_adopted(tree: Tree) -> None:
+    """Such as on a node on which the runtime had all plugins, so that an earlier release wrote no record."""
+    for name in ("macvlan", "host-local"):
+        tree.plugin("/opt/cni/bin/" + name)
+    tree.apply(network(1), network(2))
+    tree.system.remove_file(cni_record.RECORD)
+    assert kinds(tree.apply(network(1), network(2))) == [(cni_record.RECORD, STEP)]
+    assert kinds(tree.apply(network(1, mtu=1500))) == [(FIRST, "file"), (SECOND, "file")]
+    tree.apply(state="absent")
+    assert tree.kept() == ["/opt/cni/bin/host-local", "/opt/cni/bin/macvlan"]
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("then", ["again", "absent", "other plan"])
+def test_a_network_of_an_interrupted_run_is_recognized(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, later: bool, then: str
+) -> None:
+    if later:
+        tree.apply(network(1))
+    write = tree.system.write_file
+
+    def killed(path: str, data: str | bytes, mode: int = 0o644) -> None:
+        if path == FIRST:
+            raise KeyboardInterrupt
+        write(path, data, mode)
+
+    changed = network(1, mtu=1500)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(tree.system, "write_file", killed)
+        tree.apply(changed)
+    assert recorded(tree) == [FIRST] and (FIRST in tree.files()) == later
+    if then == "again":
+        assert kinds(tree.apply(changed)) == [(FIRST, "file")]
+    elif then == "other plan":
+        tree.apply(network(2))
+        # the row went with the network, so that a later file is a user's
+        tree.put(FIRST, json.dumps(network(1)))
+        assert recorded(tree) == [SECOND] and tree.apply(network(2)) == []
+        tree.system.remove_file(FIRST)
+    tree.apply(state="absent")
+    assert tree.kept() == []
+
+
+def test_an_interrupted_removal_is_completed(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree.apply(network(1), network(2))
+
+    def killed(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(tree.system, "write_file", killed)
+        tree.apply(network(1))
+    assert SECOND not in tree.files() and recorded(tree) == [FIRST, SECOND]
+    assert kinds(tree.apply(network(1))) == [(cni_record.RECORD, STEP)]
+    assert recorded(tree) == [FIRST]
+
+
+@pytest.mark.parametrize("edit", ["text", "link", "link to the same text", "dangling link"])
+def test_an_edited_file_is_written_again_and_a_link_is_not_followed(tree: Tree, edit: str) -> None:
+    tree.apply(network(1))
+    path = Path(tree.system.path(FIRST))
+    text = path.read_text()
+    theirs = tree.put("/root/mine", text if "same" in edit else json.dumps(network(2)))
+    before = theirs.read_text()
+    path.unlink()
+    if edit == "text":
+        path.write_text(json.dumps(network(1, mtu=9000)))
+    else:
+        path.symlink_to(theirs if edit != "dangling link" else "/nowhere")
+    assert kinds(tree.apply(network(1))) == [(FIRST, "file")]
+    assert path.read_text() == text and not path.is_symlink() and theirs.read_text() == before
+
+
+def test_files_of_an_earlier_release_are_adopted_once(tree: Tree) -> None:
+    tree.apply(network(1), network(2), network(3))
+    document = json.loads(tree.system.read(cni_record.RECORD) or "")
+    del document["networks"]
+    tree.put(cni_record.RECORD, json.dumps(document))
+    kept = {
+        NETS + "/railyard-mine.conflist": json.dumps({"name": "mine", "plugins": [{"type": "macvlan"}]}),
+        NETS + "/railyard-renamed.conflist": json.dumps(network(4)),
+        NETS + "/railyard-text.conflist": json.dumps({"name": "text", "plugins": "railyard-rail"}),
+        NETS + "/railyard-empty.conflist": json.dumps({"name": "empty", "plugins": []}),
+    }
+    for path, text in kept.items():
+        tree.put(path, text)
+    third = NETS + "/railyard-gpu03-macvlan.conflist"
+    changed = network(1, mtu=1500)
+    assert kinds(tree.apply(changed, network(2))) == [
+        (cni_record.RECORD, STEP),
+        (FIRST, "file"),
+        (third, "file"),
+    ]
+    # later files of the same form are the user's
+    kept[third] = json.dumps(network(3))
+    tree.put(third, kept[third])
+    assert tree.apply(changed, network(2)) == []
+    tree.apply(state="absent")
+    assert tree.kept() == sorted(kept)
+
+
+def test_an_earlier_release_is_removed_after_an_interruption(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree.apply(network(1), network(2))
+    document = json.loads(tree.system.read(cni_record.RECORD) or "")
+    del document["networks"]
+    tree.put(cni_record.RECORD, json.dumps(document))
+    remove = tree.system.remove_file
+
+    def killed(path: str) -> None:
+        if path == SECOND:
+            raise KeyboardInterrupt
+        remove(path)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(tree.system, "remove_file", killed)
+        tree.apply(state="absent")
+    assert recorded(tree) == [SECOND]
+    tree.apply(state="absent")
+    assert tree.kept() == []
+
+
+def test_networks_in_a_former_directory_of_multus_are_removed(tree: Tree) -> None:
+    tree.apply(network(1))
+    done = tree.apply(network(1), directory="/srv/net.d")
+    assert kinds(done) == [("/srv/net.d/railyard-gpu01-macvlan.conflist", "file"), (FIRST, "file")]
+    # another path of the same directory
+    Path(tree.system.path("/srv/link")).symlink_to("net.d")
+    assert tree.apply(network(1), directory="/srv/link/") == []

@@ -21,10 +21,10 @@ from functools import partial
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.cni import rail_plugin
+from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.cni_record import RECORD, Record, Row, sha256
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
-RECORD = "/var/lib/railyard/cni.json"
 # The modules that railyard-rail imports; a unit test compares this list with the imports.
 PACKED = (
     "_common.errors",
@@ -45,7 +45,6 @@ PROJECTS = {"rdma": "rdma-cni", "sriov": "sriov-cni"}
 MEMBER_MAX = 256 * 2**20
 # Errors of a truncated archive.
 BROKEN = (OSError, EOFError, tarfile.TarError, zlib.error)
-Row = t.Dict[str, t.Any]
 
 
 class Plugins:
@@ -57,6 +56,7 @@ class Plugins:
 
     def __init__(self, system: System, directory: str, sources: t.Sequence[str], checksum: str | None) -> None:
         self.directory = directory
+        self.record = Record(system, directory)
         self._system = system
         self._source = next((each.rstrip("/") for each in sources if system.exists(each)), None)
         self._sources = ", ".join(sources)
@@ -68,7 +68,7 @@ class Plugins:
         """Return a row per plugin: ``name``, ``path`` (None: missing), ``source`` (of a missing plugin, if it has it),
         ``ours`` (whether this module installed it), and ``versions`` of the CNI specification.
         """
-        record = self._record()
+        record = self._installed()
         rows = []
         for name in names:
             path = self._path(name)
@@ -120,7 +120,7 @@ class Plugins:
 
     def changes(self, names: t.Sequence[str]) -> list[Change]:
         """Return the changes that install missing plugins and update outdated ones."""
-        record = self._record()
+        record = self._installed()
         changes = []
         for name in names:
             path = self._path(name)
@@ -142,7 +142,7 @@ class Plugins:
         """
         if not absent:
             return []
-        records = self._records()
+        records = self.record.plugins()
         changes = []
         for directory, record in {self.directory: {}, **records}.items():
             for name in sorted({*record, rail_plugin.NAME} - set(names)):
@@ -204,32 +204,12 @@ class Plugins:
             return str(row["source"])
         coming = row.get("coming")
         # installed by a run that was interrupted before it wrote the record
-        if isinstance(coming, dict) and coming.get("sha256") == _digest(self._system.read_bytes(path)):
+        if isinstance(coming, dict) and coming.get("sha256") == sha256(self._system.read_bytes(path)):
             return str(coming.get("source"))
         return None
 
-    def _record(self) -> dict[str, Row]:
-        return self._records().get(self.directory, {})
-
-    def _records(self) -> dict[str, dict[str, Row]]:
-        """Return the installed plugins: directory -> plugin -> row. The runtime's directory may have changed."""
-        try:
-            document = json.loads(self._system.read(RECORD) or "{}")
-            records = {str(document["directory"]): document["plugins"], **(document.get("others") or {})}
-            return {
-                directory: {name: dict(row) for name, row in plugins.items() if {"installed", "source"} <= set(row)}
-                for directory, plugins in records.items()
-            }
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return {}
-
-    def _write_record(self, name: str, row: Row) -> None:
-        others = self._records()
-        record = others.pop(self.directory, {})
-        record[name] = row
-        document: Row = {"directory": self.directory, "plugins": record}
-        document.update({"others": others} if others else {})
-        self._system.write_file(RECORD, json.dumps(document, indent=2, sort_keys=True) + "\n", 0o644)
+    def _installed(self) -> dict[str, Row]:
+        return self.record.plugins().get(self.directory, {})
 
     def _in_directory(self, name: str) -> str | None:
         """Return the path of a plugin in the source; None if the source is not a directory."""
@@ -290,13 +270,13 @@ class Plugins:
     def _installer(self, name: str, stamp: str) -> t.Callable[[], None]:
         def act() -> None:
             path, data = self._path(name), self._data(name)
-            before = self._installed_from(path, self._record().get(name))
+            before = self._installed_from(path, self._installed().get(name))
             # recorded before the installation, so that the plugin of an interrupted run is recognized
             row: Row = {"installed": "" if before is None else self._stamp(path), "source": before or ""}
-            self._write_record(name, dict(row, coming={"sha256": _digest(data), "source": stamp}))
+            self.record.write_plugin(name, dict(row, coming={"sha256": sha256(data), "source": stamp}))
             self._system.write_file(path, data, 0o755)
             self._supported.pop(path, None)
-            self._write_record(name, {"installed": self._stamp(path), "source": stamp})
+            self.record.write_plugin(name, {"installed": self._stamp(path), "source": stamp})
 
         return act
 
@@ -335,7 +315,3 @@ class Plugins:
             "plugin %s" % name,
             "%s, or set `source` to a directory or archive with it" % remedy,
         )
-
-
-def _digest(data: bytes | None) -> str:
-    return hashlib.sha256(data or b"").hexdigest()

@@ -4,8 +4,7 @@
 
 """The subsystem of module cni_networks: the files that Multus reads, and the plugins that they name.
 
-It owns ``railyard-*.conflist`` in Multus's ``confDir``, the plugin ``railyard-rail``, and plugins that it installed,
-which are recorded in ``/var/lib/railyard/cni.json``.
+It owns the plugin ``railyard-rail``, and the files and plugins that ``/var/lib/railyard/cni.json`` records.
 """
 
 from __future__ import annotations
@@ -14,10 +13,11 @@ import json
 import typing as t
 from functools import partial
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
+from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import STEP, Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._node.cni import rail_plugin
 from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.cni_plugins import PROJECTS, Plugins
+from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.cni_record import RECORD, Networks, sha256
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
@@ -46,9 +46,11 @@ class CniNetworks(Subsystem):
         self._absent = options.get("state") == "absent"
         self._networks: list[Document] = [] if self._absent else list(options.get("networks") or [])
         multus = {} if options.get("directory") and options.get("plugin_directory") else self._multus()
-        self.directory = str(options.get("directory") or multus.get("confDir") or CONF_DIR).rstrip("/")
+        # without symbolic links, so that each recorded file has one path
+        self.directory = system.real_path(str(options.get("directory") or multus.get("confDir") or CONF_DIR))
         place = str(options.get("plugin_directory") or self._k3s() or multus.get("binDir") or PLUGIN_DIR).rstrip("/")
         self._plugins = Plugins(system, place, options.get("source") or [], options.get("checksum"))
+        self._record = self._plugins.record
 
     def _multus(self) -> Document:
         """Return the part of Multus's file that names its directories; empty if it does not, or without the file."""
@@ -64,11 +66,7 @@ class CniNetworks(Subsystem):
         return next((place for place in K3S_PLUGIN_DIRS if self._system.exists(place)), None)
 
     def _read(self, path: str) -> Document:
-        try:
-            document = json.loads(self._system.read(path) or "{}")
-        except ValueError:
-            return {}
-        return document if isinstance(document, dict) else {}
+        return _parsed(self._system.read(path))
 
     # -- observed state -----------------------------------------------------------------------------------------------
 
@@ -76,7 +74,7 @@ class CniNetworks(Subsystem):
         return {
             "directory": self.directory,
             "plugin_directory": self._plugins.directory,
-            "networks": [self._read("%s/%s" % (self.directory, name)) for name in self._own_files()],
+            "networks": [_parsed(self._text(path)) for path in sorted(self._own()) if self._system.exists(path)],
             "plugins": self._plugins.observe(required_plugins(self._networks)),
         }
 
@@ -86,39 +84,87 @@ class CniNetworks(Subsystem):
         rows = [row for row in state["plugins"] if not row["path"] and not row["source"]]
         return {"missing": [row["name"] for row in rows if row["name"] not in others]}
 
-    def _own_files(self) -> list[str]:
-        names = self._system.listdir(self.directory)
-        return [name for name in names if name.startswith(PREFIX) and name.endswith(SUFFIX)]
+    # -- own files ----------------------------------------------------------------------------------------------------
+
+    def _planned(self) -> dict[str, Document]:
+        """Return path -> network of the files to write."""
+        return {"%s/%s" % (self.directory, file_name(conf)): conf for conf in self._networks if conf.get("name")}
+
+    def _own(self) -> Networks:
+        """Return the files that this module wrote, or would write without a difference, with their digests."""
+        recorded = self._record.networks()
+        own = self._of_earlier_release() if recorded is None else recorded
+        for path, conf in self._planned().items():
+            if path not in own and self._text(path) == _text_of(conf):
+                own[path] = _digest(_text_of(conf))
+        return own
+
+    def _of_earlier_release(self) -> Networks:
+        """Return the files that a release wrote that recorded only plugins: its names, and chains with its plugin."""
+        own: Networks = {}
+        for name in self._system.listdir(self.directory):
+            path = "%s/%s" % (self.directory, name)
+            text = self._text(path) if name.startswith(PREFIX) and name.endswith(SUFFIX) else None
+            conf = _parsed(text)
+            chain = conf.get("plugins")
+            last = chain[-1] if isinstance(chain, list) and chain else None
+            if text and conf.get("name") == name[len(PREFIX) : -len(SUFFIX)] and isinstance(last, dict):
+                own.update({path: _digest(text)} if last.get("type") == rail_plugin.NAME else {})
+        return own
+
+    def _text(self, path: str) -> str | None:
+        """Return a file's text; None if it does not exist, or is a symbolic link, which this module never writes."""
+        return None if self._system.link_target(path) is not None else self._system.read_file(path)
+
+    def _write(self, path: str, text: str) -> None:
+        # recorded before it is written, so that the file of an interrupted run is recognized
+        rows = self._record.networks() or {}
+        if rows.get(path) != _digest(text):
+            self._record.write_networks(dict(rows, **{path: _digest(text)}))
+        self._system.write_file(path, text, 0o644)
+
+    def _remove(self, path: str) -> None:
+        self._system.remove_file(path)
+        rows = self._record.networks() or {}
+        self._record.write_networks({each: digest for each, digest in rows.items() if each != path})
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
-        self._check()
+        own, planned = self._own(), self._planned()
+        self._check(own)
         plugins = required_plugins(self._networks)
-        changes = self._plugins.changes(plugins)
-        files = {file_name(network): network for network in self._networks}
-        for name, conf in files.items():
+        changes = self._record_changes(
+            {path: own[path] for path in own if path in planned or self._system.exists(path)}
+        )
+        changes += self._plugins.changes(plugins)
+        for path, conf in planned.items():
             # after the plugins, so that a pod that starts now finds the plugins of its network
-            path, text = "%s/%s" % (self.directory, name), json.dumps(conf, indent=2) + "\n"
-            if self._system.read_file(path) != text:
-                before = self._read(path) or None
-                changes.append(
-                    Change(path, "network", before, conf, partial(self._system.write_file, path, text, 0o644))
-                )
-        for name in self._own_files():
-            if name not in files:
-                path = "%s/%s" % (self.directory, name)
-                changes.append(Change(path, "network", self._read(path), None, partial(self._system.remove_file, path)))
+            text, found = _text_of(conf), self._text(path)
+            if found != text:
+                changes.append(Change(path, "network", _parsed(found) or None, conf, partial(self._write, path, text)))
+        for path in sorted(set(own) - set(planned)):
+            if self._system.exists(path):
+                before = _parsed(self._text(path))
+                changes.append(Change(path, "network", before, None, partial(self._remove, path)))
         for name in self._system.listdir(ARCHIVES) if self._absent else ():
             path = "%s/%s" % (ARCHIVES, name)
             changes.append(Change(path, "archive", "present", None, partial(self._system.forget_file, path)))
         return changes + self._plugins.removals(plugins, self._absent)
 
+    def _record_changes(self, rows: Networks) -> list[Change]:
+        """Return the change that records adopted files, and removes rows of files that no longer exist."""
+        recorded = self._record.networks()
+        if rows == recorded:
+            return []
+        act = partial(self._record.write_networks, rows)
+        return [Change(RECORD, "networks", sorted(recorded or []), sorted(rows), act, STEP)]
+
     # -- refusals -----------------------------------------------------------------------------------------------------
 
-    def _check(self) -> None:
+    def _check(self, own: Networks) -> None:
         errors: list[RailyardError] = []
-        others = self._others()
+        others = self._others(own)
         management = ManagementPath.observe(self._system)
         numbers: dict[str, int] = {}
         for number, conf in enumerate(self._networks):
@@ -136,6 +182,10 @@ class CniNetworks(Subsystem):
                 text = "network %s is in %s too, and Multus uses the first that it finds" % (name, others[name])
                 errors.append(RailyardError(text, place, "remove that file, or rename the plan's networks"))
             errors += self._check_first(chain[0], place, management)
+        for path in self._planned():
+            if path not in own and self._system.exists(path):
+                text = "exists, and %s does not record that Railyard wrote it" % RECORD
+                errors.append(Refused(text, path, "remove or rename that file, and run again"))
         errors += self._plugins.errors(
             required_plugins(self._networks), {str(x.get("cniVersion")) for x in self._networks}
         )
@@ -165,13 +215,13 @@ class CniNetworks(Subsystem):
                 "use another port for the rail",
             )
 
-    def _others(self) -> dict[str, str]:
-        """Return network -> file of files that this module does not own."""
+    def _others(self, own: Networks) -> dict[str, str]:
+        """Return network -> file of files that this module neither owns nor would write."""
         files: dict[str, str] = {}
-        own = self._own_files()
+        excluded = {*own, *self._planned()}
         for name in self._system.listdir(self.directory):
-            if name not in own and name.endswith(READ_BY_MULTUS):
-                path = "%s/%s" % (self.directory, name)
+            path = "%s/%s" % (self.directory, name)
+            if path not in excluded and name.endswith(READ_BY_MULTUS):
                 network = self._read(path).get("name")
                 if network:
                     files.setdefault(str(network), path)
@@ -180,6 +230,22 @@ class CniNetworks(Subsystem):
 
 def file_name(conf: t.Mapping[str, t.Any]) -> str:
     return "%s%s%s" % (PREFIX, conf["name"], SUFFIX)
+
+
+def _text_of(conf: t.Mapping[str, t.Any]) -> str:
+    return json.dumps(conf, indent=2) + "\n"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode())
+
+
+def _parsed(text: str | None) -> Document:
+    try:
+        document = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
 
 
 def required_plugins(networks: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The record of the plugins that module cni_networks installed, and of the network files that it wrote.
+
+Nothing else decides which of these files the module owns. If the record is missing or invalid, it owns none of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+
+RECORD = "/var/lib/railyard/cni.json"
+Row = t.Dict[str, t.Any]
+# path of a network file -> SHA-256 of the text that was written, or was about to be written
+Networks = t.Dict[str, str]
+
+
+class Record:
+    """The record of one node.
+
+    :param directory: the container runtime's directory of plugins.
+    """
+
+    def __init__(self, system: System, directory: str) -> None:
+        self._system = system
+        self._directory = directory
+
+    def plugins(self) -> dict[str, dict[str, Row]]:
+        """Return the installed plugins: directory -> plugin -> row. The runtime's directory may have changed."""
+        document = self._document()
+        try:
+            records = {str(document["directory"]): document["plugins"], **(document.get("others") or {})}
+            return {
+                directory: {name: dict(row) for name, row in plugins.items() if {"installed", "source"} <= set(row)}
+                for directory, plugins in records.items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return {}
+
+    def networks(self) -> Networks | None:
+        """Return the network files; None if an earlier release, which did not record them, wrote the record."""
+        document = self._document()
+        if "networks" not in document:
+            return None if self.plugins() else {}
+        rows = document["networks"]
+        valid = isinstance(rows, dict) and all(isinstance(digest, str) for digest in rows.values())
+        return dict(rows) if valid else {}
+
+    def write_plugin(self, name: str, row: Row) -> None:
+        records = self.plugins()
+        records.setdefault(self._directory, {})[name] = row
+        self._write(records, self.networks() or {})
+
+    def write_networks(self, networks: Networks) -> None:
+        self._write(self.plugins(), networks)
+
+    def _document(self) -> dict[str, t.Any]:
+        try:
+            document = json.loads(self._system.read(RECORD) or "{}")
+        except ValueError:
+            return {}
+        return document if isinstance(document, dict) else {}
+
+    def _write(self, records: dict[str, dict[str, Row]], networks: Networks) -> None:
+        plugins = records.pop(self._directory, {})
+        document: Row = {"directory": self._directory, "plugins": plugins, "networks": networks}
+        document.update({"others": records} if records else {})
+        self._system.write_file(RECORD, json.dumps(document, indent=2, sort_keys=True) + "\n", 0o644)
+
+
+def sha256(data: bytes | None) -> str:
+    """Return the digest of a file's content in hexadecimal; ``None``: the file does not exist."""
+    return hashlib.sha256(data or b"").hexdigest()
