@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import time
@@ -95,7 +96,12 @@ def whole(node: Node) -> str:
 
 def wait_until_whole(node: Node, before: str) -> None:
     """Wait until nothing of pods is left on a node."""
-    wait_for(lambda: whole(node) == before, lambda: "%s\nbefore:\n%s" % (whole(node), before))
+
+    def difference() -> str:
+        lines = difflib.unified_diff(before.splitlines(), whole(node).splitlines(), "before", "now", n=0, lineterm="")
+        return "\n".join(lines)
+
+    wait_for(lambda: whole(node) == before, difference)
 
 
 def wait_for_event(kube: Kube, pod: str, *words: str) -> None:
