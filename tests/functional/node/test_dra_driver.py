@@ -472,6 +472,7 @@ def test_a_failed_attach_ends_with_its_pod(dra: DraNode) -> None:
         request = {"do": "attach", "device": "rails-0", "state": state}
         answer = hook.ask(request, str(dra.node.root) + hook.SOCKET)
         assert "hostNetwork: true" in answer["error"]
+        assert "Remedy: remove hostNetwork from the pod, or the rails from its limits and claims" in answer["error"]
         assert answer["error"] in dra.node.run("status").stdout
         assert answer["error"] in dra.node.run("explain", "a").stdout
     finally:
@@ -546,6 +547,8 @@ def test_claims_are_answered_while_the_api_server_is_unreachable(dra: DraNode) -
     # a new claim waits for the API server, within kubelet's patience
     with futures.ThreadPoolExecutor(1) as waiting:
         answer = waiting.submit(kubelet.prepare, unknown)
+        # a problem of slices and of claims is one line
+        assert dra.node.run("status").stdout.count("the API server does not answer") == 1
         dra.serve()
         found = answer.result()["uid-of-unknown"]
         assert isinstance(found, list) and found[0].device == "rails-1"
