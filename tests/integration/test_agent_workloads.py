@@ -32,6 +32,7 @@ from tests.integration.agent_lab import (
     wait_until_whole,
     whole,
 )
+from tests.integration.conftest import LAB_DIR
 from tests.integration.lab_pods import SECONDS, Kube, Manifest, links
 from tests.playbook import play
 
@@ -132,7 +133,8 @@ def test_a_pod_of_a_stateful_set_returns_on_a_slot_of_its_own(kube: Kube, clean:
     check_addresses(kube, 2)
 
 
-def other_plugin(directory: Path) -> Path:
+@pytest.fixture
+def other_plugin() -> t.Iterator[Path]:
     """An inventory with the other kubelet plugin: for DRA a device plugin, else DRA."""
     fabric = (INVENTORY / "fabric.yml").read_text()
     dra = "  slots: {kubelet_plugin: dra, kubeconfig: /etc/kubernetes/kubeconfig}\n"
@@ -142,20 +144,22 @@ def other_plugin(directory: Path) -> Path:
     else:
         text = fabric.replace("  pods_per_node: 8\n", "  pods_per_node: 8\n" + dra)
     assert text != fabric
-    copy = directory / INVENTORY.name
-    shutil.copytree(INVENTORY, copy)
+    # its variables name the lab by a path that begins at the inventory
+    copy = LAB_DIR.parent / "other-kubelet-plugin"
+    shutil.copytree(INVENTORY, copy, dirs_exist_ok=True)
     (copy / "fabric.yml").write_text(text)
-    return copy
+    yield copy
+    shutil.rmtree(copy)
 
 
 def test_the_kubelet_plugin_of_a_node_with_pods_is_not_changed(
-    kube: Kube, clean: None, node: GetNode, tmp_path: Path
+    kube: Kube, clean: None, node: GetNode, other_plugin: Path
 ) -> None:
     apply(kube, controller("Deployment", 1))
     check_addresses(kube, 1)
     before = node(NODE).run("cat /etc/railyard/agent.json")
     words = ("--tags", "agent", "--limit", NODE)
-    played = play("playbooks/hosts.yml", *words, inventory=other_plugin(tmp_path), timeout=SECONDS)
+    played = play("playbooks/hosts.yml", *words, inventory=other_plugin, timeout=SECONDS)
     assert played.returncode and "pod default/workload-" in played.one_line and "drain" in played.one_line, played.text
     assert node(NODE).run("cat /etc/railyard/agent.json") == before
     # the pod ends, and its slot is offered again
