@@ -251,7 +251,7 @@ def kube() -> Kube:
 
 
 @pytest.fixture(scope="module")
-def prepared(kube: Kube) -> None:
+def prepared(kube: Kube, node: GetNode) -> None:
     """Both nodes after ``hosts.yml``, without pods of an earlier run, with all slots on offer."""
     kube("delete", "daemonset,pod", "--all", "--wait")
     prepare()
@@ -260,5 +260,8 @@ def prepared(kube: Kube) -> None:
         played = play("playbooks/kubernetes.yml", inventory=INVENTORY, timeout=SECONDS)
         assert played.returncode == 0, played.text
         remove_test_pods(kube)
-    for node in NAMES.values():
-        wait_for_slots(kube, node, ALL_RAILS)
+    for name in NAMES.values():
+        # pods are gone from the API server earlier than from the node
+        node(name).until("! ip netns list | grep -q cni-")
+        wait_for(lambda name=name: held(node(name)) == {}, lambda name=name: str(held(node(name))))  # type: ignore[misc]
+        wait_for_slots(kube, name, ALL_RAILS)

@@ -76,8 +76,6 @@ def check_addresses(kube: Kube, count: int) -> dict[str, str]:
 @pytest.fixture
 def clean(kube: Kube, prepared: None, node: GetNode) -> t.Iterator[None]:
     """A test, after which nothing of its pods is left on the node."""
-    # the test pods of kubernetes.yml are gone from the API server earlier than from the node
-    wait_for(lambda: held(node(NODE)) == {}, lambda: str(held(node(NODE))))
     before = whole(node(NODE))
     yield
     kube("delete", "deployment,statefulset,pod", "-l", LABEL, "--wait")
