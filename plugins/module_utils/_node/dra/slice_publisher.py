@@ -104,7 +104,7 @@ class PublishThread:
         self._thread.start()
 
     def update(self, devices: t.Iterable[SliceDevice]) -> None:
-        """Set the devices to publish from now on."""
+        """Set the devices to publish."""
         with self._changed:
             new = tuple(devices)
             self._due |= new != self._devices

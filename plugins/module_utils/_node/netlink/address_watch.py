@@ -82,7 +82,7 @@ class AddressWatch:
             self.changed(conflict, False)
 
     def end(self, owner: str) -> None:
-        """Listen no more for an owner. Its sockets are closed soon, by the thread that reads them."""
+        """Stop listening for an owner. The thread that reads its sockets closes them soon."""
         with self._lock:
             for watched in self._watched:
                 if watched.owner == owner:
@@ -130,7 +130,7 @@ class AddressWatch:
             with self._lock:
                 ended = [each for each in self._watched if each.over(now)]
                 self._watched = [each for each in self._watched if each not in ended]
-                # a copy: what is added from now on starts another thread if this one ends
+                # a copy: an owner that is added later starts another thread if this one ends
                 watched = list(self._watched)
                 over = [conflict for each in ended for conflict in each.conflicts.values()]
                 over += [conflict for each in watched for conflict in each.forget(now)]

@@ -45,7 +45,7 @@ HOP_LIMIT = 255
 SOLICITED = 0x40
 # Options of neighbour discovery: hardware addresses, padded before an InfiniBand address, and the nonce of RFC 7527.
 SOURCE_ADDRESS, TARGET_ADDRESS, NONCE_OPTION, INFINIBAND_PAD = 1, 2, 14, 2
-# Identifies the probes of this process. ARP does not have a nonce, so it is after TAG in the padding of the frame.
+# Identifies the probes of this process. ARP has no field for a nonce, so the padding of the frame has TAG and NONCE.
 TAG, NONCE = b"railyard", os.urandom(6)
 # A packet may be lost, and the first one may be delayed while a switch learns the address.
 TRIES = 2
