@@ -134,7 +134,8 @@ def disk_full(victim: Victim) -> None:
     wait_for_slots(victim.kube, NODE, ALL_RAILS)
     try:
         victim.start()
-        wait_for_event(victim.kube, POD, RECORD, "free space")
+        # of slots, or of claims, which are written before
+        wait_for_event(victim.kube, POD, place, "free space")
         assert held(victim.node) == {}
     finally:
         victim.node.run("umount %s; systemctl restart %s" % (place, SERVICE))
