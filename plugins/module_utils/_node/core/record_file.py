@@ -4,7 +4,7 @@
 
 """Records that programs keep across restarts, in one JSON file. A change is on disk when the method returns.
 
-Several processes may change a file: each change holds the lock of the file, and reads the file again before.
+Several processes may change a file: each change holds the lock of the file, and first reads the file again.
 """
 
 from __future__ import annotations

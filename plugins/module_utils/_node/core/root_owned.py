@@ -73,7 +73,7 @@ def _is_local_group(path: str, gid: int) -> bool:
 
 
 def why_not_place(system: System, path: str) -> str:
-    """Return as :func:`why_not` for an absolute path that may not exist yet: its closest existing directory counts."""
+    """As :func:`why_not`, for a path that may not exist yet: its closest existing directory is checked."""
     while path != "/" and not system.exists(path):
         path = os.path.dirname(path)
     return why_not(system, path)
@@ -99,7 +99,7 @@ def why_not_python(system: System, python: str) -> str:
 
 
 def _executed(system: System, python: str) -> t.Iterator[str]:
-    """Yield the paths from which an interpreter executes code, each before what it names is read."""
+    """Yield the paths from which an interpreter executes code, and the files that name them before they are read."""
     yield python
     prefixes = [os.path.dirname(os.path.dirname(each)) for each in (python, system.real_path(python))]
     for config in {os.path.join(prefix, "pyvenv.cfg") for prefix in prefixes}:

@@ -19,7 +19,8 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.arp import Probes
 
-# Seconds to listen, and between two probes. RFC 5227 probes three times, 1 to 2 s apart, and then listens for 2 s.
+# Seconds to listen, between two probes, and after the last probe. RFC 5227 probes three times, 1 to 2 s apart, and then
+# listens for 2 s.
 LISTEN, PROBE, LAST_ANSWER = 6.0, 1.0, 2.0
 # While another host has the address: seconds between two probes, and without a claim until the conflict has ended.
 PROBE_CONFLICT, FORGET = 10.0, 60.0
@@ -62,7 +63,7 @@ class AddressWatch:
     def add(self, owner: str, probes: Probes, process: int, namespace: os.stat_result) -> None:
         """Listen for the addresses of ``probes``, which this object closes. An earlier call for the owner ends.
 
-        :param process: the process ID of the owner, whose end ends it.
+        :param process: the process ID of the owner. Listening ends with this process.
         :param namespace: status of the process's network namespace, as process IDs are used again.
         """
         self.end(owner)
