@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -73,6 +74,16 @@ class DraNode:
             path.unlink()
         self.node.start(*self.node._there())
         return self.kubelet()
+
+    @contextlib.contextmanager
+    def attached(self, device: str, name: str) -> t.Iterator[Pod]:
+        """A pod that has a device. It ends at the end of the block."""
+        pod = Pod(name)
+        try:
+            assert self.node.attach(device, pod) == {"ok": True}
+            yield pod
+        finally:
+            pod.end()
 
     def published(self) -> dict[str, t.Any]:
         """The devices, once the pool is complete."""
@@ -258,9 +269,8 @@ def test_another_host_with_the_address_of_a_running_pod_is_reported(dra: DraNode
     dra.write(metrics="127.0.0.1:9465")
     kubelet = dra.start(BY_TOKEN)
     kubelet.prepare(dra.api.claim("net", "gpu01-2", pod="a"))
-    node, pod = dra.node, Pod("a")
-    try:
-        assert node.attach("gpu01-2", pod) == {"ok": True}
+    node = dra.node
+    with dra.attached("gpu01-2", "a"):
         node.inside("ip", "address", "add", "172.16.11.3/24", "dev", "leaf1")
         claim = dra.api.claims["default", "net"]["status"]
         (condition,) = wait_for(
@@ -278,8 +288,6 @@ def test_another_host_with_the_address_of_a_running_pod_is_reported(dra: DraNode
             'railyard_agent_address_conflicts{rail="gpu01"} 1',
             'railyard_agent_address_conflicts{rail="gpu02"} 0',
         ]
-    finally:
-        pod.end()
     wait_for(lambda: node.logged("conflict has ended: ") == 1)
     assert error not in node.run("status").stdout
 
@@ -287,12 +295,8 @@ def test_another_host_with_the_address_of_a_running_pod_is_reported(dra: DraNode
 def test_a_status_that_may_not_be_written_does_not_stop_an_attach(dra: DraNode) -> None:
     kubelet = dra.start()
     kubelet.prepare(dra.api.claim("net", "rails-0", pod="a"))
-    pod = Pod("a")
-    try:
-        assert dra.node.attach("rails-0", pod) == {"ok": True}
+    with dra.attached("rails-0", "a"):
         wait_for(lambda: dra.node.logged("not possible with the kubelet's credentials; see slots.kubeconfig"))
-    finally:
-        pod.end()
 
 
 def test_a_claim_that_cannot_be_prepared_is_refused_with_a_reason(dra: DraNode) -> None:
@@ -348,9 +352,7 @@ def test_prepare_waits_for_the_end_of_the_last_pod(dra: DraNode) -> None:
     kubelet = dra.start()
     first = dra.api.claim("first", "rails-0", pod="a")
     assert kubelet.sync("a", first) == ""
-    pod = Pod("a")
-    try:
-        assert dra.node.attach("rails-0", pod) == {"ok": True}
+    with dra.attached("rails-0", "a"):
         # deleted by force: the claim is given again before kubelet unprepares it
         dra.api.delete("a")
         second, third = dra.api.claim("second", "rails-0", pod="b"), dra.api.claim("third", "gpu01-2", pod="c")
@@ -363,8 +365,6 @@ def test_prepare_waits_for_the_end_of_the_last_pod(dra: DraNode) -> None:
             assert not b.done()
             assert kubelet.end(first) == ""
             assert b.result() == ""
-    finally:
-        pod.end()
     assert dra.recorded() == ["uid-of-second", "uid-of-third"]
 
 
@@ -400,9 +400,7 @@ def test_a_pod_without_a_claim_keeps_its_slot_until_it_ends(dra: DraNode) -> Non
     kubelet = dra.start()
     assert kubelet.sync("a", dra.api.claim("first", "rails-0", pod="a")) == ""
     second = dra.api.claim("second", "rails-0", pod="b")
-    pod = Pod("a")
-    try:
-        assert dra.node.attach("rails-0", pod) == {"ok": True}
+    with dra.attached("rails-0", "a") as pod:
         (dra.node.root / CLAIMS).unlink()
         kubelet = dra.restart()
         wait_for(lambda: dra.published().get("rails-0", {}).get("taints"))
@@ -413,8 +411,6 @@ def test_a_pod_without_a_claim_keeps_its_slot_until_it_ends(dra: DraNode) -> Non
             assert not answer.done()
             pod.end()
             assert answer.result() == ""
-    finally:
-        pod.end()
 
 
 @pytest.mark.parametrize("how", ["deleted", "another uid", "given again", "by token"])
@@ -448,16 +444,12 @@ def test_forgotten_claims_end_when_the_agent_starts(dra: DraNode) -> None:
     attached = dra.api.claim("attached", "gpu01-2", pod="c")
     for claim in (ended, alive, attached):
         assert kubelet.sync(claim[2], claim) == ""
-    pod = Pod("c")
-    try:
-        assert dra.node.attach("gpu01-2", pod) == {"ok": True}
+    with dra.attached("gpu01-2", "c"):
         dra.api.delete("a")
         dra.api.delete("c")
         dra.restart()
         wait_for(lambda: dra.recorded() == ["uid-of-alive", "uid-of-attached"])
         wait_for(lambda: dra.api.counted("GET", "/alive") > 1)
-    finally:
-        pod.end()
     assert dra.recorded() == ["uid-of-alive", "uid-of-attached"]
 
 
@@ -519,15 +511,11 @@ def test_a_token_is_renewed(dra: DraNode) -> None:
     wait_for(lambda: dra.node.logged("DRA driver railyard.fabric: the problem is over"))
     # it expires again, before the claim's status is written
     token.write_text("expired again")
-    pod = Pod("p")
-    try:
-        assert dra.node.attach("rails-0", pod) == {"ok": True}
+    with dra.attached("rails-0", "p"):
         wait_for(lambda: dra.node.logged("the status of claim default/first is not written"))
         assert kubelet.prepare(first) == {"uid-of-first": [RAILS_0]}, "from the record"
         token.write_text(TOKEN)
         wait_for(lambda: dra.api.claims["default", "first"]["status"].get("devices"))
-    finally:
-        pod.end()
     found = kubelet.prepare(second)["uid-of-second"]
     assert isinstance(found, list) and found[0].device == "rails-1"
     assert dra.node.agent and dra.node.agent.poll() is None
@@ -752,9 +740,7 @@ def test_slots_of_device_plugins_are_not_offered_by_the_driver(both: tuple[DraNo
     dra.node.write(node_file())
     dra.node.start_with_rails()
     plugins.devices("railyard.fabric/rails")
-    pod = Pod("a")
-    try:
-        assert dra.node.attach("rails-0", pod) == {"ok": True}
+    with dra.attached("rails-0", "a") as pod:
         dra.serve()
         dra.node.put("/" + KUBECONFIG, dra.api.kubeconfig())
         dra.write()
@@ -764,8 +750,6 @@ def test_slots_of_device_plugins_are_not_offered_by_the_driver(both: tuple[DraNo
         assert "device rails-0: pod default/a holds it without a claim" in dra.node.run("status").stdout
         pod.restart_container()
         assert dra.node.attach("rails-0", pod) == {"ok": True}
-    finally:
-        pod.end()
     # status frees the slots of pods that have ended
     dra.node.run("status")
     wait_for(lambda: dra.api.devices() and not any("taints" in row for row in dra.api.devices().values()))
@@ -811,9 +795,7 @@ def test_a_node_file_that_cannot_be_served_changes_nothing(both: tuple[DraNode, 
         "is not JSON: Expecting property name": broken("{"),
         "agent.json: cannot be read: Is a directory": directory,
     }
-    pod = Pod("a")
-    try:
-        assert node.attach("rails-0", pod) == {"ok": True}
+    with dra.attached("rails-0", "a") as pod:
         for error, act in faults.items():
             act()
             wait_for(lambda error=error: node.logged(error), lambda: node.log.read_text())
@@ -825,7 +807,5 @@ def test_a_node_file_that_cannot_be_served_changes_nothing(both: tuple[DraNode, 
         node.write(node_file())
         wait_for(lambda: node.logged("agent.json: the problem is over"))
         assert node.run("status").returncode == 0
-    finally:
-        pod.end()
     assert [plugins.devices(name) for name in names] == devices
     assert "Traceback" not in node.log.read_text()

@@ -314,7 +314,7 @@ def recorded(tree: Tree) -> list[str]:
 
 def test_an_invalid_record_keeps_plugins_and_networks(tree: Tree) -> None:
     tree.apply(network(1))
-    for text in ("", "[]", '{"plugins": 3}', '{"networks": {"%s": 3}}' % FIRST):
+    for text in ("", "[]", '{"plugins": 3}', '{"networks": ["%s", 3]}' % FIRST, '{"networks": "%s"}' % FIRST):
         tree.put(cni_record.RECORD, text)
         tree.plugin("/usr/lib/cni/macvlan", mark="later")
         (message,) = tree.refused(network(1, mtu=1500))

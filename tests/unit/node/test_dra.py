@@ -268,36 +268,42 @@ class DeadApi(ApiServer):
 
     requests = 0
 
+    def __init__(self) -> None:
+        super().__init__(System())
+
     def request(self, *_arguments: t.Any, **_options: t.Any) -> t.NoReturn:
         self.requests += 1
         raise ApiError("the API server does not answer", "https://api", "start it")
 
 
+OFFER = Offer("d.e", "n", {"a-0": ("d.e/a=a-0", ("a",))})
+
+
+def prepared(
+    root: Path,
+    api: ApiServer,
+    offer: Offer = OFFER,
+    release: t.Callable[[Claim], None] = lambda _claim: None,
+    log: t.Callable[[str], None] = lambda _text: None,
+    **options: t.Any,
+) -> PreparedClaims:
+    """The claims of a node without holders."""
+    state = ClaimState(System(str(root)))
+    return PreparedClaims(state, lambda: api, lambda: offer, lambda *_: None, release, log, **options)
+
+
 def test_a_claim_is_refused_when_the_budget_is_used_up(tmp_path: Path) -> None:
-    system = System(str(tmp_path))
-    api = DeadApi(system)
+    api = DeadApi()
     logged: list[str] = []
-    offer = Offer("d.e", "n", {"a-0": ("d.e/a=a-0", ("a",))})
-    claims = PreparedClaims(
-        ClaimState(system), lambda: api, lambda: offer, lambda *_: None, lambda _claim: None, logged.append, budget=1.5
-    )
-    found = claims.prepare([messages.ClaimReference("ns", "u", "c")])
+    found = prepared(tmp_path, api, log=logged.append, budget=1.5).prepare([messages.ClaimReference("ns", "u", "c")])
     assert "does not answer. Remedy: start it" in str(found["u"])
     assert api.requests == 2 and len(logged) == 1
 
 
 def test_a_device_that_was_removed_from_the_node_file_is_refused(tmp_path: Path) -> None:
     system = System(str(tmp_path))
-    state = ClaimState(system)
-    state.put(Claim("u", "ns", "c", "uid", "p", ({"device": "a-0", "request": ""},)))
-    claims = PreparedClaims(
-        state,
-        lambda: DeadApi(system),
-        lambda: Offer("d.e", "n", {}),
-        lambda *_: None,
-        lambda _claim: None,
-        lambda _t: None,
-    )
+    ClaimState(system).put(Claim("u", "ns", "c", "uid", "p", ({"device": "a-0", "request": ""},)))
+    claims = prepared(tmp_path, DeadApi(), OFFER._replace(devices={}))
     reference = messages.ClaimReference("ns", "u", "c")
     assert "this node does not have device a-0 any more" in str(claims.prepare([reference])["u"])
     # what the next agent reads
@@ -313,9 +319,7 @@ def test_a_release_that_fails_keeps_the_record(tmp_path: Path) -> None:
     def fail(_claim: Claim) -> None:
         raise RailyardError("the kernel refuses it", "device a-0", "see dmesg")
 
-    claims = PreparedClaims(
-        state, lambda: DeadApi(System()), lambda: Offer("d", "n", {}), lambda *_: None, fail, lambda _t: None
-    )
+    claims = prepared(tmp_path, DeadApi(), release=fail)
     assert "the kernel refuses it" in claims.unprepare([messages.ClaimReference("ns", "u", "c")])["u"]
     assert list(state.claims()) == ["u"]
 
@@ -363,6 +367,7 @@ FORBIDDEN = ApiError("no relationship found", "GET", "", 403)
         (allocated("another", "a"), None, True),
         (allocated("u1", "b"), None, True),
         ({"metadata": {"uid": "u1"}, "status": {}}, None, True),
+        ({"message": "a page of a proxy"}, None, False),
     ],
 )
 @pytest.mark.parametrize("attached", [False, True])
@@ -373,36 +378,17 @@ def test_a_claim_ends_only_if_the_api_server_reports_it(
     rows = ({"device": "a-0", "request": ""},)
     state.put(Claim("u1", "ns", "old", "uid-of-a", "a", rows, "d.e", "n"))
     api = Answers(old=old, pods=pods, new=allocated("u2", "b"))
-    offer = Offer("d.e", "n", {"a-0": ("d.e/a=a-0", ("a",))})
-    claims = PreparedClaims(
-        state,
-        lambda: api,
-        lambda: offer,
-        lambda *_: None,
-        lambda _claim: None,
-        lambda _text: None,
-        attached=lambda _claim: attached,
-        budget=0.5,
-    )
+    claims = prepared(tmp_path, api, attached=lambda _claim: attached, budget=0.5)
     found = claims.prepare([messages.ClaimReference("ns", "u2", "new")])["u2"]
     if ended and not attached:
-        assert not isinstance(found, str) and list(state.claims()) == ["u2"]
+        assert not isinstance(found, str) and list(ClaimState(System(str(tmp_path))).claims()) == ["u2"]
     else:
         assert "it is prepared for claim ns/old of pod ns/a" in str(found)
-        assert list(state.claims()) == ["u1"] and claims.errors == {"u2": found}
+        assert list(ClaimState(System(str(tmp_path))).claims()) == ["u1"] and claims.errors == {"u2": found}
 
 
 def test_an_error_is_shown_only_while_kubelet_repeats_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    api = Answers(new=ApiError("not found", "GET", "", 404))
-    offer = Offer("d.e", "n", {})
-    claims = PreparedClaims(
-        ClaimState(System(str(tmp_path))),
-        lambda: api,
-        lambda: offer,
-        lambda *_: None,
-        lambda _claim: None,
-        lambda _text: None,
-    )
+    claims = prepared(tmp_path, Answers(new=ApiError("not found", "GET", "", 404)))
     claims.prepare([messages.ClaimReference("ns", "u2", "new")])
     assert list(claims.errors) == ["u2"]
     later = prepared_claims.time.monotonic() + prepared_claims.ERROR_SECONDS + 1
@@ -420,15 +406,7 @@ def test_an_error_is_shown_only_while_kubelet_repeats_the_call(tmp_path: Path, m
     ],
 )
 def test_a_wrong_document_is_a_refusal(tmp_path: Path, answer: t.Any) -> None:
-    offer = Offer("d.e", "n", {"a-0": ("d.e/a=a-0", ("a",))})
-    claims = PreparedClaims(
-        ClaimState(System(str(tmp_path))),
-        lambda: Answers(new=answer),
-        lambda: offer,
-        lambda *_: None,
-        lambda _claim: None,
-        lambda _text: None,
-    )
+    claims = prepared(tmp_path, Answers(new=answer))
     assert "Remedy: " in str(claims.prepare([messages.ClaimReference("ns", "u2", "new")])["u2"])
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import errno
 import ipaddress
 import os
-import resource
 import shutil
 import typing as t
 from pathlib import Path
@@ -23,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers impo
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.network_namespaces import Namespace
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import namespace_holders, vf_holders
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.namespace_holders import Elsewhere
-from tests.unit.node.trees import Tree
+from tests.unit.node.trees import Tree, no_file_left
 
 VF = "0000:05:10.0"
 POD = "net:[4026532281]"
@@ -195,13 +194,8 @@ def test_what_root_cannot_read_is_refused(tree: Tree, monkeypatch: pytest.Monkey
 def test_too_many_open_files_are_not_a_free_device(tree: Tree) -> None:
     (Path(os.path.realpath(tree.root / "sys/bus/pci/devices" / VF)) / "infiniband_verbs/uverbs5").mkdir(parents=True)
     process(tree, 7, "train", "/dev/infiniband/uverbs5")
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-    try:
-        with pytest.raises(RailyardError, match="Too many open files"):
-            held(tree)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with no_file_left(), pytest.raises(RailyardError, match="Too many open files"):
+        held(tree)
 
 
 def test_a_zombie_is_not_an_error() -> None:

@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import errno
-import os
-import resource
 import socket
 import struct
 import typing as t
@@ -16,6 +14,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError, NetlinkSocket
+from tests.unit.node.trees import no_file_left
 
 KIND = 0x1401
 
@@ -181,15 +180,8 @@ def test_a_family_that_the_kernel_does_not_have_is_an_error() -> None:
 
 
 def test_too_many_open_files_are_not_a_missing_family() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    first_free = os.open(os.devnull, os.O_RDONLY)
-    os.close(first_free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (first_free, hard))
-    try:
-        with pytest.raises(NetlinkError) as caught:
-            NetlinkSocket(0, "rtnetlink")
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with no_file_left(), pytest.raises(NetlinkError) as caught:
+        NetlinkSocket(0, "rtnetlink")
     assert str(caught.value).startswith(
         "rtnetlink: Too many open files (EMFILE). Remedy: raise the limit of open files"
     )

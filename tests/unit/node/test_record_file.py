@@ -116,6 +116,14 @@ def test_a_damaged_file_is_an_error(system: System, text: str) -> None:
         rail_health.cordons(system)
 
 
+def test_a_file_that_cannot_be_read_is_not_an_empty_record(system: System) -> None:
+    """The kernel reports EIO for this file, as for a damaged block of a disk."""
+    Path(system.path(FILE)).parent.mkdir(parents=True)
+    system.symlink("/proc/self/mem", FILE)
+    with pytest.raises(RailyardError, match="slots.json: cannot be read. Remedy: "):
+        SlotState(system)
+
+
 def test_the_record_of_a_running_agent_survives_the_removal_of_its_file(system: System) -> None:
     slots = SlotState(system)
     slots.take(holder("rails-0"))

@@ -77,6 +77,9 @@ def test_a_virtual_environment_of_root_with_the_libraries_of_a_user_is_not_used(
     assert root_owned.why_not_python(system, PYTHON) == "/home/user is writable by all users"
     os.chmod(system.path("/opt/railyard/pyvenv.cfg"), 0o666)
     assert root_owned.why_not_python(system, PYTHON) == "/opt/railyard/pyvenv.cfg is writable by all users"
+    # a user can write such a line into it later
+    Path(system.path("/opt/railyard/pyvenv.cfg")).write_text("")
+    assert root_owned.why_not_python(system, PYTHON) == "/opt/railyard/pyvenv.cfg is writable by all users"
 
 
 def test_a_path_that_the_first_line_of_a_program_cannot_have_is_not_used(system: System) -> None:

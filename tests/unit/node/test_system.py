@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import resource
 import sys
-import typing as t
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System, run_command
+from tests.unit.node.trees import no_file_left
 
 
 @pytest.fixture
@@ -85,17 +83,6 @@ def test_a_file_of_others_is_edited_byte_for_byte(system: System, tmp_path: Path
     assert system.read_exact("/etc/none") is None
     system.edit_file("/etc/none", "new\n")
     assert (tmp_path / "etc/none").stat().st_mode & 0o777 == 0o644
-
-
-@contextlib.contextmanager
-def no_file_left() -> t.Iterator[None]:
-    """No file can be opened."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_an_edited_file_keeps_links_owner_and_attributes(system: System, tmp_path: Path) -> None:

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import typing as t
 from pathlib import Path
 
@@ -12,6 +14,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 
 NETWORK = "0x020000"
 INFINIBAND = "0x020700"
+
+
+@contextlib.contextmanager
+def no_file_left() -> t.Iterator[None]:
+    """This process cannot open files or sockets, as with too many of them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 class Tree:

@@ -21,7 +21,7 @@ from functools import partial
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.cni import rail_plugin
-from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.cni_record import RECORD, Record, Row, sha256
+from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.cni_record import RECORD, Record, Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
@@ -204,7 +204,7 @@ class Plugins:
             return str(row["source"])
         coming = row.get("coming")
         # installed by a run that was interrupted before it wrote the record
-        if isinstance(coming, dict) and coming.get("sha256") == sha256(self._system.read_bytes(path)):
+        if isinstance(coming, dict) and coming.get("sha256") == _digest(self._system.read_bytes(path)):
             return str(coming.get("source"))
         return None
 
@@ -273,7 +273,7 @@ class Plugins:
             before = self._installed_from(path, self._installed().get(name))
             # recorded before the installation, so that the plugin of an interrupted run is recognized
             row: Row = {"installed": "" if before is None else self._stamp(path), "source": before or ""}
-            self.record.write_plugin(name, dict(row, coming={"sha256": sha256(data), "source": stamp}))
+            self.record.write_plugin(name, dict(row, coming={"sha256": _digest(data), "source": stamp}))
             self._system.write_file(path, data, 0o755)
             self._supported.pop(path, None)
             self.record.write_plugin(name, {"installed": self._stamp(path), "source": stamp})
@@ -315,3 +315,7 @@ class Plugins:
             "plugin %s" % name,
             "%s, or set `source` to a directory or archive with it" % remedy,
         )
+
+
+def _digest(data: bytes | None) -> str:
+    return hashlib.sha256(data or b"").hexdigest()

@@ -9,7 +9,6 @@ Nothing else decides which of these files the module owns. If the record is miss
 
 from __future__ import annotations
 
-import hashlib
 import json
 import typing as t
 
@@ -17,8 +16,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 
 RECORD = "/var/lib/railyard/cni.json"
 Row = t.Dict[str, t.Any]
-# path of a network file -> SHA-256 of the text that was written, or was about to be written
-Networks = t.Dict[str, str]
 
 
 class Record:
@@ -43,21 +40,23 @@ class Record:
         except (ValueError, KeyError, TypeError, AttributeError):
             return {}
 
-    def networks(self) -> Networks | None:
-        """Return the network files; None if an earlier release, which did not record them, wrote the record."""
+    def networks(self) -> set[str] | None:
+        """Return the paths of the network files; None if an earlier release, which did not record them, wrote the
+        record.
+        """
         document = self._document()
         if "networks" not in document:
-            return None if self.plugins() else {}
-        rows = document["networks"]
-        valid = isinstance(rows, dict) and all(isinstance(digest, str) for digest in rows.values())
-        return dict(rows) if valid else {}
+            return None if self.plugins() else set()
+        paths = document["networks"]
+        valid = isinstance(paths, list) and all(isinstance(path, str) for path in paths)
+        return set(paths) if valid else set()
 
     def write_plugin(self, name: str, row: Row) -> None:
         records = self.plugins()
         records.setdefault(self._directory, {})[name] = row
-        self._write(records, self.networks() or {})
+        self._write(records, self.networks() or set())
 
-    def write_networks(self, networks: Networks) -> None:
+    def write_networks(self, networks: t.AbstractSet[str]) -> None:
         self._write(self.plugins(), networks)
 
     def _document(self) -> dict[str, t.Any]:
@@ -67,13 +66,8 @@ class Record:
             return {}
         return document if isinstance(document, dict) else {}
 
-    def _write(self, records: dict[str, dict[str, Row]], networks: Networks) -> None:
+    def _write(self, records: dict[str, dict[str, Row]], networks: t.AbstractSet[str]) -> None:
         plugins = records.pop(self._directory, {})
-        document: Row = {"directory": self._directory, "plugins": plugins, "networks": networks}
+        document: Row = {"directory": self._directory, "plugins": plugins, "networks": sorted(networks)}
         document.update({"others": records} if records else {})
         self._system.write_file(RECORD, json.dumps(document, indent=2, sort_keys=True) + "\n", 0o644)
-
-
-def sha256(data: bytes | None) -> str:
-    """Return the digest of a file's content in hexadecimal; ``None``: the file does not exist."""
-    return hashlib.sha256(data or b"").hexdigest()

@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.changes im
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._node.cni import rail_plugin
 from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.cni_plugins import PROJECTS, Plugins
-from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.cni_record import RECORD, Networks, sha256
+from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.cni_record import RECORD
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
@@ -90,26 +90,23 @@ class CniNetworks(Subsystem):
         """Return path -> network of the files to write."""
         return {"%s/%s" % (self.directory, file_name(conf)): conf for conf in self._networks if conf.get("name")}
 
-    def _own(self) -> Networks:
-        """Return the files that this module wrote, or would write without a difference, with their digests."""
+    def _own(self) -> set[str]:
+        """Return the files that this module wrote, and those whose content is as planned."""
         recorded = self._record.networks()
         own = self._of_earlier_release() if recorded is None else recorded
-        for path, conf in self._planned().items():
-            if path not in own and self._text(path) == _text_of(conf):
-                own[path] = _digest(_text_of(conf))
-        return own
+        return own | {path for path, conf in self._planned().items() if self._text(path) == _text_of(conf)}
 
-    def _of_earlier_release(self) -> Networks:
-        """Return the files that a release wrote that recorded only plugins: its names, and chains with its plugin."""
-        own: Networks = {}
+    def _of_earlier_release(self) -> set[str]:
+        """Return the files of a release that recorded only plugins: its names, with chains that end with its plugin."""
+        own = set()
         for name in self._system.listdir(self.directory):
             path = "%s/%s" % (self.directory, name)
-            text = self._text(path) if name.startswith(PREFIX) and name.endswith(SUFFIX) else None
-            conf = _parsed(text)
+            conf = _parsed(self._text(path)) if name.startswith(PREFIX) and name.endswith(SUFFIX) else {}
             chain = conf.get("plugins")
             last = chain[-1] if isinstance(chain, list) and chain else None
-            if text and conf.get("name") == name[len(PREFIX) : -len(SUFFIX)] and isinstance(last, dict):
-                own.update({path: _digest(text)} if last.get("type") == rail_plugin.NAME else {})
+            has_plugin = isinstance(last, dict) and last.get("type") == rail_plugin.NAME
+            if has_plugin and conf.get("name") == name[len(PREFIX) : -len(SUFFIX)]:
+                own.add(path)
         return own
 
     def _text(self, path: str) -> str | None:
@@ -118,15 +115,14 @@ class CniNetworks(Subsystem):
 
     def _write(self, path: str, text: str) -> None:
         # recorded before it is written, so that the file of an interrupted run is recognized
-        rows = self._record.networks() or {}
-        if rows.get(path) != _digest(text):
-            self._record.write_networks(dict(rows, **{path: _digest(text)}))
+        recorded = self._record.networks() or set()
+        if path not in recorded:
+            self._record.write_networks(recorded | {path})
         self._system.write_file(path, text, 0o644)
 
     def _remove(self, path: str) -> None:
         self._system.remove_file(path)
-        rows = self._record.networks() or {}
-        self._record.write_networks({each: digest for each, digest in rows.items() if each != path})
+        self._record.write_networks((self._record.networks() or set()) - {path})
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
@@ -134,16 +130,14 @@ class CniNetworks(Subsystem):
         own, planned = self._own(), self._planned()
         self._check(own)
         plugins = required_plugins(self._networks)
-        changes = self._record_changes(
-            {path: own[path] for path in own if path in planned or self._system.exists(path)}
-        )
+        changes = self._record_changes({path for path in own if path in planned or self._system.exists(path)})
         changes += self._plugins.changes(plugins)
         for path, conf in planned.items():
             # after the plugins, so that a pod that starts now finds the plugins of its network
             text, found = _text_of(conf), self._text(path)
             if found != text:
                 changes.append(Change(path, "network", _parsed(found) or None, conf, partial(self._write, path, text)))
-        for path in sorted(set(own) - set(planned)):
+        for path in sorted(own - set(planned)):
             if self._system.exists(path):
                 before = _parsed(self._text(path))
                 changes.append(Change(path, "network", before, None, partial(self._remove, path)))
@@ -152,17 +146,17 @@ class CniNetworks(Subsystem):
             changes.append(Change(path, "archive", "present", None, partial(self._system.forget_file, path)))
         return changes + self._plugins.removals(plugins, self._absent)
 
-    def _record_changes(self, rows: Networks) -> list[Change]:
-        """Return the change that records adopted files, and removes rows of files that no longer exist."""
+    def _record_changes(self, own: set[str]) -> list[Change]:
+        """Return the change that records adopted files, and forgets files that no longer exist."""
         recorded = self._record.networks()
-        if rows == recorded:
+        if own == recorded:
             return []
-        act = partial(self._record.write_networks, rows)
-        return [Change(RECORD, "networks", sorted(recorded or []), sorted(rows), act, STEP)]
+        act = partial(self._record.write_networks, own)
+        return [Change(RECORD, "networks", sorted(recorded or []), sorted(own), act, STEP)]
 
     # -- refusals -----------------------------------------------------------------------------------------------------
 
-    def _check(self, own: Networks) -> None:
+    def _check(self, own: set[str]) -> None:
         errors: list[RailyardError] = []
         others = self._others(own)
         management = ManagementPath.observe(self._system)
@@ -215,10 +209,10 @@ class CniNetworks(Subsystem):
                 "use another port for the rail",
             )
 
-    def _others(self, own: Networks) -> dict[str, str]:
+    def _others(self, own: set[str]) -> dict[str, str]:
         """Return network -> file of files that this module neither owns nor would write."""
         files: dict[str, str] = {}
-        excluded = {*own, *self._planned()}
+        excluded = own | set(self._planned())
         for name in self._system.listdir(self.directory):
             path = "%s/%s" % (self.directory, name)
             if path not in excluded and name.endswith(READ_BY_MULTUS):
@@ -234,10 +228,6 @@ def file_name(conf: t.Mapping[str, t.Any]) -> str:
 
 def _text_of(conf: t.Mapping[str, t.Any]) -> str:
     return json.dumps(conf, indent=2) + "\n"
-
-
-def _digest(text: str) -> str:
-    return sha256(text.encode())
 
 
 def _parsed(text: str | None) -> Document:

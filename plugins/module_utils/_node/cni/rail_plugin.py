@@ -234,8 +234,8 @@ def within(path: str) -> t.Iterator[None]:
 
 
 def _wait_for_changes() -> None:
-    """Wait for a run that changes devices of the node: it may remove the device that the plugin before moved to the
-    pod. A run that begins later finds the device in the pod.
+    """Wait for a run that changes devices of the node: it may remove the device that the preceding plugin moved to
+    the pod. A run that begins later finds the device in the pod.
 
     :raises RailyardError: if it does not end within :data:`PATIENCE`.
     """

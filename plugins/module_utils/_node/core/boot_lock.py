@@ -28,7 +28,6 @@ FILE = "/run/railyard/turn"
 DEVICES = "/run/railyard/devices"
 # Creating the VFs of eight cards takes one to two minutes; systemd stops the waiting unit after 600 seconds.
 SECONDS = 300.0
-REMEDY = "make its directory writable for root, and run the task with become"
 # Seconds between two attempts.
 _LOOK = 0.05
 
@@ -71,7 +70,7 @@ class Lock:
 
         :raises RailyardError: if the file cannot be created.
         """
-        descriptor = _try_lock(self._system, self.file, self._kind)
+        descriptor = self._locked()
         if descriptor is None:
             return False
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -84,6 +83,52 @@ class Lock:
         self.release()
         self._descriptor = descriptor
         return True
+
+    def _locked(self) -> int | None:
+        """Return the descriptor of the locked file; None if another process holds the lock."""
+        path = self._system.path(self.file)
+        try:
+            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            remedy = "make its directory writable for root, and run the task with become"
+            raise RailyardError("cannot be made: %s" % error.strerror, self.file, remedy) from None
+        try:
+            fcntl.flock(descriptor, self._kind | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                return descriptor
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        os.close(descriptor)
+        return None
+
+    @property
+    def free(self) -> bool:
+        """Whether no process holds the lock exclusively."""
+        try:
+            descriptor = os.open(self._system.path(self.file), os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return True  # the file does not exist; if it is not readable, the change reports it
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+    def wait_for(self, ready: t.Callable[[], bool], seconds: float) -> None:
+        """Wait until ``ready`` returns True. Raises :class:`Busy` if it does not within ``seconds``."""
+        seconds = max(seconds, 0)
+        deadline = time.monotonic() + seconds
+        while not ready():
+            if time.monotonic() >= deadline:
+                raise Busy(
+                    "%s is at work on this node, and has not come to an end within %.0f s" % (self.holder, seconds),
+                    self.file,
+                    "wait for it and run the task again, or end that process if it hangs",
+                )
+            time.sleep(_LOOK)
 
     def release(self) -> None:
         """Remove the file, and end the lock."""
@@ -108,11 +153,8 @@ def turn(system: System, who: str, seconds: float, file: str = FILE, shared: boo
     :param seconds: how long to wait. :param file: the lock file; another kind of work uses another file.
     :raises Busy: if the lock is not free in time. :raises RailyardError: if the file cannot be created.
     """
-    seconds = max(seconds, 0)
-    deadline = time.monotonic() + seconds
     lock = Lock(system, who, file, shared)
-    while not lock.take():
-        _sleep_or_fail(lock, deadline, seconds)
+    lock.wait_for(lock.take, seconds)
     try:
         yield
     finally:
@@ -146,49 +188,5 @@ def wait(system: System, seconds: float, file: str = FILE) -> None:
 
     :raises Busy: if the lock is not free after ``seconds``.
     """
-    deadline = time.monotonic() + seconds
-    while _is_held(system, file):
-        _sleep_or_fail(Lock(system, "", file), deadline, seconds)
-
-
-def _sleep_or_fail(lock: Lock, deadline: float, seconds: float) -> None:
-    if time.monotonic() < deadline:
-        time.sleep(_LOOK)
-        return
-    raise Busy(
-        "%s is at work on this node, and has not come to an end within %.0f s" % (lock.holder, seconds),
-        lock.file,
-        "wait for it and run the task again, or end that process if it hangs",
-    )
-
-
-def _try_lock(system: System, file: str, kind: int) -> int | None:
-    """Return the descriptor of the locked file; None if another process holds the lock."""
-    path = system.path(file)
-    try:
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise RailyardError("cannot be made: %s" % error.strerror, file, REMEDY) from None
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), os.stat(path)):
-            return descriptor
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    os.close(descriptor)
-    return None
-
-
-def _is_held(system: System, file: str) -> bool:
-    try:
-        descriptor = os.open(system.path(file), os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False  # the file does not exist; if it is not readable, the change reports it
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    lock = Lock(system, "", file)
+    lock.wait_for(lambda: lock.free, seconds)

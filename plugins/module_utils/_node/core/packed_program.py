@@ -105,20 +105,7 @@ def same(held: bytes, wanted: bytes) -> bool:
     ``held`` must have nothing else, such as bytes after the archive. Bytecode itself is not compared, because it
     differs each time. If ``wanted`` has no bytecode, that of ``held`` is ignored.
     """
-    return held == wanted or (_is_exact(held) and _comparable(held, wanted) == _comparable(wanted, wanted))
-
-
-def _is_exact(program: bytes) -> bool:
-    """Return whether a program consists of its first line and the members of its archive, each once."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(program)) as archive:
-            members = archive.infolist()
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
-        return False
-    # sizes of the headers: of a member, of its entry in the directory, and of the end of the directory
-    size = sum(30 + 46 + 2 * len(member.filename.encode()) + member.compress_size for member in members) + 22
-    names = {member.filename for member in members}
-    return len(names) == len(members) and len(program.partition(b"PK\3\4")[0]) + size == len(program)
+    return held == wanted or _comparable(held, wanted) == _comparable(wanted, wanted)
 
 
 def _comparable(program: bytes, wanted: bytes) -> t.Any:
@@ -134,10 +121,15 @@ def _comparable(program: bytes, wanted: bytes) -> t.Any:
 
 
 def _members(program: bytes) -> dict[str, bytes]:
-    """Return the members of a program by name; empty if it is not a zip file."""
+    """Return the members of a program by name; empty if it is not a first line and a zip file with each member once."""
     try:
         with zipfile.ZipFile(io.BytesIO(program)) as archive:
-            return {name: archive.read(name) for name in archive.namelist()}
+            rows = archive.infolist()
+            # sizes of the headers: of a member, of its entry in the directory, and of the end of the directory
+            size = sum(30 + 46 + 2 * len(row.filename.encode()) + row.compress_size for row in rows) + 22
+            members = {row.filename: archive.read(row) for row in rows}
+            exact = len(members) == len(rows) and len(program.partition(b"PK\3\4")[0]) + size == len(program)
+            return members if exact else {}
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, NotImplementedError):
         return {}
 

@@ -4,7 +4,7 @@
 
 """Records that programs keep across restarts, in one JSON file. A change is on disk when the method returns.
 
-Several processes may change a file: each change holds the lock of the file, and begins with the file of that moment.
+Several processes may change a file: each change holds the lock of the file, and first reads the file again.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class RecordFile(t.Generic[Record]):
         self.update(key, lambda _observed: None)
 
     def update(self, key: str, change: t.Callable[[Record | None], Record | None]) -> None:
-        """Replace a record, depending on what it is while no other process can change it.
+        """Replace a record under the lock of the file.
 
         :param change: returns the record to keep, from the observed one; None: no record.
         :raises RailyardError: if the file is damaged, cannot be written, or another process does not release its lock.
@@ -115,7 +115,8 @@ class RecordFile(t.Generic[Record]):
     def _read(self) -> dict[str, Record]:
         text = self._system.read_file(self._path)
         if text is None:
-            return {}
+            # the file exists, so an error of its filesystem must not become an empty record
+            raise RailyardError("cannot be read", self._path, self._damaged[1])
         try:
             document = json.loads(text)
             if document["format"] != FORMAT:

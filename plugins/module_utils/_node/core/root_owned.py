@@ -73,7 +73,7 @@ def _is_local_group(path: str, gid: int) -> bool:
 
 
 def why_not_place(system: System, path: str) -> str:
-    """Return as :func:`why_not` for an absolute path that may not exist yet: its closest existing directory counts."""
+    """As :func:`why_not`, for a path that may not exist yet: its closest existing directory is checked."""
     while path != "/" and not system.exists(path):
         path = os.path.dirname(path)
     return why_not(system, path)
@@ -95,21 +95,24 @@ def why_not_python(system: System, python: str) -> str:
     """
     if any(sign <= " " or sign > "~" for sign in python):
         return "%r contains characters that the first line of a program cannot have" % python
-    reason = why_not(system, python)
-    if reason:
-        return reason
+    return next(filter(None, (why_not(system, path) for path in _executed(system, python))), "")
+
+
+def _executed(system: System, python: str) -> t.Iterator[str]:
+    """Yield the paths from which an interpreter executes code, and the files that name them before they are read."""
+    yield python
     prefixes = [os.path.dirname(os.path.dirname(each)) for each in (python, system.real_path(python))]
     for config in {os.path.join(prefix, "pyvenv.cfg") for prefix in prefixes}:
-        home = _home(system, config)
-        if home:
-            reason = reason or why_not(system, config) or why_not(system, home)
-            prefixes += [os.path.dirname(each) for each in (home, system.real_path(home))]
+        if system.exists(config):
+            yield config
+            home = _home(system, config)
+            if home:
+                yield home
+                prefixes += [os.path.dirname(each) for each in (home, system.real_path(home))]
     if "/usr" in prefixes:
         # Debian's and Fedora's Python have packages there too
         prefixes.append(_LOCAL)
-    for directory in _libraries(system, prefixes):
-        reason = reason or why_not(system, directory)
-    return reason
+    yield from _libraries(system, prefixes)
 
 
 def _home(system: System, config: str) -> str:
@@ -121,13 +124,14 @@ def _home(system: System, config: str) -> str:
     return ""
 
 
-def _libraries(system: System, prefixes: t.Iterable[str]) -> list[str]:
-    found = []
+def _libraries(system: System, prefixes: t.Iterable[str]) -> t.Iterator[str]:
+    """Yield the directories of libraries below the prefixes of interpreters."""
     for prefix in sorted(set(prefixes)):
-        for lib in ("%s/lib" % prefix.rstrip("/"), "%s/lib64" % prefix.rstrip("/")):
-            names = [name for name in system.listdir(lib) if name.startswith("python3")]
-            for place in ["%s/%s" % (lib, name) for name in names]:
-                found.append(place)
-                inside = ("site-packages", "dist-packages", "lib-dynload")
-                found += ["%s/%s" % (place, name) for name in inside if system.exists("%s/%s" % (place, name))]
-    return found
+        for lib in (os.path.join(prefix, "lib"), os.path.join(prefix, "lib64")):
+            for version in system.listdir(lib):
+                if version.startswith("python3"):
+                    place = os.path.join(lib, version)
+                    yield place
+                    for inside in ("site-packages", "dist-packages", "lib-dynload"):
+                        if system.exists(os.path.join(place, inside)):
+                            yield os.path.join(place, inside)

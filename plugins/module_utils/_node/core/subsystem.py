@@ -11,6 +11,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change, NotTaken
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
 
 State = t.Dict[str, t.Any]
 
@@ -22,7 +23,7 @@ class Subsystem:
     """
 
     #: the lock file of its changes, see :mod:`.boot_lock`; empty: they need no lock
-    lock = "/run/railyard/turn"
+    lock = boot_lock.FILE
     #: whether its changes may take a device from a pod, so that no pod is attached in the meantime
     changes_devices = False
 
@@ -32,7 +33,7 @@ class Subsystem:
     @property
     def locks(self) -> list[str]:
         """The files of the locks that its changes need, in the order in which they are taken."""
-        return [self.lock] * bool(self.lock) + ["/run/railyard/devices"] * self.changes_devices
+        return [file for file in (self.lock, boot_lock.DEVICES if self.changes_devices else "") if file]
 
     def observe(self) -> State:
         """Return the live state. Changes nothing. Raises :class:`RailyardError`."""

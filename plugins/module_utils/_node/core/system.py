@@ -141,7 +141,7 @@ class System:
         return None
 
     def _refuse_unknown(self, error: OSError, path: str, complete: bool) -> None:
-        """Raise an error that does not say that the file is absent: a holder must not be taken for absent.
+        """Raise the error unless it means that the file is absent, so that no holder of a device is overlooked.
 
         :param complete: whether it is also raised if the file may not be read.
         """

@@ -40,6 +40,8 @@ SECONDS = 10.0
 ANSWER_MAX = 16 << 20
 # Longest token, in bytes.
 TOKEN_MAX = 64 << 10
+# The remedy for answers that are not those of an API server.
+WRONG_SERVER = "make sure that the agent's kubeconfig names the cluster's API server"
 JSON, APPLY = "application/json", "application/apply-patch+yaml"
 # Keys that name files. With the suffix "-data", they have the file's content in base64.
 _FILES = ("certificate-authority", "client-certificate", "client-key")
@@ -105,7 +107,7 @@ class ApiServer:
         place = "%s %s" % (method, path.partition("?")[0])
         if len(text) > ANSWER_MAX:
             message = "the API server's answer has more than %d bytes" % ANSWER_MAX
-            raise ApiError(message, place, "make sure that the kubeconfig names the cluster's API server")
+            raise ApiError(message, place, WRONG_SERVER)
         return _document(answer.status, text, place, file)
 
     def check(self) -> None:

@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.record_
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.node_api import (
     SECONDS,
+    WRONG_SERVER,
     ApiError,
     ApiServer,
 )
@@ -39,7 +40,6 @@ Answer = t.Union[str, t.Sequence[PreparedDevice]]
 _PAUSE = 1.0
 # Seconds for which the error of a claim is shown. The kubelet repeats a refused call after 60 to 90 seconds.
 ERROR_SECONDS = 300.0
-API_REMEDY = "make sure that the agent's kubeconfig names the cluster's API server"
 RECREATE = "delete the pod, so that it gets another claim"
 ONE_PER_RAIL = "request one device of each rail, in all claims and limits of the pod"
 
@@ -64,6 +64,11 @@ class Claim(t.NamedTuple):
     @property
     def pod(self) -> str:
         return "%s/%s" % (self.namespace, self.pod_name)
+
+    @property
+    def place(self) -> str:
+        """The claim as messages name it."""
+        return "claim %s/%s" % (self.namespace, self.name)
 
     @property
     def device_names(self) -> list[str]:
@@ -256,8 +261,8 @@ class PreparedClaims:
             with self._changed:
                 if not self._attached(claim):
                     self._remove(claim)
-                    text = "claim %s/%s of pod %s has ended without a call of kubelet, and is removed from the record"
-                    self._log(text % (claim.namespace, claim.name, claim.pod))
+                    text = "%s of pod %s has ended without a call of kubelet, and is removed from the record"
+                    self._log(text % (claim.place, claim.pod))
 
     def _remove(self, claim: Claim) -> None:
         with self._changed:
@@ -266,16 +271,23 @@ class PreparedClaims:
         self._released(claim)
 
     def _has_ended(self, claim: Claim, deadline: float) -> bool:
-        """Return whether a claim is not reserved for its pod any more, or does not exist."""
+        """Return whether a claim is not reserved for its pod any more, or does not exist.
+
+        :raises RailyardError: if it cannot be known.
+        """
+        path = claim_path(claim.namespace, claim.name)
         try:
-            document = self._request(claim_path(claim.namespace, claim.name), deadline)
+            document = self._request(path, deadline)
         except ApiError as error:
             if error.absent:
                 return True
             # the node authorizer refuses claims that no pod of this node has, also claims that do not exist
             return error.status == 403 and not self._pod_exists(claim, deadline)
+        uid = _part(document, "metadata").get("uid")
+        if not uid:
+            raise RailyardError("the API server's answer is not a claim", path, WRONG_SERVER)
         users = [user.get("uid") for user in _rows(_part(document, "status"), "reservedFor")]
-        return _part(document, "metadata").get("uid") != claim.uid or claim.pod_uid not in users
+        return uid != claim.uid or claim.pod_uid not in users
 
     def _pod_exists(self, claim: Claim, deadline: float) -> bool:
         """Return whether the claim's pod is on this node. Raises :class:`RailyardError` if it cannot be known."""
@@ -283,7 +295,7 @@ class PreparedClaims:
         path = "/api/v1/namespaces/%s/pods?fieldSelector=%s" % (_quoted(claim.namespace), _quoted(selector))
         document = self._request(path, deadline)
         if document.get("kind") != "PodList":
-            raise RailyardError("the API server's answer is not a list of pods", path, API_REMEDY)
+            raise RailyardError("the API server's answer is not a list of pods", path, WRONG_SERVER)
         return claim.pod_uid in [_part(pod, "metadata").get("uid") for pod in _rows(document, "items")]
 
     def _request(self, path: str, deadline: float) -> Row:
@@ -310,7 +322,7 @@ class PreparedClaims:
         with self._changed:
             if self._calls.get(claim.uid) is not call:
                 message = "kubelet released it, or called again, while it was prepared"
-                raise RailyardError(message, "claim %s/%s" % (claim.namespace, claim.name), "none is needed")
+                raise RailyardError(message, claim.place, "none is needed")
             self._check_rails(claim, offer)
             self._check_free(claim)
             self._state.put(claim)
@@ -324,18 +336,14 @@ class PreparedClaims:
             rails = {rail for device in other.device_names for rail in offer.devices.get(device, ("", ()))[1]}
             if own & rails:
                 message = "pod %s has a slot of rail %s by claim %s already, and a pod has one interface per rail"
-                raise RailyardError(
-                    message % (claim.pod, ", ".join(sorted(own & rails)), other.name),
-                    "claim %s/%s" % (claim.namespace, claim.name),
-                    ONE_PER_RAIL,
-                )
+                shared = ", ".join(sorted(own & rails))
+                raise RailyardError(message % (claim.pod, shared, other.name), claim.place, ONE_PER_RAIL)
 
     def _check_free(self, claim: Claim) -> None:
         for device in claim.device_names:
             current = self._state.of_device(device)
             if current is not None and current.uid != claim.uid:
-                message = "it is prepared for claim %s/%s of pod %s" % (current.namespace, current.name, current.pod)
-                raise Busy(message, device)
+                raise Busy("it is prepared for %s of pod %s" % (current.place, current.pod), device)
             pod = self._holder(device, claim)
             if pod is not None:
                 raise Busy("it is held by pod %s" % pod, device)
@@ -422,8 +430,7 @@ def _check_result(result: Row, offer: Offer, place: str) -> None:
 
 def _answer(row: Row, claim: Claim, offer: Offer) -> PreparedDevice:
     if row["device"] not in offer.devices:
-        place = "claim %s/%s" % (claim.namespace, claim.name)
-        raise RailyardError("this node does not have device %s any more" % row["device"], place, RECREATE)
+        raise RailyardError("this node does not have device %s any more" % row["device"], claim.place, RECREATE)
     cdi_name, _rails = offer.devices[row["device"]]
     requests = (row["request"],) if row["request"] else ()
     return PreparedDevice(requests, claim.pool or offer.pool, row["device"], (cdi_name,))

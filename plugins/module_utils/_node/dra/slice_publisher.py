@@ -15,7 +15,11 @@ import typing as t
 import urllib.parse
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.node_api import ApiError, ApiServer
+from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.node_api import (
+    WRONG_SERVER,
+    ApiError,
+    ApiServer,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra.resource_slices import (
     Row,
     SliceDevice,
@@ -100,7 +104,7 @@ class PublishThread:
         self._thread.start()
 
     def update(self, devices: t.Iterable[SliceDevice]) -> None:
-        """Set the devices to publish from now on."""
+        """Set the devices to publish."""
         with self._changed:
             new = tuple(devices)
             self._due |= new != self._devices
@@ -144,5 +148,5 @@ class PublishThread:
             except RailyardError as error:
                 self.error, pause = error, RETRY
             except (AttributeError, KeyError, TypeError, ValueError) as error:
-                remedy = "make sure that the kubelet's kubeconfig names the cluster's API server"
-                self.error, pause = RailyardError("the API server's answer is wrong: %r" % error, SLICES, remedy), RETRY
+                message = "the API server's answer is wrong: %r" % error
+                self.error, pause = RailyardError(message, SLICES, WRONG_SERVER), RETRY

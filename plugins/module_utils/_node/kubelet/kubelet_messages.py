@@ -26,8 +26,8 @@ class WrongMessage(ValueError):
 
 class DeviceState(t.NamedTuple):
     """A device as the kubelet sees it. ``numa``: its NUMA nodes; empty: no preference. For DRA: ``reason``: why it is
-    not healthy; ``cordoned``: whether cordons are the only reason. ``held``: whether a pod has the device by the other
-    one of device plugin and DRA driver.
+    not healthy; ``cordoned``: whether cordons are the only reason. ``held``: whether a pod has the device through the
+    other protocol (device plugin or DRA).
     """
 
     id: str
@@ -193,10 +193,6 @@ def pod_resources(data: bytes) -> list[PodDevices]:
             names = text(pod, 1), text(pod, 2), text(container, 1)
             found += [PodDevices(*names, text(devices, 1), texts(devices, 2)) for devices in parts(container, 2)]
             for claim in parts(container, 5):
-                cdi = [text(device, 1) for resource in parts(claim, 4) for device in parts(resource, 1)]
-                found += [PodDevices(*names, kind, [device]) for kind, _equals, device in map(_parted, cdi)]
+                cdi = [text(device, 1).partition("=") for each in parts(claim, 4) for device in parts(each, 1)]
+                found += [PodDevices(*names, kind, [device]) for kind, _equals, device in cdi]
     return found
-
-
-def _parted(name: str) -> tuple[str, str, str]:
-    return name.partition("=")

@@ -19,7 +19,8 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.arp import Probes
 
-# Seconds to listen, and between two probes. RFC 5227 probes three times, 1 to 2 s apart, and then listens for 2 s.
+# Seconds to listen, between two probes, and after the last probe. RFC 5227 probes three times, 1 to 2 s apart, and then
+# listens for 2 s.
 LISTEN, PROBE, LAST_ANSWER = 6.0, 1.0, 2.0
 # While another host has the address: seconds between two probes, and without a claim until the conflict has ended.
 PROBE_CONFLICT, FORGET = 10.0, 60.0
@@ -62,7 +63,7 @@ class AddressWatch:
     def add(self, owner: str, probes: Probes, process: int, namespace: os.stat_result) -> None:
         """Listen for the addresses of ``probes``, which this object closes. An earlier call for the owner ends.
 
-        :param process: the process ID of the owner, whose end ends it.
+        :param process: the process ID of the owner. Listening ends with this process.
         :param namespace: status of the process's network namespace, as process IDs are used again.
         """
         self.end(owner)
@@ -82,7 +83,7 @@ class AddressWatch:
             self.changed(conflict, False)
 
     def end(self, owner: str) -> None:
-        """Listen no more for an owner. Its sockets are closed soon, by the thread that reads them."""
+        """Stop listening for an owner. The thread that reads its sockets closes them soon."""
         with self._lock:
             for watched in self._watched:
                 if watched.owner == owner:
@@ -130,7 +131,7 @@ class AddressWatch:
             with self._lock:
                 ended = [each for each in self._watched if each.over(now)]
                 self._watched = [each for each in self._watched if each not in ended]
-                # a copy: what is added from now on starts another thread if this one ends
+                # a copy: an owner that is added later starts another thread if this one ends
                 watched = list(self._watched)
                 over = [conflict for each in ended for conflict in each.conflicts.values()]
                 over += [conflict for each in watched for conflict in each.forget(now)]

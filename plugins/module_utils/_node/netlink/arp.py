@@ -45,7 +45,7 @@ HOP_LIMIT = 255
 SOLICITED = 0x40
 # Options of neighbour discovery: hardware addresses, padded before an InfiniBand address, and the nonce of RFC 7527.
 SOURCE_ADDRESS, TARGET_ADDRESS, NONCE_OPTION, INFINIBAND_PAD = 1, 2, 14, 2
-# Identifies the probes of this process. ARP does not have a nonce, so it is after TAG in the padding of the frame.
+# Identifies the probes of this process. ARP has no field for a nonce, so the padding of the frame has TAG and NONCE.
 TAG, NONCE = b"railyard", os.urandom(6)
 # A packet may be lost, and the first one may be delayed while a switch learns the address.
 TRIES = 2
@@ -234,7 +234,7 @@ def packet_filter(link: LinkAddresses, addresses: t.Iterable[str]) -> bytes:
         if ":" not in address:
             same4 += [(JUMP_EQUAL, 0, 1, int.from_bytes(socket.inet_aton(address), "big")), accept]
             continue
-        # the target, word by word; after a difference, on to the next address
+        # compare the target word by word; a difference jumps to the next address
         for at, word in enumerate(struct.unpack("!4I", socket.inet_pton(socket.AF_INET6, address))):
             same6 += [(LOAD_WORD, 0, 0, start + 48 + 4 * at), (JUMP_EQUAL, 0, 7 - 2 * at, word)]
         same6.append(accept)
@@ -279,7 +279,7 @@ class Listener:
             raise RailyardError("no raw socket: %s" % error.strerror, netdev, "run the task with become") from None
         try:
             self._sock.setblocking(False)
-            # without a protocol, which binds the netdev and receives nothing; to change one would take milliseconds
+            # no protocol yet: nothing is received before the filter is set, and a change of one would take milliseconds
             self._sock.bind((netdev, 0))
             self.link = _link(self._sock, netdev)
             program = array.array("B", packet_filter(self.link, self.addresses))

@@ -165,8 +165,8 @@ def decode_link(payload: bytes) -> Link:
 
 
 def identity(link: Link) -> Row:
-    """Return what the kernel reports of a link and its user cannot write, also not with CAP_NET_ADMIN in its network
-    namespace. The numbers of namespaces are those of the reader's namespace.
+    """Return what only the kernel writes of a link: a process with CAP_NET_ADMIN in its network namespace cannot change
+    it. The numbers of namespaces are those of the reader's namespace.
     """
     return {
         "kind": link.kind,
@@ -180,7 +180,7 @@ def identity(link: Link) -> Row:
 def has_identity(link: Link, wanted: t.Mapping[str, t.Any]) -> bool:
     """Return whether a link has an identity, or the part of it that is known.
 
-    An identity without a parent, permanent address and link below is that of any link of its kind, and of no link here.
+    An identity without a parent, permanent address and link below matches no link, because many links would match it.
     """
     observed = identity(link)
     known = any(wanted.get(key) for key in ("parent", "permanent", "below"))

@@ -148,23 +148,20 @@ class RouteLookup(Rtnetlink):
 
     def permanent_neighbours(self, index: int) -> list[IP]:
         """Return the IP addresses of an interface's permanent neighbour entries. Raises :class:`NetlinkError`."""
-        found = []
-        for payload in self._sock.dump(RTM_GETNEIGH, LINK_HEADER.pack(0, 0, 0, 0, 0)):
-            _family, interface, state, _flags, _type = NEIGHBOUR_HEADER.unpack_from(payload)
-            packed = codec.table(payload[NEIGHBOUR_HEADER.size :]).get(NDA_DST, b"")
-            if interface == index and state & NUD_PERMANENT and len(packed) in (4, 16):
-                address = ipaddress.ip_address(packed)
-                found += [] if address.is_multicast else [address]
-        return found
+        found = self._neighbours(0, index)
+        return [address for state, address in found if state & NUD_PERMANENT and not address.is_multicast]
 
     def forwarding_remotes(self, index: int) -> set[IP]:
         """Return the remote addresses in the forwarding table of a VXLAN. Raises :class:`NetlinkError`."""
-        found: set[IP] = set()
-        for payload in self._sock.dump(RTM_GETNEIGH, LINK_HEADER.pack(AF_BRIDGE, 0, 0, 0, 0)):
+        return {address for _state, address in self._neighbours(AF_BRIDGE, index)}
+
+    def _neighbours(self, address_family: int, index: int) -> t.Iterator[tuple[int, IP]]:
+        """Yield state and address of an interface's neighbour entries that have an IP address."""
+        for payload in self._sock.dump(RTM_GETNEIGH, LINK_HEADER.pack(address_family, 0, 0, 0, 0)):
+            _family, interface, state, _flags, _type = NEIGHBOUR_HEADER.unpack_from(payload)
             packed = codec.table(payload[NEIGHBOUR_HEADER.size :]).get(NDA_DST, b"")
-            if NEIGHBOUR_HEADER.unpack_from(payload)[1] == index and len(packed) in (4, 16):
-                found.add(ipaddress.ip_address(packed))
-        return found
+            if interface == index and len(packed) in (4, 16):
+                yield state, ipaddress.ip_address(packed)
 
     def _interfaces(self, held: t.Mapping[int, bytes]) -> set[int]:
         """Return the interfaces of a route's attributes: of a next hop, of several, or of a next hop object."""
