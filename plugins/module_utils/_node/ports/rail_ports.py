@@ -223,8 +223,8 @@ class RailPorts(Subsystem):
         # a file needs the netdev name; without it the existing files stay
         nameless = [port for port in wanted if port.rail not in [each.port.rail for each in kept]]
         ignored_warnings += [NAMELESS % (port.rail, port.pci) for port in nameless if port.rail not in held]
-        replaced = [foreign_files.warning(each) for each in kept]
-        self._warn(plan.warnings + backend.warnings() + ignored_warnings + [text for text in replaced if text])
+        replaced = [text for each in kept for text in foreign_files.warnings(each)]
+        self._warn(plan.warnings + backend.warnings() + ignored_warnings + replaced)
         staying = self._staying(record, wanted)
         reasons = plan.reboot_reasons + [each.text for each in staying if absent]
         self._results = {
