@@ -34,12 +34,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import
     foreign_files,
     netplan_output,
     network_files,
+    port_guard,
     port_observed,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.foreign_files import Facts
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import Kept
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_changes import Plan
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_guard import Guard
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_observed import Seen, Target
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import (
     NAME,
@@ -51,10 +51,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_s
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions, sysctl
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import (
-    ManagementPath,
-    netdev_pci,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import netdev_pci
 
 ARPHRD_INFINIBAND = 32
 # The sysctls that are gathered for a port whose spec has none.
@@ -191,7 +188,6 @@ class RailPorts(Subsystem):
     def changes(self, state: State) -> list[Change]:
         observed = t.cast(Seen, state)
         record = observed.record
-        plan = Plan(self._system, self._rtnl, observed, self._disturbed, self._tried)
         absent = self._state == "absent"
         wanted, former = self._ports, record.ports + record.former
         if absent:
@@ -202,12 +198,11 @@ class RailPorts(Subsystem):
         # a port in a pod is neither missing nor removed: its routes were moved with it, and its files restore them
         former = [port for port in former if port.rail not in held]
         recorded = [port for port in wanted if port.rail not in held]
+        plan = Plan(self._system, self._rtnl, observed, self._disturbed, self._tried, wanted, former)
         targets = plan.staying(wanted) if absent else plan.targets(recorded)
-        guard = Guard(self._system, observed, ManagementPath.observe(self._system))
-        guard.check([] if absent else targets, former)
-        plan.errors += guard.errors
+        plan.errors += port_guard.refusals(self._system, observed, [] if absent else targets, former)
         if not absent:
-            plan.check(targets, former)
+            plan.check(targets)
         if absent and not (record.ports or record.former):
             self._check_recordless(record, plan)
         raise_all(plan.errors)
@@ -219,7 +214,7 @@ class RailPorts(Subsystem):
         kept = self._kept(wanted, targets, held)
         if self._persist or absent:
             kept = self._with_replaced(backend, kept, targets, held)
-        self._plan_live(plan, targets, former)
+        self._plan_live(plan, targets)
         # a file needs the netdev name; without it the existing files stay
         nameless = [port for port in wanted if port.rail not in [each.port.rail for each in kept]]
         ignored_warnings += [NAMELESS % (port.rail, port.pci) for port in nameless if port.rail not in held]
@@ -239,7 +234,7 @@ class RailPorts(Subsystem):
             # reports duplicates first, because the back-end would only report that the link is not configured
             self._check_duplicates(targets)
             backend.load(kept, [change.subject for change in files], self._timeout)
-            self._await_live(targets, former)
+            self._await_live([each.port for each in targets], former)
 
         loaded = [Change(backend.name, "loaded", False, True, load, STEP)] if backend.is_running() else []
         # settings of a held port are removed when it is back
@@ -265,24 +260,24 @@ class RailPorts(Subsystem):
         elif not record.done:
             plan.warnings.append(UNREADABLE % RECORD)
 
-    def _plan_live(self, plan: Plan, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
+    def _plan_live(self, plan: Plan, targets: t.Sequence[Target]) -> None:
         """Plan the live changes. ``targets``: the desired ports, or with state absent those that stay."""
         if self._state != "absent":
             plan.link_changes(targets)
-        plan.remove(former, targets)
+        plan.remove(targets)
         if self._state != "absent":
             plan.add(targets)
         plan.restore()
 
-    def _await_live(self, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
+    def _await_live(self, wanted: t.Sequence[Port], former: t.Sequence[Port]) -> None:
         """Wait until the live state is as planned, or until the timeout.
 
         systemd-networkd temporarily removes rules of ports whose new files it has not processed yet.
         """
         deadline = time.monotonic() + self._timeout
         while time.monotonic() < deadline:
-            plan = Plan(self._system, self._rtnl, self.observe(), set(), set())
-            self._plan_live(plan, plan.targets([each.port for each in targets]), former)
+            plan = Plan(self._system, self._rtnl, self.observe(), set(), set(), wanted, former)
+            self._plan_live(plan, plan.targets(wanted))
             if not plan.changes:
                 return
             time.sleep(0.2)
