@@ -137,7 +137,7 @@ def tunnels_over(system: System, kernel: RouteLookup) -> dict[str, list[str]]:
     :class:`NetlinkError`."""
     search = _Search(system, kernel)
     found: dict[str, list[str]] = {}
-    for link in search.links():
+    for link in search.links.values():
         for name in search.carriers(link) if link.kind in tunnels.TUNNELS else ():
             found.setdefault(name, []).append(link.name)
     return found
@@ -149,19 +149,18 @@ class _Search:
     def __init__(self, system: System, kernel: RouteLookup) -> None:
         self._system = system
         self._kernel = kernel
-        self._links = {link.ifindex: link for link in kernel.links()}
-        self._by_name = {link.name: link for link in self._links.values()}
+        self.links = {link.ifindex: link for link in kernel.links()}
+        self._by_name = {link.name: link for link in self.links.values()}
         self._addresses = kernel.addresses()
         self._netdevs: dict[str, str] = {}
         # whether the path of the connection was followed to a port
         self._found_port = False
 
-    def links(self) -> list[Link]:
-        return list(self._links.values())
-
     def path(self) -> ManagementPath:
         session = connection(self._system)
-        local = self._with_address(session.local, session.zone) if session else []
+        local = self._names(self._with_address(session.local)) if session else []
+        # of a link-local address, only the interface of its zone
+        local = [name for name in local if not session or session.zone in ("", name)]
         answers = self._answers_of(session, local) if session else []
         for name in [*local, *answers]:
             self._add(name, CONNECTION)
@@ -184,7 +183,7 @@ class _Search:
                 functions.setdefault(pci, "%s %s" % (netdev, why))
                 pci = self._system.link_name("/sys/bus/pci/devices/%s/physfn" % pci)
         # None: at boot, when there is no session
-        known = followed or self._found_port or named is None
+        known = self._found_port or named is None
         return ManagementPath(self._netdevs, functions, next(iter(local), None), main, known)
 
     # -- the connection ----------------------------------------------------------------------------------------------
@@ -201,19 +200,20 @@ class _Search:
             found = self._kernel.interfaces_to(session.peer, session.local, oif, ports=session.ports)
             # the local address may be that of a device in front of the node
             out |= found or self._kernel.interfaces_to(session.peer, None, oif, ports=session.ports)
-        names = [self._links[index].name for index in sorted(out) if index in self._links]
-        return [name for name in names if name != "lo"]
+        return [name for name in self._names(sorted(out)) if name != "lo"]
 
-    def _with_address(self, address: IP | None, zone: str = "") -> list[str]:
-        """Return the interfaces with an address; of a link-local address, only its zone."""
-        indices = [each.ifindex for each in self._addresses if each.interface.ip == address]
-        found = [self._links[index].name for index in indices if index in self._links]
-        return [name for name in dict.fromkeys(found) if not zone or name == zone]
+    def _names(self, indices: t.Iterable[int]) -> list[str]:
+        """Return the names of interfaces, each once, without those that this namespace does not have."""
+        return [self.links[index].name for index in dict.fromkeys(indices) if index in self.links]
+
+    def _with_address(self, address: IP | None) -> list[int]:
+        """Return the indices of the interfaces with an address."""
+        return [each.ifindex for each in self._addresses if each.interface.ip == address]
 
     def _domains(self, netdev: str) -> list[int]:
         """Return the VRF that an interface belongs to or is, as the index to look up routes with."""
         link = self._by_name.get(netdev)
-        candidates = [link, self._links.get(link.master or 0)] if link else []
+        candidates = [link, self.links.get(link.master or 0)] if link else []
         return [each.ifindex for each in candidates if each and each.kind == "vrf"]
 
     # -- default routes ----------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ class _Search:
                     continue
                 why = " of table %d, which the rule with priority %d selects" % (rule.table, rule.priority)
                 tables.setdefault(rule.table, why)
-            for link in self._links.values() if not followed else ():
+            for link in self.links.values() if not followed else ():
                 number = codec.table(link.data).get(IFLA_VRF_TABLE) if link.kind == "vrf" else None
                 if number:
                     tables.setdefault(codec.number(number), " of %s" % link.name)
@@ -242,7 +242,7 @@ class _Search:
                 for index in route.interfaces if route.table in tables else ():
                     by_interface.setdefault((route.table, index), []).append(route)
             for (table, index), routes in by_interface.items():
-                name = self._links[index].name if index in self._links else "lo"
+                name = self.links[index].name if index in self.links else "lo"
                 if name != "lo" and acts_as_default(route.destination for route in routes):
                     yield name, self._why_default(name, routes, tables[table], version), table
 
@@ -265,11 +265,11 @@ class _Search:
             self._netdevs[name] = reason
             link = self._by_name.get(name)
             below = lower_netdevs(self._system, name)
-            if link and link.below and link.below_namespace is None and link.below in self._links:
-                below.append(self._links[link.below].name)
+            if link and link.below and link.below_namespace is None and link.below in self.links:
+                below.append(self.links[link.below].name)
             if link and link.kind == "veth" and below:
                 # its other end, and the bridge that this is a port of
-                master = self._links.get(self._by_name[below[-1]].master or 0)
+                master = self.links.get(self._by_name[below[-1]].master or 0)
                 below += [master.name] if master else []
             queue += [(each, "is part of %s, which %s" % (name, reason)) for each in below]
             if link and link.kind in tunnels.TUNNELS:
@@ -283,14 +283,12 @@ class _Search:
         if link.kind == "vxlan":
             first = ends[0]
             ends = ends + [first._replace(remote=each) for each in self._kernel.forwarding_remotes(link.ifindex)]
-        found: list[str] = []
+        found: list[int] = []
         for end in dict.fromkeys(ends):
-            found += self._with_address(end.local) if end.local else []
-            found += [self._links[end.interface].name] if end.interface in self._links else []
+            found += [*self._with_address(end.local), end.interface]
             if end.remote:
-                out = self._kernel.interfaces_to(end.remote, end.local, end.interface, end.mark)
-                found += [self._links[index].name for index in sorted(out) if index in self._links]
-        return [name for name in dict.fromkeys(found) if name != "lo"]
+                found += sorted(self._kernel.interfaces_to(end.remote, end.local, end.interface, end.mark))
+        return self._names(found)
 
 
 def _rail_tables(system: System) -> set[int]:
