@@ -362,7 +362,7 @@ def _is_profile_of(sections: t.Sequence[Section], facts: Facts, active: str) -> 
     names, patterns = values("interface-name", "connection"), values("interface-name", "match")
     macs = values("mac-address", *_PROFILE_TYPES)
     if not (names or macs or patterns):
-        # a profile of any interface is the port's if NetworkManager uses it there
+        # a profile for any interface counts only where NetworkManager uses it
         return any(uuid in active for uuid in values("uuid", "connection"))
     patterns = [pattern.lstrip("|&") for pattern in patterns]
     return (

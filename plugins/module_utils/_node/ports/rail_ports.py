@@ -211,9 +211,7 @@ class RailPorts(Subsystem):
         ignored_warnings = [
             vf_holders.not_changed(port.rail, str(port.pci), held[port.rail].why) for port in held_ports
         ]
-        kept = self._kept(wanted, targets, held)
-        if self._persist or absent:
-            kept = self._with_replaced(backend, kept, targets, held)
+        kept = self._kept(backend, wanted, targets, held)
         self._plan_live(plan, targets)
         # a file needs the netdev name; without it the existing files stay
         nameless = [port for port in wanted if port.rail not in [each.port.rail for each in kept]]
@@ -308,10 +306,19 @@ class RailPorts(Subsystem):
         return network_files.Backend(self._system)
 
     def _kept(
-        self, wanted: t.Sequence[Port], targets: t.Sequence[Target], held: t.Mapping[str, vf_holders.Moved]
+        self,
+        backend: network_files.Backend,
+        wanted: t.Sequence[Port],
+        targets: t.Sequence[Target],
+        held: t.Mapping[str, vf_holders.Moved],
     ) -> list[Kept]:
+        """Return the persistent ports with the settings of other programs' files that Railyard's replace.
+
+        :raises RailyardError: with all refusals to replace such a file.
+        """
         by_rail = {target.port.rail: target for target in targets}
         kept: list[Kept] = []
+        errors: list[RailyardError] = []
         for port in wanted:
             target = by_rail.get(port.rail)
             moved = held.get(port.rail)
@@ -323,30 +330,17 @@ class RailPorts(Subsystem):
                 pci_functions.is_infiniband(self._system, port.pci) if kind is None else kind == ARPHRD_INFINIBAND
             )
             ifindex = target.link.ifindex if target and target.name == netdev else None
-            kept.append(Kept(port, netdev, ifindex, infiniband))
-        return kept
-
-    def _with_replaced(
-        self,
-        backend: network_files.Backend,
-        kept: t.Sequence[Kept],
-        targets: t.Sequence[Target],
-        held: t.Mapping[str, vf_holders.Moved],
-    ) -> list[Kept]:
-        """Return the ports with the settings of other programs' files that ours replace. Raises all refusals."""
-        links = {target.port.rail: target.link for target in targets}
-        found: list[Kept] = []
-        errors: list[RailyardError] = []
-        for each in kept:
-            rail = each.port.rail
-            facts = Facts.of(self._system, each, links.get(rail), held.get(rail))
-            try:
-                link = foreign_files.link_lines(self._system, each, facts) if each.port.pci and each.port.netdev else []
-                found.append(each._replace(sections=tuple(backend.replaced(each, facts)), link=tuple(link)))
-            except RailyardError as error:
-                errors.append(error)
+            each = Kept(port, netdev, ifindex, infiniband)
+            if self._persist or self._state == "absent":
+                facts = Facts.of(self._system, each, target.link if target else None, moved)
+                try:
+                    link = foreign_files.link_lines(self._system, each, facts) if port.pci and port.netdev else []
+                    each = each._replace(sections=tuple(backend.replaced(each, facts)), link=tuple(link))
+                except RailyardError as error:
+                    errors.append(error)
+            kept.append(each)
         raise_all(errors)
-        return found
+        return kept
 
     def _file_changes(self, backend: network_files.Backend, kept: t.Sequence[Kept]) -> list[Change]:
         system = self._system
