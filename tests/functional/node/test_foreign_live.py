@@ -99,7 +99,7 @@ def test_a_port_that_nothing_uses_is_renamed_at_once(node: LiveNode) -> None:
     options = unnamed(node)
     assert "name" in [change["attribute"] for change in run(node, [options], persist=False)["changes"]]
     assert predicted(node, [options], persist=False) == []
-    # what an earlier run set is not of another program
+    # settings of an earlier run are not those of another program
     ip("link", "set", "rail1", "down")
     ip("link", "set", "rail1", "name", "ens1")
     ip("link", "set", "ens1", "up")
@@ -124,7 +124,9 @@ def test_settings_of_other_programs_survive_and_are_named(node: LiveNode) -> Non
 
 @in_own_namespace
 def test_what_the_kernel_removes_with_our_address_is_set_again(node: LiveNode) -> None:
-    """With the last IPv4 address of an interface go its routes, and with a first address the others of its subnet."""
+    """The kernel removes IPv4 routes with the last IPv4 address of an interface, and secondary addresses with their
+    primary address.
+    """
     node.rail(1)
     first, second = (port(1, address="172.16.%d.201/24" % number, gateway=None) for number in (1, 9))
     run(node, [first], persist=False)

@@ -4,10 +4,9 @@
 
 """The management path: interfaces, cards and PCI functions by which the node is reached; never changed.
 
-The kernel decides: the route of the session's answers is looked up as for a packet of its connection, with rules,
-tables and VRFs, and from a tunnel or an interface built on others down to the ports. Interfaces with a default route
-belong to it too. The connection is that of the variable ``SSH_CONNECTION``, which sshd(8) sets for the session's first
-process.
+The kernel looks up the route of the session's answers as for a packet of the connection, with all rules, tables and
+VRFs. Tunnels and interfaces on others are followed down to the ports. Interfaces with a default route belong to the
+path too. The connection is that of the variable ``SSH_CONNECTION``, which sshd(8) sets for the session's first process.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class Connection(t.NamedTuple):
 
 
 class ManagementPath:
-    """``netdevs``: name -> reason; ``functions``: PCI address -> reason. A card: an address without function number.
+    """``netdevs``: name -> reason; ``functions``: PCI address -> reason.
 
     ``connection``: the interface with the local address of this SSH session; ``default_routes``: the interfaces with a
     default route in the main table. ``known``: whether a connection, a default route or the user names an interface.
@@ -211,7 +210,7 @@ class _Search:
         return [each.ifindex for each in self._addresses if each.interface.ip == address]
 
     def _domains(self, netdev: str) -> list[int]:
-        """Return the VRF that an interface belongs to or is, as the index to look up routes with."""
+        """Return the index of the VRF that an interface is or belongs to; empty without one."""
         link = self._by_name.get(netdev)
         candidates = [link, self.links.get(link.master or 0)] if link else []
         return [each.ifindex for each in candidates if each and each.kind == "vrf"]
@@ -221,8 +220,8 @@ class _Search:
     def _default_routes(self, followed: bool) -> t.Iterator[tuple[str, str, int]]:
         """Yield interface, reason and table of each interface with a default route.
 
-        Tables that only a rule with a source or an interface selects, and those of VRFs, are for particular packets. If
-        the connection is known, the kernel has answered whether its packets are among them.
+        Tables that a rule selects only for a source or an interface, and tables of VRFs, count only if the path of the
+        connection was not followed to a port. Otherwise the kernel has looked up its route with these rules.
         """
         ours = _rail_tables(self._system)
         for version in (4, 6):
@@ -256,7 +255,7 @@ class _Search:
     # -- from an interface to the ports that carry its packets -------------------------------------------------------
 
     def _add(self, netdev: str, why: str) -> None:
-        """Add an interface with all that its packets pass. Each interface is followed once, so loops end."""
+        """Add an interface and all interfaces that its packets pass. Each is added once, so a loop ends."""
         queue = [(netdev, why)]
         while queue:
             name, reason = queue.pop(0)
@@ -297,7 +296,7 @@ def _rail_tables(system: System) -> set[int]:
         record = json.loads(system.read(RAIL_PORTS) or "{}")
         ports = record.get("ports", []) + record.get("former", [])
         return {int(port["table"]) for port in ports if port.get("table")}
-    except (ValueError, TypeError, AttributeError, KeyError):
+    except (ValueError, TypeError, AttributeError):
         # rail_ports reports a record that is damaged
         return set()
 
