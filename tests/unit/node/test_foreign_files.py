@@ -91,6 +91,7 @@ def test_a_file_that_matches_is_repeated(node: System, match: str) -> None:
         "Name=!ens* rail* enp*",
         "Name=*\nName=!ens* rail* enp*",
         "Name=ens1\nName=\nName=eth0",
+        "Name=ens1\nName=",
         "MACAddress=02:00:00:00:00:09",
         "PermanentMACAddress=02:00:00:00:00:03",
         "Path=pci-0000:0c:00.0",
@@ -226,6 +227,14 @@ def test_a_profile_with_addresses_for_the_port_is_refused(node: System, match: s
 def test_other_profiles_are_accepted(node: System, text: str) -> None:
     put(node, "/etc/NetworkManager/system-connections/storage.nmconnection", text)
     profile(node)
+
+
+@pytest.mark.parametrize("key", ["master", "controller"])
+def test_a_profile_that_makes_the_port_part_of_a_bond_is_refused(node: System, key: str) -> None:
+    text = "[connection]\ntype=ethernet\ninterface-name=ens1\n%s=bond0\n" % key
+    put(node, "/etc/NetworkManager/system-connections/storage.nmconnection", text)
+    with pytest.raises(Refused, match="gives rail1 .* %s=bond0" % key):
+        profile(node)
 
 
 def test_a_profile_of_any_interface_counts_where_it_is_active(node: System) -> None:

@@ -164,12 +164,16 @@ def _matches(sections: t.Sequence[Section], facts: Facts, path: str, used: str) 
     :param used: the path of the file that systemd uses for the port now; empty if unknown.
     """
     keys = {line.partition("=")[0] for line in _lines(sections, "Match")}
+    conditions = {key: _values(sections, "Match", key) for key in keys}
+    # without a condition, systemd ignores the file
+    keys = {key for key in keys if conditions[key]}
     known = {*_NAMES, *facts.values}
-    for key in keys.intersection(known):
+    for key in keys & known:
         # one of the names is enough
         alternatives = [(name,) for name in facts.names] if key in _NAMES else [facts.values[key]]
-        patterns = _values(sections, "Match", key)
-        patterns = [" ".join(map(_digits, each.split())) for each in patterns] if "MAC" in key else patterns
+        patterns = conditions[key]
+        if "MAC" in key:
+            patterns = [" ".join(map(_digits, each.split())) for each in patterns]
         if not any(_fits(patterns, forms) for forms in alternatives):
             return False
     if keys.issubset(known):
@@ -344,7 +348,9 @@ def _keyfiles(system: System, each: Kept, facts: Facts) -> t.Iterator[tuple[str,
             configures = key.startswith(("address", "route", "routing-rule", "gateway")) and key not in _OTHER_KEYS
             if configures and not key.endswith("_options") and value:
                 found += [] if value.partition(",")[0].strip(";") in planned else [line]
-        yield path, found + [line for line in _lines(sections, "connection") if line.startswith("master=")]
+        # since NetworkManager 1.46, the key of a bond or bridge is 'controller'
+        members = ("master=", "controller=")
+        yield path, found + [line for line in _lines(sections, "connection") if line.startswith(members)]
 
 
 def _is_profile_of(sections: t.Sequence[Section], facts: Facts, active: str) -> bool:
