@@ -171,9 +171,10 @@ class _Search:
             main += [name] if table == TABLE_MAIN and name not in main else []
         named = self._system.management_interfaces
         for name in named or ():
-            if not self._system.exists("/sys/class/net/%s" % name):
+            if name not in self._by_name:
                 remedy = "see 'ip link', and correct preflight_management_interfaces"
-                raise Refused("there is no interface %s" % name, "management path", remedy)
+                message = "there is no interface %s" % (name or "with an empty name")
+                raise Refused(message, "management path", remedy)
             self._add(name, "is named as a management interface")
         functions: dict[str, str] = {}
         for netdev, why in self._netdevs.items():
