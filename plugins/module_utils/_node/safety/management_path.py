@@ -265,12 +265,10 @@ class _Search:
             self._netdevs[name] = reason
             link = self._by_name.get(name)
             below = lower_netdevs(self._system, name)
-            if link and link.below and link.below_namespace is None and link.below in self.links:
-                below.append(self.links[link.below].name)
-            if link and link.kind == "veth" and below:
-                # its other end, and the bridge that this is a port of
-                master = self.links.get(self._by_name[below[-1]].master or 0)
-                below += [master.name] if master else []
+            peer = self.links.get(link.below or 0) if link and link.below_namespace is None else None
+            # of a veth, the bridge that its other end is a port of
+            master = self.links.get(peer.master or 0) if peer and link and link.kind == "veth" else None
+            below += [each.name for each in (peer, master) if each]
             queue += [(each, "is part of %s, which %s" % (name, reason)) for each in below]
             if link and link.kind in tunnels.TUNNELS:
                 queue += [(each, "carries the tunnel %s, which %s" % (name, reason)) for each in self.carriers(link)]
