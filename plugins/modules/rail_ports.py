@@ -24,14 +24,14 @@ description:
   - The module waits until the kernel has checked that no other host on the rail has an IPv6 address. A duplicate is an
     error, and the next run tries again.
   - The interfaces and PCI functions that carry the connection or the default route are refused, as is a subnet or
-    route of a rail that would cut off the connection. Nothing is changed then. The kernel's routes, rules and tunnels
-    decide which interfaces these are.
+    route of a rail that would cut off the connection. Nothing is changed then. The module finds these interfaces by
+    the kernel's routes, rules and tunnels.
   - If another program's file for systemd-networkd or udev configures a port, the file of this module is used instead
-    of it, and repeats its settings. What a rail port never has, such as a default gateway in the main table, is
-    refused, as are profiles of NetworkManager with addresses or routes.
-  - Addresses, rules and routes that an earlier run set and that are not planned now are removed. What other programs
-    set is named in a warning and not changed, except rules with a planned priority and routes in a rail's table to a
-    planned destination. A route of another interface in the main table to a planned destination is an error.
+    of it, and repeats its settings. Settings that a rail port never has, such as a default gateway in the main table,
+    are refused, as are profiles of NetworkManager with addresses or routes.
+  - Addresses, rules and routes that an earlier run set and that are not planned now are removed. Settings of other
+    programs are named in a warning and not changed, except rules with a planned priority and routes in a rail's table
+    to a planned destination. A route of another interface in the main table to a planned destination is an error.
 options:
   ports:
     description:

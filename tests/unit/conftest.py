@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The management path of nodes that are directories: the kernel's answers follow from files below their ``/proc``."""
+"""The management path of a node that is a directory, from the files below its ``/proc`` instead of the kernel."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class TreeKernel(RouteLookup):
 
 @pytest.fixture(autouse=True)
 def tree_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a node that is a directory have the kernel of its files. Without routes, its management path is elsewhere."""
+    """Use these tables for each node that is a directory. Its management path is known, also without a route."""
     observe = ManagementPath.observe
 
     def observed(system: System, kernel: RouteLookup | None = None) -> ManagementPath:

@@ -21,27 +21,25 @@ from tests.waiting import wait_for
 
 PCI = "0000:01:00.0"
 STORAGE = "addr add 192.168.50.2/24 dev ens1"
+TO_STORE = "route add 192.168.60.0/24 "
+TO_STORE_TEXT = "route 192.168.60.0/24 table "
 # commands of ip, and what the run must name
 USES = {
-    "address": ("addr add 192.168.50.2/24 dev ens1", "192.168.50.2/24"),
-    "address of IPv6": ("addr add fd50::2/64 dev ens1 nodad", "fd50::2/64"),
-    "route": ("route add 192.168.60.0/24 dev ens1", "route 192.168.60.0/24 table main"),
-    "route of IPv6": ("-6 route add fd60::/64 dev ens1", "route fd60::/64 table main"),
-    "route of another table": ("route add 192.168.60.0/24 dev ens1 table 200", "route 192.168.60.0/24 table 200"),
-    "multicast": ("route add 239.1.0.0/16 dev ens1", "route 239.1.0.0/16 table main"),
-    "multicast route": ("route add multicast 239.1.0.0/16 dev ens1", "route 239.1.0.0/16 table main"),
-    "route of several next hops": (
-        "route add 192.168.60.0/24 nexthop dev ens1 nexthop dev mgmt0",
-        "route 192.168.60.0/24 table main",
-    ),
-    "rule by received packets": ("rule add iif ens1 lookup 200 priority 900", "rule 900 (iif ens1)"),
-    "rule by sent packets": ("rule add oif ens1 lookup 200 priority 900", "rule 900 (oif ens1)"),
-    "rule of IPv6": ("-6 rule add oif ens1 lookup 200 priority 900", "rule 900 (oif ens1)"),
-    "neighbour": ("neigh add 192.168.50.9 lladdr 02:00:00:00:00:09 dev ens1 nud permanent", "neighbour 192.168.50.9"),
-    "macvlan": ("link add t0 link ens1 type macvlan", "t0 is built on it"),
-    "tunnel": (
-        "link add t0 type vxlan id 5 local 172.16.1.201 remote 172.16.1.7 dstport 4789",
-        "it carries the tunnel t0",
+    STORAGE: "192.168.50.2/24",
+    "addr add fd50::2/64 dev ens1 nodad": "fd50::2/64",
+    TO_STORE + "dev ens1": TO_STORE_TEXT + "main",
+    TO_STORE + "dev ens1 table 200": TO_STORE_TEXT + "200",
+    TO_STORE + "nexthop dev ens1 nexthop dev mgmt0": TO_STORE_TEXT + "main",
+    "-6 route add fd60::/64 dev ens1": "route fd60::/64 table main",
+    "route add 239.1.0.0/16 dev ens1": "route 239.1.0.0/16 table main",
+    "route add multicast 239.1.0.0/16 dev ens1": "route 239.1.0.0/16 table main",
+    "rule add iif ens1 lookup 200 priority 900": "rule 900 (iif ens1)",
+    "rule add oif ens1 lookup 200 priority 900": "rule 900 (oif ens1)",
+    "-6 rule add oif ens1 lookup 200 priority 900": "rule 900 (oif ens1)",
+    "neigh add 192.168.50.9 lladdr 02:00:00:00:00:09 dev ens1 nud permanent": "neighbour 192.168.50.9",
+    "link add t0 link ens1 type macvlan": "t0 is built on it",
+    "addr add 172.16.1.201/24 dev ens1;link add t0 type vxlan id 5 local 172.16.1.201 remote 172.16.1.7 dstport 4789": (
+        "it carries the tunnel t0"
     ),
 }
 
@@ -85,17 +83,15 @@ def unnamed(node: LiveNode, *commands: str) -> Option:
 
 @in_own_namespace
 def test_a_port_in_use_is_renamed_at_the_next_boot(node: LiveNode) -> None:
-    unseen, renamed = [], []
-    for use, (command, text) in USES.items():
-        own = ["addr add 172.16.1.201/24 dev ens1"] if use == "tunnel" else []
-        options = unnamed(node, *own, command)
+    unnoticed = {}
+    for commands, text in USES.items():
+        options = unnamed(node, *commands.split(";"))
         rails = subsystem(node, [options], persist=False)
-        changes = rails.changes(rails.observe())
-        if any(change.attribute == "name" for change in changes):
-            renamed.append(use)
-        if not any(text in reason for reason in rails.outcome(rails.observe(), [])["reboot_reasons"]):
-            unseen.append((use, rails.outcome(rails.observe(), [])["reboot_reasons"]))
-    assert (renamed, unseen) == ([], [])
+        attributes = [change.attribute for change in rails.changes(rails.observe())]
+        reasons = rails.outcome(rails.observe(), [])["reboot_reasons"]
+        if "name" in attributes or not any(text in reason for reason in reasons):
+            unnoticed[commands] = (attributes, reasons)
+    assert unnoticed == {}
 
 
 @in_own_namespace
@@ -103,7 +99,7 @@ def test_a_port_that_nothing_uses_is_renamed_at_once(node: LiveNode) -> None:
     options = unnamed(node)
     assert "name" in [change["attribute"] for change in run(node, [options], persist=False)["changes"]]
     assert predicted(node, [options], persist=False) == []
-    # what an earlier run set is not of another program
+    # settings of an earlier run are not those of another program
     ip("link", "set", "rail1", "down")
     ip("link", "set", "rail1", "name", "ens1")
     ip("link", "set", "ens1", "up")
@@ -128,7 +124,9 @@ def test_settings_of_other_programs_survive_and_are_named(node: LiveNode) -> Non
 
 @in_own_namespace
 def test_what_the_kernel_removes_with_our_address_is_set_again(node: LiveNode) -> None:
-    """With the last IPv4 address of an interface go its routes, and with a first address the others of its subnet."""
+    """The kernel removes IPv4 routes with the last IPv4 address of an interface, and secondary addresses with their
+    primary address.
+    """
     node.rail(1)
     first, second = (port(1, address="172.16.%d.201/24" % number, gateway=None) for number in (1, 9))
     run(node, [first], persist=False)

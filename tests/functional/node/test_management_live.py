@@ -174,9 +174,10 @@ def test_a_node_without_a_connection_or_a_default_route_needs_a_named_interface(
     system.management_interfaces = ["rail2"]
     found = ManagementPath.observe(system)
     assert (found.why_netdev("rail1"), found.why_netdev("rail2")) == (None, "is named as a management interface")
-    system.management_interfaces = ["eno1"]
-    with pytest.raises(Refused, match="there is no interface eno1"):
-        ManagementPath.observe(system)
+    for name, text in (("eno1", "eno1"), ("", "with an empty name"), ("..", r"\.\.")):
+        system.management_interfaces = [name]
+        with pytest.raises(Refused, match="there is no interface " + text):
+            ManagementPath.observe(system)
     # at boot there is no session yet
     system.management_interfaces = None
     assert ManagementPath.observe(system).why_netdev("rail1") is None

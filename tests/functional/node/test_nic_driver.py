@@ -378,7 +378,7 @@ def test_packages_that_are_held_are_installed_ones(node: DebianNode) -> None:
 
 
 @on_debian
-def test_the_stack_is_not_restarted_under_a_pod_that_came_with_the_packages(node: DebianNode) -> None:
+def test_the_stack_is_not_restarted_if_a_pod_got_a_port_during_the_installation(node: DebianNode) -> None:
     doca()
     driver = made(node, dict(DRIVER, restart="allowed"))
     changes = driver.changes(driver.observe())

@@ -30,6 +30,7 @@ OPTION = {
 }
 OWN = "/etc/systemd/network/05-railyard-gpu01.network"
 STORAGE = "[Network]\nAddress=192.168.50.2/24\n"
+KEPT = Kept(read_ports([OPTION])[0], "rail1", 3, False)
 LINK = Link(3, "ens1", True, 1500, 68, 9216, bytes.fromhex("020000000003"), ("enp11s0",), permanent=b"\x02\0\0\0\0\x09")
 
 
@@ -44,8 +45,7 @@ def node(tmp_path: Path) -> System:
 
 def networkd(node: System, link: Link | None = LINK, own: str = OWN) -> list[str]:
     """What Railyard's file must repeat, in lines."""
-    kept = Kept(read_ports([OPTION])[0], "rail1", 3, False)
-    sections = foreign.networkd(node, kept, foreign.Facts.of(node, kept, link, None), own)
+    sections = foreign.networkd(node, KEPT, foreign.Facts.of(node, KEPT, link, None), own)
     return [line for _name, lines in sections for line in lines]
 
 
@@ -63,6 +63,11 @@ def put(node: System, path: str, text: str) -> str:
         "Name=enp11s0",
         "Name=eth0\nName=ens1",
         "Name=!eth* lo",
+        "Name=!eth*\nName=ens*",
+        # one of its names is enough: enp11s0 is not excluded
+        "Name=!ens* rail*",
+        "Type=ether\nKind=!*",
+        "Driver=!virtio*",
         "MACAddress=02:00:00:00:00:03",
         "MACAddress=02-00-00-00-00-03",
         "PermanentMACAddress=0200.0000.0009",
@@ -83,11 +88,14 @@ def test_a_file_that_matches_is_repeated(node: System, match: str) -> None:
     "match",
     [
         "Name=eth*",
-        "Name=!ens* rail*",
+        "Name=!ens* rail* enp*",
+        "Name=*\nName=!ens* rail* enp*",
         "Name=ens1\nName=\nName=eth0",
+        "Name=ens1\nName=",
         "MACAddress=02:00:00:00:00:09",
         "PermanentMACAddress=02:00:00:00:00:03",
         "Path=pci-0000:0c:00.0",
+        "Path=!*-" + PCI,
         "Driver=virtio_net",
         "Type=wlan",
         "Name=ens1\nKind=bridge",
@@ -140,9 +148,11 @@ def test_settings_that_a_rail_never_has_are_refused(node: System, settings: str,
 
 
 def test_a_file_before_ours_is_refused(node: System) -> None:
-    put(node, "/etc/systemd/network/00-site.network", "[Match]\nName=rail1\n[Network]\nDHCP=yes\n")
-    with pytest.raises(Refused, match="systemd-networkd uses this file for rail1"):
-        networkd(node)
+    # its other names stay at the next boot
+    for name in ("rail1", "enp11s0"):
+        put(node, "/etc/systemd/network/00-site.network", "[Match]\nName=%s\n[Network]\nDHCP=yes\n" % name)
+        with pytest.raises(Refused, match="systemd-networkd uses this file for rail1"):
+            networkd(node)
     # it does not match the name at the next boot
     put(node, "/etc/systemd/network/00-site.network", "[Match]\nName=ens1\n" + STORAGE)
     assert networkd(node) == ["Address=192.168.50.2/24"]
@@ -170,8 +180,7 @@ def test_a_link_file_is_repeated_without_its_names(node: System) -> None:
     text = "[Match]\nPath=pci-%s\n[Link]\nName=fast0\nNamePolicy=path\nMTUBytes=9000\nRxBufferSize=8192\n" % PCI
     put(node, "/etc/systemd/network/10-fast.link", text)
     put(node, "/usr/lib/systemd/network/99-default.link", "[Match]\nOriginalName=*\n[Link]\nNamePolicy=path\n")
-    kept = Kept(read_ports([OPTION])[0], "rail1", 3, False)
-    kept = kept._replace(link=tuple(foreign.link_lines(node, kept, foreign.Facts.of(node, kept, LINK, None))))
+    kept = KEPT._replace(link=tuple(foreign.link_lines(node, KEPT, foreign.Facts.of(node, KEPT, LINK, None))))
     assert kept.link == ("RxBufferSize=8192",)
     (text,) = (file.text for path, file in network_files.common_files([kept]).items() if path.endswith(".link"))
     assert "RxBufferSize=8192" in text
@@ -181,8 +190,7 @@ KEYFILE = "[connection]\nid=storage\nuuid=u-1\ntype=ethernet\n%s\n[ipv4]\nmethod
 
 
 def profile(node: System) -> None:
-    kept = Kept(read_ports([OPTION])[0], "rail1", 3, False)
-    foreign.network_manager(node, kept, foreign.Facts.of(node, kept, LINK, None))
+    foreign.network_manager(node, KEPT, foreign.Facts.of(node, KEPT, LINK, None))
 
 
 @pytest.mark.parametrize(
@@ -192,6 +200,8 @@ def profile(node: System) -> None:
         "interface-name=rail1",
         "[ethernet]\nmac-address=02:00:00:00:00:09",
         "[match]\ninterface-name=ens*;eth0;",
+        "[match]\ninterface-name=|ens1;",
+        "[match]\ninterface-name=!eth*;!lo;",
     ],
 )
 def test_a_profile_with_addresses_for_the_port_is_refused(node: System, match: str) -> None:
@@ -206,6 +216,7 @@ def test_a_profile_with_addresses_for_the_port_is_refused(node: System, match: s
     [
         KEYFILE % "interface-name=eth0",
         KEYFILE % "interface-name=ens1\n[ethernet]\nmac-address=02:00:00:00:00:07",
+        KEYFILE % "[match]\ninterface-name=!ens*;!rail*;!enp*;",
         # any interface, and another one uses it
         KEYFILE % "",
         (KEYFILE % "interface-name=ens1").replace("192.168.50.2", "172.16.1.201"),
@@ -216,6 +227,14 @@ def test_a_profile_with_addresses_for_the_port_is_refused(node: System, match: s
 def test_other_profiles_are_accepted(node: System, text: str) -> None:
     put(node, "/etc/NetworkManager/system-connections/storage.nmconnection", text)
     profile(node)
+
+
+@pytest.mark.parametrize("key", ["master", "controller"])
+def test_a_profile_that_makes_the_port_part_of_a_bond_is_refused(node: System, key: str) -> None:
+    text = "[connection]\ntype=ethernet\ninterface-name=ens1\n%s=bond0\n" % key
+    put(node, "/etc/NetworkManager/system-connections/storage.nmconnection", text)
+    with pytest.raises(Refused, match="gives rail1 .* %s=bond0" % key):
+        profile(node)
 
 
 def test_a_profile_of_any_interface_counts_where_it_is_active(node: System) -> None:
@@ -247,7 +266,7 @@ def test_files_of_red_hat(node: System, text: str, refused: bool) -> None:
 
 def test_a_moved_port_is_found_by_what_is_known_of_it(node: System) -> None:
     put(node, "/etc/systemd/network/20-storage.network", "[Match]\nMACAddress=02:00:00:00:00:03\n" + STORAGE)
-    kept = Kept(read_ports([OPTION])[0], "rail1", None, False)
+    kept = KEPT._replace(ifindex=None)
     moved: t.Any = foreign.Moved("in a pod", "ens1", "02:00:00:00:00:03")
     facts = foreign.Facts.of(node, kept, None, moved)
     assert foreign.networkd(node, kept, facts, OWN) == [("Network", ["Address=192.168.50.2/24"])]

@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.changes im
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, rdma_netlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rtnetlink as rt
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.network_files import Networkd
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import RECORD, read_ports
@@ -23,6 +24,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.rail_p
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import namespace_holders, vf_holders
 from tests.unit.node.ports_kernel import Node, write
 from tests.unit.node.stored_notes import stored
+from tests.unit.node.test_rdma import Kernel as RdmaKernel
+from tests.unit.node.test_rdma import device, resources
+from tests.unit.node.test_rdma import port as rdma_port
 
 Option = t.Dict[str, t.Any]
 
@@ -609,6 +613,24 @@ def test_a_file_that_netplan_cannot_read_is_refused_before_any_change(
     monkeypatch.setattr(System, "which", lambda _system, program: "/usr/sbin/" + program)
     node.system = System(str(node.root), lambda _argv, _timeout: CommandResult(1, "", "50-site.yaml: expected mapping"))
     assert "50-site.yaml: expected mapping" in errors(node, [port(1)], backend="netplan")
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_port_whose_rdma_device_is_in_use_is_renamed_at_the_next_boot(
+    node: Node, monkeypatch: pytest.MonkeyPatch, soft: bool
+) -> None:
+    """The device of its function, which InfiniBand reports without an interface, and a soft one on its interface."""
+    run(node, [port(1)], persist=False)
+    if not soft:
+        (node.root / "sys/bus/pci/devices/0000:0b:00.0/infiniband/mlx5_0").mkdir(parents=True)
+    device_port = rdma_port("enp11s0" if soft else None)
+    process = resources(rdma_netlink.ATTR_RES_QP, codec.u32(rdma_netlink.ATTR_RES_PID, 70))
+    write(node.root / "proc/70/comm", "trainer\n")
+    sock = RdmaKernel(get=[device(3, "mlx5_0")], port_get=[device_port], res_qp_get=process, res_cm_id_get=[])
+    monkeypatch.setattr(sock, "close", lambda: None, raising=False)
+    monkeypatch.setattr(rdma_netlink, "connect", lambda _system: sock)
+    result = run(node, [port(1, netdev="rail1")], persist=False)
+    assert "its RDMA device is in use (trainer (pid 70, 1 queue pairs))" in result["reboot_reasons"][0]
 
 
 def test_a_replaced_file_is_refused_before_any_change(node: Node) -> None:

@@ -74,7 +74,7 @@ class NicDriver(Subsystem):
     :param architecture, management: the architecture and the management path, for tests; by default observed.
     """
 
-    # the packages of a driver take longer than others wait
+    # a separate lock, because packages take longer to install than other modules wait
     lock = "/run/railyard/nic_driver.lock"
 
     def __init__(

@@ -5,8 +5,9 @@
 """Files of other programs that configure a rail port, and that Railyard's file replaces at the next boot.
 
 systemd-networkd uses one ``.network`` file for an interface, the first that matches, and udev one ``.link`` file;
-NetworkManager activates one profile. Addresses and routes of a replaced ``.network`` file are repeated in Railyard's
-file. What cannot be repeated is refused. Files that give a port only DHCP are replaced.
+NetworkManager activates one profile. Railyard's file repeats the addresses and routes of the ``.network`` file that it
+replaces. A file with settings that a rail port never has is refused, as is a profile with addresses. A file with only
+DHCP is replaced.
 
 Sources: systemd.network(5), systemd.link(5), nm-settings-keyfile(5).
 """
@@ -24,14 +25,18 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link
     hardware_address,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import TABLE_MAIN
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import Kept, Section
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import (
+    NM_PREFIX,
+    SYSTEMD_PREFIX,
+    Kept,
+    Section,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_observed import port_routes
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.vf_holders import Moved
 
 # In the order of precedence: of two files with the same name, the first is used.
 DIRECTORIES = tuple(place + "/systemd/network" for place in ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib"))
-OURS = "05-railyard-"
 PROFILES = tuple(place + "/NetworkManager/system-connections" for place in ("/etc", "/run", "/usr/lib"))
 IFCFG = "/etc/sysconfig/network-scripts"
 NETWORK_STATE = "/run/systemd/netif/links/%d"
@@ -46,21 +51,27 @@ _REFUSED_KEYS = ("Gateway", "Bridge", "Bond", "VRF", "BatmanAdvanced")
 _LINK_KEYS = frozenset(
     ("Description", "Name", "NamePolicy", "AlternativeName", "AlternativeNamesPolicy", "MACAddressPolicy")
 )
+_NAMES = ("Name", "OriginalName")
 _ANYWHERE = ("0.0.0.0/0", "::/0", "default", "")
+# Keys of profiles that have these prefixes and configure no address, route or rule.
+_OTHER_KEYS = ("route-metric", "route-table")
+_IFCFG_KEYS = ("IPADDR", "IPV6ADDR", "GATEWAY", "IPV6_DEFAULTGW", "MASTER", "BRIDGE")
+_PROFILE_TYPES = ("ethernet", "802-3-ethernet", "infiniband")
 REMEDY = "plan these settings in the fabric file, or remove them from that file, and run again"
 
 
 class Facts(t.NamedTuple):
-    """What files match a port by. ``names``: the names that it gets and has; hardware addresses in small letters."""
+    """What files match a port by. ``boot_names``: its names after the next boot; ``names``: these and its present name.
 
+    ``permanent``: the permanent hardware address in small letters. ``values``: other key of ``[Match]`` -> the forms
+    of its value.
+    """
+
+    boot_names: tuple[str, ...]
     names: tuple[str, ...]
-    mac: str
     permanent: str
-    pci: str
-    driver: str
-    kind: str
-    type: str
     ifindex: int
+    values: t.Mapping[str, t.Sequence[str]]
 
     @classmethod
     def of(cls, system: System, each: Kept, link: Link | None, moved: Moved | None) -> Facts:
@@ -73,17 +84,25 @@ class Facts(t.NamedTuple):
         device = pci_functions.attribute(pci, "driver") if pci else "/sys/class/net/%s/device/driver" % each.netdev
         kind = (link.kind if link else None) or ""
         mac = hardware_address(link.address) if link else (moved.mac if moved else None) or ""
-        present = (link.name, *link.altnames) if link else (moved.netdev,) if moved and moved.netdev else ()
-        return cls(
-            tuple(dict.fromkeys([each.netdev, *present])),
-            mac,
-            hardware_address(link.permanent) if link and link.permanent else mac,
-            pci,
+        permanent = hardware_address(link.permanent) if link and link.permanent else mac
+        boot_names = dict.fromkeys([each.netdev, *(link.altnames if link else ())])
+        present = link.name if link else moved.netdev if moved else None
+        values = {
+            "MACAddress": (_digits(mac),),
+            "PermanentMACAddress": (_digits(permanent),),
+            # the path of most ARM servers begins with that of the host bridge
+            "Path": ("pci-" + pci, "platform-x-pci-" + pci) if pci else (),
             # the drivers of virtual interfaces have the names of their kinds
-            system.link_name(device) or kind,
-            kind,
-            "infiniband" if each.infiniband else "ether",
+            "Driver": (system.link_name(device) or kind,),
+            "Kind": (kind,),
+            "Type": ("infiniband" if each.infiniband else "ether",),
+        }
+        return cls(
+            tuple(boot_names),
+            tuple(dict.fromkeys([*boot_names, present or each.netdev])),
+            permanent,
             link.ifindex if link else 0,
+            values,
         )
 
 
@@ -103,15 +122,20 @@ def parse(text: str) -> list[Section]:
     return found
 
 
+def variables(system: System, path: str) -> dict[str, str]:
+    """Return the values of a file of ``KEY=value`` lines; empty if it does not exist."""
+    lines = (line.partition("=") for line in (system.read(path) or "").splitlines())
+    return {key: value for key, equals, value in lines if equals}
+
+
+def _lines(sections: t.Iterable[Section], *names: str) -> list[str]:
+    return [line for name, lines in sections if name in names for line in lines]
+
+
 def _values(sections: t.Iterable[Section], section: str, key: str) -> list[str]:
-    """Return the values of a key in all sections of a name; an empty value removes those before it."""
-    found: list[str] = []
-    for name, lines in sections:
-        for line in lines if name == section else ():
-            if line.partition("=")[0] == key:
-                value = line.partition("=")[2]
-                found = [*found, value] if value else []
-    return found
+    """Return the values of a key in all sections of a name; an empty value removes the earlier ones."""
+    values = [line[len(key) + 1 :] for line in _lines(sections, section) if line.startswith(key + "=")]
+    return values[max((number for number, value in enumerate(values, 1) if not value), default=0) :]
 
 
 def _effective(system: System, directories: t.Sequence[str], suffix: str) -> dict[str, str]:
@@ -139,33 +163,39 @@ def _matches(sections: t.Sequence[Section], facts: Facts, path: str, used: str) 
 
     :param used: the path of the file that systemd uses for the port now; empty if unknown.
     """
-    lines = [line for name, lines in sections if name == "Match" for line in lines]
-    keys = dict.fromkeys(line.partition("=")[0] for line in lines)
-    known: dict[str, tuple[str, ...]] = {
-        "Name": facts.names,
-        "OriginalName": facts.names,
-        "MACAddress": (_digits(facts.mac),),
-        "PermanentMACAddress": (_digits(facts.permanent),),
-        # the path of most ARM servers begins with that of the host bridge
-        "Path": ("pci-" + facts.pci, "platform-x-pci-" + facts.pci) if facts.pci else ("",),
-        "Driver": (facts.driver,),
-        "Kind": (facts.kind,),
-        "Type": (facts.type,),
-    }
-    for key, values in known.items():
-        patterns = " ".join(_values(sections, "Match", key)).split()
-        inverted = bool(patterns) and patterns[0].startswith("!")
-        texts = [pattern.lstrip("!") for pattern in patterns]
-        texts = [_digits(text) for text in texts] if "MAC" in key else texts
-        hit = any(fnmatch.fnmatchcase(value, text) for value in values for text in texts)
-        if patterns and hit == inverted:
+    keys = {line.partition("=")[0] for line in _lines(sections, "Match")}
+    conditions = {key: _values(sections, "Match", key) for key in keys}
+    # without a condition, systemd ignores the file
+    keys = {key for key in keys if conditions[key]}
+    known = {*_NAMES, *facts.values}
+    for key in keys & known:
+        # one of the names is enough
+        alternatives = [(name,) for name in facts.names] if key in _NAMES else [facts.values[key]]
+        patterns = conditions[key]
+        if "MAC" in key:
+            patterns = [" ".join(map(_digits, each.split())) for each in patterns]
+        if not any(_fits(patterns, forms) for forms in alternatives):
             return False
-    if not keys:
-        return False
-    if all(key in known for key in keys):
-        return True
+    if keys.issubset(known):
+        return bool(keys)
     # systemd itself has decided about the other conditions
-    return None if not used or os.path.basename(used).startswith(OURS) else path == used
+    return None if not used or os.path.basename(used).startswith(SYSTEMD_PREFIX) else path == used
+
+
+def _fits(patterns: t.Iterable[str], values: t.Sequence[str]) -> bool:
+    """Return whether a value matches lists of patterns. The patterns of a list with the prefix ``!`` exclude values.
+
+    Without other patterns, all values that are not excluded match. No pattern matches an empty value.
+    """
+    selected: list[bool] = []
+    for each in patterns:
+        excludes = each.startswith("!")
+        words = each[excludes:].split()
+        hit = any(fnmatch.fnmatchcase(value, word) for value in values if value for word in words)
+        if excludes and hit:
+            return False
+        selected += [] if excludes else [hit]
+    return not selected or any(selected)
 
 
 def _digits(address: str) -> str:
@@ -180,17 +210,17 @@ def networkd(system: System, each: Kept, facts: Facts, own: str) -> list[Section
     """Return the sections of the ``.network`` files that Railyard's file replaces, and must repeat.
 
     :param own: the path of Railyard's file.
-    :raises Refused: if another file is used instead of ours, or if its settings cannot be repeated.
+    :raises Refused: if another file is used instead of Railyard's, or if its settings cannot be repeated.
     """
-    used = _used(system, NETWORK_STATE % facts.ifindex, "NETWORK_FILE=")
+    used = variables(system, NETWORK_STATE % facts.ifindex).get("NETWORK_FILE", "")
     found: list[Section] = []
-    # the port may get another name at the next boot
-    for names in dict.fromkeys((facts.names[:1], facts.names)):
+    # the file in force at the next boot, and the one in force now
+    for names in dict.fromkeys((facts.boot_names, facts.names)):
         for path, sections, certain in _matching(system, ".network", facts._replace(names=names), own, used):
             repeated = _repeated(path, sections, each)
             if repeated and not certain:
                 raise _not_known(path, each)
-            if names == facts.names[:1] and certain and os.path.basename(path) < os.path.basename(own):
+            if names == facts.boot_names and certain and os.path.basename(path) < os.path.basename(own):
                 raise Refused(
                     "systemd-networkd uses this file for %s (%s), not Railyard's" % (each.netdev, each.port.rail),
                     path,
@@ -198,12 +228,6 @@ def networkd(system: System, each: Kept, facts: Facts, own: str) -> list[Section
                 )
             found += [section for section in repeated if section not in found]
     return found
-
-
-def _used(system: System, path: str, key: str) -> str:
-    """Return the file that systemd uses for a port, from a file of its state; empty if unknown."""
-    lines = (system.read(path) or "").splitlines()
-    return next((line[len(key) :] for line in lines if line.startswith(key)), "")
 
 
 def _matching(
@@ -214,7 +238,7 @@ def _matching(
     The last value is whether it certainly matches.
     """
     for name, path in _effective(system, DIRECTORIES, suffix).items():
-        if name.startswith(OURS) or path == own:
+        if name.startswith(SYSTEMD_PREFIX) or path == own:
             continue
         sections = _sections(system, path)
         matched = _matches(sections, facts, path, used)
@@ -238,27 +262,28 @@ def _repeated(path: str, sections: t.Sequence[Section], each: Kept) -> list[Sect
     port = each.port
     addresses = {str(side.address) for side in port.sides}
     routes = {(str(route.destination), route.table) for route in port_routes(port, 0)}
-    refused: list[str] = []
-    found: list[Section] = []
-    network = [line for name, lines in sections if name == "Network" for line in lines]
-    refused += [line for line in network if line.partition("=")[0] in _REFUSED_KEYS and not line.endswith("=")]
-    kept = [key + "=" + value for key in _REPEATED_KEYS for value in _values(sections, "Network", key)]
-    kept = [line for line in kept if line.partition("=")[2] not in addresses or not line.startswith("Address=")]
-    found += [("Network", kept)] if kept else []
+    network = _lines(sections, "Network")
+    refused = [line for line in network if line.partition("=")[0] in _REFUSED_KEYS and not line.endswith("=")]
+    kept = [
+        key + "=" + value
+        for key in _REPEATED_KEYS
+        for value in _values(sections, "Network", key)
+        if key != "Address" or value not in addresses
+    ]
+    found: list[Section] = [("Network", kept)] if kept else []
     for name, lines in sections:
-        if name not in _REPEATED or not lines:
-            continue
-        values = dict(t.cast("tuple[str, str]", tuple(line.split("=", 1))) for line in lines)
-        if name == "Route":
-            to = values.get("Destination", "")
-            table = values.get("Table", "main")
+        values = {key: value for key, _equals, value in (line.partition("=") for line in lines)}
+        planned = (name == "Address" and values.get("Address") in addresses) or (
+            name == "RoutingPolicyRule" and values.get("Priority") == str(port.priority)
+        )
+        if name == "Route" and lines:
+            to, table = values.get("Destination", ""), values.get("Table", "main")
             number = int(table) if table.isdigit() else TABLE_MAIN
-            if values.get("Gateway", "").startswith("_") or (to, number) in routes:
-                continue  # by DHCP or an advertisement, or planned
-            if to in _ANYWHERE and number == TABLE_MAIN:
+            # by DHCP or an advertisement, or planned
+            planned = values.get("Gateway", "").startswith("_") or (to, number) in routes
+            if to in _ANYWHERE and number == TABLE_MAIN and not planned:
                 refused.append("a default route (%s)" % ", ".join(lines))
-        planned_rule = name == "RoutingPolicyRule" and values.get("Priority") == str(port.priority)
-        if not planned_rule and not (name == "Address" and values.get("Address") in addresses):
+        if name in _REPEATED and lines and not planned:
             found.append((name, list(lines)))
     if refused:
         message = (
@@ -271,40 +296,27 @@ def _repeated(path: str, sections: t.Sequence[Section], each: Kept) -> list[Sect
 def link_lines(system: System, each: Kept, facts: Facts) -> list[str]:
     """Return the lines of the ``.link`` file that Railyard's file replaces, and must repeat. Raises
     :class:`Refused`."""
-    used = _used(system, UDEV_STATE % facts.ifindex, "E:ID_NET_LINK_FILE=")
+    used = variables(system, UDEV_STATE % facts.ifindex).get("E:ID_NET_LINK_FILE", "")
     planned = _LINK_KEYS | ({"MTUBytes"} if each.port.mtu else set())
     found: list[str] = []
     for path, sections, certain in _matching(system, ".link", facts, "", used):
-        lines = [line for name, lines in sections if name == "Link" for line in lines]
-        lines = [line for line in lines if line.partition("=")[0] not in planned and not line.endswith("=")]
+        lines = [line for line in _lines(sections, "Link") if line.partition("=")[0] not in planned]
+        lines = [line for line in lines if not line.endswith("=")]
         if lines and not certain:
             raise _not_known(path, each)
         found += lines
     return found
 
 
-def network_lines(sections: t.Sequence[Section]) -> list[str]:
-    """Return the repeated lines of the section Network."""
-    return [line for name, lines in sections if name == "Network" for line in lines]
-
-
-def other_sections(sections: t.Sequence[Section]) -> list[Section]:
-    """Return the other repeated sections."""
-    return [section for section in sections if section[0] != "Network"]
-
-
-def warning(each: Kept) -> str | None:
-    """Return the warning about repeated settings; None without such settings."""
-    texts = network_lines(each.sections) + [
-        "%s (%s)" % (name, ", ".join(lines)) for name, lines in other_sections(each.sections)
-    ]
-    texts += each.link
-    if not texts:
-        return None
-    return (
+def warnings(each: Kept) -> list[str]:
+    """Return the warning about repeated settings; empty without such settings."""
+    sections = ["%s (%s)" % (name, ", ".join(lines)) for name, lines in each.sections if name != "Network"]
+    texts = [*_lines(each.sections, "Network"), *sections, *each.link]
+    message = (
         "%s (%s) has settings of another program's file, which Railyard's file replaces and repeats: %s. Remedy: plan"
-        " them in the fabric file, or remove them from that file" % (each.netdev, each.port.rail, "; ".join(texts))
+        " them in the fabric file, or remove them from that file"
     )
+    return [message % (each.netdev, each.port.rail, "; ".join(texts))] if texts else []
 
 
 # -- NetworkManager ----------------------------------------------------------------------------------------------------
@@ -315,71 +327,69 @@ def network_manager(system: System, each: Kept, facts: Facts) -> None:
 
     :raises Refused: with the profile and what it gives to the port.
     """
-    active = (system.read(ACTIVE % facts.ifindex) or "") if facts.ifindex else ""
-    for path in _effective(system, PROFILES, ".nmconnection").values():
+    for path, found in [*_keyfiles(system, each, facts), *_ifcfg_files(system, each, facts)]:
+        if found:
+            message = "gives %s (%s) %s, and Railyard's profile would be used instead of it"
+            raise Refused(message % (each.netdev, each.port.rail, "; ".join(found)), path, REMEDY)
+
+
+def _keyfiles(system: System, each: Kept, facts: Facts) -> t.Iterator[tuple[str, list[str]]]:
+    """Yield the keyfiles of the port, and their lines with addresses, routes and rules that are not planned."""
+    active = system.read(ACTIVE % facts.ifindex) or ""
+    planned = {str(side.address) for side in each.port.sides}
+    planned |= {str(route.destination) for route in port_routes(each.port, 0)}
+    for name, path in _effective(system, PROFILES, ".nmconnection").items():
         sections = parse(system.read(path) or "")
-        if os.path.basename(path).startswith("railyard-") or not _is_profile_of(sections, facts, active):
+        if name.startswith(NM_PREFIX) or not _is_profile_of(sections, facts, active):
             continue
-        _refuse_profile(path, _settings(sections, each), each)
-    for name in system.listdir(IFCFG):
-        path = "%s/%s" % (IFCFG, name)
-        values = dict(line.split("=", 1) for line in (system.read(path) or "").splitlines() if "=" in line)
-        values = {key: value.strip("'\"") for key, value in values.items()}
-        mine = values.get("DEVICE") in facts.names or values.get("HWADDR", "").lower() == (facts.permanent or "none")
-        if name.startswith("ifcfg-") and mine:
-            keys = ("IPADDR", "IPV6ADDR", "GATEWAY", "IPV6_DEFAULTGW", "MASTER", "BRIDGE")
-            found = ["%s=%s" % (key, value) for key, value in values.items() if key.startswith(keys)]
-            planned = {str(side.address.ip) for side in each.port.sides}
-            found = [line for line in found if line.partition("=")[2].partition("/")[0] not in planned]
-            found += [text for text in ("route-" + name[6:], "route6-" + name[6:]) if system.exists(IFCFG + "/" + text)]
-            _refuse_profile(path, found, each)
+        found = []
+        for line in _lines(sections, "ipv4", "ipv6"):
+            key, _equals, value = line.partition("=")
+            configures = key.startswith(("address", "route", "routing-rule", "gateway")) and key not in _OTHER_KEYS
+            if configures and not key.endswith("_options") and value:
+                found += [] if value.partition(",")[0].strip(";") in planned else [line]
+        # since NetworkManager 1.46, the key of a bond or bridge is 'controller'
+        members = ("master=", "controller=")
+        yield path, found + [line for line in _lines(sections, "connection") if line.startswith(members)]
 
 
 def _is_profile_of(sections: t.Sequence[Section], facts: Facts, active: str) -> bool:
-    def values(section: str, key: str) -> list[str]:
-        return [each for value in _values(sections, section, key) for each in value.split(";") if each]
+    """Return whether NetworkManager can use a profile for the port.
 
-    if values("connection", "type") not in (["ethernet"], ["802-3-ethernet"], ["infiniband"]):
+    :param active: NetworkManager's state of the interface, with the UUID of its profile.
+    """
+
+    def values(key: str, *names: str) -> list[str]:
+        found = [value for name in names for value in _values(sections, name, key)]
+        return [each for value in found for each in value.split(";") if each]
+
+    if "".join(values("type", "connection")) not in _PROFILE_TYPES:
         return False
-    names = values("connection", "interface-name")
-    macs = values("ethernet", "mac-address") + values("802-3-ethernet", "mac-address")
-    macs += values("infiniband", "mac-address")
-    patterns = values("match", "interface-name")
-    if names and not any(name in facts.names for name in names):
-        return False
-    if macs and facts.permanent not in [mac.lower() for mac in macs]:
-        return False
-    if patterns and not any(fnmatch.fnmatchcase(name, each) for name in facts.names for each in patterns):
-        return False
-    if names or macs or patterns:
-        return True
-    # a profile of any interface is the port's if NetworkManager uses it there
-    uuids = values("connection", "uuid")
-    return bool(uuids) and uuids[0] in active
+    names, patterns = values("interface-name", "connection"), values("interface-name", "match")
+    macs = values("mac-address", *_PROFILE_TYPES)
+    if not (names or macs or patterns):
+        # a profile for any interface counts only where NetworkManager uses it
+        return any(uuid in active for uuid in values("uuid", "connection"))
+    patterns = [pattern.lstrip("|&") for pattern in patterns]
+    return (
+        (not names or any(name in facts.names for name in names))
+        and (not macs or facts.permanent in [mac.lower() for mac in macs])
+        and any(_fits(patterns, (name,)) for name in facts.names)
+    )
 
 
-def _settings(sections: t.Sequence[Section], each: Kept) -> list[str]:
-    """Return the lines of a profile with addresses, routes and rules that are not planned."""
-    planned = {str(side.address) for side in each.port.sides}
-    planned |= {str(route.destination) for route in port_routes(each.port, 0)}
-    prefixes = ("address", "route", "routing-rule", "gateway")
-    lines = [line for name, lines in sections if name in ("ipv4", "ipv6") for line in lines]
-    lines += [line for name, lines in sections if name == "connection" for line in lines if line.startswith("master=")]
-    found = []
-    for line in lines:
-        key, _equals, value = line.partition("=")
-        if key.startswith("master") or (
-            key.startswith(prefixes)
-            and not key.endswith("_options")
-            and key not in ("route-metric", "route-table")
-            and value
-            and value.partition(",")[0].strip(";") not in planned
-        ):
-            found.append(line)
-    return found
-
-
-def _refuse_profile(path: str, found: t.Sequence[str], each: Kept) -> None:
-    if found:
-        message = "gives %s (%s) %s, and Railyard's profile would be used instead of it"
-        raise Refused(message % (each.netdev, each.port.rail, "; ".join(found)), path, REMEDY)
+def _ifcfg_files(system: System, each: Kept, facts: Facts) -> t.Iterator[tuple[str, list[str]]]:
+    """Yield the ``ifcfg`` files of the port, and their addresses and routes that are not planned."""
+    planned = {str(side.address.ip) for side in each.port.sides}
+    for name in system.listdir(IFCFG):
+        path = "%s/%s" % (IFCFG, name)
+        values = {key: value.strip("'\"") for key, value in variables(system, path).items()}
+        mine = values.get("DEVICE") in facts.names or values.get("HWADDR", "").lower() == (facts.permanent or "none")
+        if name.startswith("ifcfg-") and mine:
+            found = [
+                "%s=%s" % (key, value)
+                for key, value in values.items()
+                if key.startswith(_IFCFG_KEYS) and value.partition("/")[0] not in planned
+            ]
+            routes = [text for text in ("route-" + name[6:], "route6-" + name[6:]) if system.exists(IFCFG + "/" + text)]
+            yield path, found + routes

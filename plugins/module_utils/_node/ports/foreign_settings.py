@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Settings and users of a rail port that neither the plan nor an earlier run set: they are named, and never removed
-without need.
+"""Settings of rail ports that neither the plan nor an earlier run set, and users of the ports.
+
+They are reported. A port with such settings or users is not set down.
 """
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
@@ -62,20 +64,18 @@ class Foreign:
         self._system = system
         self._rtnl = rtnl
         self._state = observed
-        self._known = [*wanted, *former]
-        self._addresses = addresses_of(self._known)
-        # the plan replaces other prefix lengths of its addresses, and routes in the table of a rail
+        self._addresses = addresses_of([*wanted, *former])
+        self._rules = {key for each in [*wanted, *former] for key in rule_keys(each.port, each.link.name)}
+        planned, earlier = (
+            [route for each in targets for route in port_routes(each.port, each.link.ifindex)]
+            for targets in (wanted, former)
+        )
+        self._routes = {route[:4] for route in planned + earlier}
+        # the plan replaces other prefix lengths of its addresses, rules with its priorities, and routes to its
+        # destinations in the table of a rail
         self._planned_hosts = {(index, address.ip) for index, address in addresses_of(wanted)}
-        self._replaced = {route_key(route) for each in wanted for route in port_routes(each.port, each.link.ifindex)}
-        self._routes = [
-            (route.table, route.destination, route.oif, route.gateway)
-            for each in self._known
-            for route in port_routes(each.port, each.link.ifindex)
-        ]
-        self._rules = {key for each in self._known for key in rule_keys(each.port, each.name)}
-        self._rules |= {key for each in self._known for key in rule_keys(each.port, each.link.name)}
         self._priorities = {each.port.priority for each in wanted}
-        self._tunnels: dict[str, list[str]] | None = None
+        self._replaced = {route_key(route) for route in planned}
 
     def addresses(self, link: Link) -> list[Address]:
         """Return the addresses of more than link scope, without those that a router advertisement made."""
@@ -115,24 +115,18 @@ class Foreign:
         found += ["neighbour %s" % address for address in self._rtnl.permanent_neighbours(link.ifindex)]
         return found
 
-    def warning(self, target: Target) -> str | None:
-        """Return the warning about a port's settings; None if it has none of other programs."""
-        found = self.settings(target.link)
-        if not found:
-            return None
-        return (
+    def warnings(self, target: Target) -> list[str]:
+        """Return the warning about a port's settings of other programs; empty without such settings."""
+        port, link, _name = target
+        found = self.settings(link)
+        text = (
             "%s (%s) also has settings that are not planned and that Railyard did not set: %s. They stay now. After the"
             " next boot it has only those that a file of this node gives to %s"
-            % (
-                target.link.name,
-                target.port.rail,
-                _listed(found),
-                target.port.netdev or target.link.name,
-            )
         )
+        return [text % (link.name, port.rail, _listed(found), port.netdev or link.name)] if found else []
 
     def why_not_down(self, link: Link, function: str | None) -> str | None:
-        """Return why a link must not be set down, which removes its routes and disconnects its users; None if it may.
+        """Return why a link must not be set down, which removes its routes and disconnects its users; None otherwise.
 
         :param function: the port's PCI function.
         """
@@ -147,27 +141,28 @@ class Foreign:
         others = [mac for mac in self._rtnl.hardware_addresses(link.ifindex) if mac and not mac[0] & 1]
         if any(mac != link.address for mac in others):
             reasons.append("an interface in another network namespace is built on it")
-        tunnels = self._tunnels_over(link)
+        tunnels = self._tunnels.get(link.name)
         reasons += ["it carries the tunnel %s" % ", ".join(tunnels)] if tunnels else []
         settings = self.settings(link)
         reasons += ["it has settings that are not planned (%s)" % _listed(settings)] if settings else []
-        users = self._rdma_users(function) if function else []
+        users = self._rdma_users(link, function)
         reasons += ["its RDMA device is in use (%s)" % _listed(users)] if users else []
         return "; ".join(reasons) or None
 
-    def _tunnels_over(self, link: Link) -> list[str]:
-        if self._tunnels is None:
-            self._tunnels = management_path.tunnels_over(self._system, self._rtnl)
-        return self._tunnels.get(link.name, [])
+    @functools.cached_property
+    def _tunnels(self) -> dict[str, list[str]]:
+        return management_path.tunnels_over(self._system, self._rtnl)
 
-    def _rdma_users(self, function: str) -> list[str]:
-        names = pci_functions.rdma_devices(self._system, function)
-        sock = rdma_netlink.connect(self._system) if names else None
+    def _rdma_users(self, link: Link, function: str | None) -> list[str]:
+        """Return the users of the port's RDMA devices: those of its function, and soft ones on its interface."""
+        sock = rdma_netlink.connect(self._system)
         if not sock:
             return []
+        names = pci_functions.rdma_devices(self._system, function) if function else []
         try:
-            indices = [int(row["index"]) for row in rdma_netlink.devices(sock) if row["name"] in names]
-            holders = [each for index in indices for each in rdma_netlink.holders(sock, self._system, index, False)]
+            rows = rdma_netlink.links(sock)
+            used = {row["device_index"] for row in rows if row["device"] in names or row["netdev"] == link.name}
+            holders = [each for index in used for each in rdma_netlink.holders(sock, self._system, index, False)]
         finally:
             sock.close()
         return [str(each) for each in holders]

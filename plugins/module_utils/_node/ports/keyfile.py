@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import bare
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import port_observed
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import Kept, ini
-
-NM_PREFIX = "railyard-"
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import NM_PREFIX, Kept, ini
 
 
 def text(each: Kept) -> str:

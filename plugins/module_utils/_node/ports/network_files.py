@@ -30,6 +30,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.foreign_files import Facts
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import (
     HEAD,
+    NM_PREFIX,
+    SYSTEMD_PREFIX,
     File,
     Kept,
     Section,
@@ -39,8 +41,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_s
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import sysctl
 
 SYSTEMD_DIR = "/etc/systemd/network"
-# Sorts before files of netplan (10-) and of images (20-, 70-...): systemd uses the first file that matches.
-SYSTEMD_PREFIX = "05-railyard-"
 SYSCTL_FILE = "/etc/sysctl.d/90-railyard.conf"
 NETPLAN_DIRS = ("/lib/netplan", "/etc/netplan", "/run/netplan")
 NETPLAN_FILE = "/etc/netplan/60-railyard.yaml"
@@ -183,12 +183,11 @@ def _network_text(each: Kept) -> str:
     network = ["Description=Rail %s" % port.rail, "DHCP=no", "IPv6AcceptRA=no"]
     network += _network_lines()
     network += ["Address=%s" % side.address for side in port.sides]
-    network += foreign_files.network_lines(each.sections)
     sections = [("Match", ["Name=%s" % each.netdev]), ("Link", link), ("Network", network)]
     sections += [("Route", _route_lines(route)) for route in port_observed.port_routes(port, 0)]
     for side in each.sides_with_rules:
         sections += _rule_sections(each, side, ("From=%s" % side.address.ip, "OutgoingInterface=%s" % each.netdev))
-    return ini(sections + foreign_files.other_sections(each.sections))
+    return ini([*sections, *each.sections])
 
 
 def _route_lines(route: Route) -> list[str]:
@@ -257,7 +256,7 @@ def _networkd_settled(
 ) -> tuple[str, str]:
     """Wait for one of the states ``settled``. Return the file that systemd-networkd uses for a link, and the state."""
     while True:
-        state = _networkd_state(system, each)
+        state = foreign_files.variables(system, _networkd_file(each))
         used, link_state = state.get("NETWORK_FILE", ""), state.get("ADMIN_STATE", "")
         settled_now = used == path and (link_state in settled or _waits_for_carrier(system, each, link_state))
         if settled_now or time.monotonic() >= deadline:
@@ -281,12 +280,7 @@ def _waits_for_carrier(system: System, each: Kept, link_state: str) -> bool:
 
 def _networkd_file(each: Kept) -> str:
     """Return the path of systemd-networkd's state file of a link, which it replaces when the state changes."""
-    return "/run/systemd/netif/links/%d" % (each.ifindex or 0)
-
-
-def _networkd_state(system: System, each: Kept) -> dict[str, str]:
-    text = system.read(_networkd_file(each)) or ""
-    return {key: value for key, _equals, value in (line.partition("=") for line in text.splitlines())}
+    return foreign_files.NETWORK_STATE % (each.ifindex or 0)
 
 
 class Netplan(Backend):
@@ -340,11 +334,10 @@ class Netplan(Backend):
 
 
 def _drop_in_text(each: Kept) -> str:
-    network = _network_lines() + foreign_files.network_lines(each.sections)
-    sections = [("Link", ["RequiredForOnline=no"]), ("Network", network)]
+    sections = [("Link", ["RequiredForOnline=no"]), ("Network", _network_lines())]
     for side in each.sides_with_rules:
         sections += _rule_sections(each, side, ("OutgoingInterface=%s" % each.netdev,))
-    return ini(sections + foreign_files.other_sections(each.sections))
+    return ini([*sections, *each.sections])
 
 
 def _netplan_text(kept: t.Sequence[Kept]) -> str:
@@ -384,7 +377,7 @@ class NetworkManager(Backend):
         return {self._path(each): File(keyfile.text(each), 0o600) for each in kept}
 
     def ours(self) -> list[str]:
-        return _named(self._system, NM_DIR, keyfile.NM_PREFIX, ".nmconnection")
+        return _named(self._system, NM_DIR, NM_PREFIX, ".nmconnection")
 
     def is_running(self) -> bool:
         return running(self._system, NETWORK_MANAGER)
@@ -396,7 +389,7 @@ class NetworkManager(Backend):
         for each in kept:
             if each.ifindex is None:
                 continue
-            name = keyfile.NM_PREFIX + each.port.rail
+            name = NM_PREFIX + each.port.rail
             current = system.run(["nmcli", "-g", "GENERAL.CONNECTION", "device", "show", each.netdev]).out.strip()
             command = ["device", "reapply", each.netdev] if current == name else ["connection", "up", "id", name]
             system.check(["nmcli", "--wait", "%d" % max(1, round(timeout))] + command, remedy, timeout + 10)
@@ -406,7 +399,7 @@ class NetworkManager(Backend):
         return []
 
     def _path(self, each: Kept) -> str:
-        return "%s/%s%s.nmconnection" % (NM_DIR, keyfile.NM_PREFIX, each.port.rail)
+        return "%s/%s%s.nmconnection" % (NM_DIR, NM_PREFIX, each.port.rail)
 
 
 BACKENDS: dict[str, type[Backend]] = {each.name: each for each in (Backend, Networkd, Netplan, NetworkManager)}

@@ -12,6 +12,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_s
 
 HEAD = "# Written by railyard.fabric.rail_ports, which replaces it at its next run: change the fabric file instead."
 
+# Sorts before files of netplan (10-) and of images (20-, 70-...): systemd uses the first file that matches.
+SYSTEMD_PREFIX = "05-railyard-"
+NM_PREFIX = "railyard-"
 # The name of a section and its lines; a file may have several of one name.
 Section = t.Tuple[str, t.List[str]]
 

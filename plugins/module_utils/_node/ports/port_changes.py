@@ -55,10 +55,19 @@ class Plan:
 
     ``disturbed`` receives the indices of links whose carrier a change may interrupt; ``tried`` receives the IPv6
     addresses that were added, with their links' indices.
+
+    :param wanted, former: the desired ports, and the ports of earlier runs, whose settings are removed.
     """
 
     def __init__(
-        self, system: System, rtnl: RouteLookup, observed: Seen, disturbed: set[int], tried: set[tuple[int, Interface]]
+        self,
+        system: System,
+        rtnl: RouteLookup,
+        observed: Seen,
+        disturbed: set[int],
+        tried: set[tuple[int, Interface]],
+        wanted: t.Sequence[Port],
+        former: t.Sequence[Port],
     ) -> None:
         self._system = system
         self._rtnl = rtnl
@@ -70,7 +79,9 @@ class Plan:
         # links whose last IPv4 address is removed, and with it their IPv4 routes
         self._emptied: set[int] = set()
         self._lost: list[Address] = []
-        self._foreign: Foreign | None = None
+        self._former = former
+        self._old = self.staying(former)
+        self._foreign = Foreign(system, rtnl, observed, self.staying(wanted), self._old)
         self.changes: list[Change] = []
         self.errors: list[RailyardError] = []
         self.warnings: list[str] = []
@@ -90,19 +101,14 @@ class Plan:
                 key = "pci" if port.pci else "netdev"
                 message = "%s is also the interface of %s (%s)" % (link.name, other.place, other.rail)
                 self.errors.append(RailyardError(message, at(port, key), "give each rail port its own"))
-        wanted = [Target(port, link, str(port.netdev or link.name)) for port, link in found.values()]
-        record = self._state.record
-        self._foreign = Foreign(
-            self._system, self._rtnl, self._state, wanted, self.staying(record.ports + record.former)
-        )
-        renamed = self._links_to_rename(found, self._foreign)
+        renamed = self._links_to_rename(found)
         self._rename({index: found[index] for index in renamed})
         return [
             Target(port, link, str(port.netdev) if index in renamed else link.name)
             for index, (port, link) in found.items()
         ]
 
-    def _links_to_rename(self, found: t.Mapping[int, tuple[Port, Link]], foreign: Foreign) -> set[int]:
+    def _links_to_rename(self, found: t.Mapping[int, tuple[Port, Link]]) -> set[int]:
         """Return the indices of links that are renamed now. Others become errors, or are renamed at the next boot."""
         names = {
             index: str(port.netdev) for index, (port, link) in found.items() if port.netdev not in (None, link.name)
@@ -119,7 +125,7 @@ class Plan:
                         "correct the profile: its pci or its netdev belongs to another interface",
                     )
                 )
-        waiting = {index: foreign.why_not_down(found[index][1], found[index][0].pci) for index in names}
+        waiting = {index: self._foreign.why_not_down(found[index][1], found[index][0].pci) for index in names}
         waiting = {index: why for index, why in waiting.items() if why}
         renamed = set(names) - set(waiting)
         while True:
@@ -168,13 +174,12 @@ class Plan:
         self._downed.add(link.ifindex)
         self._change(before, "name", before, after, act)
 
-    def check(self, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
-        """Find settings that the kernel or the driver would refuse. ``former``: ports as earlier runs set them."""
-        leaving, before = self.leaving(former, targets), self.staying(former)
+    def check(self, targets: t.Sequence[Target]) -> None:
+        """Find settings that the kernel or the driver would refuse, and settings of other programs."""
+        leaving = self._leaving(targets)
         for target in targets:
             port, link, _name = target
-            warning = self._foreign.warning(target) if self._foreign else None
-            self.warnings += [warning] if warning else []
+            self.warnings += self._foreign.warnings(target)
             if port.mtu is not None and (port.mtu < link.min_mtu or (link.max_mtu and port.mtu > link.max_mtu)):
                 message = "%s takes an MTU from %d to %d, not %d" % (link.name, link.min_mtu, link.max_mtu, port.mtu)
                 self.errors.append(Unsupported(message, at(port, "mtu"), "plan an MTU that the NIC supports"))
@@ -182,7 +187,7 @@ class Plan:
                 self._check_sysctl(port, link, key, value)
             for side in port.sides:
                 self._check_side(port, link, side, leaving)
-            self._check_main_routes(port, link, before)
+            self._check_main_routes(port, link)
 
     def _check_side(self, port: Port, link: Link, side: Side, leaving: t.Container[tuple[int, Interface]]) -> None:
         if side.version == 6 and sysctl.read(self._system, link.name, "disable_ipv6", "ipv6") != "0":
@@ -201,9 +206,9 @@ class Plan:
                 self.errors.append(RailyardError(message, at(port, side.key), "remove it there first"))
         self.errors += duplicates(port, link, self._state, self._tried) if side.version == 6 else []
 
-    def _check_main_routes(self, port: Port, link: Link, former: t.Sequence[Target]) -> None:
+    def _check_main_routes(self, port: Port, link: Link) -> None:
         """Check for routes of other programs in the main table, which are not replaced."""
-        ours = [route for each in former for route in port_routes(each.port, each.link.ifindex)]
+        ours = self._former_routes()
         for number, planned in enumerate(port.routes):
             for live in self._state.routes if planned.table is None else []:
                 if (live.table, live.destination) != (TABLE_MAIN, planned.to) or live.oif == link.ifindex:
@@ -265,27 +270,28 @@ class Plan:
         found = [(port, find(self._system, port, self._state)[0]) for port in ports]
         return [Target(port, link, link.name) for port, link in found if link]
 
-    def leaving(self, former: t.Sequence[Port], targets: t.Sequence[Target]) -> set[tuple[int, Interface]]:
+    def _leaving(self, targets: t.Sequence[Target]) -> set[tuple[int, Interface]]:
         """Return the former addresses that :meth:`remove` removes, with the indices of their links."""
-        return addresses_of(self.staying(former)) - addresses_of(targets)
+        return addresses_of(self._old) - addresses_of(targets)
 
-    def remove(self, former: t.Sequence[Port], targets: t.Sequence[Target]) -> None:
+    def _former_routes(self) -> list[Route]:
+        return [route for each in self._old for route in port_routes(each.port, each.link.ifindex)]
+
+    def remove(self, targets: t.Sequence[Target]) -> None:
         """Remove former settings that are not desired, and settings that conflict with ``targets``.
 
-        The order is rules, routes, addresses. ``former``: the ports of earlier runs.
+        The order is rules, routes, addresses.
         """
-        old = self.staying(former)
-        self._foreign = self._foreign or Foreign(self._system, self._rtnl, self._state, targets, old)
-        self._remove_rules(former, old, targets)
-        self._remove_routes(old, targets)
-        self._remove_addresses(self.leaving(former, targets), targets)
+        self._remove_rules(targets)
+        self._remove_routes(targets)
+        self._remove_addresses(targets)
 
-    def _remove_rules(self, former: t.Sequence[Port], old: t.Sequence[Target], targets: t.Sequence[Target]) -> None:
+    def _remove_rules(self, targets: t.Sequence[Target]) -> None:
         wanted = {key for target in targets for key in rule_keys(target.port, target.name)}
         priorities = {key[:2] for key in wanted}
         # the former interface may have been removed or renamed
-        former_keys = {key for port in former for key in rule_keys(port, str(port.netdev))}
-        former_keys |= {key for each in old for key in rule_keys(each.port, each.name)}
+        former_keys = {key for port in self._former for key in rule_keys(port, str(port.netdev))}
+        former_keys |= {key for each in self._old for key in rule_keys(each.port, each.name)}
         found_keys: set[RuleKey | None] = set()
         for rule in self._state.rules:
             key = rule_key(rule)
@@ -298,11 +304,11 @@ class Plan:
                 act = partial(self._rtnl.delete_rule, rule)
                 self._change("rule %d" % rule.priority, rule.selector, rule.action, None, act, RULE, port)
 
-    def _remove_routes(self, old: t.Sequence[Target], targets: t.Sequence[Target]) -> None:
+    def _remove_routes(self, targets: t.Sequence[Target]) -> None:
         wanted = [route for target in targets for route in port_routes(target.port, target.link.ifindex)]
         # in the main table, only routes of the rail ports themselves conflict
         wanted_keys = {route_key(route) for route in wanted}
-        former_routes = [route for each in old for route in port_routes(each.port, each.link.ifindex)]
+        former_routes = self._former_routes()
         for route in self._routes():
             if any(is_same_route(route, each) for each in wanted):
                 continue
@@ -311,7 +317,8 @@ class Plan:
                 act = partial(self._rtnl.delete_route, route)
                 self._change(netdev, route_name(route), str(route), None, act, ROUTE)
 
-    def _remove_addresses(self, leaving: t.Container[tuple[int, Interface]], targets: t.Sequence[Target]) -> None:
+    def _remove_addresses(self, targets: t.Sequence[Target]) -> None:
+        leaving = self._leaving(targets)
         wanted = {target.link.ifindex: target for target in targets if target.port.sides}
         removed: list[Address] = []
         for address in self._state.addresses:
@@ -366,12 +373,12 @@ class Plan:
         """Set addresses and routes of other programs again that the kernel removes together with ours."""
         for address in self._lost:
             link = self._state.links[address.ifindex]
-            if self._foreign and address in self._foreign.addresses(link):
+            if address in self._foreign.addresses(link):
                 act = partial(self._rtnl.add_address, link.ifindex, address.interface)
                 self._change(link.name, "address", None, str(address.interface), act)
         for index in sorted(self._emptied):
             link = self._state.links[index]
-            for route in self._foreign.routes(link) if self._foreign else ():
+            for route in self._foreign.routes(link):
                 if route.destination.version == 4:
                     act = partial(self._rtnl.restore_route, route)
                     self._change(link.name, str(route), None, "restored", act, ROUTE)

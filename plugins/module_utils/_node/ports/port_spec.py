@@ -21,9 +21,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
     Network,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import RAIL_PORTS
 
 # The record of the settings that Railyard made, in one format for all back-ends.
-RECORD = "/var/lib/railyard/rail_ports.json"
+RECORD = RAIL_PORTS
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 SYSCTL = re.compile(r"[a-z0-9_]+\Z")
 # The kernel's rules have the priorities 0, 32766 and 32767.

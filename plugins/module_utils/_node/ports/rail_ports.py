@@ -34,12 +34,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import
     foreign_files,
     netplan_output,
     network_files,
+    port_guard,
     port_observed,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.foreign_files import Facts
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import Kept
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_changes import Plan
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_guard import Guard
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_observed import Seen, Target
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import (
     NAME,
@@ -51,10 +51,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_s
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions, sysctl
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import (
-    ManagementPath,
-    netdev_pci,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import netdev_pci
 
 ARPHRD_INFINIBAND = 32
 # The sysctls that are gathered for a port whose spec has none.
@@ -191,7 +188,6 @@ class RailPorts(Subsystem):
     def changes(self, state: State) -> list[Change]:
         observed = t.cast(Seen, state)
         record = observed.record
-        plan = Plan(self._system, self._rtnl, observed, self._disturbed, self._tried)
         absent = self._state == "absent"
         wanted, former = self._ports, record.ports + record.former
         if absent:
@@ -202,12 +198,11 @@ class RailPorts(Subsystem):
         # a port in a pod is neither missing nor removed: its routes were moved with it, and its files restore them
         former = [port for port in former if port.rail not in held]
         recorded = [port for port in wanted if port.rail not in held]
+        plan = Plan(self._system, self._rtnl, observed, self._disturbed, self._tried, wanted, former)
         targets = plan.staying(wanted) if absent else plan.targets(recorded)
-        guard = Guard(self._system, observed, ManagementPath.observe(self._system))
-        guard.check([] if absent else targets, former)
-        plan.errors += guard.errors
+        plan.errors += port_guard.refusals(self._system, observed, [] if absent else targets, former)
         if not absent:
-            plan.check(targets, former)
+            plan.check(targets)
         if absent and not (record.ports or record.former):
             self._check_recordless(record, plan)
         raise_all(plan.errors)
@@ -216,15 +211,13 @@ class RailPorts(Subsystem):
         ignored_warnings = [
             vf_holders.not_changed(port.rail, str(port.pci), held[port.rail].why) for port in held_ports
         ]
-        kept = self._kept(wanted, targets, held)
-        if self._persist or absent:
-            kept = self._with_replaced(backend, kept, targets, held)
-        self._plan_live(plan, targets, former)
+        kept = self._kept(backend, wanted, targets, held)
+        self._plan_live(plan, targets)
         # a file needs the netdev name; without it the existing files stay
         nameless = [port for port in wanted if port.rail not in [each.port.rail for each in kept]]
         ignored_warnings += [NAMELESS % (port.rail, port.pci) for port in nameless if port.rail not in held]
-        replaced = [foreign_files.warning(each) for each in kept]
-        self._warn(plan.warnings + backend.warnings() + ignored_warnings + [text for text in replaced if text])
+        replaced = [text for each in kept for text in foreign_files.warnings(each)]
+        self._warn(plan.warnings + backend.warnings() + ignored_warnings + replaced)
         staying = self._staying(record, wanted)
         reasons = plan.reboot_reasons + [each.text for each in staying if absent]
         self._results = {
@@ -239,7 +232,7 @@ class RailPorts(Subsystem):
             # reports duplicates first, because the back-end would only report that the link is not configured
             self._check_duplicates(targets)
             backend.load(kept, [change.subject for change in files], self._timeout)
-            self._await_live(targets, former)
+            self._await_live([each.port for each in targets], former)
 
         loaded = [Change(backend.name, "loaded", False, True, load, STEP)] if backend.is_running() else []
         # settings of a held port are removed when it is back
@@ -265,24 +258,24 @@ class RailPorts(Subsystem):
         elif not record.done:
             plan.warnings.append(UNREADABLE % RECORD)
 
-    def _plan_live(self, plan: Plan, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
+    def _plan_live(self, plan: Plan, targets: t.Sequence[Target]) -> None:
         """Plan the live changes. ``targets``: the desired ports, or with state absent those that stay."""
         if self._state != "absent":
             plan.link_changes(targets)
-        plan.remove(former, targets)
+        plan.remove(targets)
         if self._state != "absent":
             plan.add(targets)
         plan.restore()
 
-    def _await_live(self, targets: t.Sequence[Target], former: t.Sequence[Port]) -> None:
+    def _await_live(self, wanted: t.Sequence[Port], former: t.Sequence[Port]) -> None:
         """Wait until the live state is as planned, or until the timeout.
 
         systemd-networkd temporarily removes rules of ports whose new files it has not processed yet.
         """
         deadline = time.monotonic() + self._timeout
         while time.monotonic() < deadline:
-            plan = Plan(self._system, self._rtnl, self.observe(), set(), set())
-            self._plan_live(plan, plan.targets([each.port for each in targets]), former)
+            plan = Plan(self._system, self._rtnl, self.observe(), set(), set(), wanted, former)
+            self._plan_live(plan, plan.targets(wanted))
             if not plan.changes:
                 return
             time.sleep(0.2)
@@ -313,10 +306,19 @@ class RailPorts(Subsystem):
         return network_files.Backend(self._system)
 
     def _kept(
-        self, wanted: t.Sequence[Port], targets: t.Sequence[Target], held: t.Mapping[str, vf_holders.Moved]
+        self,
+        backend: network_files.Backend,
+        wanted: t.Sequence[Port],
+        targets: t.Sequence[Target],
+        held: t.Mapping[str, vf_holders.Moved],
     ) -> list[Kept]:
+        """Return the persistent ports with the settings of other programs' files that Railyard's replace.
+
+        :raises RailyardError: with all refusals to replace such a file.
+        """
         by_rail = {target.port.rail: target for target in targets}
         kept: list[Kept] = []
+        errors: list[RailyardError] = []
         for port in wanted:
             target = by_rail.get(port.rail)
             moved = held.get(port.rail)
@@ -328,30 +330,17 @@ class RailPorts(Subsystem):
                 pci_functions.is_infiniband(self._system, port.pci) if kind is None else kind == ARPHRD_INFINIBAND
             )
             ifindex = target.link.ifindex if target and target.name == netdev else None
-            kept.append(Kept(port, netdev, ifindex, infiniband))
-        return kept
-
-    def _with_replaced(
-        self,
-        backend: network_files.Backend,
-        kept: t.Sequence[Kept],
-        targets: t.Sequence[Target],
-        held: t.Mapping[str, vf_holders.Moved],
-    ) -> list[Kept]:
-        """Return the ports with the settings of other programs' files that ours replace. Raises all refusals."""
-        links = {target.port.rail: target.link for target in targets}
-        found: list[Kept] = []
-        errors: list[RailyardError] = []
-        for each in kept:
-            rail = each.port.rail
-            facts = Facts.of(self._system, each, links.get(rail), held.get(rail))
-            try:
-                link = foreign_files.link_lines(self._system, each, facts) if each.port.pci and each.port.netdev else []
-                found.append(each._replace(sections=tuple(backend.replaced(each, facts)), link=tuple(link)))
-            except RailyardError as error:
-                errors.append(error)
+            each = Kept(port, netdev, ifindex, infiniband)
+            if self._persist or self._state == "absent":
+                facts = Facts.of(self._system, each, target.link if target else None, moved)
+                try:
+                    link = foreign_files.link_lines(self._system, each, facts) if port.pci and port.netdev else []
+                    each = each._replace(sections=tuple(backend.replaced(each, facts)), link=tuple(link))
+                except RailyardError as error:
+                    errors.append(error)
+            kept.append(each)
         raise_all(errors)
-        return found
+        return kept
 
     def _file_changes(self, backend: network_files.Backend, kept: t.Sequence[Kept]) -> list[Change]:
         system = self._system

@@ -254,7 +254,7 @@ class RdmaLink(PersistentSubsystem):
             )
 
     def _refuse_new_users(self, sock: NetlinkSocket, index: int, name: str, what: str) -> list[rdma_netlink.Holder]:
-        """Refuse users since the first look, right before the change. Return those that are accepted."""
+        """Refuse to change a device that has users now, unless the change is forced. Return the users."""
         users = rdma_netlink.holders(sock, self._system, index, contexts=what != "renamed")
         if users and not self._force:
             raise in_use(name, what, users, name)

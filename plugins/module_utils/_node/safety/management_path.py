@@ -4,10 +4,9 @@
 
 """The management path: interfaces, cards and PCI functions by which the node is reached; never changed.
 
-The kernel decides: the route of the session's answers is looked up as for a packet of its connection, with rules,
-tables and VRFs, and from a tunnel or an interface built on others down to the ports. Interfaces with a default route
-belong to it too. The connection is that of the variable ``SSH_CONNECTION``, which sshd(8) sets for the session's first
-process.
+The kernel looks up the route of the session's answers as for a packet of the connection, with all rules, tables and
+VRFs. Tunnels and interfaces on others are followed down to the ports. Interfaces with a default route belong to the
+path too. The connection is that of the variable ``SSH_CONNECTION``, which sshd(8) sets for the session's first process.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class Connection(t.NamedTuple):
 
 
 class ManagementPath:
-    """``netdevs``: name -> reason; ``functions``: PCI address -> reason. A card: an address without function number.
+    """``netdevs``: name -> reason; ``functions``: PCI address -> reason.
 
     ``connection``: the interface with the local address of this SSH session; ``default_routes``: the interfaces with a
     default route in the main table. ``known``: whether a connection, a default route or the user names an interface.
@@ -137,7 +136,7 @@ def tunnels_over(system: System, kernel: RouteLookup) -> dict[str, list[str]]:
     :class:`NetlinkError`."""
     search = _Search(system, kernel)
     found: dict[str, list[str]] = {}
-    for link in search.links():
+    for link in search.links.values():
         for name in search.carriers(link) if link.kind in tunnels.TUNNELS else ():
             found.setdefault(name, []).append(link.name)
     return found
@@ -149,19 +148,18 @@ class _Search:
     def __init__(self, system: System, kernel: RouteLookup) -> None:
         self._system = system
         self._kernel = kernel
-        self._links = {link.ifindex: link for link in kernel.links()}
-        self._by_name = {link.name: link for link in self._links.values()}
+        self.links = {link.ifindex: link for link in kernel.links()}
+        self._by_name = {link.name: link for link in self.links.values()}
         self._addresses = kernel.addresses()
         self._netdevs: dict[str, str] = {}
         # whether the path of the connection was followed to a port
         self._found_port = False
 
-    def links(self) -> list[Link]:
-        return list(self._links.values())
-
     def path(self) -> ManagementPath:
         session = connection(self._system)
-        local = self._with_address(session.local, session.zone) if session else []
+        local = self._names(self._with_address(session.local)) if session else []
+        # of a link-local address, only the interface of its zone
+        local = [name for name in local if not session or session.zone in ("", name)]
         answers = self._answers_of(session, local) if session else []
         for name in [*local, *answers]:
             self._add(name, CONNECTION)
@@ -173,9 +171,10 @@ class _Search:
             main += [name] if table == TABLE_MAIN and name not in main else []
         named = self._system.management_interfaces
         for name in named or ():
-            if not self._system.exists("/sys/class/net/%s" % name):
+            if name not in self._by_name:
                 remedy = "see 'ip link', and correct preflight_management_interfaces"
-                raise Refused("there is no interface %s" % name, "management path", remedy)
+                message = "there is no interface %s" % (name or "with an empty name")
+                raise Refused(message, "management path", remedy)
             self._add(name, "is named as a management interface")
         functions: dict[str, str] = {}
         for netdev, why in self._netdevs.items():
@@ -184,7 +183,7 @@ class _Search:
                 functions.setdefault(pci, "%s %s" % (netdev, why))
                 pci = self._system.link_name("/sys/bus/pci/devices/%s/physfn" % pci)
         # None: at boot, when there is no session
-        known = followed or self._found_port or named is None
+        known = self._found_port or named is None
         return ManagementPath(self._netdevs, functions, next(iter(local), None), main, known)
 
     # -- the connection ----------------------------------------------------------------------------------------------
@@ -201,19 +200,20 @@ class _Search:
             found = self._kernel.interfaces_to(session.peer, session.local, oif, ports=session.ports)
             # the local address may be that of a device in front of the node
             out |= found or self._kernel.interfaces_to(session.peer, None, oif, ports=session.ports)
-        names = [self._links[index].name for index in sorted(out) if index in self._links]
-        return [name for name in names if name != "lo"]
+        return [name for name in self._names(sorted(out)) if name != "lo"]
 
-    def _with_address(self, address: IP | None, zone: str = "") -> list[str]:
-        """Return the interfaces with an address; of a link-local address, only its zone."""
-        indices = [each.ifindex for each in self._addresses if each.interface.ip == address]
-        found = [self._links[index].name for index in indices if index in self._links]
-        return [name for name in dict.fromkeys(found) if not zone or name == zone]
+    def _names(self, indices: t.Iterable[int]) -> list[str]:
+        """Return the names of interfaces, each once, without those that this namespace does not have."""
+        return [self.links[index].name for index in dict.fromkeys(indices) if index in self.links]
+
+    def _with_address(self, address: IP | None) -> list[int]:
+        """Return the indices of the interfaces with an address."""
+        return [each.ifindex for each in self._addresses if each.interface.ip == address]
 
     def _domains(self, netdev: str) -> list[int]:
-        """Return the VRF that an interface belongs to or is, as the index to look up routes with."""
+        """Return the index of the VRF that an interface is or belongs to; empty without one."""
         link = self._by_name.get(netdev)
-        candidates = [link, self._links.get(link.master or 0)] if link else []
+        candidates = [link, self.links.get(link.master or 0)] if link else []
         return [each.ifindex for each in candidates if each and each.kind == "vrf"]
 
     # -- default routes ----------------------------------------------------------------------------------------------
@@ -221,8 +221,8 @@ class _Search:
     def _default_routes(self, followed: bool) -> t.Iterator[tuple[str, str, int]]:
         """Yield interface, reason and table of each interface with a default route.
 
-        Tables that only a rule with a source or an interface selects, and those of VRFs, are for particular packets. If
-        the connection is known, the kernel has answered whether its packets are among them.
+        Tables that a rule selects only for a source or an interface, and tables of VRFs, count only if the path of the
+        connection was not followed to a port. Otherwise the kernel has looked up its route with these rules.
         """
         ours = _rail_tables(self._system)
         for version in (4, 6):
@@ -232,7 +232,7 @@ class _Search:
                     continue
                 why = " of table %d, which the rule with priority %d selects" % (rule.table, rule.priority)
                 tables.setdefault(rule.table, why)
-            for link in self._links.values() if not followed else ():
+            for link in self.links.values() if not followed else ():
                 number = codec.table(link.data).get(IFLA_VRF_TABLE) if link.kind == "vrf" else None
                 if number:
                     tables.setdefault(codec.number(number), " of %s" % link.name)
@@ -242,7 +242,7 @@ class _Search:
                 for index in route.interfaces if route.table in tables else ():
                     by_interface.setdefault((route.table, index), []).append(route)
             for (table, index), routes in by_interface.items():
-                name = self._links[index].name if index in self._links else "lo"
+                name = self.links[index].name if index in self.links else "lo"
                 if name != "lo" and acts_as_default(route.destination for route in routes):
                     yield name, self._why_default(name, routes, tables[table], version), table
 
@@ -256,7 +256,7 @@ class _Search:
     # -- from an interface to the ports that carry its packets -------------------------------------------------------
 
     def _add(self, netdev: str, why: str) -> None:
-        """Add an interface with all that its packets pass. Each interface is followed once, so loops end."""
+        """Add an interface and all interfaces that its packets pass. Each is added once, so a loop ends."""
         queue = [(netdev, why)]
         while queue:
             name, reason = queue.pop(0)
@@ -265,12 +265,10 @@ class _Search:
             self._netdevs[name] = reason
             link = self._by_name.get(name)
             below = lower_netdevs(self._system, name)
-            if link and link.below and link.below_namespace is None and link.below in self._links:
-                below.append(self._links[link.below].name)
-            if link and link.kind == "veth" and below:
-                # its other end, and the bridge that this is a port of
-                master = self._links.get(self._by_name[below[-1]].master or 0)
-                below += [master.name] if master else []
+            peer = self.links.get(link.below or 0) if link and link.below_namespace is None else None
+            # of a veth, the bridge that its other end is a port of
+            master = self.links.get(peer.master or 0) if peer and link and link.kind == "veth" else None
+            below += [each.name for each in (peer, master) if each]
             queue += [(each, "is part of %s, which %s" % (name, reason)) for each in below]
             if link and link.kind in tunnels.TUNNELS:
                 queue += [(each, "carries the tunnel %s, which %s" % (name, reason)) for each in self.carriers(link)]
@@ -283,14 +281,12 @@ class _Search:
         if link.kind == "vxlan":
             first = ends[0]
             ends = ends + [first._replace(remote=each) for each in self._kernel.forwarding_remotes(link.ifindex)]
-        found: list[str] = []
+        found: list[int] = []
         for end in dict.fromkeys(ends):
-            found += self._with_address(end.local) if end.local else []
-            found += [self._links[end.interface].name] if end.interface in self._links else []
+            found += [*self._with_address(end.local), end.interface]
             if end.remote:
-                out = self._kernel.interfaces_to(end.remote, end.local, end.interface, end.mark)
-                found += [self._links[index].name for index in sorted(out) if index in self._links]
-        return [name for name in dict.fromkeys(found) if name != "lo"]
+                found += sorted(self._kernel.interfaces_to(end.remote, end.local, end.interface, end.mark))
+        return self._names(found)
 
 
 def _rail_tables(system: System) -> set[int]:
@@ -299,7 +295,7 @@ def _rail_tables(system: System) -> set[int]:
         record = json.loads(system.read(RAIL_PORTS) or "{}")
         ports = record.get("ports", []) + record.get("former", [])
         return {int(port["table"]) for port in ports if port.get("table")}
-    except (ValueError, TypeError, AttributeError, KeyError):
+    except (ValueError, TypeError, AttributeError):
         # rail_ports reports a record that is damaged
         return set()
 

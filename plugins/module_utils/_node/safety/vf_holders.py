@@ -111,7 +111,7 @@ def moved(
             rows.update({row["pci"]: row for row in each.netdevs if row["pci"] in hidden})
         return seen
 
-    # what is not here is held, whatever cannot be read
+    # a device that is not in this namespace is held, also if other namespaces cannot be read
     _holders_elsewhere(system, held, hidden, {}, looked, False)
     return {
         pci: Moved("; ".join(why), rows[pci].get("alias") or rows[pci]["name"], rows[pci].get("mac"))

@@ -170,7 +170,7 @@ class Pf(PfState):
     def unbind_all(self, deadline: float) -> None:
         """Unbind all VFs, one at a time, because programs that take no lock may use a VF at any moment.
 
-        If one is held by now, or the kernel refuses it, those that were unbound are bound again.
+        If one is held now, or the kernel refuses it, those that were unbound are bound again.
         """
         unbound: list[int] = []
         try:
@@ -197,7 +197,7 @@ class Pf(PfState):
         self.system.remove_file(MARK % self.pci)
 
     def unbind(self, index: int) -> bool:
-        """Unbind the driver of a VF, and return whether it had one. A VF that is held by now is refused."""
+        """Unbind the driver of a VF, and return whether it had one. Refuse a VF that is held now."""
         vf = self.vfs[index]
         if not vf["pci"] or not self.system.exists(pci_functions.attribute(vf["pci"], "driver")):
             return False
