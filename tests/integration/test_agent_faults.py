@@ -12,6 +12,8 @@ import typing as t
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_service import VERSION
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service import agent_files
 from tests.integration.agent_lab import (
     ALL_RAILS,
     IN_POD,
@@ -62,14 +64,41 @@ def killed_in_allocate(victim: Victim) -> None:
     wait_for_agent(victim.node, old)
 
 
+# Replaces the agent by the same one with another version, as it would be after an earlier release.
+OTHER_VERSION = """
+python3 - <<'END'
+import zipfile
+path = "/usr/local/lib/railyard/agent.pyz"
+with zipfile.ZipFile(path) as archive:
+    members = {name: archive.read(name) for name in archive.namelist()}
+(name,) = (name for name in members if name.endswith("/agent/agent_service.py"))
+members[name] = members[name].replace(b'VERSION = "%(version)s"', b'VERSION = "0.0.1"')
+members.pop(name + "c", None)
+with zipfile.ZipFile(path, "w") as archive:
+    for name, data in members.items():
+        archive.writestr(name, data)
+END
+sed -i 's/%(stamp)s=.*/%(stamp)s=other/' /etc/systemd/system/%(service)s.service
+systemctl daemon-reload
+systemctl restart %(service)s
+""" % {"version": VERSION, "stamp": agent_files.STAMP, "service": SERVICE}
+
+
 def upgraded(victim: Victim) -> None:
+    """The agent of another version gave the pod its slot."""
+
+    def version() -> str:
+        return victim.node.run("railyard-agent status | head -n 1; railyard-agent version")
+
     def upgrade() -> None:
         old = agent_pid(victim.node)
-        # another program than this release's
-        victim.node.run("printf x >>/usr/local/lib/railyard/agent.pyz")
         prepare("--tags", "agent", "--limit", NODE)
         wait_for_agent(victim.node, old)
+        assert version().count(VERSION) == 2
 
+    victim.node.run(OTHER_VERSION)
+    wait_for_slots(victim.kube, NODE, ALL_RAILS)
+    assert version().count("0.0.1") == 2
     victim.unchanged(upgrade)
 
 
@@ -105,7 +134,8 @@ def disk_full(victim: Victim) -> None:
     wait_for_slots(victim.kube, NODE, ALL_RAILS)
     try:
         victim.start()
-        wait_for_event(victim.kube, POD, RECORD, "free space")
+        # of slots, or of claims, which are written before
+        wait_for_event(victim.kube, POD, place, "free space")
         assert held(victim.node) == {}
     finally:
         victim.node.run("umount %s; systemctl restart %s" % (place, SERVICE))
