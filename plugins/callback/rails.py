@@ -58,8 +58,6 @@ C: t.Any = constants  # made from the configuration, without declarations
 # Actions that print their output themselves, or need no line unless they fail.
 SILENT = ("show", "set_fact", "set_stats", "group_by", "add_host", "assert", "meta", "include_tasks", "include_role",
           "include_vars", "validate_argument_spec")  # fmt: skip
-# The events of poll(2) for a closed output: a pipe without a reader, a lost terminal.
-CLOSED = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 def descriptor_of(stream: t.Any) -> int | None:
@@ -72,7 +70,7 @@ def descriptor_of(stream: t.Any) -> int | None:
 
 
 def discard(stream: t.Any) -> None:
-    """Send an output to ``/dev/null``. Otherwise each later write of Ansible would end the run in the middle."""
+    """Send an output to ``/dev/null``, because the next write of Ansible to a closed output would end the run."""
     number = descriptor_of(stream)
     if number is not None:
         null = os.open(os.devnull, os.O_WRONLY)
@@ -81,7 +79,7 @@ def discard(stream: t.Any) -> None:
 
 
 def flush(stream: t.Any) -> None:
-    """Write what is buffered; if that is not possible, discard it. At its end, Python would end with status 120."""
+    """Write what is buffered, or discard it if the output is closed, because Python would otherwise exit with 120."""
     try:
         stream.flush()
     except (AttributeError, OSError, ValueError):
@@ -94,8 +92,8 @@ def discard_closed() -> None:
         number = descriptor_of(stream)
         if number is not None:
             poll = select.poll()
-            poll.register(number, 0)
-            if any(event & CLOSED for _number, event in poll.poll(0)):
+            poll.register(number, 0)  # only errors: a pipe without a reader, a lost terminal
+            if poll.poll(0):
                 discard(stream)
 
 
@@ -145,8 +143,8 @@ class CallbackModule(Default):
     def v2_playbook_on_start(self, playbook: t.Any) -> None:
         if self._verbose:
             super().v2_playbook_on_start(playbook)
-        # It ends with the process, however that ends. Workers are forks, so it must not hold a lock at a fork: it takes
-        # none, and writes with write(2).
+        # A daemon thread ends with the process, even if the playbook does not reach its end. Workers are forks of this
+        # process, so the thread takes no lock, and writes with write(2).
         self._follower = threading.Thread(target=self._follow, name="progress", daemon=True)
         self._follower.start()
 
@@ -288,7 +286,7 @@ class CallbackModule(Default):
     # output
 
     def _print(self, text: str, color: str | None = None, stderr: bool = False) -> None:
-        """Print at once, so that lines of progress come after it. Closed outputs are discarded."""
+        """Print without a buffer, so that lines of progress come after it. A closed output is discarded."""
         discard_closed()
         stream = sys.stderr if stderr else sys.stdout
         try:

@@ -43,9 +43,8 @@ options:
     description:
       - With V(present), the cluster has the plan's objects.
       - With V(absent), all objects with the fabric's labels that the field manager C(railyard) applied are deleted, in
-        the reverse order. All objects of a kind
-        must be deleted before those of the next kind, so that controllers can remove their finalizers. An object that
-        is not deleted in time is an error that names the finalizer.
+        the reverse order. All objects of a kind must be deleted before those of the next kind, so that controllers can
+        remove their finalizers. An object that is not deleted in time is an error that names the finalizer.
     type: str
     choices: [present, absent]
     default: present

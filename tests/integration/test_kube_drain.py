@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import re
 import threading
@@ -397,6 +398,27 @@ def test_a_batch_of_which_one_node_cannot_be_freed_takes_pods_again(node: Node, 
     finally:
         patch = {"spec": {"unschedulable": None}, "metadata": {"annotations": {OURS: None}}}
         node.admin.request("PATCH", other, patch, api_server.MERGE)
+
+
+def test_a_node_that_the_second_check_cordons_is_uncordoned_with_its_batch(node: Node, tmp_path: Path) -> None:
+    """An administrator uncordons a drained node while the drain of another node waits."""
+    other = "/api/v1/nodes/node-2"
+    given: Object = {"reboot_allowed": True, "reboot_drain_timeout": 6, "reboot_together": True}
+    given["railyard_node"] = {"name": "{{ inventory_hostname }}"}
+    node.admin.request("PATCH", other, {"spec": {"unschedulable": True}}, api_server.MERGE)
+    node.pod("web-1")
+    # the API server deletes a completed pod at once
+    node.pod("job-1", nodeName="node-2")
+    completed = {"status": {"phase": "Succeeded"}}
+    node.admin.request("PATCH", "%s/job-1/status" % node.pods, completed, api_server.MERGE)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        run = pool.submit(role, node, tmp_path, "-i", "node-2,", **given)
+        wait_for(lambda: node.there() == [])
+        time.sleep(1)  # the last requests of the drain of node-2
+        node.admin.request("PATCH", other, {"spec": {"unschedulable": None}}, api_server.MERGE)
+        kept = run.result()
+    assert "node-2 is not rebooted: another node of its batch could not be drained" in kept.one_line, kept.text
+    assert not node.admin.get(other)["spec"].get("unschedulable"), kept.text
 
 
 def test_pods_that_would_wait_are_reported_in_check_mode(node: Node, tmp_path: Path) -> None:

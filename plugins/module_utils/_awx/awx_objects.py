@@ -46,8 +46,11 @@ _FIXED: t.Mapping[str, t.Any] = {
     "scm_branch": "",
     "start_at_task": "",
     "ask_job_slice_count_on_launch": False,
-    # with these, a launch could run other code, on other nodes, or with a consent that was not approved
-    **{"ask_%s_on_launch" % each: False for each in ("variables", "inventory", "credential", "scm_branch")},
+    # with these prompts, a launch could run other code, on other nodes, or with a consent that was not approved
+    "ask_variables_on_launch": False,
+    "ask_inventory_on_launch": False,
+    "ask_credential_on_launch": False,
+    "ask_scm_branch_on_launch": False,
 }
 
 

@@ -16,12 +16,12 @@ _BUSY = ("new", "pending", "waiting", "running")
 # Kind of object -> the endpoint of its update jobs.
 _ENDPOINTS = {"project": "project_updates", "inventory": "inventory_updates"}
 _MAX_REASON = 600
-# How often a failed job is read until AWX has saved its events, about a second after it has ended.
+# How often a failed job is read again until AWX has saved its events. That takes about a second.
 _SAVED = 30
 
 
 def status_of(item: Data) -> str:
-    """Return ``successful``, ``running`` or ``failed``: the last update of a project or inventory source."""
+    """Return the status of the last update of an object: ``successful``, ``running`` or ``failed``."""
     status = item.get("status", "successful")
     return "running" if status in _BUSY else "successful" if status == "successful" else "failed"
 

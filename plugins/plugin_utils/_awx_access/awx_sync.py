@@ -62,7 +62,7 @@ class Sync:
         self.written = 0
         self._planned = 0
         # Inventory sources whose fabric file AWX must read, and whether they are new or changed.
-        self._sources: dict[Ref, tuple[Object, bool]] = {}
+        self._sources: list[tuple[Object, bool]] = []
 
     def run(self) -> None:
         self._organization()
@@ -123,12 +123,11 @@ class Sync:
 
     def _id(self, ref: Ref) -> int:
         if ref not in self._items and ref.kind == "credential_types":  # created by AWX itself
-            found = self._found.get((ref.kind, ref.name, None)) or next(
-                iter(self._server.all(ref.kind, name=ref.name)), None
-            )
-            if found is None:
+            own = self._found.get((ref.kind, ref.name, None))
+            found = [own] if own else self._server.all(ref.kind, name=ref.name)
+            if not found:
                 raise awx_compare.unknown(ref.name, singular(ref.kind), ref.kind, self._server)
-            self._items[ref] = found
+            self._items[ref] = found[0]
         return int(self._items[ref]["id"])
 
     def _key(self, each: Object) -> Key:
@@ -168,7 +167,7 @@ class Sync:
     def _create(self, each: Object, body: Data) -> Data:
         self._note("create", each, {}, awx_compare.hidden(each, each.fields))
         if each.kind == "inventory_sources":
-            self._sources[each.ref] = each, True
+            self._sources.append((each, True))
         if self._check:
             self._planned -= 1
             return {"id": self._planned}
@@ -190,20 +189,19 @@ class Sync:
         before = {key: item.get(key) for key in changed}
         self._note("change", each, awx_compare.hidden(each, before), awx_compare.hidden(each, changed))
         if each.kind == "inventory_sources":
-            self._sources[each.ref] = each, True
+            self._sources.append((each, True))
         if self._check:
             return item
         with self._placing(each):
             return self._accepted(self._server.patch("%s/%d" % (each.kind, item["id"]), awx_compare.sent(changed)))
 
     def _unread(self, each: Object, item: Data) -> None:
-        """Add an unchanged source that AWX has not read with success: an earlier run reported the errors of its fabric
-        file, or ended before AWX had read it."""
+        """Add an unchanged source that AWX has not read with success, or still reads."""
         status = awx_jobs.status_of(item) if each.kind == "inventory_sources" else "successful"
         if status == "failed":
             self._note("update", each, {}, {})
         if status != "successful":
-            self._sources[each.ref] = each, False
+            self._sources.append((each, False))
 
     @contextlib.contextmanager
     def _placing(self, each: Object) -> t.Iterator[None]:
@@ -345,13 +343,12 @@ class Sync:
             raise RailyardError(message, "project", "correct project.playbooks or project.branch, or push these files")
 
     def _read_sources(self) -> None:
-        """Let AWX read fabric files that it has not read with success, so that an error is one of this run and
-        not of a later job."""
+        """Let AWX read fabric files that it has not read with success, so that this run and not a later job fails."""
         if self._check:
             return
         errors = []
         timeout = self._wanted.data.project.sync_timeout
-        for each, changed in self._sources.values():
+        for each, changed in self._sources:
             try:
                 if changed:
                     self._jobs.update("inventory_sources", self._id(each.ref), "inventory", timeout)

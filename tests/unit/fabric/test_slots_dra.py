@@ -80,7 +80,7 @@ def test_nodes_of_a_group_may_have_the_driver_first() -> None:
     ],
 )
 @pytest.mark.parametrize("section", ["groups", "profiles"])
-def test_null_lifts_what_the_fabric_sets(section: str, fabric: Data, own: Data, expected: str) -> None:
+def test_null_removes_what_the_fabric_sets(section: str, fabric: Data, own: Data, expected: str) -> None:
     file = worked(slots={"all_rails": 2, "per_rail": 1, **fabric}, pods_per_node=None)
     file["nodes"] = {"node-1": {"profile": "guest"}, "node-2": {"profile": "guest"}}
     if section == "groups":
@@ -98,7 +98,7 @@ def test_null_lifts_what_the_fabric_sets(section: str, fabric: Data, own: Data, 
     assert document(yaml.safe_load(write(plan_of(file).fabric))) == plan
 
 
-def test_null_lifts_the_number_of_slots() -> None:
+def test_null_removes_the_number_of_slots() -> None:
     file = worked(slots={"all_rails": 2, "per_rail": 1}, pods_per_node=2)
     file["groups"] = {"changed": {"slots": {"all_rails": None, "per_rail": None}}}
     file["nodes"] = {"node-1": {"profile": "guest", "groups": ["changed"]}, "node-2": {"profile": "guest"}}

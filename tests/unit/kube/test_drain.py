@@ -13,10 +13,11 @@ import typing as t
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api import concurrency
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_errors import Refusal
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Server
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import Key
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods import cordon_holders, node_drain
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods import node_drain
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.cordon_holders import HEALTH
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_cordon import cordon
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.node_drain import (
@@ -223,7 +224,7 @@ def _merge(into: dict[str, t.Any], patch: dict[str, t.Any]) -> None:
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_drain, "PAUSE", 0.0)
-    monkeypatch.setattr(cordon_holders, "_PAUSES", (0.0,) * 5)
+    monkeypatch.setattr(concurrency, "_PAUSES", (0.0,) * 5)
 
 
 def test_pods_are_listed_after_the_cordon_and_again_after_the_evictions() -> None:

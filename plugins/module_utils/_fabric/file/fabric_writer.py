@@ -122,8 +122,8 @@ def _different(settings: t.Any, default: t.Any, keys: t.Iterable[str]) -> Data |
     return {key: getattr(settings, key) for key in keys if getattr(settings, key) != getattr(default, key)} or None
 
 
-def _settings(settings: t.Mapping[str, Setting]) -> Data | None:
-    return {key: setting.value for key, setting in settings.items()} or None
+def _settings(settings: t.Mapping[str, Setting | None]) -> Data | None:
+    return {key: setting and setting.value for key, setting in settings.items()} or None
 
 
 def _host(settings: HostSettings) -> Data:

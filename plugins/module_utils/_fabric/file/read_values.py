@@ -94,9 +94,7 @@ def _read_vf_attribute(section: Section, attribute: VfAttribute) -> t.Any:
 
 
 def read_slots(section: Section) -> SlotSettings:
-    """Return the settings of ``slots``. The value of a key that could not be read is None; null lifts the value of the
-    sections that this one overrides.
-    """
+    """Return the settings of ``slots``. The value of a key that could not be read is None; null has no setting."""
     slots = section.section("slots")
     if not slots:
         return {}
@@ -105,7 +103,7 @@ def read_slots(section: Section) -> SlotSettings:
     values["kubeconfig"] = slots.text("kubeconfig")
     slots.done()
     return {
-        key: Setting(value, slots.path + (key,), lifts=not slots.has(key))
+        key: Setting(value, slots.path + (key,)) if slots.has(key) else None
         for key, value in values.items()
         if key in slots.mapping.entries
     }

@@ -35,14 +35,10 @@ ROLES = ("storage", "management")
 
 @dataclass(frozen=True)
 class Setting:
-    """A value that can be set at several places, and its place. The value is None if it could not be read.
-
-    ``lifts``: null in the file of a section that overrides others: the value of these sections does not apply.
-    """
+    """A value that can be set at several places, and its place. The value is None if it could not be read."""
 
     value: t.Any
     path: Path
-    lifts: bool = False
 
 
 # Attribute of a VF (or ``count``) -> its setting.
@@ -52,8 +48,8 @@ SLOT_KEYS = ("all_rails", "per_rail")
 METRICS_HOSTS = {"loopback": "127.0.0.1", "all": "*", "off": None}
 # Values of ``slots.kubelet_plugin``; the first is the default.
 DEVICE_PLUGIN, DRA = "device-plugin", "dra"
-# Key of ``slots`` -> its setting.
-SlotSettings = t.Dict[str, Setting]
+# Key of ``slots`` -> its setting; None: null, which removes the setting of the profile and of the fabric.
+SlotSettings = t.Dict[str, t.Optional[Setting]]
 # Layer (``pci``, ``limits``, ``gpudirect``, ``nccl``) -> key -> its setting. A layer that is not managed is missing.
 HostSettings = t.Dict[str, t.Dict[str, Setting]]
 

@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Port,
     Profile,
     Rail,
-    SlotSettings,
+    Setting,
     VfSettings,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import Partitions
@@ -48,7 +48,7 @@ class Variant:
     firmware: Firmware | None
     partitions: Partitions | None
     driver: Driver | None
-    slots: SlotSettings
+    slots: t.Mapping[str, Setting]
     vfs: VfSettings
     host: HostSettings
     ports: dict[str, Port]
@@ -158,14 +158,6 @@ def _overlay(ports: t.Mapping[str, Port], overrides: t.Mapping[str, Port | None]
     return merged
 
 
-def _merged_slots(*layers: SlotSettings) -> SlotSettings:
-    """Return the settings of sections, each of which overrides those before it. A value of null lifts them."""
-    merged: SlotSettings = {}
-    for layer in layers:
-        merged.update(layer)
-    return {key: setting for key, setting in merged.items() if not setting.lifts}
-
-
 def _merged_variant(fabric: Fabric, profile: Profile, groups: tuple[Group, ...]) -> Variant:
     attachment = fabric.attachment
     path: Path = ("fabric", "attachment")
@@ -174,17 +166,19 @@ def _merged_variant(fabric: Fabric, profile: Profile, groups: tuple[Group, ...])
     firmware, vfs, ports = profile.firmware, dict(profile.vfs), profile.ports
     settings = host.overlay(fabric.host, profile.host)
     driver, partitions = profile.driver, profile.partitions
-    slots = _merged_slots(fabric.slots, profile.slots, *(group.slots for group in groups))
+    slots = dict(fabric.slots, **profile.slots)
     for group in groups:
         if group.attachment:
             attachment, path = group.attachment, group.path + ("attachment",)
         driver = group.driver or driver
         firmware = group.firmware or firmware
         partitions = group.partitions or partitions
+        slots.update(group.slots)
         vfs.update(group.vfs)
         settings = host.overlay(settings, group.host)
         ports = _overlay(ports, group.ports) if group.ports else ports
     mode = facts_of(fabric.provider).rdma_modes(attachment, fabric.link_layer)[0]
     if fabric.rdma_mode and attachment == fabric.attachment:
         mode = fabric.rdma_mode
-    return Variant(profile, groups, attachment, path, mode, firmware, partitions, driver, slots, vfs, settings, ports)
+    stated = {key: setting for key, setting in slots.items() if setting}
+    return Variant(profile, groups, attachment, path, mode, firmware, partitions, driver, stated, vfs, settings, ports)

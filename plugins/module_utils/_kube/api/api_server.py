@@ -215,8 +215,16 @@ class Server:
             raise refusal(status, answer, "patch", resource.name, str(key))
         return status == CREATED, answer
 
-    def merge(self, resource: Resource, key: Key, patch: t.Mapping[str, t.Any], manager: str, dry: bool) -> None:
-        """Send a merge patch, for objects that others own."""
+    def merge(
+        self, resource: Resource, key: Key, patch: t.Mapping[str, t.Any], manager: str, dry: bool, version: str = ""
+    ) -> None:
+        """Send a merge patch, for objects that others own.
+
+        :param version: patch the object only if it still has this resourceVersion.
+        :raises Exists: if it has another.
+        """
+        if version:
+            patch = dict(patch, metadata=dict(patch["metadata"], resourceVersion=version))
         query = {"fieldManager": manager}
         if dry:
             query["dryRun"] = "All"

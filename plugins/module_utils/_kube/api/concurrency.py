@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Run many requests concurrently, with a limit."""
+"""Run many requests concurrently, with a limit, and repeat one whose object others change."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ import typing as t
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_errors import Refusal
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_errors import Exists, Refusal
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.pace import Pace
 
 T = t.TypeVar("T")
+R = t.TypeVar("R")
 Say = t.Callable[[str], None]
 # Maximum number of errors in a report; seconds between two lines of progress.
 SHOWN = 20
 EVERY = 10.0
+# Seconds before each further try of a request whose object others change, such as by a report of a kubelet.
+_PAUSES = (0.0, 0.1, 0.3, 1.0, 3.0)
 
 
 def each(
@@ -72,6 +75,19 @@ def each(
         finally:
             stop.set()
     raise_refused(errors)
+
+
+def repeated(send: t.Callable[[], R]) -> R:
+    """Return the result of ``send``, which is called again if its object was created or changed meanwhile.
+
+    :raises Exists: if that happens during each try.
+    """
+    for pause in _PAUSES:
+        try:
+            return send()
+        except Exists:
+            time.sleep(pause)
+    return send()
 
 
 def raise_refused(errors: list[tuple[int, RailyardError]]) -> None:

@@ -83,6 +83,11 @@ def digest_of(found: t.Mapping[str, t.Any]) -> str:
     return str((found["metadata"].get("annotations") or {}).get(APPLIED, ""))
 
 
+def version_of(found: t.Mapping[str, t.Any]) -> str:
+    """Return the resourceVersion of an object; empty if the object does not have one."""
+    return str(found["metadata"].get("resourceVersion") or "")
+
+
 def adopted(found: t.Mapping[str, t.Any]) -> bool:
     """Return whether another manager created the object and Railyard adopted it."""
     return ADOPTED in (found["metadata"].get("annotations") or {})

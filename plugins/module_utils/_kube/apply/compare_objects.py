@@ -65,7 +65,7 @@ def managers_of(live: t.Mapping[str, t.Any]) -> str:
 def owned_labels(live: t.Mapping[str, t.Any], manager: str) -> set[str]:
     """Return the labels that a manager set, by any operation."""
     entries = live["metadata"].get("managedFields") or ()
-    return {key[2:] for entry in entries if entry.get("manager") == manager for key in _owned_keys(entry, "labels")}
+    return _owned_keys([entry for entry in entries if entry.get("manager") == manager], "labels")
 
 
 def makers(live: t.Mapping[str, t.Any], manager: str) -> list[str]:
@@ -91,15 +91,15 @@ def released(live: t.Mapping[str, t.Any], manager: str, marks: t.Sequence[str]) 
     others = [entry for entry in entries if entry.get("manager") != manager]
     patch: dict[str, t.Any] = {"managedFields": others or [{}]}
     for part, always in (("labels", ()), ("annotations", marks)):
-        owned = {key[2:] for entry in mine for key in _owned_keys(entry, part)}
-        kept = {key[2:] for entry in others for key in _owned_keys(entry, part)}
-        patch[part] = {key: None for key in sorted((owned - kept) | set(always))}
+        keys = (_owned_keys(mine, part) - _owned_keys(others, part)) | set(always)
+        patch[part] = dict.fromkeys(sorted(keys))
     return patch
 
 
-def _owned_keys(entry: t.Mapping[str, t.Any], part: str) -> t.Iterator[str]:
-    fields = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:" + part) or {}
-    return (key for key in fields if key.startswith("f:"))
+def _owned_keys(entries: t.Iterable[t.Mapping[str, t.Any]], part: str) -> set[str]:
+    """Return the keys of ``metadata.labels`` or ``metadata.annotations`` in entries of managedFields."""
+    parts = (((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:" + part) or {} for entry in entries)
+    return {key[2:] for fields in parts for key in fields if key.startswith("f:")}
 
 
 def differences(wanted: t.Mapping[str, t.Any], live: t.Mapping[str, t.Any], manager: str) -> list[Difference]:

@@ -30,6 +30,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_r
     digest_of,
     marked,
     selected,
+    version_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import crd_versions
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.compare_objects import (
@@ -103,12 +104,12 @@ class Definitions:
         labelled = self.server.list(DEFINITIONS, "%s=%s" % (self.label, self.name))
         # the server names the manager of a request without one after its user agent
         found = [one for one in labelled if written_by(one, USER_AGENT, "Update")]
-        others = {one["metadata"]["name"]: one for one in labelled if one not in found}
-        self.warnings += [
+        self.warnings += sorted(
             "%s %s: has the label %s, was not written by Railyard (managers: %s), and is kept. Remedy: delete it by"
-            " hand if nothing needs it" % (KIND, name, self.label, managers_of(one))
-            for name, one in sorted(others.items())
-        ]
+            " hand if nothing needs it" % (KIND, one["metadata"]["name"], self.label, managers_of(one))
+            for one in labelled
+            if one not in found
+        )
         left = {
             one["metadata"]["name"]: [each for each in self.objects(one) if not (before and selected(each, before))]
             for one in found
@@ -123,8 +124,7 @@ class Definitions:
         raise_all([error for name, objects in going for error in _held(name, objects)])
         for one in sorted(found, key=lambda item: str(item["metadata"]["name"])):
             name = one["metadata"]["name"]
-            version = str(one["metadata"].get("resourceVersion") or "")
-            if not self.server.delete(DEFINITIONS, _key(name), one["metadata"]["uid"], self.check, version):
+            if not self.server.delete(DEFINITIONS, _key(name), one["metadata"]["uid"], self.check, version_of(one)):
                 raise Refused("it changed since it was read", str(_key(name)), "run again, which reads it again")
             count = len(left[name])
             self.done.append(

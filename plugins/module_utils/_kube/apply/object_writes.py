@@ -151,10 +151,11 @@ def applied(found: Object, desired: DesiredObjects) -> bool:
 
 
 def reduced(found: Object, desired: DesiredObjects) -> Object:
-    """Return an object without managedFields, unless these show that it is not ours although it has our labels."""
-    if adopted(found) or (selected(found, desired.labels) and not applied(found, desired)):
+    """Return an object without managedFields, unless these are needed to release it or to name its managers."""
+    ours = applied(found, desired)
+    if adopted(found) or (selected(found, desired.labels) and not ours):
         return found
-    return Applied(plainly(found)) if applied(found, desired) else plainly(found)
+    return Applied(plainly(found)) if ours else plainly(found)
 
 
 def settler(desired: DesiredObjects) -> t.Callable[[Object], Object]:
@@ -308,8 +309,9 @@ def kept(desired: DesiredObjects, live: Live, keys: t.Container[Key] = ()) -> li
     """
     found: dict[tuple[str, str], list[str]] = {}
     for key, one in live.items():
-        others = selected(one, desired.labels) and not desired.by_hand(one) and not applied(one, desired)
-        if key not in keys and others and not adopted(one) and not ends(one):
+        if key in keys or not selected(one, desired.labels) or desired.by_hand(one) or ends(one):
+            continue
+        if not applied(one, desired) and not adopted(one):
             found.setdefault((key.kind, managers_of(one)), []).append(str(key).partition(" ")[2])
     return [
         "%s %s: has the labels of Railyard, was not applied by Railyard (managers: %s), and is kept. Remedy: remove the"

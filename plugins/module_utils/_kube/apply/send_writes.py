@@ -20,7 +20,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_erro
     Refusal,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import METADATA, Server
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.concurrency import Say, each, raise_refused
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.concurrency import (
+    Say,
+    each,
+    raise_refused,
+    repeated,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import (
     ADOPTED,
     APPLIED,
@@ -29,6 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_r
     adopted,
     digest_of,
     selected,
+    version_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.pace import Pace
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.compare_objects import (
@@ -61,8 +67,6 @@ _LOOK = 1.0
 _REST = 5.0
 # How often the removal of an object is tried that others change at the same time, such as the status of a pool.
 _REMOVALS = 5
-# Seconds before an object is sent again that changed during the request.
-_SENT_AGAIN = (0.2, 1.0, 3.0)
 
 
 class Apply:
@@ -239,7 +243,7 @@ class Apply:
 
     def _write(self, write: Write) -> None:
         if write.wanted is None:
-            return self._remove(write, self._release(write) if write.releases else self._delete(write))
+            return self._remove(write)
         created, got = self._put(write, self.check)
         _check_stored(write, got)
         if not created and (write.live is None or not write.ours):
@@ -251,14 +255,14 @@ class Apply:
             return None
         return self._note(write)
 
-    def _remove(self, write: Write, send: t.Callable[[Object], bool]) -> None:
-        """Delete or release an object, unless it is not ours any more since it was read, or another run has applied it.
-
-        :param send: sends the request for the object as it was read; returns False if it changed since then.
+    def _remove(self, write: Write) -> None:
+        """Delete or release an object. One that changed since it was read is read again, and kept if it is not ours any
+        more or if another run has applied it.
         """
+        send = self._release if write.releases else self._delete
         live = write.live or {}
         for _again in range(_REMOVALS):
-            if send(live):
+            if send(write, live):
                 return self._note(write)
             listed = self.server.list(write.resource, fields="metadata.name=%s" % write.key.name)
             found = [each for each in listed if (each["metadata"].get("namespace") or "") == write.key.namespace]
@@ -282,8 +286,7 @@ class Apply:
 
     def _delete_unchanged(self, write: Write) -> None:
         """Delete an object unless it changed since it was read."""
-        version = _version(write.live or {})
-        if not self.server.delete(write.resource, write.key, _uid(write.live), False, version):
+        if not self._delete(write, write.live or {}):
             raise Refusal("it changed since it was read", str(write.key), "run again, which reads it again")
         if write.wanted is None:
             self._note(write)
@@ -303,38 +306,28 @@ class Apply:
                 % (write.key, " and ".join(others))
             )
 
-    def _delete(self, write: Write) -> t.Callable[[Object], bool]:
-        return lambda live: self.server.delete(write.resource, write.key, _uid(live), self.check, _version(live))
+    def _delete(self, write: Write, live: Object) -> bool:
+        """Delete an object as it was read. Return False if it changed since then."""
+        return self.server.delete(write.resource, write.key, _uid(live), self.check, version_of(live))
 
-    def _release(self, write: Write) -> t.Callable[[Object], bool]:
-        """Return the function that removes our labels and annotations from an object that another manager created."""
-
-        def send(live: Object) -> bool:
-            metadata = released(live, self.desired.manager, (ADOPTED, APPLIED))
-            if _version(live):
-                metadata["resourceVersion"] = _version(live)
-            try:
-                self.server.merge(write.resource, write.key, {"metadata": metadata}, self.desired.manager, self.check)
-            except Exists:
-                return False
-            return True
-
-        return send
+    def _release(self, write: Write, live: Object) -> bool:
+        """Remove our labels and annotations from an object that another manager created, as it was read. Return False
+        if it changed since then."""
+        manager = self.desired.manager
+        patch = {"metadata": released(live, manager, (ADOPTED, APPLIED))}
+        try:
+            self.server.merge(write.resource, write.key, patch, manager, self.check, version_of(live))
+        except Exists:
+            return False
+        return True
 
     def _put(self, write: Write, dry: bool) -> tuple[bool, Object]:
         """Apply an object. Return whether this created it, and the object after it."""
         server, manager, wanted = self.server, self.desired.manager, write.wanted or {}
 
         def put(force: bool) -> tuple[bool, Object]:
-            for pause in (*_SENT_AGAIN, None):
-                try:
-                    return server.apply(write.resource, write.key, wanted, manager, force, dry)
-                except Exists:
-                    # created or changed meanwhile, for example by a second run: the next apply is an update
-                    if pause is None:
-                        raise
-                    time.sleep(pause)
-            raise AssertionError("unreachable")
+            # if a second run, for example, has created the object meanwhile, the next apply updates it
+            return repeated(lambda: server.apply(write.resource, write.key, wanted, manager, force, dry))
 
         try:
             created, got = put(self.desired.force)
@@ -454,7 +447,3 @@ def _content(found: Object) -> Object:
 
 def _uid(found: t.Mapping[str, t.Any] | None) -> str:
     return str(found["metadata"]["uid"]) if found else ""
-
-
-def _version(found: t.Mapping[str, t.Any]) -> str:
-    return str(found["metadata"].get("resourceVersion") or "")

@@ -4,27 +4,25 @@
 
 """Cordons of nodes and their holders: a drain before a reboot, and a bad rail.
 
-A holder sets an annotation, so that a node is uncordoned only after its last holder has released it, and so that the
-cordon of another user stays. Each patch contains the resourceVersion of the node that was read: if the node changed in
-between, it is read and decided again.
+Each holder sets an annotation. A node is uncordoned only after its last holder has released it, and the cordon of
+another user stays. Each patch contains the resourceVersion of the node that was read: if the node changed since then,
+it is read and decided again.
 """
 
 from __future__ import annotations
 
-import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_errors import Exists, Gone
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_errors import Gone
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Server
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import Key, Object
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.concurrency import repeated
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import Key, Object, version_of
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import KIND, NODES
 
 REBOOT = "reboot.railyard.fabric/cordoned"
 HEALTH = "health.railyard.fabric/cordoned"
 _HOLDERS = (REBOOT, HEALTH)
-# Seconds before a node is read again that changed between the read and the patch, such as by a report of its kubelet.
-_PAUSES = (0.0, 0.1, 0.3, 1.0, 3.0)
 
 
 def is_cordoned(node: Object) -> bool:
@@ -39,7 +37,7 @@ def holder_of(node: Object, holder: str) -> str | None:
 
 
 def held(holder: str, value: str) -> Object:
-    """Return the patch by which a holder cordons a node, or takes part in our cordon."""
+    """Return the patch by which a holder cordons a node, or holds the cordon of another holder too."""
     return {"metadata": {"annotations": {holder: value}}, "spec": {"unschedulable": True}}
 
 
@@ -84,18 +82,12 @@ def patched(
     :return: the node as it was read, and the patch, which is empty if none was required.
     :raises RailyardError: if the node changes during each try, and for refusals of the server.
     """
-    for pause in (*_PAUSES, None):
+
+    def send() -> tuple[Object, Object]:
         found = read(server, node)
         made = decide(found)
-        if not made:
-            break
-        version = found["metadata"].get("resourceVersion")
-        sent = dict(made, metadata=dict(made["metadata"], resourceVersion=version)) if version else made
-        try:
-            server.merge(NODES, Key(*KIND, "", node), sent, manager, check)
-            break
-        except Exists:
-            if pause is None:
-                raise
-            time.sleep(pause)
-    return found, made
+        if made:
+            server.merge(NODES, Key(*KIND, "", node), made, manager, check, version_of(found))
+        return found, made
+
+    return repeated(send)

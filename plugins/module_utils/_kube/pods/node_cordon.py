@@ -20,13 +20,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_serv
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import sent_as_one
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import NODES
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods import cordon_holders
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.cordon_holders import (
-    HEALTH,
-    REBOOT,
-    is_cordoned,
-)
 
-CORDONED = HEALTH
+CORDONED = cordon_holders.HEALTH
 
 Object = t.Dict[str, t.Any]
 
@@ -42,8 +37,9 @@ def patch(rails: t.Sequence[str], unschedulable: bool, manager: str, node: Objec
     wanted = bool(value) and unschedulable
     made: Object = {}
     if wanted and not ours:
-        # a cordon of another user stays its own; that of a drain ends before the rail is repaired
-        if not is_cordoned(node) or cordon_holders.holder_of(node, REBOOT) is not None:
+        # a node that another user cordoned needs no cordon; that of a drain may end before the rail is repaired
+        drained = cordon_holders.holder_of(node, cordon_holders.REBOOT) is not None
+        if drained or not cordon_holders.is_cordoned(node):
             made = cordon_holders.held(CORDONED, "true")
     elif ours and not wanted:
         made = cordon_holders.released(node, CORDONED, manager)
@@ -81,6 +77,6 @@ def _changes(name: str, node: Object, made: Object) -> list[Change]:
     ]
     if "spec" in made:
         to = bool(made["spec"]["unschedulable"])
-        if is_cordoned(node) != to:
+        if cordon_holders.is_cordoned(node) != to:
             done.append(Change(subject, "spec.unschedulable", not to, to, sent_as_one))
     return done

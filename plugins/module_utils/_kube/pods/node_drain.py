@@ -30,18 +30,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_r
     sent_as_one,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods import cordon_holders
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.pods.cordon_holders import is_cordoned
 
 OURS = cordon_holders.REBOOT
 MIRROR = "kubernetes.io/config.mirror"
-# The taint of a cordoned node.
-_CORDON = "node.kubernetes.io/unschedulable"
+_CORDON_TAINT = "node.kubernetes.io/unschedulable"
 # Interval of checks of the remaining pods, in seconds.
 PAUSE = 2.0
 # Maximum number of pods named in a line.
 _SHOWN = 6
 # How often a node is cordoned again that others uncordon during its drain.
-_CORDONS = 3
+_MAX_CORDONS = 3
 
 
 class Consent(t.NamedTuple):
@@ -102,16 +100,17 @@ def _tolerates_cordon(toleration: t.Mapping[str, t.Any]) -> bool:
     if toleration.get("effect") not in (None, "", "NoSchedule"):
         return False
     if toleration.get("operator") == "Exists":
-        return toleration.get("key") in (None, "", _CORDON)
-    return toleration.get("key") == _CORDON and not toleration.get("value")
+        return toleration.get("key") in (None, "", _CORDON_TAINT)
+    return toleration.get("key") == _CORDON_TAINT and not toleration.get("value")
 
 
 class Drain:
     """The drain of one node.
 
-    ``done``: changes so far; ``waits``: pods that could not be evicted at once, with reasons.
+    ``done``: changes so far; ``waits``: pods that could not be evicted at once, with reasons; ``cordon``: the
+    identifier of the cordon, for later calls of this run.
 
-    :param cordon: the identifier of the cordon that an earlier call of this run holds.
+    :param cordon: that of an earlier call of this run, which holds the cordon.
     """
 
     def __init__(
@@ -125,16 +124,11 @@ class Drain:
         self.say = say
         self.done: list[Change] = []
         self.waits: dict[str, str] = {}
-        self._cordon = cordon or uuid.uuid4().hex[:12]
+        self.cordon = cordon or uuid.uuid4().hex[:12]
         # whether only this identifier is accepted, because this run holds the cordon
         self._held = bool(cordon)
         # whether this call cordoned the node
         self._set = False
-
-    @property
-    def cordon(self) -> str:
-        """The identifier of the cordon, for later calls of this run."""
-        return self._cordon
 
     def drained(self, timeout: float) -> None:
         """Cordon the node and evict its pods within ``timeout`` seconds.
@@ -165,20 +159,20 @@ class Drain:
 
         def decide(node: Object) -> Object:
             holder = cordon_holders.holder_of(node, OURS)
-            if holder is None or (self._held and holder != self._cordon):
+            if holder is None or (self._held and holder != self.cordon):
                 return {}
             return cordon_holders.released(node, OURS, self.manager)
 
         node, made = cordon_holders.patched(self.server, self.node, self.manager, self.check, decide)
         if "spec" in made:
-            self._note(is_cordoned(node), False)
+            self._note(cordon_holders.is_cordoned(node), False)
 
     def _predict(self) -> None:
         """Add the changes of a drain, and the pods that could not be evicted at once."""
         node = cordon_holders.read(self.server, self.node)
         pods = self._pods()
         self._check_consent(pods)
-        if not is_cordoned(node):
+        if not cordon_holders.is_cordoned(node):
             self._close()
         self._evict(pods, set())
 
@@ -193,16 +187,16 @@ class Drain:
             nonlocal opened
             holder = cordon_holders.holder_of(node, OURS)
             # our patch may have arrived, and its answer not
-            opened = not is_cordoned(node) or (opened and holder == self._cordon)
-            if self._held and holder not in (None, self._cordon):
+            opened = not cordon_holders.is_cordoned(node) or (opened and holder == self.cordon)
+            if self._held and holder not in (None, self.cordon):
                 raise Refused(
                     "another run drains it since this run drained it (annotation %s: %s)" % (OURS, holder),
                     "Node %s" % self.node,
                     "let that run reboot the node, and run again when it has ended",
                 )
-            if is_cordoned(node) and holder in (None, self._cordon):
+            if cordon_holders.is_cordoned(node) and holder in (None, self.cordon):
                 return {}
-            return cordon_holders.held(OURS, self._cordon)
+            return cordon_holders.held(OURS, self.cordon)
 
         _node, made = cordon_holders.patched(self.server, self.node, self.manager, self.check, decide)
         self._held = self._held or bool(made) or opened
@@ -258,7 +252,7 @@ class Drain:
                 if not self._close():
                     return
                 cordons += 1
-                if cordons > _CORDONS:
+                if cordons > _MAX_CORDONS:
                     raise self._reopened(cordons)
                 continue
             if not reported:
@@ -270,7 +264,7 @@ class Drain:
 
     def _evict(self, pods: t.Sequence[Pod], asked: set[str]) -> None:
         """Evict the pods that are not in ``asked``, and add those that the server accepts."""
-        self.waits = {name: why for name, why in self.waits.items() if name in {pod.name for pod in pods}}
+        self.waits = {}
         for pod in pods:
             if pod.leaving or pod.uid in asked:
                 continue
@@ -278,7 +272,6 @@ class Drain:
             if why:
                 self.waits[pod.name] = why
                 continue
-            self.waits.pop(pod.name, None)
             asked.add(pod.uid)
             self.done.append(Change("Pod " + pod.name, "state", "on %s" % self.node, "evicted", sent_as_one))
 

@@ -21,7 +21,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Fabric,
     Rail,
     Setting,
-    SlotSettings,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import Naming
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
@@ -60,9 +59,9 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     if fabric.provider is None:
         return
     if not facts_of(fabric.provider).slots:
-        holders = [fabric.slots, *(profile.slots for profile in fabric.profiles.values())]
-        holders += [group.slots for group in fabric.groups.values()]
-        paths = [_path(slots) for slots in holders if slots]
+        holders = [(("fabric",), fabric.slots), *((each.path, each.slots) for each in fabric.profiles.values())]
+        holders += [(group.path, group.slots) for group in fabric.groups.values()]
+        paths: list[Path] = [(*path, "slots") for path, slots in holders if slots]
         for path in paths + [fabric.agent.path] * bool(fabric.agent.path):
             message = "%s gives addresses of pools to pods, and has no slots" % fabric.provider
             report.add(SLOTS_UNUSED, path, message, "remove it, or set provider: agent")
@@ -76,11 +75,6 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
             _spoofing(fabric, variant, report)
     _names(fabric, report)
     _pools(fabric, variants, report)
-
-
-def _path(slots: SlotSettings) -> Path:
-    """Return the place of the section ``slots``."""
-    return next(iter(slots.values())).path[:-1]
 
 
 def _counted(fabric: Fabric, variant: Variant, rails: t.Collection[str], report: Report) -> None:
@@ -142,14 +136,12 @@ def _driver(fabric: Fabric, variant: Variant, report: Report) -> None:
     """Check that claims can get the devices of the DRA driver, and that its kubeconfig is a path."""
     uses_dra = kubelet_plugin(variant) == DRA
     setting = variant.slots.get("kubeconfig")
-    if setting and setting.value and not (uses_dra and setting.value.startswith("/")):
-        message = "%s is not an absolute path" % setting.value if uses_dra else "device plugins do not use a kubeconfig"
-        remedy = (
-            "write the path from the root of the node"
-            if uses_dra
-            else "remove it, set kubelet_plugin: dra, or set kubeconfig: null in the group"
-        )
-        report.add(KUBECONFIG, setting.path, message, remedy)
+    if setting and setting.value and not uses_dra:
+        remedy = "remove it, set kubelet_plugin: dra, or set kubeconfig: null in the group"
+        report.add(KUBECONFIG, setting.path, "device plugins do not use a kubeconfig", remedy)
+    elif setting and setting.value and not setting.value.startswith("/"):
+        message = "%s is not an absolute path" % setting.value
+        report.add(KUBECONFIG, setting.path, message, "write the path from the root of the node")
     slots = slots_of(fabric, variant)
     if uses_dra and len(variant.ports) > RESULTS_MAX and slots and slots.per_rail:
         message = "a claim with one slot of each rail has %d devices, and the limit is %d" % (
