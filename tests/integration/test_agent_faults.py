@@ -145,10 +145,8 @@ def agent_stopped(victim: Victim) -> None:
     """A pod that starts meanwhile waits for the agent."""
     victim.node.run("systemctl stop %s" % SERVICE)
     try:
-        wait_for(
-            lambda: offered(victim.kube, NODE, ALL_RAILS) == 0,
-            lambda: victim.kube("describe", "node", NODE),
-        )
+        # slots that are unhealthy, or with DRA no slots
+        wait_for(lambda: not offered(victim.kube, NODE, ALL_RAILS), lambda: victim.kube("describe", "node", NODE))
         victim.start()
         wait_for_event(victim.kube, POD, NO_SLOT)
     finally:
