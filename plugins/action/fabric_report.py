@@ -9,6 +9,7 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._common.version import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html import (
     html_charts,
     report_documents,
@@ -54,7 +55,7 @@ class ActionModule(ControllerAction):
                 warnings.append(str(error))
                 notes.append("No charts are drawn: %s" % error)
         material = Material(
-            *(document, plan_tables.digest(document), findings, verdicts, runs, _fabric_files.version(), notes, draw),
+            *(document, plan_tables.digest(document), findings, verdicts, runs, VERSION, notes, draw),
             _fabric_files.inventory(options["file"] or ""),
         )
         report, html = _made(material, loaded)

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import tempfile
@@ -160,15 +159,3 @@ def _put(path: str, content: bytes) -> None:
     except BaseException:
         os.unlink(draft)
         raise
-
-
-def version() -> str:
-    """Return the version of the collection, from the manifest of an installed one or from the checkout."""
-    top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    manifest = os.path.join(top, "MANIFEST.json")
-    if os.path.exists(manifest):
-        return str(json.loads(read(manifest))["collection_info"]["version"])
-    for line in read(os.path.join(top, "galaxy.yml")).decode("utf-8").splitlines():
-        if line.startswith("version:"):
-            return line.partition(":")[2].strip()
-    return "0"

@@ -20,10 +20,9 @@ from pathlib import Path
 
 import grpc
 import pytest
-import yaml
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.version import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_service, hook
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_service import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ethtool
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import in_namespace
 from tests.functional.node.agent_pods import Pod
@@ -615,10 +614,6 @@ def test_explain_shows_allocated_and_attached_devices(node: Node) -> None:
     )
     assert re.search(row, text)
     assert "the rail agent does not answer" in text
-
-
-def test_the_version_is_the_collections() -> None:
-    assert yaml.safe_load((CHECKOUT / "galaxy.yml").read_text())["version"] == VERSION
 
 
 def test_pods_are_named_after_the_record_was_deleted(node: Node, kubelet: Kubelet) -> None:

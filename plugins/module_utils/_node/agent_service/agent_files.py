@@ -35,6 +35,7 @@ UNIT_WANTED = "/etc/systemd/system/multi-user.target.wants/railyard-agent.servic
 AGENT_PACKED = (
     "_common.errors",
     "_common.urls",
+    "_common.version",
     "_common.vf_attributes",
     "_node.agent.agent_main",
     "_node.agent.agent_metrics",
