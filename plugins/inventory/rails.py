@@ -92,13 +92,13 @@ nodes:
 import functools
 import gc
 import os
-import re
 import typing as t
 
 from ansible import context
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     ERROR,
     NOTE,
@@ -108,7 +108,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import plan_memory
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import MAX_BYTES
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
 from ansible_collections.railyard.fabric.plugins.plugin_utils._stop import stop
 
 GROUP = "railyard_nodes"
@@ -116,8 +116,6 @@ GROUP = "railyard_nodes"
 _FILE = "railyard_fabric_file"
 # Nodes from which on the copies of the inventory are most of what a worker costs
 _LARGE = 256
-_OURS = re.compile(rb"""^plugin\s*:\s*["']?railyard\.fabric\.rails["']?\s*(#.*)?$""", re.MULTILINE)
-_OTHERS = re.compile(rb"""^plugin\s*:\s*["']?(?!railyard\.)\w+\.""", re.MULTILINE)
 
 
 class InventoryModule(BaseInventoryPlugin):
@@ -128,23 +126,15 @@ class InventoryModule(BaseInventoryPlugin):
     trusted_by_default = True
 
     def verify_file(self, path: str) -> bool:
-        """Return whether a file has the name of a fabric file and no other plugin, or is YAML with this plugin."""
-        named = os.path.basename(path) in ("fabric.yml", "fabric.yaml")
-        if not path.endswith((".yml", ".yaml")) or not os.path.exists(path):
-            return False
-        try:
-            with open(path, "rb") as file:
-                start = file.read(65536)
-        except OSError:
-            return named  # parse reports what is wrong
-        if _OURS.search(start):
-            return True
-        return named and not _OTHERS.search(start)
+        """Return whether a file is a fabric file."""
+        return _fabric_files.is_fabric_file(path)
 
     def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
         super().parse(inventory, loader, path, cache=cache)
-        raw = self._read(path)
-        outcome = lint(raw)
+        try:
+            outcome = lint(_fabric_files.read(path))
+        except RailyardError as error:
+            stop([str(error)], AnsibleParserError)
         for finding in outcome.findings:
             if finding.severity == WARNING and outcome.plan:
                 self.display.warning(finding.text(path))
@@ -157,17 +147,6 @@ class InventoryModule(BaseInventoryPlugin):
             _spare_workers()
             if len(outcome.plan.nodes) >= _LARGE:
                 plan_memory.collapse()
-
-    def _read(self, path: str) -> bytes:
-        try:
-            with open(path, "rb") as file:
-                return file.read(MAX_BYTES + 1)
-        except OSError as error:
-            reason = error.strerror or "unknown error"
-            stop(
-                ["%s: it cannot be read: %s. Remedy: name a file that you may read." % (path, reason)],
-                AnsibleParserError,
-            )
 
     def _fill(self, plan: Plan, path: str) -> None:
         inventory: t.Any = self.inventory
