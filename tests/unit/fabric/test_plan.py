@@ -151,6 +151,19 @@ def test_overrides_of_a_node_affect_only_that_node() -> None:
     assert found["jupiter"]["ports"][0]["address"] == "172.16.11.204/24"
 
 
+def test_the_sample_has_each_kind_of_node_once() -> None:
+    rows = [
+        "ai-10-1-16-%d: {profile: hgx, index: %d, ports: {gpu01: {mac: '02:00:00:00:00:%02x'}}}" % (n, n, n)
+        for n in range(1, 13)
+    ]
+    rows[4] = rows[4].replace("mac:", "pci: 0000:0e:00.0, mac:")
+    rows[6] = "ai-10-1-16-7: {profile: hgx, index: 7}"
+    plan = planned(MACVLAN.partition("\nnodes:")[0] + "\nnodes:\n  " + "\n  ".join(rows) + "\n")
+    sample = plan.sample()
+    assert [node["index"] for node in sample["nodes"]] == [1, 5, 7, 10]
+    assert sample["fabric"]["max_nodes"] == max(plan.fabric.max_nodes or 0, 12)
+
+
 def test_a_rail_needs_room_for_its_own_nodes_alone() -> None:
     text = MACVLAN.replace("    hosts: .201-.253", "    hosts: .201-.203").replace(
         "gpu02: {pci", "gpu03: null\n      gpu02: {pci"
