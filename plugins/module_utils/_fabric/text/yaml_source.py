@@ -46,6 +46,11 @@ class Scalar:
     def null(self) -> bool:
         return self.plain and self.text in _NULL
 
+    @property
+    def written(self) -> t.Hashable:
+        """What the file contains here. Equal values have the same keys, texts and quotes in the same order."""
+        return self.text, self.plain
+
 
 class Sequence:
     """A list. ``size``: all values in it, aliases expanded; ``depth``: levels of nesting."""
@@ -60,6 +65,10 @@ class Sequence:
         self.column = column
         self.size = 1
         self.depth = 1
+
+    @property
+    def written(self) -> t.Hashable:
+        return tuple([item.written for item in self.items])
 
 
 class Mapping:
@@ -79,6 +88,10 @@ class Mapping:
         self.column = column
         self.size = 1
         self.depth = 1
+
+    @property
+    def written(self) -> t.Hashable:
+        return tuple([(key, value.written) for key, (_key, value) in self.entries.items()])
 
 
 Value = t.Union[Scalar, Sequence, Mapping]
