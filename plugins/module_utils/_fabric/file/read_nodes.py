@@ -29,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Port
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import parse_address
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Value
 
 # What entries contain -> the port that was read from it without findings. Most nodes repeat the ports of others.
@@ -247,6 +248,8 @@ def along(
 
 def _management(text: str, path: Path, report: Report) -> str | None:
     """Return a management address or name; None for an invalid text, which is reported."""
+    if parse_address(text) is not None:
+        return text
     try:
         ipaddress.ip_address(text)
         return text

@@ -136,6 +136,11 @@ class Port(t.NamedTuple):
         own = {key: self.path + (key,) for key in self.keys}
         return dict(self.base.paths, **own) if self.base else own
 
+    @property
+    def values(self) -> tuple[t.Any, ...]:
+        """The values without their place. Equal tuples are equal ports of one rail."""
+        return self[2:-2]
+
     def sets(self, key: str) -> bool:
         """Return whether the file sets the key, here or in the base."""
         return key in self.keys or (self.base is not None and self.base.sets(key))

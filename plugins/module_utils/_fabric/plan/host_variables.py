@@ -85,6 +85,8 @@ class PlanOutput:
         self._kubernetes, self._networked = facts.kubernetes, facts.networks
         # (variant, rail) -> the values of a port that all nodes of the variant share.
         self._parts: dict[tuple[int, str], dict[str, t.Any]] = {}
+        # (variant, values of a port) -> the values that a node may override.
+        self._own_parts: dict[t.Hashable, dict[str, t.Any]] = {}
         self._values: dict[tuple[int, str], dict[str, t.Any]] = {}
         # Rail -> the kinds of pools of which each node has its own.
         self._own_pools: dict[str, list[str]] = {}
@@ -196,7 +198,12 @@ class PlanOutput:
             part = self._parts[key] = self._part(variant, rail, variant.ports.get(rail.name) or port)
         found = _PORTS.copy(part)
         if variant.ports.get(rail.name) is not port:
-            found.update(self._overridable(variant, rail, port), ipoib=self._ipoib(variant, port))
+            own_key = (id(variant), rail.name, port.values)
+            own_part = self._own_parts.get(own_key)
+            if own_part is None:
+                own_part = dict(self._overridable(variant, rail, port), ipoib=self._ipoib(variant, port))
+                self._own_parts[own_key] = own_part
+            found.update(own_part)
         self._address(found, node, unit, rail)
         if identities is not None and variant.has_vfs:
             found["vfs"] = self._vfs(variant, rail, identities)
