@@ -29,10 +29,18 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Port
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import parse_address
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Value
+
+# What entries contain -> the port that was read from it without findings. Most nodes repeat the ports of others.
+Known = t.Dict[t.Hashable, Port]
+# Values of the largest entry that is compared with others: a port has at most 12 keys and 64 GPUs.
+MAX_REPEATED = 80
 
 
 def read_nodes(fabric: Fabric, section: Section, report: Report) -> None:
     patterns: dict[str, str] = {}
+    known: Known = {}
     total = 0
     for pattern, path, names, own in entries_of(section, "set its profile, such as {profile: hgx}", report):
         total += len(names)
@@ -43,19 +51,26 @@ def read_nodes(fabric: Fabric, section: Section, report: Report) -> None:
             report.add(rail_rules.TOO_MANY_NODES, path, message, "correct the range, or write a file for each fabric")
             return
         if own:
-            _Pattern(fabric, pattern, names, own, report).read(patterns)
+            _Pattern(fabric, pattern, names, own, known, report).read(patterns)
 
 
 class _Pattern:
     """An entry of the section: a node, or a range of nodes with the ``names``."""
 
     def __init__(
-        self, fabric: Fabric, pattern: str, names: name_syntax.HostRange, section: Section, report: Report
+        self,
+        fabric: Fabric,
+        pattern: str,
+        names: name_syntax.HostRange,
+        section: Section,
+        known: Known,
+        report: Report,
     ) -> None:
         self.fabric = fabric
         self.pattern = pattern
         self.names = names
         self.section = section
+        self.known = known
         self.report = report
         self.path = section.path
         self.count = len(names)
@@ -158,19 +173,28 @@ class _Pattern:
         """Return rail -> the overriding ports of the nodes, or one port for all nodes."""
         own = self.section.section("ports")
         ports: dict[str, list[Port | None]] = {}
-        for rail, (_key, value) in own.mapping.entries.items() if own else ():
-            path = self.path + ("ports", rail)
-            ports[rail] = [None] if value.null else self._override(rail, path, own.section(rail) if own else None)
+        if own:
+            for rail, (_key, value) in own.mapping.entries.items():
+                ports[rail] = [None] if value.null else self._override(own, rail, value)
         return ports
 
-    def _override(self, rail: str, path: Path, section: Section | None) -> list[Port | None]:
+    def _override(self, own: Section, rail: str, value: Value) -> list[Port | None]:
         """Return the port of each node, or one for all nodes; an empty list if it could not be read."""
+        path = own.path + (rail,)
+        # With aliases, a value can be larger than the file.
+        written = value.written if value.size <= MAX_REPEATED else path
+        if written in self.known:
+            return [self.known[written].at(rail, path)]
+        section = own.section(rail)
         if section is None:
             return []
         texts = port_texts(section)
         section.done()
         if not any("[" in text for values in texts.values() for text, _place in values):
-            return [make_port(rail, path, texts, self.report)]
+            port = make_port(rail, path, texts, self.report)
+            if not self.report.within(path):
+                self.known[written] = port
+            return [port]
         expanded = {
             key: [(along(text, place, self.names, self.report), place) for text, place in values]
             for key, values in texts.items()
@@ -224,6 +248,8 @@ def along(
 
 def _management(text: str, path: Path, report: Report) -> str | None:
     """Return a management address or name; None for an invalid text, which is reported."""
+    if parse_address(text) is not None:
+        return text
     try:
         ipaddress.ip_address(text)
         return text

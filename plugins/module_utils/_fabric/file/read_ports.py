@@ -108,7 +108,7 @@ def port_texts(section: Section) -> Texts:
 
 def make_port(rail: str, path: Path, texts: Texts, report: Report) -> Port:
     """Return the port of a rail from its texts. An invalid value is reported and None, unless it is a name."""
-    port = Port(rail, path, paths={key: path + (key,) for key in texts})
+    values: dict[str, t.Any] = {}
     for key, kind in _KINDS.items():
         for text, place in texts.get(key, ()):
             value = kind.make(text)
@@ -116,12 +116,11 @@ def make_port(rail: str, path: Path, texts: Texts, report: Report) -> Port:
                 report.add(kind.rule, place, "%s is %s" % (shown(text), kind.problem), kind.remedy)
                 # An invalid name still identifies the device; an invalid address or number does not.
                 value = text if key in ("netdev", "rdma") else None
-            setattr(port, key, value)
+            values[key] = value
     for key, (low, high, unit) in NUMBERS.items():
         for text, place in texts.get(key, ()):
-            setattr(port, key, _number(text, place, low, high, unit, report))
-    port.gpus = _gpus(texts.get("gpu", ()), report)
-    return port
+            values[key] = _number(text, place, low, high, unit, report)
+    return Port(rail, path, gpus=_gpus(texts.get("gpu", ()), report), keys=tuple(texts), **values)
 
 
 def identified(section: Section, texts: Texts) -> bool:

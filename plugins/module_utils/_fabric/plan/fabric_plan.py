@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import operator
 import typing as t
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants, ports_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.host_variables import PlanOutput
 
+# Values of a port from which objects of Kubernetes are made.
+_RENDERED = operator.attrgetter("netdev", "pci", "rdma", "gpus", "speed", "width", "pcie_gen", "pcie_lanes")
 _NO_IDENTITIES: dict[str, tuple[str, ...]] = {}
 
 
@@ -58,18 +61,25 @@ class Plan:
     def sample(self) -> dict[str, t.Any]:
         """Return the document with the fewest nodes that represent every kind of node.
 
-        Of nodes that differ only in name, index and place, it contains the first and the one with the longest name; of
-        nodes with their own ports, all.
+        Of nodes that differ only in name, index, place and the identity of their cards, it contains the first, the one
+        with the longest name and the one with the longest index. ``max_nodes`` is at least the number of all nodes.
         """
-        first: dict[tuple[int, tuple[str, ...]], PlannedNode] = {}
-        longest: dict[tuple[int, tuple[str, ...]], PlannedNode] = {}
-        for planned in (each for each in self.nodes if not each.node.ports):
-            key = id(planned.variant), planned.node.groups
-            first.setdefault(key, planned)
-            if len(planned.node.name) > len(longest.setdefault(key, planned).node.name):
-                longest[key] = planned
-        chosen_ids = {id(planned) for chosen in (first, longest) for planned in chosen.values()}
-        return self._document([each for each in self.nodes if each.node.ports or id(each) in chosen_ids])
+        alike: dict[t.Hashable, list[PlannedNode]] = {}
+        for planned in self.nodes:
+            ports = tuple((rail.number, _RENDERED(port)) for rail, port in planned.ports) if planned.node.ports else ()
+            alike.setdefault((id(planned.variant), planned.node.groups, ports), []).append(planned)
+        chosen = {
+            id(each)
+            for nodes in alike.values()
+            for each in (
+                nodes[0],
+                max(nodes, key=lambda one: len(one.node.name)),
+                max(nodes, key=lambda one: len(str(one.node.index))),
+            )
+        }
+        document = self._document([each for each in self.nodes if id(each) in chosen])
+        document["fabric"]["max_nodes"] = max(self.fabric.max_nodes or 0, len(self.nodes))
+        return document
 
     def _document(self, nodes: t.Iterable[PlannedNode]) -> dict[str, t.Any]:
         return self._output.document([self.node_vars(planned) for planned in nodes])

@@ -82,9 +82,13 @@ class PlanOutput:
         }
         self._source = fabric.routing.mode == "source"
         facts = facts_of(fabric.provider)
+        identities = vf_attributes.IDENTITIES
+        self._identity_keys = [each.name for each in identities if each.fits(fabric.link_layer)]
         self._kubernetes, self._networked = facts.kubernetes, facts.networks
         # (variant, rail) -> the values of a port that all nodes of the variant share.
         self._parts: dict[tuple[int, str], dict[str, t.Any]] = {}
+        # (variant, values of a port) -> the values that a node may override.
+        self._own_parts: dict[t.Hashable, dict[str, t.Any]] = {}
         self._values: dict[tuple[int, str], dict[str, t.Any]] = {}
         # Rail -> the kinds of pools of which each node has its own.
         self._own_pools: dict[str, list[str]] = {}
@@ -196,10 +200,15 @@ class PlanOutput:
             part = self._parts[key] = self._part(variant, rail, variant.ports.get(rail.name) or port)
         found = _PORTS.copy(part)
         if variant.ports.get(rail.name) is not port:
-            found.update(self._overridable(variant, rail, port), ipoib=self._ipoib(variant, port))
+            own_key = (id(variant), rail.name, port.values)
+            own_part = self._own_parts.get(own_key)
+            if own_part is None:
+                own_part = dict(self._overridable(variant, rail, port), ipoib=self._ipoib(variant, port))
+                self._own_parts[own_key] = own_part
+            found.update(own_part)
         self._address(found, node, unit, rail)
         if identities is not None and variant.has_vfs:
-            found["vfs"] = self._vfs(variant, rail, identities)
+            found["vfs"] = self._vfs(part["vfs"], identities)
         own = self._own_pools.get(rail.name)
         if own is None:
             own = self._own_pools[rail.name] = [
@@ -235,7 +244,9 @@ class PlanOutput:
             "sysctl": dict(SYSCTL),
             "leaf": None,
             "pods": None,
-            "vfs": None,
+            "vfs": self._vf(variant, rail)
+            if variant.has_vfs
+            else None,  # the row of each VF, until VFs have identities
             "firmware": self._firmware(variant),
             "ipoib": self._ipoib(variant, port),
             "names": self._names(variant, rail),
@@ -344,19 +355,22 @@ class PlanOutput:
         networks = {side.suffix: str(side.planner.aggregate(unit)) for side in self._sides[rail.name]}
         return {"aggregate" + suffix: networks.get(suffix) for suffix in SUFFIX.values()}
 
-    def _vfs(self, variant: Variant, rail: Rail, identities: t.Sequence[str]) -> dict[str, t.Any]:
-        """Return the VFs of a port. ``identities``: a MAC address or GUID for each."""
+    def _vf(self, variant: Variant, rail: Rail) -> dict[str, t.Any]:
+        """Return a row of ``vfs.attributes`` without index and identities. Null: the driver's value stays."""
         settings = variant.vfs_on(self.fabric, rail)
-        # null: the driver's value stays
-        given: dict[str, t.Any] = {
-            each.name: settings[each.name].value if each.name in settings else None for each in vf_attributes.SETTINGS
-        }
-        given.update(dict.fromkeys(("index", *(each.name for each in vf_attributes.IDENTITIES))))
-        names = [each.name for each in vf_attributes.IDENTITIES if each.fits(self.fabric.link_layer)]
-        attributes = [
-            _ATTRIBUTES.copy(dict(given, index=index, **dict.fromkeys(names, value)))
-            for index, value in enumerate(identities)
-        ]
+        names = [each.name for each in vf_attributes.SETTINGS]
+        row = {name: settings[name].value if name in settings else None for name in names}
+        return dict(row, **dict.fromkeys(("index", *(each.name for each in vf_attributes.IDENTITIES))))
+
+    def _vfs(self, row: dict[str, t.Any], identities: t.Sequence[str]) -> dict[str, t.Any]:
+        """Return the VFs of a port. ``identities``: a MAC address or GUID for each."""
+        attributes = []
+        for index, value in enumerate(identities):
+            vf = _ATTRIBUTES.copy(row)
+            vf["index"] = index
+            for key in self._identity_keys:
+                vf[key] = value
+            attributes.append(vf)
         return _VFS.copy({"count": len(attributes), "attributes": attributes})
 
     def _firmware(self, variant: Variant) -> dict[str, t.Any] | None:

@@ -38,23 +38,26 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
             # Ansible applies variables and --limit to the group if a host and a group have the same name.
             message = "%s is also the name of a group" % node.name
             report.add(NODE_NAME, node.path, message, "rename the node or the group")
-    checked: set[int] = set()
+    # Names of netdev and RDMA device that are not the kernel's.
+    clean: set[tuple[str | None, str | None]] = set()
     for variant, ports in variants.tables():
         if variant.profile.soft_rdma:
             continue  # soft RDMA devices are created with their name and never renamed
         for port in ports.values():
             # A port that is identified only by its RDMA device keeps the device's name.
-            if id(port) in checked or port.netdev is None and port.pci is None:
+            if (port.netdev, port.rdma) in clean or port.netdev is None and port.pci is None:
                 continue
-            checked.add(id(port))
-            if port.netdev and NETDEV_OF_KERNEL.match(port.netdev) and port.renamed:
+            netdev, rdma = NETDEV_OF_KERNEL.match(port.netdev or ""), RDMA_OF_KERNEL.match(port.rdma or "")
+            if not netdev and not rdma:
+                clean.add((port.netdev, port.rdma))
+            if port.netdev and netdev and port.renamed:
                 report.add(
                     NETDEV_OF_THE_KERNEL,
                     port.paths.get("netdev", port.path),
                     "the kernel may assign %s to another card" % port.netdev,
                     "name it after its rail, such as %s" % port.rail[:15],
                 )
-            if port.rdma and RDMA_OF_KERNEL.match(port.rdma):
+            if port.rdma and rdma:
                 report.add(
                     RDMA_OF_THE_KERNEL,
                     port.paths["rdma"],

@@ -131,7 +131,7 @@ def _card(port: Port) -> list[tuple[str, str]]:
 def _numbers(variants: Variants, report: Report) -> None:
     """Report port numbers without a card, and two ports of a server with one identity."""
     for _variant, ports in variants.tables():
-        numbered = [port for port in ports.values() if "port" in port.paths and not port.slot and not port.serial]
+        numbered = [port for port in ports.values() if port.sets("port") and not port.slot and not port.serial]
         unknown = [port for port in numbered if not report.within(port.path)]
         # Ports that a variant shares with its profile have been reported with the profile.
         if unknown and len(unknown) == len(numbered):

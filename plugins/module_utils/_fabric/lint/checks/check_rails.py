@@ -132,11 +132,13 @@ def _unserved(fabric: Fabric, profile: Profile, nodes: t.Sequence[Node], report:
 def _duplicates(ports: t.Mapping[str, Port], report: Report) -> None:
     """Report two ports of a server with the same netdev, PCI address or RDMA device."""
     for key, twice in _SHARED_OWNERS:
+        values = [value for port in ports.values() for value in [getattr(port, key)] if value is not None]
+        if len(set(values)) == len(values):
+            continue
         owners: dict[str, list[Port]] = {}
         for port in ports.values():
-            value = getattr(port, key)
-            if value is not None:
-                owners.setdefault(value, []).append(port)
+            if getattr(port, key) is not None:
+                owners.setdefault(getattr(port, key), []).append(port)
         for value, (first, *others) in owners.items():
             if not others:
                 continue

@@ -242,16 +242,16 @@ def _master(
         network = networks.get(rail)
         if network is None or report.within(port.path) or report.has(("names", "network")):
             continue
-        path: Path = port.paths.get("netdev", port.path)
         if port.netdev is None:
             message = "the network %s needs the name of a netdev, and the port of %s has none" % (network, rail)
-            report.add(NO_MASTER, path, message, "add netdev: a port with another name is renamed")
+            remedy = "add netdev: a port with another name is renamed"
+            report.add(NO_MASTER, port.paths.get("netdev", port.path), message, remedy)
             continue
         master, first = owners.setdefault(network, (port.netdev, node.name))
         if master != port.netdev:
             message = "the network %s needs %s here, but %s on %s" % (network, port.netdev, master, first)
             remedy = "set the same netdev for all, with pci to identify the port; or use {profile} in names.network"
-            report.add(MASTERS, path, message, remedy)
+            report.add(MASTERS, port.paths.get("netdev", port.path), message, remedy)
 
 
 def _one_resource(

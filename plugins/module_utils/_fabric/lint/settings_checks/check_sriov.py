@@ -155,6 +155,9 @@ def check_plan(plan: Plan, report: Report) -> None:
                 for vf, value in enumerate(values):
                     yield value, (node, rail, vf)
 
+    every = [values for node in plan.nodes for values in node.identities.values()]
+    if len(set().union(*every)) == sum(map(len, every)):
+        return
     seed = plan.fabric.mac_seed or plan.fabric.name
     for value, first, second in vf_identity.collisions(owned()):
         report.add(
