@@ -178,7 +178,7 @@ html: $(VENV)/ready ## the reference of modules, plugins and roles as HTML, in d
 compat: $(VENV)/ready ## the archive's playbooks and the plugins' tests under every supported ansible-core
 	tools/compat
 
-vendor: $(VENV)/ready ## fetch upstream's charts and manifests that are pinned into vendor/, for tests that need them
+vendor: $(VENV)/ready ## fetch upstream's charts, manifests and schemas that are pinned into vendor/, for tests that compare with them
 	tools/vendor.py
 
 clean: lab-down ## remove what the targets made, except the lab's image cache
