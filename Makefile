@@ -97,6 +97,7 @@ long-cluster: $(VENV)/ready
 	$(pytest) -m "cluster and long" tests/integration
 
 long-functional: $(VENV)/ready
+	tools/cni_plugins
 	$(divided) -m long tests/functional
 
 long-scale: $(VENV)/ready
@@ -140,6 +141,7 @@ unit: $(VENV)/ready ## the pure tests, except those of scale
 	$(divided) -m "not scale" tests/unit
 
 functional: $(VENV)/ready ## playbooks and programs as a user runs them, and this machine's own kernel, except those of long; no guests
+	tools/cni_plugins
 	$(divided) -m "not scale and not long" tests/functional
 
 cluster: $(VENV)/ready ## the tests on a real API server, which is built once, except those of long; no guests
