@@ -131,6 +131,8 @@ def test_make_test_and_the_public_workflow_have_the_same_targets() -> None:
     # `static` means the targets that it needs
     expanded = [one for each in called for one in (known[each].split() if each == "static" else [each])]
     assert sorted(expanded) == sorted([*parts, *variable("long_marks"), "compat"])
+    steps = [each.get("run") for each in workflow["jobs"]["test"]["steps"]]
+    assert steps.index("make vendor") < steps.index("make ${{ matrix.targets }}")
 
 
 def test_each_long_part_is_a_file() -> None:

@@ -35,7 +35,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import Outcome, run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import (
     lenient_json,
-    manifest_texts,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
@@ -45,7 +44,6 @@ from tests import upstream, yaml_text
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDINGS = ROOT / "tests" / "recordings" / "manifests"
-SEEDS = ROOT.parent / "shared" / "seeds"
 NODES = Options("ai", {"ai-[1:2]": {"address": "10.1.16.[1:2]"}}, mtu=4200)
 
 
@@ -108,6 +106,7 @@ FOUND = {
         (68, "IM504"),
         (75, "IM401"),
     ],
+    "copied-page.txt": [(16, "IM301"), (20, "IM319"), (27, "IM201")],
     "sriov-roce.md": [
         (8, "IM323"),
         (26, "IM211"),
@@ -415,76 +414,33 @@ def test_the_order_of_documents_does_not_matter(name: str) -> None:
         assert got == wanted
 
 
-# -- the pages that this was asked for by
+# -- pages
 
 
-def _seed(start: str) -> tuple[str, bytes]:
-    for path in sorted(SEEDS.glob(start + "*.txt")):
-        return path.name, path.read_bytes()
-    pytest.skip("the pages are not beside the project")
-
-
-def test_every_manifest_of_the_seeds_is_recognized() -> None:
-    named = 0
-    for start in ("000", "002"):
-        file, raw = _seed(start)
-        found = Found()
-        documents = [
-            each
-            for each in manifest_texts.manifests(manifest_texts.decode(file, raw, found), found)
-            if "kind" in each.root.entries and str(each.root.entries["kind"][1].text).startswith("Spider")
-        ]
-        lines = [(line, code) for line, code in codes(run([(file, raw)], NODES)) if code in ("IM201", "IM202", "IM301")]
-        ends = [each.line for each in documents[1:]] + [sys.maxsize]
-        for document, end in zip(documents, ends):
-            assert any(document.line <= line < end for line, _code in lines), (file, document.line)
-            named += 1
-    assert named == 6
-
-
-@pytest.mark.parametrize("start", ["000", "002"])
-def test_the_seeds_cluster(start: str) -> None:
-    outcome = run([_seed(start)], NODES)
-    assert [finding.text() for finding in outcome.lint if finding.severity != "note"] == []
-    got = data(outcome)
-    for number, (name, rail) in enumerate(got["rails"].items(), 1):
-        assert name == "gpu%02d" % number
-        assert rail["subnet"] == "172.16.%d.0/24" % (10 + number)
-        assert rail["gateway"] == "172.16.%d.254" % (10 + number)
-        assert rail["pods"] == "172.16.{0}.1-172.16.{0}.200".format(10 + number)
-        assert got["profiles"]["server"]["ports"][name]["netdev"] == "enp%ds0f0np0" % (10 + number)
-    assert len(got["rails"]) == 8 and got["names"]["resource"] == "shared_cx5_gpu{n}"
-
-
-@pytest.mark.parametrize("start", ["000", "002"])
-def test_the_seeds_cluster_on_the_agent_keeps_the_addresses_of_pods(start: str) -> None:
-    outcome = run([_seed(start)], NODES._replace(provider="agent"))
+def test_a_page_on_the_agent_keeps_the_addresses_of_pods() -> None:
+    outcome = imported("copied-page.txt", NODES._replace(provider="agent"))
     assert [finding.text() for finding in outcome.lint if finding.severity == "error"] == []
     got = data(outcome)
-    assert (got["fabric"]["provider"], "names" in got) == ("agent", False)
+    assert (got["fabric"]["provider"], "names" in got, list(got["rails"])) == ("agent", False, ["rail01", "rail02"])
     plan = lint(outcome.text.encode()).plan
     assert plan
-    nodes = plan.document()["nodes"]
-    for number, rail in enumerate(got["rails"].values(), 1):
-        pool = "172.16.%d." % (10 + number)
-        assert rail["pods"] == "%s1-%s200" % (pool, pool)
-        addresses = [slot["address"] for node in nodes for slot in node["agent"]["rails"][number - 1]["slots"]]
+    for number, rails in enumerate(zip(*(node["agent"]["rails"] for node in plan.document()["nodes"])), 1):
+        addresses = [slot["address"] for rail in rails for slot in rail["slots"]]
         # the pool from its first address on, each address once
-        assert addresses == ["%s%d/24" % (pool, last) for last in range(1, len(addresses) + 1)]
-    assert all(rail["slots"] for node in nodes for rail in node["agent"]["rails"])
+        assert addresses == ["172.20.%d.%d/24" % (number, last) for last in range(1, len(addresses) + 1)]
+        assert all(rail["slots"] for rail in rails)
 
 
-@pytest.mark.parametrize("start", ["001", "004"])
-def test_a_page_without_manifests_is_reported_as_a_page(start: str) -> None:
-    outcome = run([_seed(start)], NODES)
-    assert [code for _line, code in codes(outcome)] == ["IM103", "IM104"] and outcome.text == ""
+def test_a_page_without_manifests_is_reported_as_a_page() -> None:
+    outcome = of_text("Rails\n\n  1. Look at the rules:\n\n    $ ip rule\n    0:  from all lookup local\n")
+    assert codes(outcome) == [(1, "IM103"), (1, "IM104")] and outcome.text == ""
 
 
 # -- the fields are those of upstream's schemas
 
 
 def _properties(file: str, *path: str) -> dict[str, t.Any]:
-    schema = upstream.schemas() / file
+    schema = upstream.SCHEMAS / file
     versions = yaml_text.load(schema.read_text(encoding="utf-8"))["spec"]["versions"]
     node = versions[-1]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     for key in path:
