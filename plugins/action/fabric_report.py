@@ -10,11 +10,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._common.version import VERSION
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html import (
-    html_charts,
-    report_documents,
-    run_history,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html import report_documents, run_history
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_context import Material
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import LintFinding, Verdict
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_page import Report
@@ -37,7 +33,6 @@ class ActionModule(ControllerAction):
         "report_dir": {"type": "path", "default": "reports"},
         "file": {"type": "path"},
         "history": {"type": "int", "default": 30},
-        "charts": {"type": "bool", "default": True},
     }
 
     def work(self, options: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
@@ -46,16 +41,8 @@ class ActionModule(ControllerAction):
         verdicts = _verdicts(directory)
         runs, warnings = _history(directory, options["history"], verdicts)
         notes = [*_stale(document, verdicts), *warnings]
-        draw = options["charts"]
-        if draw:
-            try:
-                html_charts.check()
-            except RailyardError as error:
-                draw = False
-                warnings.append(str(error))
-                notes.append("No charts are drawn: %s" % error)
         material = Material(
-            *(document, plan_tables.digest(document), findings, verdicts, runs, VERSION, notes, draw),
+            *(document, plan_tables.digest(document), findings, verdicts, runs, VERSION, notes),
             _fabric_files.inventory(options["file"] or ""),
         )
         report, html = _made(material, loaded)

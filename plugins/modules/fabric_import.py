@@ -12,14 +12,14 @@ module: fabric_import
 short_description: Create a fabric file from the manifests of a cluster
 version_added: 0.2.0
 description:
-  - Reads Kubernetes manifests of rails, also incomplete and wrong ones, and writes an equivalent fabric file.
+  - Reads Kubernetes manifests of rails, also wrong ones, and writes an equivalent fabric file.
     Runs on the control node only and contacts no host.
   - Files may be YAML or JSON, or pages and scripts with manifests in fenced blocks, heredocs or indented text.
   - It reads Spiderpool's SpiderIPPool, SpiderMultusConfig, SpiderReservedIP, SpiderCoordinator and Helm values;
     the SR-IOV operator's SriovNetworkNodePolicy, SriovNetwork and SriovIBNetwork; the configuration of the RDMA shared
     device plugin and the SR-IOV device plugin; NetworkAttachmentDefinition; NVIDIA's NicClusterPolicy,
-    NicConfigurationTemplate, MacvlanNetwork, HostDeviceNetwork, IPoIBNetwork, IPPool and CIDRPool; requests of pods;
-    and lines of scripts that give ports their addresses.
+    NicConfigurationTemplate, MacvlanNetwork, HostDeviceNetwork, IPoIBNetwork, IPPool and CIDRPool; and requests of
+    pods.
   - Mistakes are corrected if the intent is certain. Each value that is corrected, inferred, not understood or not
     imported is a finding with file, line, remedy and the written value. Findings that differ only in names and numbers
     are one finding. The codes of findings are in C(docs/import.md).

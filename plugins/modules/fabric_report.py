@@ -17,9 +17,7 @@ description:
   - The page has the matrix of rails and nodes, the next steps, layers, bandwidth and latency, failures, drift,
     findings, counters, earlier runs and the topology; see C(docs/report.md). A missing document does not have a
     section, and is reported as missing.
-  - The same documents, version and matplotlib give the same bytes. All dates are from the documents.
-  - Charts require Python's C(matplotlib) on the control node. Without it there is a warning, and the figures are
-    tables.
+  - The same documents and version give the same bytes. All dates are from the documents.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment: railyard.fabric.controller
@@ -47,10 +45,6 @@ options:
     description: The maximum number of earlier runs of each kind that are read, the newest first.
     type: int
     default: 30
-  charts:
-    description: Whether charts are drawn.
-    type: bool
-    default: true
 seealso:
   - module: railyard.fabric.fabric_plan
   - module: railyard.fabric.fabric_findings

@@ -12,8 +12,8 @@ version_added: 0.2.0
 description:
   - Sets how much memory containers may lock, hugepages, and the sizes of the neighbour tables, live and persistently.
   - Keeps NetworkManager and cloud-init off the rail ports.
-  - Reports, and does not change, a reverse path filter that is strict in effect, firewall rules that drop RoCE, a clock
-    that is not synchronized, and the processors' governors.
+  - Reports, and does not change, a reverse path filter that is strict in effect, a clock that is not synchronized,
+    and the processors' governors.
   - No service is restarted. The memlock limit of a running container runtime is raised in its process. Containers that
     start afterwards get the new limit; running containers keep theirs.
 author:
@@ -100,9 +100,6 @@ options:
     type: str
     choices: [present, absent, gathered]
     default: present
-notes:
-  - The firewall is read with C(nft), which also lists rules of C(iptables), but not of C(iptables-legacy). RoCE in a
-    NIC's hardware bypasses the firewall; its rules affect only soft RDMA.
 seealso:
   - module: railyard.fabric.rail_ports
   - module: railyard.fabric.kernel_arguments
@@ -171,14 +168,6 @@ gathered:
       description: The effective value of each port, which is the larger of the port's and that of C(all).
       type: dict
       sample: {enp11s0f0np0: 2}
-    firewall:
-      description:
-        - Rules that drop RoCE on a port; null if they cannot be read. C(handle) is null for a chain's policy.
-          C(certain) is false if other conditions decide whether the rule applies.
-      type: list
-      elements: dict
-      sample:
-        - {netdev: rail0, packet: ipv4, family: inet, table: filter, chain: input, handle: null, certain: true}
     clock_synchronized:
       description: Whether the kernel's clock is synchronized; null without C(timedatectl).
       type: bool

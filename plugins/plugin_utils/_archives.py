@@ -244,11 +244,6 @@ def _chart(members: t.Mapping[str, bytes], where: str) -> Chart:
         str(about.get("version") or ""),
         str(about.get("kubeVersion") or ""),
         _mapping(members.get("values.yaml", b""), where),
-        "\n".join(
-            content.decode("utf-8", "replace")
-            for path, content in sorted(members.items())
-            if path.startswith("templates/")
-        ),
         parts,
         {each.get("alias") or each["name"]: each["condition"] for each in wants if each.get("condition")},
         [

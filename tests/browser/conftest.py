@@ -46,7 +46,7 @@ def browser() -> t.Iterator[Browser]:
 def report(directory: Path) -> Path:
     """The page of a directory of documents, made as the playbook makes it."""
     action = object.__new__(fabric_report.ActionModule)
-    options = {"report_dir": str(directory), "file": None, "history": 30, "charts": True}
+    options = {"report_dir": str(directory), "file": None, "history": 30}
     with mock.patch.object(_fabric_files, "_inventory_sources", list):
         assert "warnings" not in action.work(options, False)
     return directory / "report.html"

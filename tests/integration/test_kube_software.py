@@ -258,8 +258,8 @@ def test_only_valid_values_are_installed(bench: Bench, chart: Path) -> None:
         assert done.failed, done.one_line
         nothing(words, done.one_line)
 
-    wrong = {"spiderpoolAgnet": {}, "coordinator": {"detectGateway": True}}
-    played("did you mean spiderpoolAgent", "set ipam.enableGatewayDetection", cluster_values={"spiderpool": wrong})
+    wrong = {"ipam": "off", "coordinator": {"detectGateway": True}}
+    played("the chart has a mapping there", "set ipam.enableGatewayDetection", cluster_values={"spiderpool": wrong})
     acted("has no checksum here", checksums={}, version="9.9.9")
     acted("should have " + "0" * 64, checksums={chart.name: "0" * 64})
     acted("should have", checksums={})  # the small chart is not the pinned one

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import typing as t
 from pathlib import Path
 from unittest import mock
@@ -36,7 +35,7 @@ def _play(cwd: Path, *words: str, inventory: str | Path = "localhost,") -> Playe
 def _work(directory: Path, check: bool = False, **options: t.Any) -> dict[str, t.Any]:
     """The action's work, without Ansible around it; of no inventory."""
     action = object.__new__(fabric_report.ActionModule)
-    known: dict[str, t.Any] = {"report_dir": str(directory), "file": None, "history": 30, "charts": False}
+    known: dict[str, t.Any] = {"report_dir": str(directory), "file": None, "history": 30}
     with mock.patch.object(_fabric_files, "_inventory_sources", list):
         return action.work(dict(known, **options), check)
 
@@ -46,7 +45,7 @@ def _work(directory: Path, check: bool = False, **options: t.Any) -> dict[str, t
 
 def test_the_page_of_a_directory(two: Sample, tmp_path: Path) -> None:
     two.write(tmp_path / "reports", history=3)
-    would = _play(tmp_path, "--check", "-e", "report_charts=false")
+    would = _play(tmp_path, "--check")
     assert would.returncode == 0 and "changed=1" in would.stdout, would.text
     assert not (tmp_path / "reports" / "report.html").exists()
     done = _play(tmp_path)
@@ -54,7 +53,7 @@ def test_the_page_of_a_directory(two: Sample, tmp_path: Path) -> None:
     assert "1. ai-10-1-16-2 gpu02: rail-link-down (RV402) the link has no carrier. Remedy: check " in done.stdout
     assert "the report: reports/report.html" in done.stdout and "WARNING" not in done.text
     page = (tmp_path / "reports" / "report.html").read_bytes()
-    assert page.startswith(b"<!DOCTYPE html>\n") and b'class="chart"' in page
+    assert page.startswith(b"<!DOCTYPE html>\n") and b"Runs, the newest first" in page
     again = _play(tmp_path)
     assert again.returncode == 0 and "changed=0" in again.stdout
     assert (tmp_path / "reports" / "report.html").read_bytes() == page
@@ -62,7 +61,7 @@ def test_the_page_of_a_directory(two: Sample, tmp_path: Path) -> None:
 
 def test_the_plan_of_the_inventory_has_priority_over_that_of_the_directory(tmp_path: Path) -> None:
     Sample(64).write(tmp_path / "reports")
-    done = _play(tmp_path, "-e", "report_charts=false", inventory=ROOT / "inventories" / "sriov-roce")
+    done = _play(tmp_path, inventory=ROOT / "inventories" / "sriov-roce")
     assert done.returncode == 0, done.text
     page = (tmp_path / "reports" / "report.html").read_text()
     assert (
@@ -75,7 +74,7 @@ def test_all_documents_that_are_wrong_are_reported_at_once(two: Sample, tmp_path
     half = (tmp_path / "reports" / "verify.json").read_bytes()
     (tmp_path / "reports" / "verify.json").write_bytes(half[: len(half) // 2])
     (tmp_path / "reports" / "drift.json").write_text('{"format": 2, "kind": "drift"}')
-    done = _play(tmp_path, "-e", "report_charts=false")
+    done = _play(tmp_path)
     assert done.returncode == 2 and "reports/verify.json: this is not JSON, or only a part of it: " in done.text
     message = "reports/drift.json: format: it is 2, and this reads format 1. Remedy: run playbooks/drift.yml again"
     assert message in done.text
@@ -142,16 +141,6 @@ def test_so_many_earlier_runs_as_are_asked_for(two: Sample, tmp_path: Path) -> N
     assert "2026-11-19 20:15 UTC" in page and "2026-11-18 20:15 UTC" not in page
     _work(tmp_path, history=0)
     assert "2026-11-20 20:15 UTC" not in (tmp_path / "report.html").read_text()
-
-
-def test_without_matplotlib_the_page_is_written_with_a_warning(
-    two: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    result = _work(two.write(tmp_path), charts=True)
-    (warning,) = result["warnings"]
-    assert warning.startswith("matplotlib: charts need Python's matplotlib") and "pip install matplotlib" in warning
-    assert "No charts are drawn: " in (tmp_path / "report.html").read_text()
 
 
 # -- unreadable documents
@@ -286,9 +275,7 @@ def test_no_change_of_a_document_ends_in_a_traceback(two: Sample, data: st.DataO
     except RailyardError as error:
         assert str(error).startswith("v.json: ") and "\n" not in str(error)
         return
-    material = fabric_report.Material(
-        two.plan, "0", [], {kind: read}, [fabric_report.run_history.run(read)], "1", [], False
-    )
+    material = fabric_report.Material(two.plan, "0", [], {kind: read}, [fabric_report.run_history.run(read)], "1", [])
     assert fabric_report.Report(material).html()
 
 

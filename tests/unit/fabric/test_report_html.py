@@ -17,7 +17,6 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html import (
-    html_charts,
     next_steps,
     report_context,
     report_documents,
@@ -25,7 +24,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html impor
     run_history,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.matrix_rows import grid
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.rate_spread import BANDWIDTH, often, spreads
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.rate_spread import (
+    BANDWIDTH,
+    often,
+    short,
+    spreads,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_tables
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import (
     HOSTS,
@@ -95,9 +99,7 @@ def huge() -> Sample:
     return Sample(1024)
 
 
-def _report(
-    sample: Sample, *verdicts: Data, runs: t.Sequence[Data] = (), draw: bool = False, **changes: t.Any
-) -> report_page.Report:
+def _report(sample: Sample, *verdicts: Data, runs: t.Sequence[Data] = (), **changes: t.Any) -> report_page.Report:
     read = [report_documents.verdict(json.dumps(each).encode(), "x.json", each["kind"]) for each in verdicts]
     earlier = [report_documents.verdict(json.dumps(each).encode(), "x.json", each["kind"]) for each in runs]
     known = report_context.Material(
@@ -108,7 +110,6 @@ def _report(
         runs=run_history.ordered(map(run_history.run, [*earlier, *read])),
         version="1.2.3",
         notes=(),
-        charts=draw,
     )
     return report_page.Report(known._replace(**changes))
 
@@ -121,7 +122,7 @@ def _page(report: report_page.Report) -> Page:
 
 
 def test_the_page_loads_and_runs_nothing(many: Sample) -> None:
-    raw = _report(many, many.verify(BEGAN, True, 1.0), many.drift(BEGAN, True), draw=True).html()
+    raw = _report(many, many.verify(BEGAN, True, 1.0), many.drift(BEGAN, True)).html()
     made = Page(raw)
     assert not {"script", "iframe", "object", "embed", "img", "form"}.intersection(tag for tag, _keys in made.elements)
     for tag, keys in made.elements:
@@ -135,7 +136,7 @@ def test_the_page_loads_and_runs_nothing(many: Sample) -> None:
 
 
 def test_ids_are_used_once_and_links_lead_to_them(many: Sample) -> None:
-    made = _page(_report(many, many.verify(BEGAN, True, 1.0), many.drift(BEGAN, True), draw=True))
+    made = _page(_report(many, many.verify(BEGAN, True, 1.0), many.drift(BEGAN, True)))
     ids = [keys["id"] for _tag, keys in made.elements if "id" in keys]
     assert [name for name in ids if ids.count(name) > 1] == []
     links = {keys["href"][1:] for _tag, keys in made.elements if keys.get("href", "").startswith("#")}
@@ -145,7 +146,7 @@ def test_ids_are_used_once_and_links_lead_to_them(many: Sample) -> None:
 
 def test_the_same_documents_give_the_same_bytes(two: Sample) -> None:
     verdict, earlier = two.verify(BEGAN, True, 1.0), two.verify(BEGAN, False, 0.9)
-    again = [_report(two, verdict, runs=[earlier], draw=True).html() for _time in range(2)]
+    again = [_report(two, verdict, runs=[earlier]).html() for _time in range(2)]
     assert again[0] == again[1]
 
 
@@ -153,7 +154,7 @@ def test_the_same_documents_give_the_same_bytes(two: Sample) -> None:
 @pytest.mark.parametrize(("size", "most"), [("two", 200_000), ("many", 500_000), ("huge", 800_000)])
 def test_the_page_is_small(size: str, most: int, request: pytest.FixtureRequest) -> None:
     sample: Sample = request.getfixturevalue(size)
-    report = _report(sample, sample.verify(BEGAN, True, 1.0), sample.drift(BEGAN, True), draw=True)
+    report = _report(sample, sample.verify(BEGAN, True, 1.0), sample.drift(BEGAN, True))
     assert len(report.html()) < most
     assert max(map(len, report.summary())) < 200 and len(report.summary()) <= 7
 
@@ -381,7 +382,7 @@ def test_memory_of_gpus_and_of_hosts_are_not_mixed() -> None:
     ]
 
 
-def test_failed_measurements_are_in_no_chart() -> None:
+def test_failed_measurements_are_in_no_figure() -> None:
     found = spreads([_measure("r1", 100.0), _measure("r1", 1.0, good=False)], ["r1"], BANDWIDTH)
     assert found[0].low == found[0].high == 100.0
 
@@ -393,46 +394,21 @@ def test_faster_is_not_an_outlier() -> None:
     assert not found.outliers and found.quarter <= found.median <= found.three_quarters
 
 
-def test_charts_are_within_the_page_and_its_colours(two: Sample) -> None:
-    raw = _report(
-        two, two.verify(BEGAN, True, 1.0), runs=[two.verify(BEGAN.replace(day=20), False, 0.9)], draw=True
-    ).html()
-    made = Page(raw)
-    pictures = made.all("svg", "chart")
-    assert len(pictures) == 2 + len(two.rails), "bandwidth, latency, and the trend of each rail"
-    assert all(keys["role"] == "img" and keys["aria-labelledby"] for keys in pictures)
-    text = raw.decode()
-    assert "#010101" not in text and "var(--good)" in text and "<metadata" not in text
-    for rail in two.rails:
-        assert rail in made.texts
-    assert "Median Gb/s from run to run: " in text
-
-
-def test_rates_that_are_rounded_to_zero_are_drawn(two: Sample) -> None:
-    runs = [two.verify(BEGAN.replace(day=20), False, 0.0)]
-    made = Page(_report(two, two.verify(BEGAN, False, 0.0), runs=runs, draw=True).html())
-    assert len(made.all("svg", "chart")) == 2 + len(two.rails) and "0.000 now" in made.text
-
-
-def test_without_matplotlib_the_figures_are_tables(two: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Unsupported
-
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(Unsupported) as caught:
-        html_charts.check()
-    message = str(caught.value)
-    assert "\n" not in message and message.startswith("matplotlib: ") and "pip install matplotlib" in message
-    made = _page(_report(two, two.verify(BEGAN, True, 1.0), draw=False))
-    assert not made.all("svg", "chart") and [keys for keys in made.all("details") if "open" in keys]
+def test_rates_are_tables_and_the_last_runs_one_table(two: Sample) -> None:
+    runs = [two.verify(BEGAN.replace(day=20), False, 0.0), two.drift(BEGAN.replace(day=20), False)]
+    made = _page(_report(two, two.verify(BEGAN, True, 1.0), runs=runs))
+    for text in ("Bandwidth, Gb/s", "Latency, µs", "Runs, the newest first"):
+        assert made.texts.count(text) == 1, text
+    assert "0.000 Gb/s" in made.texts, "a rate that is rounded to zero"
+    medians = [each.slowest for each in run_history.ordered(_report(two, runs=runs).material.runs)]
+    assert medians == [None, 0.0]
 
 
 @pytest.mark.parametrize(
     ("value", "message"), [(0.1184, "0.118"), (1.934, "1.93"), (187.24, "187.2"), (1204.4, "1204")]
 )
 def test_numbers_are_short(value: float, message: str) -> None:
-    assert html_charts.short(value) == message
+    assert short(value) == message
 
 
 # -- history
@@ -567,7 +543,7 @@ def test_markup_in_any_text_stays_a_text(two: Sample) -> None:
     """Every name, message and key that others can choose holds markup; the elements are the same as without."""
     sample = Sample(2)
     verify, drift = two.verify(BEGAN, True, 1.0), two.drift(BEGAN, True)
-    good = _page(_report(sample, verify, drift, draw=True))
+    good = _page(_report(sample, verify, drift))
     words = {"verify", "drift", "ok", "failed", "not checked", verify["began"]}
     keys = {key for made in (verify, drift) for part in _dicts(made) for key in part}
     keep = words | (keys - set(two.nodes) - set(two.rails))
@@ -582,9 +558,7 @@ def test_markup_in_any_text_stays_a_text(two: Sample) -> None:
         rail["name"] += MARKUP
         rail["base"] = None
     dark.plan["fabric"]["name"] += MARKUP
-    report = _report(
-        dark, *(_poisoned(each, keep) for each in (verify, drift)), draw=True, notes=[MARKUP], version=MARKUP
-    )
+    report = _report(dark, *(_poisoned(each, keep) for each in (verify, drift)), notes=[MARKUP], version=MARKUP)
     made = _page(report)
     kinds = {tag for tag, _keys in good.elements}
     assert {tag for tag, _keys in made.elements} <= kinds | {"ul"}

@@ -26,7 +26,6 @@ from tests.unit.node.nic_kernel import Killed
 from tests.unit.node.trees import Tree
 
 LIMITS = "Limit                     Soft Limit           Hard Limit           Units     \n%-26s%-21s%-21sbytes"
-LISTINGS = Path(__file__).resolve().parents[2] / "recordings" / "nft"
 
 
 class Node(System):
@@ -44,7 +43,6 @@ class Node(System):
         self.kill_at: int | None = None
         self.memory = 10**6
         self.others: dict[str, str] = {}
-        self.ruleset = ""
         self.synchronized = "yes"
         #: what NetworkManager has read
         self.network_manager = ""
@@ -86,8 +84,6 @@ class Node(System):
             return CommandResult(0, "\n\n".join(self.shown(each[: -len(".service")]) for each in argv[3:]) + "\n", "")
         if argv[0] == "timedatectl":
             return CommandResult(0, self.synchronized + "\n", "")
-        if argv[-2:] == ["list", "ruleset"]:
-            return CommandResult(0, self.ruleset, "")
         self.did(" ".join(argv))
         if argv[0] == "nmcli":
             self.network_manager = self.read_file(rail_limits.NETWORK_MANAGER_FILE) or ""
@@ -542,33 +538,18 @@ def test_settings_that_are_only_reported(node: Node) -> None:
     node.tree.write("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave")
     node.tree.write("/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "performance")
     node.synchronized = "no"
-    node.programs.add("nft")
-    node.ruleset = (LISTINGS / "firewalld.json").read_text()
     it = RailLimits({"ports": BOTH}, node)
     state = it.observe()
     assert state["rp_filter"] == {"rail0": 1, "eth0": 1}
     assert state["governors"] == {"powersave": 1, "performance": 1}
     assert [each.partition(":")[0] for each in it.warnings] == [
         "rail0, eth0",
-        "rail0, eth0",
-        "eth0",
         "The clock is not synchronized. Remedy",
     ]
-    assert (
-        "rule 24 of nftables' chain inet firewalld filter_IN_public drops RoCE (UDP 4791, ipv4 and ipv6)"
-        in it.warnings[2]
-    )
     # the port's own larger value counts
     node.tree.write("/proc/sys/net/ipv4/conf/rail0/rp_filter", "2")
     assert RailLimits({"ports": RAIL}, node).observe()["rp_filter"] == {"rail0": 2}
     assert node.operations == []
-
-
-def test_a_firewall_that_cannot_be_read_is_null(node: Node) -> None:
-    assert RailLimits({"ports": RAIL}, node).observe()["firewall"] is None
-    node.programs.add("nft")
-    node.ruleset = "no JSON"
-    assert RailLimits({"ports": RAIL}, node).observe()["firewall"] is None
 
 
 def test_every_error_is_reported_at_once(node: Node) -> None:

@@ -139,7 +139,7 @@ def document(title: str, head: t.Sequence[xml.Element], body: xml.Element) -> by
 _BLOCKS = frozenset(
     ("head", "body", "meta", "title", "link", "style", "header", "main", "nav", "section", "div", "table", "caption")
     + ("thead", "tbody", "tr", "details", "summary", "ul", "ol", "li", "dl", "dt", "dd", "h1", "h2", "h3", "p", "g")
-    + ("footer", "article", "figure", "figcaption", "path", "rect", "use", "svg", "pre")
+    + ("footer", "article", "path", "rect", "use", "svg", "pre")
 )
 
 

@@ -129,16 +129,6 @@ th { text-align: left; font-weight: 600 }
 .word.failed { color: var(--bad); font-weight: 600 }
 .word.ok { color: var(--good) }
 .word.open { color: var(--open) }
-.charts {
-  display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 340px), 1fr)); gap: 1rem 1.5rem;
-  align-items: start
-}
-.trends { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 250px), 1fr)); gap: .8rem }
-figure { margin: 0; break-inside: avoid; min-width: 0 }
-.trends figure { display: flex; flex-direction: column; justify-content: space-between }
-figcaption { font-size: .875rem; color: var(--soft) }
-.chart { display: block; width: 100%; max-width: 560px; height: auto }
-.chart text { font-family: inherit }
 .picture svg { display: block; max-width: 100%; height: auto }
 details { margin: .5rem 0 }
 summary { cursor: pointer; color: var(--link) }
@@ -160,7 +150,6 @@ footer { border-top: 1px solid var(--line); margin-top: 2.5rem; padding-block: 1
   .matrix td { min-width: 1.55rem }
   .matrix thead th { line-height: 1.55rem }
   .matrix.sums td { padding: 0 .25rem }
-  .trends { grid-template-columns: 1fr 1fr; gap: .6rem }
 }
 @media print {
   body { font-size: 10pt }

@@ -21,6 +21,12 @@ _NORMAL = 1.4826
 PART = 0.1
 
 
+def short(value: float) -> str:
+    """Format a number with three or four digits: ``0.118``, ``1.93``, ``187.2``, ``1204``."""
+    digits = 3 if value < 1 else 2 if value < 10 else 1 if value < 1000 else 0
+    return "%.*f" % (digits, value)
+
+
 class Quantity(t.NamedTuple):
     """A measured quantity. ``key``: field of :class:`Measure`. ``more``: whether higher values are better."""
 
@@ -59,11 +65,6 @@ class Spread(t.NamedTuple):
     @property
     def outliers(self) -> list[Point]:
         return [point for point in self.points if point.worse]
-
-    @property
-    def usual(self) -> list[float]:
-        """Return the values that are not outliers, sorted."""
-        return sorted(point.value for point in self.points if not point.worse)
 
 
 def spreads(measures: t.Sequence[Measure], rails: t.Sequence[str], quantity: Quantity) -> list[Spread]:

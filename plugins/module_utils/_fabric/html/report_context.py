@@ -24,7 +24,7 @@ class Material(t.NamedTuple):
 
     ``digest``: SHA-256 of the plan. ``findings``: findings of lint, None if it did not run. ``verdicts``: kind ->
     verdict. ``runs``: all runs including those of the verdicts, the oldest first. ``notes``: notes about the documents.
-    ``charts``: whether to draw charts. ``inventory``: its path in commands; empty if unknown.
+    ``inventory``: its path in commands; empty if unknown.
     """
 
     plan: Document
@@ -34,7 +34,6 @@ class Material(t.NamedTuple):
     runs: t.Sequence[Run]
     version: str
     notes: t.Sequence[str]
-    charts: bool
     inventory: str = ""
 
     @property

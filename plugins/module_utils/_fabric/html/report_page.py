@@ -13,11 +13,7 @@ import typing as t
 from xml.etree import ElementTree as xml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import ERROR
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html import (
-    html_charts,
-    rate_charts,
-    report_sections,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html import rate_tables, report_sections
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.html_markup import (
     Child,
     code,
@@ -31,7 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.matri
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.matrix_table import matrix
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.next_steps import anchors, steps
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.page_style import SHEET
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.rate_spread import BANDWIDTH, spreads
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.rate_spread import BANDWIDTH, short, spreads
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_context import Material, took
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import (
     DRIFT,
@@ -136,9 +132,9 @@ class Report:
         yield Section(
             "history",
             "Earlier runs",
-            rate_charts.history(material.runs, material.plan, material.charts) if material.runs else [],
+            report_sections.history(material.runs) if material.runs else [],
         )
-        picture = html_charts.bare(xml.fromstring(topology(material.plan, "picture-of-rails").decode("utf-8")))
+        picture = _bare(xml.fromstring(topology(material.plan, "picture-of-rails").decode("utf-8")))
         # as wide as the screen, but at least legible: on a narrower screen, it scrolls
         picture.set("style", "min-width: %dpx" % min(float(picture.get("width", _LEGIBLE_WIDTH)), _LEGIBLE_WIDTH))
         yield Section(
@@ -146,6 +142,13 @@ class Report:
             "Topology",
             [region("Picture of units, leaves, rails, nodes and GPUs", picture, class_="scroll picture")],
         )
+
+
+def _bare(root: xml.Element) -> xml.Element:
+    """Remove namespaces, which HTML does not use."""
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+    return root
 
 
 def _section(section: Section) -> xml.Element:
@@ -197,7 +200,7 @@ def _tiles(report: Report) -> t.Iterator[xml.Element]:
     _source, measures = material.measured
     medians = [each.median for each in spreads(measures, (), BANDWIDTH)]
     if medians:
-        yield _tile("slowest rail's median", "%s Gb/s" % html_charts.short(min(medians)), "")
+        yield _tile("slowest rail's median", "%s Gb/s" % short(min(medians)), "")
     if drift:
         yield _tile("drifted", "{:,}".format(len(drift.failures)), "failed" if drift.failures else "ok")
     if material.findings is not None:
@@ -260,7 +263,7 @@ def _not_in_plan(ports: Grid) -> list[Child]:
 def _rates(material: Material, source: str, measures: t.Any) -> list[Child]:
     if not measures:
         return []
-    return [h("p", "From %s." % source, class_="soft"), *rate_charts.rates(measures, material.plan, material.charts)]
+    return [h("p", "From %s." % source, class_="soft"), *rate_tables.rates(measures, material.plan)]
 
 
 def _drift(material: Material) -> list[Child]:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Sections of the report as lists and tables: steps, layers, failures, drift, findings, counters."""
+"""Sections of the report as lists and tables: steps, layers, failures, drift, findings, counters, runs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from xml.etree import ElementTree as xml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.html_markup import Child, code, h, more, rows
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.next_steps import Step
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.rate_spread import short
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_context import took
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import (
     Counter,
     Failure,
@@ -18,10 +20,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.repor
     LintFinding,
     Verdict,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.run_history import Run, clean_since
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.run_history import (
+    Run,
+    between,
+    clean_since,
+    comparable,
+    when,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report.finding_report import SEVERITIES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import command
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, first_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import label
 
 # Maximum number of rows of a table. The number of omitted rows is shown; the document contains them.
@@ -35,6 +43,8 @@ _VALUES = 3
 _NAMES = 2000
 _MAX_COMMAND = 400
 _COUNTERS = 50
+# Number of runs that are shown at once.
+_NEWEST = 4
 
 
 def steps(found: t.Sequence[Step], inventory: str = "") -> list[xml.Element]:
@@ -220,3 +230,44 @@ def counters(found: t.Sequence[Counter]) -> list[Child]:
         more(count(len(rest), "more row"), rows(head, rest, "Further counters", brief=True)) if rest else None,
         _omitted(len(lines), "verify.json"),
     ]
+
+
+def history(runs: t.Sequence[Run]) -> list[Child]:
+    """Return a table of the runs, and the differences between the last run and the one before.
+
+    :param runs: the oldest first.
+    """
+    parts: list[Child] = []
+    checking = [each for each in runs if each.checked]
+    of_same_scope = [each for each in checking if comparable(each, checking[-1])]
+    if len(of_same_scope) > 1:
+        text = "Since the run before, of %s" % when(of_same_scope[-2].began)
+        new, fixed = between(of_same_scope[-2], of_same_scope[-1])
+        changes = "; ".join(
+            "%s: %s" % (title, first_of([" ".join(place) for place in places], _PLACES))
+            for title, places in (("newly failed", new), ("fixed", fixed))
+            if places
+        )
+        text += ": %s." % changes if changes else ", no port newly failed and none was fixed."
+        parts.append(h("p", text))
+    lines: list[t.Sequence[Child]] = []
+    for each in reversed(runs):
+        word = "ok" if each.ok else "failed"
+        lines.append(
+            (
+                when(each.began),
+                each.kind,
+                h("span", word, class_="word %s" % word),
+                "{:,}".format(each.failures) if each.failures else "",
+                "{:,} of {:,}".format(len(each.failed), len(each.checked)) if each.checked else "",
+                "" if each.slowest is None else "%s Gb/s" % short(each.slowest),
+                took(each.seconds),
+                each.plan[:12],
+            )
+        )
+    head = ("began", "what", "result", "failures", "ports failed", "slowest rail's median", "took", "plan")
+    parts.append(rows(head, lines[:_NEWEST], "Runs, the newest first", brief=True))
+    older = lines[_NEWEST:]
+    if older:
+        parts.append(more(count(len(older), "more run"), rows(head, older, "Older runs", brief=True)))
+    return parts

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Earlier runs: results, rates of rails, and differences between two runs."""
+"""Earlier runs: results, and differences between two runs."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Scope(t.NamedTuple):
 
 
 class Run(t.NamedTuple):
-    """A run. ``checked`` and ``failed``: (node, rail) of ports. ``of_rail``: rail -> number of failed ports. ``median``
-    and ``worst``: rail -> Gb/s. ``boots``: node -> boot ID. ``drifted``: nodes with failures.
+    """A run. ``checked`` and ``failed``: (node, rail) of ports. ``slowest``: the lowest median of a rail in Gb/s, None
+    if nothing was measured. ``boots``: node -> boot ID. ``drifted``: nodes with failures.
     """
 
     kind: str
@@ -52,9 +52,7 @@ class Run(t.NamedTuple):
     failures: int
     checked: t.AbstractSet[Place]
     failed: t.AbstractSet[Place]
-    of_rail: t.Mapping[str, int]
-    median: t.Mapping[str, float]
-    worst: t.Mapping[str, float]
+    slowest: float | None
     boots: t.Mapping[str, str]
     drifted: t.AbstractSet[str]
     scope: Scope
@@ -68,9 +66,6 @@ def run(verdict: Verdict) -> Run:
             rates.setdefault(each.rail, []).append(each.gbits)
     cells = [(node, rail, state) for node, rails in verdict.matrix.items() for rail, state in rails.items()]
     failed = {(node, rail) for node, rail, state in cells if state == FAILED}
-    of_rail: dict[str, int] = {}
-    for _node, rail in failed:
-        of_rail[rail] = of_rail.get(rail, 0) + 1
     return Run(
         verdict.kind,
         verdict.began,
@@ -80,9 +75,7 @@ def run(verdict: Verdict) -> Run:
         len(verdict.failures),
         {(node, rail) for node, rail, state in cells if state in (OK, FAILED)},
         failed,
-        of_rail,
-        {rail: statistics.median(values) for rail, values in rates.items()},
-        {rail: min(values) for rail, values in rates.items()},
+        min(map(statistics.median, rates.values()), default=None),
         verdict.boots,
         {failure.node for failure in verdict.failures if failure.node},
         _scope(verdict),

@@ -6,7 +6,7 @@
 ports alone.
 
 They are persistent by files of the distribution (systemd drop-ins, tmpfiles.d, sysctl.d, NetworkManager, cloud-init).
-Reverse path filter, firewall, clock and processor governors are only reported.
+Reverse path filter, clock and processor governors are only reported.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.until_boot import UntilBoot
-from ansible_collections.railyard.fabric.plugins.module_utils._node.host import firewall, memlock
+from ansible_collections.railyard.fabric.plugins.module_utils._node.host import memlock
 from ansible_collections.railyard.fabric.plugins.module_utils._node.host.memlock import Memlock
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import sysctl
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference, vf_holders
@@ -91,7 +91,6 @@ class RailLimits(Subsystem):
             "network_manager": UNMANAGED if system.exists(NETWORK_MANAGER_FILE) else None,
             "cloud_init": self._cloud_init(),
             "rp_filter": {each: sysctl.effective(system, each, "rp_filter") for each in self._netdevs},
-            "firewall": self._firewall(),
             "clock_synchronized": self._clock(),
             "governors": self._governors(),
         }
@@ -181,25 +180,6 @@ class RailLimits(Subsystem):
                 return DISABLED
         return "enabled"
 
-    def _firewall(self) -> list[Row] | None:
-        """Return the rules that drop RoCE on the ports, by netdev and family; None if nft is missing or fails."""
-        program = self._system.which("nft")
-        if not program or not self._netdevs:
-            return None if not program else []
-        listed = self._system.run([program, "-j", "list", "ruleset"], 60)
-        try:
-            rules = firewall.Rules(listed.out) if listed.rc == 0 else None
-        except ValueError:
-            rules = None
-        if rules is None:
-            return None
-        found: list[Row] = []
-        for netdev in self._netdevs:
-            for family in ("ipv4", "ipv6"):
-                for drop in rules.drops(firewall.Packet(netdev, family)):
-                    found.append(dict(drop, netdev=netdev, packet=family))
-        return found
-
     def _clock(self) -> bool | None:
         if not self._system.which("timedatectl"):
             return None
@@ -222,21 +202,6 @@ class RailLimits(Subsystem):
             found.append(
                 "%s: rp_filter is 1 (strict) in effect, which drops what comes in on one rail and would go out on "
                 "another. Remedy: set the port's own to 2, or both its own and that of 'all' to 0." % ", ".join(strict)
-            )
-        for drop in _grouped_by_rule(state["firewall"] or []):
-            rule = "the policy" if drop["handle"] is None else "rule %d" % drop["handle"]
-            found.append(
-                "%s: %s of nftables' chain %s %s %s %s RoCE (UDP 4791, %s) that the kernel handles. Remedy: accept it "
-                "on the rails; RoCE in a NIC's hardware passes the firewall by."
-                % (
-                    ", ".join(drop["netdevs"]),
-                    rule,
-                    drop["family"],
-                    drop["table"],
-                    drop["chain"],
-                    "drops" if drop["certain"] else "may drop",
-                    " and ".join(drop["packets"]),
-                )
             )
         if state["clock_synchronized"] is False:
             found.append("The clock is not synchronized. Remedy: see chronyc tracking or timedatectl timesync-status.")
@@ -428,15 +393,3 @@ class RailLimits(Subsystem):
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
         reasons = ["%s is %d and will be as wanted after a reboot" % each for each in self._short.items()]
         return self._until_boot.outcome(reasons)
-
-
-def _grouped_by_rule(drops: t.Sequence[Row]) -> list[Row]:
-    """Return one row per rule, with the netdevs and families that it drops packets of."""
-    found: dict[tuple[t.Any, ...], Row] = {}
-    for drop in drops:
-        key = (drop["family"], drop["table"], drop["chain"], drop["handle"], drop["certain"])
-        row = found.setdefault(key, dict(drop, netdevs=[], packets=[]))
-        for name, value in (("netdevs", drop["netdev"]), ("packets", drop["packet"])):
-            if value not in row[name]:
-                row[name].append(value)
-    return list(found.values())

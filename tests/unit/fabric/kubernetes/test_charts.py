@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Values against charts: every value of every plan has its key, and what has none, or does nothing, is found."""
+"""Values against charts: planned values fit them, and values that do nothing or have the wrong type are found."""
 
 from __future__ import annotations
 
@@ -62,17 +62,14 @@ def test_planned_values_of_upstreams_charts_have_its_keys(pin: t.Any) -> None:
         sent = chart_values.restarting(chart, whole)
         assert chart_values.mismatches(chart, sent, View(plan), Options.of(given)) == []
         assert chart_values.restarting(chart, sent) == sent and sent.get("rdma") == whole.get("rdma")
-        # and a key that it does not have is found at every depth
-        wrong = chart_values.merged(whole, {"nonsense": 1})
-        assert keys(chart_values.mismatches(chart, wrong)) == [("nonsense", True)]
 
 
 @pytest.mark.parametrize("pin", CHARTS, ids=lambda pin: str(pin.chart))
-def test_upstreams_own_values_have_their_keys_and_no_image_stays_elsewhere(pin: t.Any) -> None:
+def test_upstreams_own_values_fit_and_no_image_stays_elsewhere(pin: t.Any) -> None:
     chart = software_files.upstreams_chart(pin.files[""][0].name)
     dead = chart_values.DEAD.get(chart.name, {})
     assert [key for key, _fatal in keys(chart_values.mismatches(chart, chart.values)) if key not in dead] == []
-    assert chart.definitions and chart.templates
+    assert chart.definitions
 
     def hosts(values: t.Any, over: t.Any, place: str = "") -> t.Iterator[str]:
         for key, value in values.items():
@@ -103,9 +100,6 @@ def test_the_small_chart_takes_the_planned_values(spiderpool: Chart, provider: s
 @pytest.mark.parametrize(
     "path, value, message",
     [
-        ("spiderpoolAgnet", {}, "did you mean spiderpoolAgent"),
-        ("spiderpoolAgent.tuneSysctl", False, "did you mean tuneSysctlConfig"),
-        ("ipam.enableIpv4", True, "did you mean enableIPv4"),
         ("ipam", True, "a mapping there"),
         ("rdma.rdmaSharedDevicePlugin.deviceConfig.configList", {}, "a list there"),
         ("coordinator.detectGateway", True, "ipam.enableGatewayDetection"),
@@ -119,13 +113,6 @@ def test_keys_that_do_nothing_are_found(spiderpool: Chart, path: str, value: t.A
     assert [(path, True)] == keys(found)
     error = str(found[0].error("spiderpool"))
     assert message in error and error.startswith("spiderpool: values.%s: " % path) and "Remedy: " in error
-
-
-def test_keys_that_a_template_reads_or_takes_whole_are_known(spiderpool: Chart) -> None:
-    selector = {"spiderpoolAgent": {"nodeSelector": {"railyard.fabric/fabric": "ai", "any": "x"}, "extraArgs": ["-v"]}}
-    assert chart_values.mismatches(spiderpool, selector) == []
-    labels = {"sriov": {"operatorConfig": {"configDaemonNodeSelector": {"a": "b"}, "disableDrain": False}}}
-    assert chart_values.mismatches(spiderpool, labels) == []
 
 
 @pytest.mark.parametrize(
@@ -156,7 +143,7 @@ def test_valid_but_dangerous_values_are_warnings(spiderpool: Chart) -> None:
 def test_gpu_settings_are_compared_with_the_options() -> None:
     plan = View(document("network-operator"))
     values = {"driver": {"enabled": True, "rdma": {"enabled": False}}, "gdrcopy": {"enabled": True}}
-    chart = Chart("gpu-operator", "1", values={**values, "nfd": {"enabled": True}}, templates=".Values.driver.x")
+    chart = Chart("gpu-operator", "1", values={**values, "nfd": {"enabled": True}})
     found = chart_values.mismatches(chart, {}, plan, Options(gpudirect="peermem"))
     assert keys(found) == [("driver.rdma.enabled", True), ("nfd.enabled", False)]
     old = {"driver": {"useOpenKernelModules": True}}

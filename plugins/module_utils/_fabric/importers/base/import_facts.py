@@ -102,33 +102,18 @@ class Ask:
 
 
 @dataclass
-class HostPort:
-    """Settings of a node's port in a line of a shell script."""
-
-    place: Place
-    netdev: str
-    address: int | None = None
-    prefix: int | None = None
-    gateway: int | None = None
-    mtu: int | None = None
-
-
-@dataclass
 class Facts:
     pools: list[Pool] = field(default_factory=list)
     networks: list[PodNetwork] = field(default_factory=list)
     devices: list[Device] = field(default_factory=list)
     asks: list[Ask] = field(default_factory=list)
-    host_ports: list[HostPort] = field(default_factory=list)
     # reserved addresses, by name
     taken: dict[str, list[Range]] = field(default_factory=dict)
     # networks that no rail may overlap
     reserved: dict[str, str] = field(default_factory=dict)
-    # number of a pod's interface -> its network, from a route table on a page
-    routes: dict[int, Network] = field(default_factory=dict)
-    # networks of the whole fabric, from shell lines and routes
+    # networks of the whole fabric
     supernets: list[Network] = field(default_factory=list)
-    # nodes in manifests, and nodes that are only mentioned on a page
+    # nodes in manifests, and nodes that are only mentioned, such as in an affinity
     nodes: list[str] = field(default_factory=list)
     mentioned: list[str] = field(default_factory=list)
     providers: dict[str, int] = field(default_factory=dict)

@@ -34,6 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 )
 
 IMPORT_RULES: dict[str, Rule] = {}
+# Codes of removed rules are not used again: IM106, IM111, IM307, IM322, IM323.
 
 
 def _rule(header: str, bad: str, good: str, severity: str = WARNING) -> Rule:
@@ -56,20 +57,13 @@ NOTHING = _rule(
 WRONG_KIND = _rule(
     "IM105 wrong-kind: Misspelt kind or API group", GOOD_POOL.replace("SpiderIPPool", "SpiderIpPool"), GOOD_POOL
 )
-ELIDED = _rule(
-    "IM106 elided-lines: Lines left out and replaced by dots",
-    devices(DEVICE, "....", DEVICE_2),
-    devices(DEVICE, DEVICE_2),
-)
-VARIABLE = _rule(
-    "IM107 unset-variable: Variable without a value",
-    GOOD_POOL.replace("gpu1-net11", "${POOL}"),
-    "$ POOL=gpu1-net11\n$ cat <<EOF | kubectl apply -f -\n%sEOF\n" % GOOD_POOL.replace("gpu1-net11", "${POOL}"),
-)
 TWICE = _rule(
     "IM108 conflicting-networks: Two different definitions of one network",
     GOOD_NETWORK + "---" + GOOD_NETWORK.replace("macvlan:", "ipvlan:").replace("cniType: macvlan", "cniType: ipvlan"),
     GOOD_NETWORK + "---" + SECOND,
+)
+VARIABLE = _rule(
+    "IM107 unset-variable: Variable without a value", GOOD_POOL.replace("gpu1-net11", "${POOL}"), GOOD_POOL
 )
 JSON = _rule(
     "IM109 invalid-json: Invalid JSON in a manifest",
@@ -81,11 +75,6 @@ ANNOTATION = _rule(
     "IM110 invalid-networks-annotation: Invalid list of a pod's networks",
     GOOD_NETWORK + "---\nmetadata:\n  annotations:\n    k8s.v1.cni.cncf.io/networks: spiderpool/gpu1_macvlan!\n",
     GOOD_NETWORK + "---\nmetadata:\n  annotations:\n    k8s.v1.cni.cncf.io/networks: spiderpool/gpu1-macvlan\n",
-)
-DOUBLED = _rule(
-    "IM111 duplicate-json-key: Duplicate key in JSON",
-    devices(DEVICE.replace("{", '{"rdmaHcaMax": 5, ', 1), DEVICE_2),
-    devices(DEVICE, DEVICE_2),
 )
 
 # -- fields
@@ -268,34 +257,11 @@ spec:
 """,
     BOTH,
 )
-HOSTS = _rule(
-    "IM319 unknown-host-addresses: Unknown addresses of the ports",
-    BOTH,
-    BOTH + "---\n$ INTERFACE=enp11s0f0np0 IPV4_IP=172.16.11.201/24 ENABLE_POLICY_ROUTE=true ./setNicAddr.sh\n",
-)
 NO_HOSTS = _rule(
     "IM320 no-host-addresses-left: No addresses left for the ports of a rail",
     BOTH.replace("172.16.11.200", "172.16.11.253"),
     BOTH,
     ERROR,
-)
-HOST_IN_PODS = _rule(
-    "IM321 host-address-in-pool: Port address among the pod addresses",
-    BOTH + "---\n$ INTERFACE=enp11s0f0np0 IPV4_IP=172.16.11.10/24 ENABLE_POLICY_ROUTE=true ./setNicAddr.sh\n",
-    BOTH + "---\n$ INTERFACE=enp11s0f0np0 IPV4_IP=172.16.11.201/24 ENABLE_POLICY_ROUTE=true ./setNicAddr.sh\n",
-    ERROR,
-)
-ADDRESS = _rule(
-    "IM322 invalid-port-address: Invalid port address",
-    BOTH + "---\n$ INTERFACE=enp11s0f0np0 IPV4_IP=172.16.11.201 ENABLE_POLICY_ROUTE=true ./setNicAddr.sh\n",
-    BOTH + "---\n$ INTERFACE=enp11s0f0np0 IPV4_IP=172.16.11.201/24 ENABLE_POLICY_ROUTE=true ./setNicAddr.sh\n",
-)
-DEFAULT_ROUTE = _rule(
-    "IM323 default-route-on-rail: Node's default route over a rail",
-    BOTH + "---\n$ INTERFACE=enp11s0f0np0 IPV4_IP=172.16.11.201/24 IPV4_GATEWAY=172.16.11.254 ./setNicAddr.sh\n",
-    BOTH
-    + "---\n$ INTERFACE=enp11s0f0np0 IPV4_IP=172.16.11.201/24 IPV4_GATEWAY=172.16.11.254 \\\n"
-    + "    ENABLE_POLICY_ROUTE=true ./setNicAddr.sh\n",
 )
 _CIDR_POOL = """
 apiVersion: nv-ipam.nvidia.com/v1alpha1
@@ -312,6 +278,13 @@ kind: MacvlanNetwork
 metadata: {name: rail-1}
 spec: {master: eth1, mtu: 4200, ipam: '{"type": "nv-ipam", "poolName": "rail-1", "poolType": "cidrpool"}'}
 """
+HOSTS = _rule("IM319 unknown-host-addresses: Unknown addresses of the ports", BOTH, _CIDR_POOL)
+HOST_IN_PODS = _rule(
+    "IM321 host-address-in-pool: Port address among the pod addresses",
+    _CIDR_POOL.replace("  perNodeExclusions: [{startIndex: 2, endIndex: 2}]\n", ""),
+    _CIDR_POOL,
+    ERROR,
+)
 HELD = _rule(
     "IM325 addresses-in-use: Addresses of a rail that another object uses",
     _CIDR_POOL

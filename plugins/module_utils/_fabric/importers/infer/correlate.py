@@ -66,7 +66,7 @@ def drafts(facts: Facts, found: Found) -> list[Draft]:
         _add_ask(ask, rails, facts, found)
     _add_pools(rails, facts, found)
     rails = _numbered(rails)
-    rails = _completed(rails, found)
+    rails = _completed(rails)
     if len(rails) > MAX_RAILS:
         message = "these manifests describe %d rails; the limit is %d" % (len(rails), MAX_RAILS)
         remedy = "give the manifests of one cluster"
@@ -255,7 +255,7 @@ def _check_resource(network: PodNetwork, draft: Draft, rails: t.Sequence[Draft],
 def _report_unregistered(network: PodNetwork, facts: Facts, found: Found) -> None:
     known = {bare(device.resource) for device in facts.devices}
     name = bare(network.resource or "")
-    if known and name not in known and not found.has(import_rules.ELIDED):
+    if known and name not in known:
         near = nearest(name, known)
         message = "%s is not registered by a device plugin%s" % (shown(network.resource or ""), did_you_mean(near))
         remedy = "use one resource name in the device plugin and the network"
@@ -326,9 +326,7 @@ def _add_ask(ask: Ask, rails: list[Draft], facts: Facts, found: Found) -> None:
     unregistered = [name for name in missing if name not in series]
     if unregistered:
         message = "pods request %s, which no device plugin registers" % name_counting.compact(unregistered)
-        names = sorted(registered, key=natural)
-        whole_series = "%s to %s" % (names[0], names[-1]) if found.has(import_rules.ELIDED) and len(names) > 1 else ""
-        remedy = "request %s" % (whole_series or name_counting.compact(names))
+        remedy = "request %s" % name_counting.compact(sorted(registered, key=natural))
         found.add(import_rules.UNREGISTERED, ask.place, message, remedy, "the resources that are registered")
 
 
@@ -471,16 +469,11 @@ def _merge(first: Draft, draft: Draft) -> bool:
     return True
 
 
-def _completed(rails: list[Draft], found: Found) -> list[Draft]:
+def _completed(rails: list[Draft]) -> list[Draft]:
     """Add missing ports and names that follow from the numbering of the other rails."""
     if not rails:
         return rails
     by_number = {draft.number or 0: draft for draft in rails}
-    low, high = min(by_number), max(by_number)
-    if found.has(import_rules.ELIDED) and high - low < MAX_RAILS:
-        for number in range(low, high + 1):
-            if number not in by_number and name_counting.series(_texts(by_number, "netdev")):
-                by_number[number] = Draft(by_number[low].place, number)
     for key in ("netdev", "resource", "network"):
         known = _texts(by_number, key)
         series = name_counting.series(known)

@@ -14,10 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     import_rules,
     name_counting,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
-    Facts,
-    HostPort,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Facts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.correlate import Draft
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.node_prefixes import prefixes
@@ -35,7 +32,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
     Range,
     network,
     overlaps,
-    show,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import (
     common,
@@ -62,7 +58,6 @@ def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: 
             rail_addresses = _of_pools(draft, bits, found)
             if rail_addresses:
                 result.rails[bits][place] = rail_addresses
-    _from_hosts(drafts, facts, result)
     if not result.rails[IPV4] and not result.rails[IPV6] and infiniband:
         result.mode = NONE
         return result
@@ -157,59 +152,36 @@ def _join(ranges: t.Sequence[Range], taken: t.Iterable[Range]) -> list[Range]:
     return result
 
 
-def _from_hosts(drafts: t.Sequence[Draft], facts: Facts, result: Addressing) -> None:
-    """Set subnets and gateways from shell lines if no pool contains them."""
-    for place, draft in enumerate(drafts, 1):
-        for port in _ports_of(draft, facts):
-            if port.address is None or port.prefix is None or port.prefix > 30:
-                continue
-            rail = result.rails[IPV4].setdefault(place, Addressed(network(port.address, port.prefix)))
-            if rail.gateway is None and port.gateway is not None and rail.net.holds(port.gateway):
-                rail.gateway = port.gateway
-                rail.pods = without(rail.pods, [single(port.gateway, IPV4)])
-
-
-def _ports_of(draft: Draft, facts: Facts) -> list[HostPort]:
-    """Return the ports of shell lines that have the rail's netdev."""
-    return [port for port in facts.host_ports if draft.netdev and port.netdev == draft.netdev]
-
-
 def _add_missing_subnets(
     drafts: t.Sequence[Draft], facts: Facts, known: dict[int, Addressed], bits: int, found: Found
 ) -> None:
-    """Add subnets that no pool contains: from route tables on a page, or continued from the other rails."""
+    """Add subnets that no pool contains: continued from the other rails."""
     missing = [place for place, draft in enumerate(drafts, 1) if place not in known and _may_count(draft)]
     if not missing or not known:
         return
     first = min(known)
     model = known[first]
     distance = _growth(known)
-    counted: list[tuple[Draft, Network, str]] = []
+    counted: list[tuple[Draft, Network]] = []
     for place in missing:
-        on_page = facts.routes.get(place) if bits == IPV4 else None
         start = model.net.first + distance * (place - first)
-        if on_page is not None and on_page.prefix == model.net.prefix:
-            net, why = on_page, "taken from a route table on the page"
-        elif start < 0 or start >> model.net.bits:
+        if start < 0 or start >> model.net.bits:
             continue
-        else:
-            net, why = network(start, model.net.prefix, bits), "continued from %s" % model.net
+        net = network(start, model.net.prefix, bits)
         offset = net.first - model.net.first
         rail = Addressed(net, None if model.gateway is None else model.gateway + offset)
         rail.pods = [Range(each.first + offset, each.last + offset, bits) for each in model.for_pods]
         if claimed_addresses.within(facts.claims, net):
             continue  # an object uses addresses of this subnet
-        rail.note = "CHECK: no pool has addresses of this rail; %s" % why
+        rail.note = "CHECK: no pool has addresses of this rail; continued from %s" % model.net
         known[place] = rail
-        counted.append((drafts[place - 1], net, why))
-    for why in dict.fromkeys(each[2] for each in counted):
-        members = [each for each in counted if each[2] == why]
-        message = "no pool gives the addresses of %s" % name_counting.compact(
-            [draft.label for draft, _net, _why in members]
-        )
+        counted.append((drafts[place - 1], net))
+    if counted:
+        message = "no pool gives the addresses of %s" % name_counting.compact([draft.label for draft, _net in counted])
         remedy = "check these subnets in the fabric file"
-        nets = name_counting.compact([str(net) for _draft, net, _why in members])
-        found.add(import_rules.COUNTED, members[0][0].place, message, remedy, "%s, for %s" % (nets, why))
+        nets = name_counting.compact([str(net) for _draft, net in counted])
+        written = "%s, for continued from %s" % (nets, model.net)
+        found.add(import_rules.COUNTED, counted[0][0].place, message, remedy, written)
 
 
 def _may_count(draft: Draft) -> bool:
@@ -238,10 +210,7 @@ def _report_overlaps(drafts: t.Sequence[Draft], result: Addressing, found: Found
 
 
 def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: bool, found: Found) -> bool:
-    """Set the rail's ``hosts``: addresses from shell lines, else addresses that no object can allocate.
-
-    Return whether they are not from shell lines.
-    """
+    """Set the rail's ``hosts`` to addresses that no object can allocate. Return whether there are any."""
     for name, reserved in facts.taken.items():
         exclude(rail, name, common([rail.net.addresses], reserved))
     exclude(rail, "routers", _routers(draft, rail))
@@ -249,15 +218,7 @@ def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: 
     if rail.gateway is not None:
         claimed.append(single(rail.gateway, rail.net.bits))
     free = without([rail.net.usable], claimed)
-    port_addresses = sorted(port.address for port in _ports_of(draft, facts) if port.address is not None)
-    port_addresses = [address for address in port_addresses if rail.net.bits == IPV4 and rail.net.holds(address)]
-    if port_addresses:
-        free = [Range(port_addresses[0], each.last) for each in free if each.holds(port_addresses[0])]
-        if not free:
-            message = "%s is a port's own address, and an object can give it to a pod" % show(port_addresses[0])
-            remedy = "keep the ports' addresses out of the pools, and write the rail's hosts"
-            found.add(import_rules.HOST_IN_PODS, draft.place, message, remedy, "no hosts")
-    elif rail.net.bits == IPV6:
+    if rail.net.bits == IPV6:
         # an IPv6 subnet is too large to use all of it
         widest = longest(free)
         free = [Range(widest.first, min(widest.last, widest.first + _PORTS - 1), IPV6)] if widest else []
@@ -275,7 +236,7 @@ def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: 
         remedy = "shorten a pool, and write hosts of the rail"
         found.add(import_rules.NO_HOSTS, draft.place, message, remedy, "no hosts: ports get no address")
         rail.note = "; ".join(filter(None, (rail.note, "DECIDE: hosts; the manifests leave no addresses for ports")))
-    return bool(rail.hosts) and not port_addresses
+    return bool(rail.hosts)
 
 
 def _routers(draft: Draft, rail: Addressed) -> list[Range]:

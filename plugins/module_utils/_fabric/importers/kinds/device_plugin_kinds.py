@@ -24,7 +24,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     TEXT,
     TEXTS,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import manifest_texts
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import (
+    embedded_json,
+    manifest_texts,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import (
     Mapping,
     Scalar,
@@ -64,21 +67,9 @@ def config_map(manifest: manifest_texts.Manifest, facts: Facts, found: Found) ->
 
 
 def _embedded(manifest: manifest_texts.Manifest, value: Scalar, facts: Facts, found: Found, prefix: str = "") -> None:
-    reading = manifest_texts.embedded(manifest.file, value, "config.json", found)
     place = Place(manifest.file, value.line, value.column, "config.json")
-    if reading.dots:
-        message = "lines of the device plugin's configuration are replaced by dots"
-        written = "the valid part"
-        remedy = "give the complete configuration from the cluster"
-        found.add(import_rules.ELIDED, Place(manifest.file, reading.dots[0]), message, remedy, written)
-    if not reading.whole:
-        message = "the device plugin's configuration is not a JSON object"
-        found.add(
-            import_rules.JSON, place, message, "close its braces and quotes: the plugin ends at once", "the valid part"
-        )
-    configuration(
-        manifest_texts.Manifest(manifest.file, manifest.line, manifest.root), reading.value, facts, found, prefix
-    )
+    root = embedded_json.of_scalar(value, Mapping, place, "the device plugin's configuration", found)
+    configuration(manifest, root, facts, found, prefix)
 
 
 def configuration(

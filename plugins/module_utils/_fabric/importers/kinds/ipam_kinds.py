@@ -27,7 +27,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     TEXT,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.subnet_pool import pool_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import manifest_texts
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import (
+    embedded_json,
+    manifest_texts,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import network, show
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Scalar, Value
 
@@ -62,17 +65,9 @@ def of_text(
     """Read an ``ipam`` section that is JSON in a text."""
     if not isinstance(value, Scalar) or not value.text.strip():
         return
-    reading = manifest_texts.embedded(manifest.file, value, "spec.ipam", found)
-    if not isinstance(reading.value, Mapping) or not reading.whole:
-        place = object_shape.place_at(manifest, value, "spec.ipam")
-        found.add(
-            import_rules.JSON,
-            place,
-            "the text of ipam is not a JSON object",
-            "close its braces and quotes",
-            "the valid part",
-        )
-    of_value(manifest, reading.value, network, facts, found)
+    place = object_shape.place_at(manifest, value, "spec.ipam")
+    section = embedded_json.of_scalar(value, Mapping, place, "the text of ipam", found)
+    of_value(manifest, section, network, facts, found)
 
 
 def of_value(

@@ -30,9 +30,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     SWITCH,
     VF_FIELDS,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import manifest_texts
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import (
+    embedded_json,
+    manifest_texts,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import pci
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import (
+    Mapping,
     Scalar,
     Sequence,
     Value,
@@ -66,12 +70,10 @@ def definition(manifest: manifest_texts.Manifest, facts: Facts, found: Found) ->
         place = Place(manifest.file, manifest.line, 1, "spec.config")
         found.add(import_rules.JSON, place, message, "write the CNI configuration as JSON", "nothing")
         return
-    reading = manifest_texts.embedded(manifest.file, config, "spec.config", found)
     place = object_shape.place_at(manifest, config, "spec.config")
-    if reading.value is None or not reading.whole:
-        message = "the configuration of %s is not a JSON object" % shown(name)
-        found.add(import_rules.JSON, place, message, "close its braces and quotes", "the valid part")
-    plugin = _main_plugin(reading.value)
+    plugin = _main_plugin(
+        embedded_json.of_scalar(config, Mapping, place, "the configuration of %s" % shown(name), found)
+    )
     kind = object_shape.plain_text(object_shape.entry(plugin, "type"))
     if kind not in _PLUGINS:
         # calico, bridge and others do not concern rails

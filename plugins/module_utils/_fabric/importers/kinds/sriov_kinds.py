@@ -32,10 +32,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     SWITCH,
     VF_FIELDS,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import lenient_json
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import embedded_json
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources.manifest_texts import Manifest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import pci
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Value
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Sequence, Value
 
 GROUP = "sriovnetwork.openshift.io"
 
@@ -188,11 +188,11 @@ def network(attachment: str, manifest: Manifest, facts: Facts, found: Found) -> 
 def _meta_plugins(fields: Fields, found: Found) -> set[str]:
     """Return the types of chained plugins, which are JSON objects separated by commas."""
     place = fields.place_of("metaPlugins")
-    reading = lenient_json.read("[%s]" % (fields.text("metaPlugins") or ""), place.line, place.column)
-    if reading.value is None:
+    plugins = embedded_json.read("[%s]" % (fields.text("metaPlugins") or ""), Sequence, place, "metaPlugins", found)
+    if plugins is None:
         return set()
-    found.trees.append(("spec.metaPlugins", reading.value))
-    return {object_shape.peek(object_shape.entry(each, "type")) for each in getattr(reading.value, "items", ())}
+    found.trees.append(("spec.metaPlugins", plugins))
+    return {object_shape.peek(object_shape.entry(each, "type")) for each in plugins.items}
 
 
 def _on_ethernet(fields: Fields, result: PodNetwork) -> None:

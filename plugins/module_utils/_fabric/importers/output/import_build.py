@@ -222,10 +222,9 @@ class Builder:
         return mtu
 
     def _mtu_of(self, draft: Draft) -> int | None:
-        ports = [port.mtu for port in self._facts.host_ports if port.netdev == draft.netdev and port.mtu]
         devices = [device.mtu for device in draft.devices if device.mtu]
         networks = [network.mtu for network in draft.networks if network.mtu]
-        all_mtus = ports + devices + networks
+        all_mtus = devices + networks
         if len(set(all_mtus)) > 1:
             message = "the MTU of %s is %s" % (shown(draft.label), " and ".join(map(str, sorted(set(all_mtus)))))
             remedy = "give the port at least the MTU of its pods, and the switches at least that of the port"
@@ -458,7 +457,7 @@ class Builder:
         if not known:
             message = "no manifest names the nodes"
             if self._facts.mentioned:
-                message += "; the page mentions %s" % name_counting.compact(self._facts.mentioned)
+                message += "; the manifests mention %s" % name_counting.compact(self._facts.mentioned)
             remedy = "name them in the fabric file, such as ai-[01:16]: {profile: %s}, or with import_nodes" % profile
             comment = "DECIDE: the nodes, such as ai-[01:16]: {profile: %s}" % profile
             self._report(import_rules.NODES, message, remedy, "no nodes", ("nodes",), comment)

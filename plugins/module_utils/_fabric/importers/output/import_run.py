@@ -106,9 +106,9 @@ def run(files: t.Sequence[tuple[str, bytes]], options: Options) -> Outcome:
         text = manifest_texts.decode(name, raw, found)
         for manifest in manifest_texts.manifests(text, found):
             _read(manifest, facts, found)
-        lines_before = len(facts.asks) + len(facts.host_ports)
+        asks_before = len(facts.asks)
         plain_lines.scan(text, facts, found)
-        if facts.manifests == before and len(facts.asks) + len(facts.host_ports) == lines_before:
+        if facts.manifests == before and len(facts.asks) == asks_before:
             message = "no manifest was found in this file"
             remedy = "give files that contain Kubernetes manifests, or pages and scripts with manifests"
             found.add(import_rules.NO_MANIFEST, Place(name), message, remedy, "nothing")

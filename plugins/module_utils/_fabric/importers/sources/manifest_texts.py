@@ -12,12 +12,10 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import Leaf, copied
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import lenient_json
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import copied
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import (
     MAX_BYTES,
     Mapping,
-    Scalar,
     parse,
 )
 
@@ -27,10 +25,10 @@ _HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\1")
 _KEY = re.compile(r"( *)(- +)?[\"']?([A-Za-z][\w./-]*)[\"']?\s*:(\s|$)")
 _HEAD = re.compile(r"( *)(apiVersion|kind)\s*:\s*\S")
 _VALUES = re.compile(r"( *)(rdma|sriov|rdmaSharedDevicePlugin)\s*:\s*(#.*)?$")
-_DOTS = re.compile(r"\s*(- )?(\.{2,}|…+)\s*$")
+# A JSON document that may be a manifest or the configuration of a device plugin.
+_JSON = re.compile(r'\s*\{[\s\S]*"(apiVersion|configList|resourceList)"\s*:')
+_VARIABLE = re.compile(r"\$(\{[^}]*\}|[A-Za-z_]\w*)")
 _SEPARATOR = re.compile(r"\s*---\s*(#.*)?$")
-_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::?-([^}]*))?\}|\$([A-Za-z_]\w*)")
-_ASSIGNMENT = re.compile(r"(?:^|[\s;])([A-Za-z_]\w*)=(\"[^\"$`]*\"|'[^']*'|[^\s\"'`$;|&()<>]+)")
 
 
 class Manifest(t.NamedTuple):
@@ -77,15 +75,8 @@ def decode(file: str, raw: bytes, found: Found) -> Text:
 def manifests(text: Text, found: Found) -> list[Manifest]:
     """Return all documents of the file that may be a manifest or a configuration."""
     pieces = _blocks(text) if text.prose else _documents(text)
-    documents = []
-    covered: list[tuple[int, int]] = []
-    for first, last in pieces:
-        root = _parse(text, first, last, found)
-        if root is not None:
-            documents.append(Manifest(text.file, first + 1, root))
-            covered.append((first, last))
-    documents.extend(_device_lists(text, covered, found))
-    return sorted(documents, key=lambda each: each.line)
+    roots = [(first, _parse(text, first, last, found)) for first, last in pieces]
+    return [Manifest(text.file, first + 1, root) for first, root in roots if root is not None]
 
 
 # -- data ------------------------------------------------------------------------------------------------------------
@@ -105,6 +96,9 @@ def _documents(text: Text) -> t.Iterator[tuple[int, int]]:
 
 def _blocks(text: Text) -> t.Iterator[tuple[int, int]]:
     for first, last in _sections(text.lines):
+        if _JSON.match("\n".join(text.lines[first:last])):
+            yield first, last
+            continue
         at = first
         while at < last:
             head = _HEAD.match(text.lines[at]) or _VALUES.match(text.lines[at])
@@ -161,7 +155,7 @@ def _end_line(lines: t.Sequence[str], at: int, last: int, indent: int) -> int:
     at += 1
     while at < last:
         line = lines[at]
-        if line.strip() and not line.lstrip().startswith("#") and not _DOTS.match(line):
+        if line.strip() and not line.lstrip().startswith("#"):
             if _indent(line) < indent:
                 return at
             if _indent(line) == indent:
@@ -184,113 +178,18 @@ def _head_key(line: str) -> str:
 
 
 def _parse(text: Text, first: int, last: int, found: Found) -> Mapping | None:
-    lines, dots = [], 0
-    variables = _variables(text, first) if text.prose else {}
-    for at in range(first, last):
-        line = text.lines[at]
-        if _DOTS.match(line):
-            dots = dots or at + 1
-            line = ""
-        lines.append(_substitute(text.file, at, line, variables, found) if text.prose and "$" in line else line)
     report = Report()
+    lines = text.lines[first:last]
+    for at, line in enumerate(lines, first + 1):
+        variable = _VARIABLE.search(line) if text.prose else None
+        if variable:
+            message = "%s has no value here" % shown(variable.group())
+            remedy = "write the value itself, or give the manifests from the cluster"
+            found.add(import_rules.VARIABLE, Place(text.file, at), message, remedy, "the text unchanged")
     raw = "\n".join(lines).encode("utf-8", "replace")
     document = parse(raw, report)
     for each in report.findings(document.position if document else lambda _path: (1, 1)):
         place = Place(text.file, each.line + first, each.column, each.place)
         written = "nothing of this document" if document is None else "the first of it"
         found.add(import_rules.SYNTAX, place, each.message, each.remedy, written)
-    if document is None:
-        return None
-    if dots:
-        _report_dots(text.file, dots, found)
-    return t.cast(Mapping, copied(document.root, first))
-
-
-def _report_dots(file: str, line: int, found: Found) -> None:
-    message = "lines are replaced by dots here"
-    found.add(
-        import_rules.ELIDED,
-        Place(file, line),
-        message,
-        "give the complete manifests from the cluster",
-        "the valid part",
-    )
-
-
-def _variables(text: Text, before: int) -> dict[str, str]:
-    """Return the values of shell variables at a line, from assignments on the 40 lines before it."""
-    values: dict[str, str] = {}
-    for line in text.lines[max(0, before - 40) : before]:
-        for name, value in _ASSIGNMENT.findall(line):
-            values[name] = value.strip("\"'")
-    return values
-
-
-def _substitute(file: str, at: int, line: str, variables: dict[str, str], found: Found) -> str:
-    def value_of(variable: t.Match[str]) -> str:
-        name = variable.group(1) or variable.group(3)
-        value: str | None = variables.get(name)
-        value = variable.group(2) if value is None else value
-        if value is None:
-            message = "%s has no value here" % shown(variable.group())
-            remedy = "set the variable on an earlier line, or write the value itself"
-            found.add(import_rules.VARIABLE, Place(file, at + 1), message, remedy, "the text unchanged")
-            return variable.group()
-        return value
-
-    return _VARIABLE.sub(value_of, line)
-
-
-# -- device lists outside of documents -------------------------------------------------------------------------------
-
-
-def _device_lists(text: Text, covered: list[tuple[int, int]], found: Found) -> t.Iterator[Manifest]:
-    """Return configurations such as ``{"configList": [...]}`` that are outside of manifests."""
-    if not text.prose:
-        return
-    for first, last in _sections(text.lines):
-        for at in range(first, last):
-            if '"configList"' not in text.lines[at] and '"resourceList"' not in text.lines[at]:
-                continue
-            if any(start <= at < end for start, end in covered):
-                continue
-            begin = next((line for line in range(at, first - 1, -1) if "{" in text.lines[line]), None)
-            if begin is None:
-                continue
-            column = text.lines[begin].index("{")
-            body = "\n".join([text.lines[begin][column:]] + text.lines[begin + 1 : last])
-            reading = lenient_json.read(body, begin + 1, column + 1)
-            if isinstance(reading.value, Mapping):
-                if reading.dots:
-                    _report_dots(text.file, reading.dots[0], found)
-                report_duplicates(text.file, reading, found)
-                yield Manifest(text.file, begin + 1, reading.value)
-
-
-def embedded(file: str, scalar: Scalar, path: str, found: Found) -> lenient_json.Reading:
-    """Parse JSON in a text of a manifest and mark the text as read.
-
-    The text of a block scalar begins on the line after its key.
-    """
-    block = "\n" in scalar.text
-    reading = lenient_json.read(scalar.text, scalar.line + 1 if block else scalar.line, scalar.column)
-    report_duplicates(file, reading, found)
-    if isinstance(scalar, Leaf):
-        scalar.used = True
-    if reading.value is not None:
-        found.trees.append((path, reading.value))
-    return reading
-
-
-def report_duplicates(file: str, reading: lenient_json.Reading, found: Found) -> None:
-    """Report duplicate keys of JSON objects."""
-    for key, first in reading.doubled:
-        message = "duplicate key %s, first used on line %d" % (shown(key.text), first.line)
-        place = Place(file, key.line, key.column)
-        found.add(
-            import_rules.DOUBLED,
-            place,
-            message,
-            "keep one of the two",
-            "the last of them, which is what the plugins take",
-        )
+    return t.cast(Mapping, copied(document.root, first)) if document else None

@@ -2,11 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Check values against their Helm chart. Helm accepts any key, and does not report keys that no template reads.
-
-A key is known if the chart's ``values.yaml`` has it or its templates read it. Below a mapping that a template uses as a
-whole (labels, node selectors, resources), every key is known.
-"""
+"""Values of Helm charts: defaults, images of another registry, and values that contradict the chart or the plan."""
 
 from __future__ import annotations
 
@@ -63,7 +59,6 @@ class Chart:
     version: str
     kube: str = ""
     values: Values = field(default_factory=dict)
-    templates: str = ""
     parts: t.Mapping[str, Chart] = field(default_factory=dict)
     conditions: t.Mapping[str, str] = field(default_factory=dict)
     definitions: t.Sequence[Object] = ()
@@ -170,85 +165,36 @@ def mismatches(
     found = [
         Mismatch(key, "does nothing: " + dead[key][0], dead[key][1]) for key in dead if at(values, key) is not None
     ]
-    known_keys = {each.key for each in found}
-    found += [each for each in _unknown(chart, chart, values, (), chart.values) if each.key not in known_keys]
+    found += _wrong_types(values, _values_of(chart))
     rules = _RULES.get(chart.name)
     if rules:
         found += rules(merged(chart.values, values), view, options)
     return found
 
 
-def _unknown(top: Chart, chart: Chart, given: Values, path: tuple[str, ...], known: t.Any) -> t.Iterator[Mismatch]:
-    """Yield the values whose key or type the chart does not have. ``known``: the chart's own values at ``path``."""
+def _wrong_types(given: Values, known: Values, path: tuple[str, ...] = ()) -> t.Iterator[Mismatch]:
+    """Yield the values that are not mappings or lists where the chart has one. ``known``: its values at ``path``."""
     for key, value in given.items():
-        place = (*path, str(key))
-        if not path and key in chart.parts:
-            part = chart.parts[key]
-            part_values = known.get(key) if isinstance(known, t.Mapping) else None
+        place, default = (*path, str(key)), known.get(key)
+        if isinstance(default, t.Mapping) and default:
             if isinstance(value, t.Mapping):
-                for each in _unknown(top, part, value, (), merged(part.values, part_values or {})):
-                    yield each._replace(key="%s.%s" % (key, each.key))
-            continue
-        default = known.get(key) if isinstance(known, t.Mapping) else None
-        if isinstance(known, t.Mapping) and key in known:
-            mapping = _mapping(default)
-            if mapping and not isinstance(value, t.Mapping) and value is not None:
-                yield Mismatch(
-                    ".".join(place),
-                    "is %s, and the chart has a mapping there" % _type_name(value),
-                    _remedy_for_keys(mapping),
-                )
-            elif isinstance(default, list) and not isinstance(value, (list, type(None))):
-                yield Mismatch(
-                    ".".join(place), "is %s, and the chart has a list there" % _type_name(value), "write a list"
-                )
-            elif mapping and isinstance(value, t.Mapping) and not _has_user_keys(chart, place, mapping):
-                yield from _unknown(top, chart, value, place, mapping)
-        elif not _is_read(chart, place):
-            near = nearest(str(key), [str(each) for each in known or ()])
-            yield Mismatch(
-                ".".join(place),
-                "the chart %s %s has no such key%s" % (chart.name, chart.version, did_you_mean(near)),
-                "remove it, or use the key of the chart's values.yaml",
-            )
+                yield from _wrong_types(value, default, place)
+            elif value is not None:
+                message = "is %s, and the chart has a mapping there" % _type_name(value)
+                remedy = "write a mapping with keys such as %s" % ", ".join(str(each) for each in list(default)[:3])
+                yield Mismatch(".".join(place), message, remedy)
+        elif isinstance(default, list) and not isinstance(value, (list, type(None))):
+            message = "is %s, and the chart has a list there" % _type_name(value)
+            yield Mismatch(".".join(place), message, "write a list")
 
 
-def _mapping(value: t.Any) -> t.Mapping[str, t.Any] | None:
-    """Return the value if it is a mapping that is not empty; else None."""
-    return value if isinstance(value, t.Mapping) and value else None
+def _values_of(chart: Chart) -> Object:
+    """Return the values of the chart with those of its subcharts."""
+    return merged({name: _values_of(part) for name, part in chart.parts.items()}, chart.values)
 
 
 def _type_name(value: t.Any) -> str:
     return "a mapping" if isinstance(value, t.Mapping) else "a list" if isinstance(value, list) else repr(value)
-
-
-def _remedy_for_keys(known: Values) -> str:
-    return "write a mapping with keys such as %s" % ", ".join(str(key) for key in list(known)[:3])
-
-
-def _has_user_keys(chart: Chart, path: tuple[str, ...], known: Values) -> bool:
-    """Return whether users choose the keys of a mapping: a template writes it as a whole, or keys look like labels."""
-    if any("/" in str(key) for key in known):
-        return True
-    as_whole = r"(?:toYaml|toJson|toPrettyJson|range\b[^}]*?|\"value\")\s*\(?\s*\$?\.Values\.%s(?![\w.-])"
-    in_with = r"with\s+\$?\.Values\.%s\s*-?}}(?:(?!{{-?\s*end\b)[\s\S]){0,400}?(?:toYaml|range)[^}]*\s\."
-    dotted = re.escape(".".join(path))
-    return bool(
-        re.search(as_whole % dotted, chart.templates) or re.search(in_with % dotted + r"(?!\w)", chart.templates)
-    )
-
-
-def _is_read(chart: Chart, path: tuple[str, ...]) -> bool:
-    """Return whether a template reads the key, or uses a mapping above it as a whole."""
-    dotted = re.escape(".".join(path))
-    if re.search(r"\.Values\.%s(?![\w-])" % dotted, chart.templates):
-        return True
-    known: t.Any = chart.values
-    for depth in range(1, len(path)):
-        known = known.get(path[depth - 1]) if isinstance(known, t.Mapping) else None
-        if not _mapping(known) and _is_read(chart, path[:depth]):
-            return True
-    return False
 
 
 def _spiderpool(values: Values, _view: View | None, _options: Options | None) -> list[Mismatch]:
