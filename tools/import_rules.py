@@ -52,8 +52,10 @@ class Package(t.NamedTuple):
 
 PACKAGES: dict[str, Package] = {
     "_common": Package(
-        "What all packages share: errors, changes, URLs without passwords, firmware parameters, attributes of VFs."
+        "What all packages share: errors, changes, URLs without passwords, attributes of VFs, protocol of NIC vendors."
     ),
+    "_nic_vendors.nvidia": Package("NVIDIA: ConnectX and BlueField.", "_common"),
+    "_nic_vendors": Package("The vendor of a NIC, and a folder for each vendor.", "_common _nic_vendors.nvidia"),
     "_node.core": Package(
         "The node as one object (files and commands), subsystems, the run of a module, the lock, packed programs.",
         "_common",
@@ -79,7 +81,7 @@ PACKAGES: dict[str, Package] = {
     ),
     "_node.sriov": Package(
         "SR-IOV virtual functions and their attributes.",
-        "_common _node.boot _node.core _node.netlink _node.readers _node.safety",
+        "_common _nic_vendors _node.boot _node.core _node.netlink _node.readers _node.safety",
     ),
     "_node.rdma": Package(
         "RDMA netns mode, RDMA links and InfiniBand ports.",
@@ -87,11 +89,11 @@ PACKAGES: dict[str, Package] = {
     ),
     "_node.qos": Package(
         "QoS of RoCE: PFC, ETS, congestion control, traffic classes.",
-        "_common _node.boot _node.core _node.netlink _node.readers _node.safety",
+        "_common _nic_vendors _node.boot _node.core _node.netlink _node.readers _node.safety",
     ),
     "_node.host": Package(
         "Host settings beside the ports: PCI tuning, memlock, hugepages, neighbour tables.",
-        "_common _node.boot _node.core _node.readers _node.safety",
+        "_common _nic_vendors _node.boot _node.core _node.readers _node.safety",
     ),
     "_node.gpu": Package("GPUDirect: the path from GPU memory to the NIC.", "_common _node.core _node.readers"),
     "_node.nic": Package(
@@ -107,7 +109,7 @@ PACKAGES: dict[str, Package] = {
     ),
     "_node.metrics": Package(
         "Metrics in the Prometheus format, and the counters of RDMA devices.",
-        "_common _node.core _node.netlink",
+        "_common _nic_vendors _node.core _node.netlink",
     ),
     "_node.dra": Package(
         "The DRA driver of the rail agent: client of the API server, prepared ResourceClaims, ResourceSlices.",

@@ -47,7 +47,8 @@ class NicKernel(System):
         path = "pci0000:00/0000:00:%02x.0/0000:%02x:00.0" % (bus, bus)
         attributes = {"sriov_totalvfs": str(total), "sriov_numvfs": "0", "sriov_drivers_autoprobe": "1"}
         kind = NETWORK if layer == "ethernet" else INFINIBAND
-        pci = self.tree.function(path, kind=kind, **attributes) if total else self.tree.function(path, kind=kind)
+        vendor = "15b3" if driver.startswith("mlx") or layer == "infiniband" else "8086"
+        pci = self.tree.function(path, kind, vendor, **(attributes if total else {}))
         self.tree.driver(pci, driver)
         self.settings[pci] = []
         if netdev:
