@@ -95,9 +95,11 @@ PACKAGES: dict[str, Package] = {
         "Host settings beside the ports: PCI tuning, memlock, hugepages, neighbour tables.",
         "_common _nic_vendors _node.boot _node.core _node.readers _node.safety",
     ),
-    "_node.gpu": Package("GPUDirect: the path from GPU memory to the NIC.", "_common _node.core _node.readers"),
+    "_node.gpu": Package(
+        "GPUDirect: the path from GPU memory to the NIC.", "_common _nic_vendors _node.core _node.readers"
+    ),
     "_node.nic": Package(
-        "NIC drivers and NIC firmware.", "_common _node.core _node.netlink _node.readers _node.safety"
+        "NIC drivers and NIC firmware.", "_common _nic_vendors _node.core _node.netlink _node.readers _node.safety"
     ),
     "_node.cni": Package(
         "CNI networks and plugins of a node, and the plugin railyard-rail.",
@@ -139,8 +141,8 @@ PACKAGES: dict[str, Package] = {
     ),
     "_node.layers": Package(
         "The options of the modules of the layers, and the run of all of them in one process.",
-        "_common _node.agent_service _node.boot _node.boot_service _node.cni _node.core _node.gpu _node.host _node.nic "
-        "_node.ports _node.rdma _node.readers",
+        "_common _nic_vendors _node.agent_service _node.boot _node.boot_service _node.cni _node.core _node.gpu "
+        "_node.host _node.nic _node.ports _node.rdma _node.readers",
     ),
     "_fabric.findings": Package("Findings, and the registry of lint rules."),
     "_fabric.catalog": Package(
@@ -160,7 +162,8 @@ PACKAGES: dict[str, Package] = {
     ),
     "_fabric.file": Package(
         "Reader and writer of the fabric file, one module per section.",
-        "_common _fabric.allocate _fabric.catalog _fabric.findings _fabric.model _fabric.settings_catalog _fabric.text",
+        "_common _nic_vendors _fabric.allocate _fabric.catalog _fabric.findings _fabric.model _fabric.settings_catalog "
+        "_fabric.text",
     ),
     "_fabric.plan": Package(
         "The plan: host variables, the plan document, options of modules, matching of ports, memory of the plan.",
@@ -168,7 +171,7 @@ PACKAGES: dict[str, Package] = {
     ),
     "_fabric.lint.settings_checks": Package(
         "The checks of the rules in `settings_catalog`, one module per family.",
-        "_common _fabric.allocate _fabric.catalog _fabric.findings _fabric.kubernetes.objects "
+        "_common _nic_vendors _fabric.allocate _fabric.catalog _fabric.findings _fabric.kubernetes.objects "
         "_fabric.kubernetes.view _fabric.model _fabric.plan _fabric.settings_catalog _fabric.text",
     ),
     "_fabric.lint.checks": Package(
@@ -213,7 +216,7 @@ PACKAGES: dict[str, Package] = {
         "_common _fabric.model _fabric.text",
     ),
     "_fabric.kubernetes.gpu": Package(
-        "What the GPU Operator must be set to.", "_common _fabric.kubernetes.view _fabric.model"
+        "What the GPU Operator must be set to.", "_common _nic_vendors _fabric.kubernetes.view _fabric.model"
     ),
     "_fabric.kubernetes.providers": Package(
         "Objects of each provider.",

@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common import firmware_parameters
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import MAX_VFS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, shown
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import INSTALLED, KINDS, Driver
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import Driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Firmware
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
     MODES,
@@ -25,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Sequence
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.vendor_drivers import INSTALLED, KINDS
 
 
 def read_driver(section: Section) -> Driver | None:

@@ -13,10 +13,10 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common import gpudirect_paths as choice
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._common.vendor_driver import CONTAINER
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu.gpu_settings import Wanted, as_yaml
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import CONTAINER, INSTALLED
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.host_model import (
     AUTO,
     DMABUF,
@@ -25,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.host
     PEERMEM,
     PROPRIETARY,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.vendor_drivers import INSTALLED
 
 
 def nic_container(view: View | None, options: Options) -> bool:

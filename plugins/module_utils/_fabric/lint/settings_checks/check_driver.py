@@ -10,19 +10,14 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common import firmware_parameters
 from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import masked
+from ansible_collections.railyard.fabric.plugins.module_utils._common.vendor_driver import CONTAINER
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     Path,
     Report,
     shown,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import (
-    CONTAINER,
-    ENDINGS,
-    INSTALLED,
-    REMOTE,
-    Driver,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import REMOTE, Driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Firmware, Port
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
     CONNECTED,
@@ -45,6 +40,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
     UNSIGNED,
     UNUSED,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.vendor_drivers import ENDINGS, INSTALLED
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
@@ -82,7 +78,7 @@ def _driver(fabric: Fabric, driver: Driver, report: Report) -> None:
         for key in ("version", "source", "key", "packages"):
             if getattr(driver, key):
                 message = "%s is set, but the driver %s is not installed from packages" % (key, driver.kind)
-                remedy = "remove it, or set kind: doca or mlnx"
+                remedy = "remove it, or set kind: %s" % " or ".join(INSTALLED)
                 if driver.kind == CONTAINER:
                     remedy = "remove it; the container's release is images.driver of kubernetes_options"
                 report.add(UNUSED, driver.path + (key,), message, remedy)
