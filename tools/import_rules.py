@@ -99,7 +99,8 @@ PACKAGES: dict[str, Package] = {
         "GPUDirect: the path from GPU memory to the NIC.", "_common _nic_vendors _node.core _node.readers"
     ),
     "_node.nic": Package(
-        "NIC drivers and NIC firmware.", "_common _nic_vendors _node.core _node.netlink _node.readers _node.safety"
+        "NIC drivers and NIC firmware.",
+        "_common _nic_vendors _nic_vendors.nvidia _node.core _node.netlink _node.readers _node.safety",
     ),
     "_node.cni": Package(
         "CNI networks and plugins of a node, and the plugin railyard-rail.",

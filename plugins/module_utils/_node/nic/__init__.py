@@ -4,5 +4,5 @@
 
 """NIC drivers and NIC firmware.
 
-May import: _common, _nic_vendors, _node.core, _node.netlink, _node.readers, _node.safety.
+May import: _common, _nic_vendors, _nic_vendors.nvidia, _node.core, _node.netlink, _node.readers, _node.safety.
 """

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common import firmware_parameters
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vendor_firmware
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
     RailyardError,
     raise_all,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import firmware_tool
+from ansible_collections.railyard.fabric.plugins.module_utils._common.vendor_firmware import FirmwareParameters
 
 LINK_TYPES = {"ib": "IB(1)", "eth": "ETH(2)"}
 
@@ -32,11 +32,13 @@ class ParameterSpec:
         self.every_port = every_port
 
     def argument(self) -> str:
-        number = firmware_tool.number(self.value)
+        number = vendor_firmware.number(self.value)
         return str(self.value).strip() if number is None else str(number)
 
 
-def parameter_specs(port: t.Mapping[str, t.Any], place: str, ports: int) -> t.Iterator[tuple[str, ParameterSpec]]:
+def parameter_specs(
+    port: t.Mapping[str, t.Any], place: str, ports: int, known: FirmwareParameters
+) -> t.Iterator[tuple[str, ParameterSpec]]:
     """Yield a port's options as (parameter of the card, desired value). Raises :class:`RailyardError`."""
     types = port.get("link_types") or {}
     for number, kind in types.items():
@@ -64,38 +66,21 @@ def parameter_specs(port: t.Mapping[str, t.Any], place: str, ports: int) -> t.It
     for name, given in (port.get("parameters") or {}).items():
         where = "%s.parameters.%s" % (place, name)
         try:
-            value = firmware_parameters.value(str(name), given)
+            value = known.value(str(name), given)
         except ValueError as error:
             errors.append(RailyardError("%r is not a valid value" % (given,), where, "write %s" % error))
             continue
-        parameter = firmware_parameters.parameter(str(name))
+        parameter = known.parameter(str(name))
         every_port = parameter.endswith("_P*")
-        try:
-            elements = _elements(parameter, where, ports)
-        except RailyardError as error:
-            errors.append(error)
+        elements = known.elements(parameter, ports)
+        if elements is None:
+            remedy = "write it as the tool's query prints it (%s), or use one of %s"
+            remedy %= (known.forms, ", ".join(known.aliases))
+            errors.append(RailyardError("%r is not a parameter name" % parameter, where, remedy))
             continue
         for each in elements:
-            yield each, ParameterSpec(value, firmware_tool.plain(value), where, every_port)
+            yield each, ParameterSpec(value, vendor_firmware.plain(value), where, every_port)
     raise_all(errors)
-
-
-def _elements(name: str, place: str, ports: int) -> list[str]:
-    """Return ``NAME``, the elements of ``NAME[3]`` or ``NAME[3..5]``, or one parameter per port for ``NAME_P*``."""
-    match = firmware_parameters.NAME.match(name)
-    if not match:
-        raise RailyardError(
-            "%r is not a parameter name" % name,
-            place,
-            "write it as the tool's query prints it (%s), or use one of %s"
-            % (firmware_parameters.FORMS, ", ".join(firmware_parameters.ALIASES)),
-        )
-    base, first, last, every = match.groups()
-    if every:
-        return ["%s%d" % (base, number + 1) for number in range(ports)]
-    if first is None:
-        return [base]
-    return ["%s[%d]" % (base, at) for at in range(int(first), int(last or first) + 1)]
 
 
 def port_elements(name: str, ports: int) -> list[str]:
@@ -104,5 +89,5 @@ def port_elements(name: str, ports: int) -> list[str]:
     return ["%s%d" % (base, number + 1) for number in range(ports)]
 
 
-def is_value(observed: firmware_tool.Plain, spec: ParameterSpec) -> bool:
-    return firmware_tool.same(observed, spec.value)
+def is_value(observed: vendor_firmware.Plain, spec: ParameterSpec) -> bool:
+    return vendor_firmware.same(observed, spec.value)

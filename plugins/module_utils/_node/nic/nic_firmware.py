@@ -15,7 +15,7 @@ import json
 import time
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common import firmware_parameters
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vendor_firmware
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change, batch
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
     RailyardError,
@@ -23,20 +23,18 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     Unsupported,
     raise_all,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._common.vendor_firmware import Parameter, VendorFirmware
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.firmware import FIRMWARE
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import firmware_tool
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_card import (
-    BLUEFIELD,
-    TWO_PORTS_A_FUNCTION,
     Card,
     functions_elsewhere,
     is_staged,
     vf_holders_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_observed import (
-    MODES,
     CardReader,
     Drivers,
     firmware_of_netdevs,
@@ -49,51 +47,48 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware
     parameter_specs,
     port_elements,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_tool import Parameter, Tool
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 
 # Removed by a boot, which makes a reset unnecessary.
 RESET_DIR = "/run/railyard/firmware"
-
-
 Specs = t.Mapping[str, ParameterSpec]
+# VFs -> the holders of each
+Holders = t.Callable[[System, t.Sequence[str]], t.Dict[str, t.List[str]]]
 # How many VFs are named in a refusal.
 NAMED = 8
 
 
-class Firmware(Subsystem):
-    """The firmware of a node's NICs.
+class Observers(t.NamedTuple):
+    """What is observed beside the cards, replaced in tests. ``management``: None: observed when it is needed."""
 
-    :param ports: each with ``pci`` and a spec: ``link_type``, ``link_types``, ``sriov_en``, ``num_of_vfs``,
-        ``parameters``, ``version``. None: all cards; a card that does not answer is left out with a warning.
-    :param tool: see :class:`.firmware_tool.Tool`.
-    :param reset: ``never`` or ``allowed``.
-    :param timeout: seconds that a card may take to return after a reset.
-    :param never_reset: PCI addresses whose cards are never reset.
-    :param management, holders, drivers: for tests; by default observed.
+    management: ManagementPath | None = None
+    holders: Holders = vf_holders_of
+    drivers: Drivers = firmware_of_netdevs
+
+
+class Firmware(Subsystem):
+    """The firmware of a node's NICs of one vendor. See the documentation of the module mlx_linktype for the options.
+
+    Without ``ports``, it observes all cards; a card that does not answer is left out with a warning.
     """
 
     def __init__(
         self,
+        options: t.Mapping[str, t.Any],
         system: System,
-        ports: t.Sequence[t.Mapping[str, t.Any]] | None,
-        tool: str = "auto",
-        reset: str = "never",
-        timeout: float = 120.0,
-        management: ManagementPath | None = None,
-        holders: t.Callable[[System, t.Sequence[str]], dict[str, list[str]]] = vf_holders_of,
-        never_reset: t.Sequence[str] = (),
-        drivers: Drivers = firmware_of_netdevs,
+        vendor: VendorFirmware,
+        observers: Observers | None = None,
     ) -> None:
         super().__init__()
         self._system = system
-        self._reset = reset == "allowed"
-        self._never_reset = frozenset(each.lower() for each in never_reset)
-        self._timeout = timeout
-        self._management = management
-        self._holders = holders
+        self._vendor = vendor
+        self._reset = options.get("reset") == "allowed"
+        self._never_reset = frozenset(each.lower() for each in options.get("never_reset", ()))
+        self._timeout: float = options.get("timeout", 120.0)
+        self._management, self._holders, drivers = observers or Observers()
+        ports: t.Sequence[t.Mapping[str, t.Any]] | None = options["ports"]
         self._every = ports is None
         self._staged: set[tuple[str, str]] = set()
         self._restarted: set[str] = set()
@@ -102,21 +97,15 @@ class Firmware(Subsystem):
         self._by_port: list[tuple[str, Card]] = []
         self._cards: dict[str, Card] = {}
         if ports is None:
-            ports = [{"pci": each} for each in pci_functions.network_functions(system, pci_functions.NVIDIA_NETWORKING)]
+            ports = [{"pci": each} for each in pci_functions.network_functions(system, vendor.pci_vendor)]
         self._add_ports(ports)
-        self._tool = Tool(system, tool)
+        self._tool = vendor.tool(system, options.get("tool", "auto"))
         self._reader = CardReader(system, self._tool, drivers)
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> Firmware:
-        return cls(
-            system,
-            options["ports"],
-            options["tool"],
-            options["reset"],
-            options["timeout"],
-            never_reset=options["never_reset"],
-        )
+        """Return the firmware of NVIDIA's cards, for the module mlx_linktype."""
+        return cls(options, system, FIRMWARE)
 
     # -- desired state ------------------------------------------------------------------------------------------------
 
@@ -135,7 +124,7 @@ class Firmware(Subsystem):
             card = self._card(function)
             self._by_port.append((function, card))
             try:
-                specs = list(parameter_specs(port, place, card.ports))
+                specs = list(parameter_specs(port, place, card.ports, self._vendor.parameters))
             except RailyardError as error:
                 errors += error.errors
                 continue
@@ -146,7 +135,7 @@ class Firmware(Subsystem):
                     errors.append(card.conflict("the firmware", *version, *card.version))
             for name, spec in specs:
                 other = card.specs.setdefault(name, spec)
-                if other is not spec and not firmware_tool.same(firmware_tool.plain(other.shown), spec.shown):
+                if other is not spec and not vendor_firmware.same(vendor_firmware.plain(other.shown), spec.shown):
                     errors.append(card.conflict(name, spec.shown, spec.place, other.shown, other.place))
         raise_all(errors)
 
@@ -155,8 +144,7 @@ class Firmware(Subsystem):
         device = functions[0]
         if device not in self._cards:
             model = pci_functions.hexadecimal(self._system, device, "device")
-            ports = 2 if model in TWO_PORTS_A_FUNCTION else len(functions)
-            self._cards[device] = Card(device, functions, ports, model in BLUEFIELD)
+            self._cards[device] = Card(device, functions, model, self._vendor)
         return self._cards[device]
 
     # -- observed state -----------------------------------------------------------------------------------------------
@@ -200,7 +188,7 @@ class Firmware(Subsystem):
                 errors += self._refusals(card, resets)
             changes += self._staging(card, parameters, staged)
             if resets:
-                level = "level %s" % firmware_tool.RESET_LEVEL
+                level = "level %s" % self._tool.reset_level
                 changes.append(Change(card.device, "reset", None, level, functools.partial(self._do_reset, card)))
         raise_all(errors)
         return changes
@@ -225,10 +213,11 @@ class Firmware(Subsystem):
             if self._hidden(card, name, parameters):
                 self._unseen.add((card.device, name))
                 return None
-            guard = parameters.get(firmware_parameters.ADVANCED)
+            known = self._vendor.parameters
+            guard = parameters.get(known.guard)
             remedy = "run '%s -d %s -e q' to list the parameters" % (self._tool.path, card.device)
-            if name in firmware_parameters.GUARDED and guard and not firmware_tool.same(guard["current"], 1):
-                remedy = "set %s: true too, without which the card hides it" % firmware_parameters.ADVANCED
+            if name in known.guarded and guard and not vendor_firmware.same(guard["current"], 1):
+                remedy = "set %s: true too, without which the card hides it" % known.guard
             return Unsupported("%s does not have the parameter %s" % (card.device, name), spec.place, remedy)
         if spec.every_port and any(LINK_TYPE.match(other) for other in parameters):
             return None  # 'link_type' covers the existing ports
@@ -250,10 +239,11 @@ class Firmware(Subsystem):
     @staticmethod
     def _hidden(card: Card, name: str, parameters: t.Mapping[str, Parameter]) -> bool:
         """Return whether the card may hide a parameter until the advanced settings are in force."""
-        spec, guard = card.specs.get(firmware_parameters.ADVANCED), parameters.get(firmware_parameters.ADVANCED)
+        guard_name = card.vendor.parameters.guard
+        spec, guard = card.specs.get(guard_name), parameters.get(guard_name)
         if name in parameters or spec is None or guard is None or spec.argument() != "1":
             return False
-        return LINK_TYPE.match(name) is None and not firmware_tool.same(guard["current"], 1)
+        return LINK_TYPE.match(name) is None and not vendor_firmware.same(guard["current"], 1)
 
     def _must_reset(self, card: Card, parameters: t.Mapping[str, Parameter], staged: Specs) -> bool:
         if not self._reset or card.device in self._restarted:
@@ -261,10 +251,10 @@ class Firmware(Subsystem):
         if not self._never_reset.isdisjoint(pci_functions.card_functions(self._system, card.device)):
             return False
         waiting = self._waiting(card, parameters, staged)
-        if waiting and card.bluefield:
+        if waiting and card.has_processors:
             warning = (
-                "%s is a BlueField, which is not reset from the host: a reset restarts its Arm cores and may change its"
-                " mode. Its values take effect after a reboot." % card.device
+                "%s is a %s, which is not reset from the host: a reset restarts its Arm cores and may change its"
+                " mode. Its values take effect after a reboot." % (card.device, card.vendor.processor_name)
             )
             self.warnings += [] if warning in self.warnings else [warning]
             return False
@@ -304,8 +294,10 @@ class Firmware(Subsystem):
         if not resets:
             return []
         errors: list[RailyardError] = []
-        if self._tool.reset_program() is None:
-            errors.append(self._tool.no_reset_program())
+        try:
+            self._tool.check_reset()
+        except RailyardError as error:
+            errors.append(error)
         for function in functions:
             vfs = pci_functions.virtual_functions(self._system, function)
             if vfs:
@@ -390,20 +382,21 @@ class Firmware(Subsystem):
                 reasons.append("%s: %s is %s now, %s at the next boot%s" % (card.device, name, now, later, tried))
             reasons += [
                 "%s: %s is hidden until %s is in force; the run after the reboot sets it"
-                % (card.device, name, firmware_parameters.ADVANCED)
+                % (card.device, name, self._vendor.parameters.guard)
                 for name in card.specs
                 if self._hidden(card, name, parameters)
             ]
             reasons += [
                 "%s: %s is visible now that %s is in force; the next run sets it"
-                % (device, name, firmware_parameters.ADVANCED)
+                % (device, name, self._vendor.parameters.guard)
                 for device, name in sorted(self._unseen)
                 if device == card.device and name in parameters
             ]
-            if wanted and state["cards"][card.device]["mode"] == MODES[0]:
+            mode = state["cards"][card.device]["mode"]
+            if wanted and mode and mode == card.vendor.independent_mode:
                 self.warnings.append(
-                    "%s is a BlueField in DPU mode: a reboot of the host does not restart its firmware. Remedy:"
-                    " power-cycle the server." % card.device
+                    "%s is a %s in %s mode: a reboot of the host does not restart its firmware. Remedy:"
+                    " power-cycle the server." % (card.device, card.vendor.processor_name, str(mode).upper())
                 )
             self._check_total(card, parameters)
         return {
@@ -420,9 +413,9 @@ class Firmware(Subsystem):
             if card.version and version != card.version[0]:
                 found.append({"card": card.device, "wanted": card.version[0], "version": version})
                 self.warnings.append(
-                    "%s: the firmware is %s, not %s (%s). Remedy: burn it with the vendor's tool (mstflint or"
-                    " mlxfwmanager), or plan the other version."
-                    % (card.device, version or "not reported by a driver", *card.version)
+                    "%s: the firmware is %s, not %s (%s). Remedy: burn it with the vendor's tool (%s), or"
+                    " plan the other version."
+                    % (card.device, version or "not reported by a driver", *card.version, card.vendor.burner)
                 )
         return found
 
