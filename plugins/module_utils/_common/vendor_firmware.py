@@ -92,9 +92,14 @@ class FirmwareParameters:
     pattern: re.Pattern[str]
     forms = ""
     aliases: t.Mapping[str, Alias] = {}
-    #: parameters that have an option of the module, and the start of the parameter of each port's link type
+    #: parameters that have an option of the module
     options: t.Mapping[str, str] = {}
+    #: the start of the parameter of each port's link type, its values by option, and the options by its numbers
     link_type = ""
+    link_types: t.Mapping[str, str] = {}
+    link_numbers: t.Mapping[int, str] = {}
+    #: parameters that replace the number of VFs
+    vf_override = ""
     #: while ``guard`` is off, the firmware hides and refuses the parameters in ``guarded``
     guard = ""
     guarded: tuple[str, ...] = ()
@@ -108,6 +113,11 @@ class FirmwareParameters:
         """Return the option of the module that sets a parameter."""
         is_link_type = bool(self.link_type) and parameter.startswith(self.link_type)
         return "link_type" if is_link_type else self.options.get(parameter)
+
+    def port_of(self, parameter: str) -> int | None:
+        """Return the port, from 1, whose link type a parameter is; None for other parameters."""
+        number = parameter[len(self.link_type) :] if self.option(parameter) == "link_type" else ""
+        return int(number) if number.isdigit() else None
 
     def knows(self, name: str) -> bool:
         """Return whether a name or an alias has the form of a parameter."""

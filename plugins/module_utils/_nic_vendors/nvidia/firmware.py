@@ -19,8 +19,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.vendor_fir
 
 _ADVANCED = "ADVANCED_PCI_SETTINGS"
 _SWITCH = {True: "1", False: "0"}
-# Values of mlx4's port types.
-_TYPES = {"ib": "IB(1)", "eth": "ETH(2)"}
 
 
 class MlxParameters(FirmwareParameters):
@@ -39,6 +37,9 @@ class MlxParameters(FirmwareParameters):
     }
     options = {"SRIOV_EN": "sriov_en", "NUM_OF_VFS": "num_of_vfs"}
     link_type = "LINK_TYPE_P"
+    link_types = {"ib": "IB(1)", "eth": "ETH(2)"}
+    link_numbers = {1: "ib", 2: "eth", 3: "vpi"}
+    vf_override = "PF_NUM_OF_VF_VALID and PF_NUM_OF_VF"
     guard = _ADVANCED
     guarded = ("MAX_ACC_OUT_READ",)
 
@@ -69,7 +70,7 @@ class MlxFirmware(VendorFirmware):
             return None
         text = node.read("/sys/bus/pci/devices/%s/mlx4_port%d" % (pci, port)) or ""
         # "ib", "eth", or "auto (ib)" of a port that uses the type of its link partner
-        return "VPI(3)" if text.startswith("auto") else _TYPES.get(text)
+        return "VPI(3)" if text.startswith("auto") else self.parameters.link_types.get(text)
 
 
 FIRMWARE = MlxFirmware()

@@ -20,7 +20,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.vendor_fir
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_card import Card
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_spec import LINK_TYPE, LINK_TYPES
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 
 ARPHRD_INFINIBAND = 32
@@ -109,12 +108,14 @@ class CardReader:
         types: dict[str, t.Any] = {}
         others: dict[str, t.Any] = {}
         row: State = {"pci": function, "link_type": None, "link_types": types, "sriov_en": None, "num_of_vfs": None}
+        known = card.vendor.parameters
         for name, observed in parameters.items():
-            port = LINK_TYPE.match(name)
+            port = known.port_of(name)
             if port:
-                types[port.group(1)] = _link_type(observed["next"])
-            elif name in ("SRIOV_EN", "NUM_OF_VFS"):
-                row[name.lower()] = observed["next"]
+                number = None if observed["next"] is None else vendor_firmware.number(observed["next"])
+                types[str(port)] = known.link_numbers.get(number or 0)
+            elif name in known.options:
+                row[known.options[name]] = observed["next"]
             elif name in card.specs:
                 others[name] = observed["next"]
         if len(set(types.values())) == 1:
@@ -126,17 +127,19 @@ class CardReader:
 
     def _in_force(self, card: Card, name: str) -> vendor_firmware.Plain:
         """Return a current value that the tool does not report, from the kernel's state; None if it is unknown."""
-        port = LINK_TYPE.match(name)
+        known = card.vendor.parameters
+        port = known.port_of(name)
         if port:
-            port_index = int(port.group(1)) - 1
+            port_index = port - 1
             if card.ports != len(card.functions):
                 return card.vendor.sensed_type(self._system, card.functions[0], port_index + 1)
             layer = self.link_layer(card.functions[port_index]) if port_index < card.ports else None
-            return LINK_TYPES[layer] if layer else None
+            return known.link_types[layer] if layer else None
         total = pci_functions.number(self._system, card.functions[0], "sriov_totalvfs")
-        if name == "SRIOV_EN" and self._system.exists(pci_functions.attribute(card.functions[0], "driver")):
+        option = known.option(name)
+        if option == "sriov_en" and self._system.exists(pci_functions.attribute(card.functions[0], "driver")):
             return total is not None
-        return total if name == "NUM_OF_VFS" else None
+        return total if option == "num_of_vfs" else None
 
     def link_layer(self, function: str) -> str | None:
         """Return ``ib`` or ``eth``; None without a driver."""
@@ -149,8 +152,3 @@ class CardReader:
             if kind is not None:
                 return "ib" if kind == ARPHRD_INFINIBAND else "eth"
         return None
-
-
-def _link_type(value: vendor_firmware.Plain) -> str | None:
-    number = None if value is None else vendor_firmware.number(value)
-    return {1: "ib", 2: "eth", 3: "vpi"}.get(number or 0)

@@ -16,10 +16,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._common.vendor_firmware import FirmwareParameters
 
-LINK_TYPES = {"ib": "IB(1)", "eth": "ETH(2)"}
-
-LINK_TYPE = re.compile(r"^LINK_TYPE_P(\d+)$")
-
 
 class ParameterSpec:
     """The desired value of one parameter: ``value`` for the tool, ``shown`` for changes."""
@@ -45,23 +41,22 @@ def parameter_specs(
         where = "%s.link_types[%s]" % (place, number)
         if not str(number).isdigit() or int(number) < 1:
             raise RailyardError("%r is not a port number" % (number,), where, "number the card's ports from 1")
-        if str(kind).lower() not in LINK_TYPES:
+        if str(kind).lower() not in known.link_types:
             raise RailyardError("%r is not a link type" % (kind,), where, "write eth or ib")
-        shown = LINK_TYPES[str(kind).lower()]
-        yield "LINK_TYPE_P%d" % int(number), ParameterSpec(shown, shown, where)
+        shown = known.link_types[str(kind).lower()]
+        yield "%s%d" % (known.link_type, int(number)), ParameterSpec(shown, shown, where)
     if port.get("link_type"):
-        shown = LINK_TYPES[port["link_type"]]
+        shown = known.link_types[port["link_type"]]
         for number in range(1, ports + 1):
             if str(number) not in {str(key) for key in types}:
-                yield "LINK_TYPE_P%d" % number, ParameterSpec(shown, shown, place + ".link_type", every_port=True)
-    if port.get("sriov_en") is not None:
-        yield "SRIOV_EN", ParameterSpec(port["sriov_en"], port["sriov_en"], place + ".sriov_en")
-    if port.get("num_of_vfs") is not None:
-        if port["num_of_vfs"] < 0:
-            raise RailyardError(
-                "%d is not a number of VFs" % port["num_of_vfs"], place + ".num_of_vfs", "write 0 or more"
-            )
-        yield "NUM_OF_VFS", ParameterSpec(port["num_of_vfs"], port["num_of_vfs"], place + ".num_of_vfs")
+                spec = ParameterSpec(shown, shown, place + ".link_type", every_port=True)
+                yield "%s%d" % (known.link_type, number), spec
+    for parameter, option in known.options.items():
+        value, where = port.get(option), "%s.%s" % (place, option)
+        if value is not None:
+            if value < 0:
+                raise RailyardError("%d is not a number of VFs" % value, where, "write 0 or more")
+            yield parameter, ParameterSpec(value, value, where)
     errors: list[RailyardError] = []
     for name, given in (port.get("parameters") or {}).items():
         where = "%s.parameters.%s" % (place, name)

@@ -40,8 +40,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware
     firmware_of_netdevs,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_spec import (
-    LINK_TYPE,
-    LINK_TYPES,
     ParameterSpec,
     is_value,
     parameter_specs,
@@ -205,31 +203,31 @@ class Firmware(Subsystem):
     def _missing_parameter(
         self, card: Card, name: str, spec: ParameterSpec, parameters: t.Mapping[str, Parameter]
     ) -> RailyardError | None:
-        port = LINK_TYPE.match(name)
-        if not port:
+        known = card.vendor.parameters
+        port = known.port_of(name)
+        if port is None:
             others = port_elements(name, card.ports)
             if spec.every_port and (name != others[0] or any(other in parameters for other in others)):
                 return None  # covers the existing ports; one error is enough
             if self._hidden(card, name, parameters):
                 self._unseen.add((card.device, name))
                 return None
-            known = self._vendor.parameters
             guard = parameters.get(known.guard)
             remedy = "run '%s -d %s -e q' to list the parameters" % (self._tool.path, card.device)
             if name in known.guarded and guard and not vendor_firmware.same(guard["current"], 1):
                 remedy = "set %s: true too, without which the card hides it" % known.guard
             return Unsupported("%s does not have the parameter %s" % (card.device, name), spec.place, remedy)
-        if spec.every_port and any(LINK_TYPE.match(other) for other in parameters):
+        if spec.every_port and any(known.port_of(other) for other in parameters):
             return None  # 'link_type' covers the existing ports
-        port_index = int(port.group(1)) - 1
+        port_index = port - 1
         layer = self._reader.link_layer(card.functions[port_index]) if port_index < len(card.functions) else None
         if spec.every_port and port_index > 0:
             return None  # one error is enough
-        if layer and LINK_TYPES[layer] == spec.shown:
+        if layer and known.link_types[layer] == spec.shown:
             return None  # fixed to the desired type
         reason = "its link type is fixed%s (not a VPI card)" % (" to %s" % layer if layer else "")
-        if any(LINK_TYPE.match(other) for other in parameters):
-            reason = "the card does not have port %s" % port.group(1)
+        if any(known.port_of(other) for other in parameters):
+            reason = "the card does not have port %d" % port
         return Unsupported(
             "%s does not have the parameter %s: %s" % (card.device, name, reason),
             spec.place,
@@ -243,7 +241,7 @@ class Firmware(Subsystem):
         spec, guard = card.specs.get(guard_name), parameters.get(guard_name)
         if name in parameters or spec is None or guard is None or spec.argument() != "1":
             return False
-        return LINK_TYPE.match(name) is None and not vendor_firmware.same(guard["current"], 1)
+        return card.vendor.parameters.port_of(name) is None and not vendor_firmware.same(guard["current"], 1)
 
     def _must_reset(self, card: Card, parameters: t.Mapping[str, Parameter], staged: Specs) -> bool:
         if not self._reset or card.device in self._restarted:
@@ -420,11 +418,13 @@ class Firmware(Subsystem):
         return found
 
     def _check_total(self, card: Card, parameters: t.Mapping[str, Parameter]) -> None:
-        """Warn if NUM_OF_VFS differs from the kernel's count: it is not used while PF_NUM_OF_VF_VALID is set."""
-        count, enabled = (parameters.get(name, {}).get("current") for name in ("NUM_OF_VFS", "SRIOV_EN"))
+        """Warn if the number of VFs differs from the kernel's count: other parameters may replace it."""
+        known = card.vendor.parameters
+        values = {option: (name, parameters.get(name, {}).get("current")) for name, option in known.options.items()}
+        (name, count), (_name, enabled) = values["num_of_vfs"], values["sriov_en"]
         total = pci_functions.number(self._system, card.functions[0], "sriov_totalvfs")
         if enabled and isinstance(count, int) and total not in (None, count):
             self.warnings.append(
-                "%s: NUM_OF_VFS is %d, but the kernel allows %s VFs; check the parameters PF_NUM_OF_VF_VALID and "
-                "PF_NUM_OF_VF" % (card.device, count, total)
+                "%s: %s is %d, but the kernel allows %s VFs; check the parameters %s"
+                % (card.device, name, count, total, known.vf_override)
             )
