@@ -51,11 +51,10 @@ class Package(t.NamedTuple):
 
 
 PACKAGES: dict[str, Package] = {
-    "_common": Package(
-        "What all packages share: errors, changes, URLs without passwords, attributes of VFs, protocol of NIC vendors."
-    ),
-    "_nic_vendors.nvidia": Package("NVIDIA: ConnectX and BlueField.", "_common"),
-    "_nic_vendors": Package("The vendor of a NIC, and a folder for each vendor.", "_common _nic_vendors.nvidia"),
+    "_common": Package("What all packages share: errors, changes, URLs without passwords, attributes of VFs."),
+    "_nic_vendors.protocol": Package("What differs between NIC vendors: classes that a vendor overrides."),
+    "_nic_vendors.nvidia": Package("NVIDIA: ConnectX and BlueField.", "_common _nic_vendors.protocol"),
+    "_nic_vendors.registry": Package("All vendors.", "_nic_vendors.nvidia _nic_vendors.protocol"),
     "_node.core": Package(
         "The node as one object (files and commands), subsystems, the run of a module, the lock, packed programs.",
         "_common",
@@ -81,7 +80,7 @@ PACKAGES: dict[str, Package] = {
     ),
     "_node.sriov": Package(
         "SR-IOV virtual functions and their attributes.",
-        "_common _nic_vendors _node.boot _node.core _node.netlink _node.readers _node.safety",
+        "_common _nic_vendors.registry _node.boot _node.core _node.netlink _node.readers _node.safety",
     ),
     "_node.rdma": Package(
         "RDMA netns mode, RDMA links and InfiniBand ports.",
@@ -89,18 +88,19 @@ PACKAGES: dict[str, Package] = {
     ),
     "_node.qos": Package(
         "QoS of RoCE: PFC, ETS, congestion control, traffic classes.",
-        "_common _nic_vendors _node.boot _node.core _node.netlink _node.readers _node.safety",
+        "_common _nic_vendors.registry _node.boot _node.core _node.netlink _node.readers _node.safety",
     ),
     "_node.host": Package(
         "Host settings beside the ports: PCI tuning, memlock, hugepages, neighbour tables.",
-        "_common _nic_vendors _node.boot _node.core _node.readers _node.safety",
+        "_common _nic_vendors.registry _node.boot _node.core _node.readers _node.safety",
     ),
     "_node.gpu": Package(
-        "GPUDirect: the path from GPU memory to the NIC.", "_common _nic_vendors _node.core _node.readers"
+        "GPUDirect: the path from GPU memory to the NIC.", "_common _nic_vendors.registry _node.core _node.readers"
     ),
     "_node.nic": Package(
         "NIC drivers and NIC firmware.",
-        "_common _nic_vendors _nic_vendors.nvidia _node.core _node.netlink _node.readers _node.safety",
+        "_common _nic_vendors.nvidia _nic_vendors.protocol _nic_vendors.registry _node.core _node.netlink "
+        "_node.readers _node.safety",
     ),
     "_node.cni": Package(
         "CNI networks and plugins of a node, and the plugin railyard-rail.",
@@ -112,7 +112,7 @@ PACKAGES: dict[str, Package] = {
     ),
     "_node.metrics": Package(
         "Metrics in the Prometheus format, and the counters of RDMA devices.",
-        "_common _nic_vendors _node.core _node.netlink",
+        "_common _nic_vendors.registry _node.core _node.netlink",
     ),
     "_node.dra": Package(
         "The DRA driver of the rail agent: client of the API server, prepared ResourceClaims, ResourceSlices.",
@@ -142,8 +142,8 @@ PACKAGES: dict[str, Package] = {
     ),
     "_node.layers": Package(
         "The options of the modules of the layers, and the run of all of them in one process.",
-        "_common _nic_vendors _node.agent_service _node.boot _node.boot_service _node.cni _node.core _node.gpu "
-        "_node.host _node.nic _node.ports _node.rdma _node.readers",
+        "_common _nic_vendors.registry _node.agent_service _node.boot _node.boot_service _node.cni _node.core "
+        "_node.gpu _node.host _node.nic _node.ports _node.rdma _node.readers",
     ),
     "_fabric.findings": Package("Findings, and the registry of lint rules."),
     "_fabric.catalog": Package(
@@ -163,8 +163,8 @@ PACKAGES: dict[str, Package] = {
     ),
     "_fabric.file": Package(
         "Reader and writer of the fabric file, one module per section.",
-        "_common _nic_vendors _fabric.allocate _fabric.catalog _fabric.findings _fabric.model _fabric.settings_catalog "
-        "_fabric.text",
+        "_common _nic_vendors.registry _fabric.allocate _fabric.catalog _fabric.findings _fabric.model "
+        "_fabric.settings_catalog _fabric.text",
     ),
     "_fabric.plan": Package(
         "The plan: host variables, the plan document, options of modules, matching of ports, memory of the plan.",
@@ -172,7 +172,8 @@ PACKAGES: dict[str, Package] = {
     ),
     "_fabric.lint.settings_checks": Package(
         "The checks of the rules in `settings_catalog`, one module per family.",
-        "_common _nic_vendors _fabric.allocate _fabric.catalog _fabric.findings _fabric.kubernetes.objects "
+        "_common _nic_vendors.protocol _nic_vendors.registry _fabric.allocate _fabric.catalog _fabric.findings "
+        "_fabric.kubernetes.objects "
         "_fabric.kubernetes.view _fabric.model _fabric.plan _fabric.settings_catalog _fabric.text",
     ),
     "_fabric.lint.checks": Package(
@@ -217,7 +218,8 @@ PACKAGES: dict[str, Package] = {
         "_common _fabric.model _fabric.text",
     ),
     "_fabric.kubernetes.gpu": Package(
-        "What the GPU Operator must be set to.", "_common _nic_vendors _fabric.kubernetes.view _fabric.model"
+        "What the GPU Operator must be set to.",
+        "_common _nic_vendors.protocol _nic_vendors.registry _fabric.kubernetes.view _fabric.model",
     ),
     "_fabric.kubernetes.providers": Package(
         "Objects of each provider.",

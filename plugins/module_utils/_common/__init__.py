@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What all packages share: errors, changes, URLs without passwords, attributes of VFs, protocol of NIC vendors.
+"""What all packages share: errors, changes, URLs without passwords, attributes of VFs.
 
 Imports no other package.
 """

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common import vendor_firmware
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia import firmware_tool
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.firmware_tool import Tool
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol import vendor_firmware
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "mstconfig"

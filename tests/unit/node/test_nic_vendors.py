@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._common.nic_vendor import (
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_vendor import (
     CongestionControl,
     NicVendor,
     Node,
@@ -23,8 +23,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.nic_vendor
     Setting,
     VfFiles,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._common.vendor_driver import DriverKind, VendorDriver
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors import nic_vendors, vendor_drivers
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_driver import (
+    DriverKind,
+    VendorDriver,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import nic_vendors, vendor_drivers
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult
 from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import nic_driver_options
@@ -322,7 +325,7 @@ def test_a_vendor_is_imported_only_for_its_nics(tmp_path: Path, vendor: str, imp
     Tree(tmp_path).function("pci0000:00/0000:00:01.0/0000:01:00.0", vendor=vendor)
     prefix = "ansible_collections.railyard.fabric.plugins.module_utils."
     program = (
-        "import sys\nfrom {0}_nic_vendors import nic_vendors\nfrom {0}_node.core.system import System\n"
+        "import sys\nfrom {0}_nic_vendors.registry import nic_vendors\nfrom {0}_node.core.system import System\n"
         "from {0}_node.sriov import virtual_functions\nfrom {0}_node.qos import roce_qos\n"
         "nic_vendors.of_function(System(sys.argv[1]), '0000:01:00.0')\n"
         "print(any('_nic_vendors.nvidia.' in name for name in sys.modules))\n"

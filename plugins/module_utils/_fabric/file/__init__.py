@@ -5,5 +5,5 @@
 """Reader and writer of the fabric file, one module per section.
 
 May import: _common, _fabric.allocate, _fabric.catalog, _fabric.findings, _fabric.model, _fabric.settings_catalog,
-_fabric.text, _nic_vendors.
+_fabric.text, _nic_vendors.registry.
 """

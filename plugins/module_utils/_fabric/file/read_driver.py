@@ -24,8 +24,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Sequence
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors import vendor_firmwares
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.vendor_drivers import INSTALLED, KINDS
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import vendor_firmwares
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.vendor_drivers import (
+    INSTALLED,
+    KINDS,
+)
 
 
 def read_driver(section: Section) -> Driver | None:

@@ -4,5 +4,5 @@
 
 """NVIDIA: ConnectX and BlueField.
 
-May import: _common.
+May import: _common, _nic_vendors.protocol.
 """

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.vendor_driver import (
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_driver import (
     DriverKind,
     Releases,
     VendorDriver,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.nic_vendor import Node
-from ansible_collections.railyard.fabric.plugins.module_utils._common.vendor_firmware import (
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_vendor import Node
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_firmware import (
     Alias,
     FirmwareParameters,
     FirmwareTool,

@@ -19,8 +19,8 @@ import tempfile
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
-from ansible_collections.railyard.fabric.plugins.module_utils._common.nic_vendor import Node, Result
-from ansible_collections.railyard.fabric.plugins.module_utils._common.vendor_firmware import (
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_vendor import Node, Result
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_firmware import (
     ABOUT,
     FirmwareTool,
     Parameter,

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.nic_vendor import (
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia import congestion_control
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.vf_files import Mlx5VfFiles
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_vendor import (
     CongestionControl,
     NicVendor,
     Node,
     Setting,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia import congestion_control
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.vf_files import Mlx5VfFiles
 
 # Names of mlx5's statistics: RDMA traffic per NIC, and flow control and discards per priority.
 _TRAFFIC = re.compile(r"[rt]x_vport_rdma_(unicast|multicast)_(bytes|packets)")

@@ -13,8 +13,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
-from ansible_collections.railyard.fabric.plugins.module_utils._common.nic_vendor import Node, Row, VfFiles
 from ansible_collections.railyard.fabric.plugins.module_utils._common.vf_attributes import VfAttribute, guid
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_vendor import Node, Row, VfFiles
 
 # The keys in the file config.
 KEYS = {

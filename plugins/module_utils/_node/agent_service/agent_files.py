@@ -34,13 +34,13 @@ UNIT_WANTED = "/etc/systemd/system/multi-user.target.wants/railyard-agent.servic
 # The modules that the programs import; a unit test compares these lists with the imports.
 AGENT_PACKED = (
     "_common.errors",
-    "_common.nic_vendor",
     "_common.urls",
     "_common.vf_attributes",
-    "_nic_vendors.nic_vendors",
     "_nic_vendors.nvidia.congestion_control",
     "_nic_vendors.nvidia.nic",
     "_nic_vendors.nvidia.vf_files",
+    "_nic_vendors.protocol.nic_vendor",
+    "_nic_vendors.registry.nic_vendors",
     "_node.agent.agent_main",
     "_node.agent.agent_metrics",
     "_node.agent.agent_service",

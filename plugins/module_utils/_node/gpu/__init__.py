@@ -4,5 +4,5 @@
 
 """GPUDirect: the path from GPU memory to the NIC.
 
-May import: _common, _nic_vendors, _node.core, _node.readers.
+May import: _common, _nic_vendors.registry, _node.core, _node.readers.
 """

@@ -13,7 +13,7 @@ import typing as t
 import zlib
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common import gpudirect_paths as choice
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors import vendor_drivers
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import vendor_drivers
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import (
     kernel_modules,

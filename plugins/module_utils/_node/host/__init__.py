@@ -4,5 +4,5 @@
 
 """Host settings beside the ports: PCI tuning, memlock, hugepages, neighbour tables.
 
-May import: _common, _nic_vendors, _node.boot, _node.core, _node.readers, _node.safety.
+May import: _common, _nic_vendors.registry, _node.boot, _node.core, _node.readers, _node.safety.
 """

@@ -15,7 +15,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors import nic_vendors
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import nic_vendors
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import PersistentSubsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State

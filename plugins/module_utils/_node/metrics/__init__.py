@@ -4,5 +4,5 @@
 
 """Metrics in the Prometheus format, and the counters of RDMA devices.
 
-May import: _common, _nic_vendors, _node.core, _node.netlink.
+May import: _common, _nic_vendors.registry, _node.core, _node.netlink.
 """

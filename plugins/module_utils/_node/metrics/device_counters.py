@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors import nic_vendors
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import nic_vendors
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ethtool, rdma_netlink
 

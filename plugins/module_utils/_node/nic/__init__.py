@@ -4,5 +4,6 @@
 
 """NIC drivers and NIC firmware.
 
-May import: _common, _nic_vendors, _nic_vendors.nvidia, _node.core, _node.netlink, _node.readers, _node.safety.
+May import: _common, _nic_vendors.nvidia, _nic_vendors.protocol, _nic_vendors.registry, _node.core, _node.netlink,
+_node.readers, _node.safety.
 """

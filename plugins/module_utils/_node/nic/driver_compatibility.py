@@ -10,8 +10,8 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused
-from ansible_collections.railyard.fabric.plugins.module_utils._common.vendor_driver import VendorDriver
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors import vendor_drivers
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_driver import VendorDriver
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import vendor_drivers
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 # The initial kernel of each distribution, which is the vendor's default kernel for it.

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import HIDDEN, Login, masked
-from ansible_collections.railyard.fabric.plugins.module_utils._common.vendor_driver import VendorDriver
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_driver import VendorDriver
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 SECONDS = 3600.0

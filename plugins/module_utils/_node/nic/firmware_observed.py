@@ -10,9 +10,9 @@ import re
 import threading
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common import vendor_firmware
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._common.vendor_firmware import (
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol import vendor_firmware
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_firmware import (
     FirmwareTool,
     Parameter,
     QueryResult,

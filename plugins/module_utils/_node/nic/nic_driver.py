@@ -23,12 +23,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     raise_all,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import HIDDEN, masked
-from ansible_collections.railyard.fabric.plugins.module_utils._common.vendor_driver import (
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_driver import (
     CONTAINER,
     INBOX,
     VendorDriver,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors import vendor_drivers
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import vendor_drivers
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System

@@ -15,7 +15,6 @@ import json
 import time
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common import vendor_firmware
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change, batch
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
     RailyardError,
@@ -23,8 +22,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     Unsupported,
     raise_all,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._common.vendor_firmware import Parameter, VendorFirmware
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.firmware import FIRMWARE
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol import vendor_firmware
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_firmware import (
+    Parameter,
+    VendorFirmware,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System

@@ -4,5 +4,5 @@
 
 """QoS of RoCE: PFC, ETS, congestion control, traffic classes.
 
-May import: _common, _nic_vendors, _node.boot, _node.core, _node.netlink, _node.readers, _node.safety.
+May import: _common, _nic_vendors.registry, _node.boot, _node.core, _node.netlink, _node.readers, _node.safety.
 """

@@ -12,7 +12,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Act, Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, Unsupported
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors import nic_vendors
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import nic_vendors
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import dcb_netlink, ethtool
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError

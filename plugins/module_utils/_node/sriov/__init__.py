@@ -4,5 +4,5 @@
 
 """SR-IOV virtual functions and their attributes.
 
-May import: _common, _nic_vendors, _node.boot, _node.core, _node.netlink, _node.readers, _node.safety.
+May import: _common, _nic_vendors.registry, _node.boot, _node.core, _node.netlink, _node.readers, _node.safety.
 """

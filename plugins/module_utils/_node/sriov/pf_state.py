@@ -14,7 +14,7 @@ import errno
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors import nic_vendors
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import nic_vendors
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import ARPHRD_INFINIBAND, Row

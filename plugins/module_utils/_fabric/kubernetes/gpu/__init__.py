@@ -4,5 +4,5 @@
 
 """What the GPU Operator must be set to.
 
-May import: _common, _fabric.kubernetes.view, _fabric.model, _nic_vendors.
+May import: _common, _fabric.kubernetes.view, _fabric.model, _nic_vendors.protocol, _nic_vendors.registry.
 """

@@ -13,7 +13,6 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common import gpudirect_paths as choice
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._common.vendor_driver import CONTAINER
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu.gpu_settings import Wanted, as_yaml
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
@@ -25,7 +24,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.host
     PEERMEM,
     PROPRIETARY,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.vendor_drivers import INSTALLED
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_driver import CONTAINER
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.vendor_drivers import INSTALLED
 
 
 def nic_container(view: View | None, options: Options) -> bool:

@@ -5,5 +5,6 @@
 """The checks of the rules in `settings_catalog`, one module per family.
 
 May import: _common, _fabric.allocate, _fabric.catalog, _fabric.findings, _fabric.kubernetes.objects,
-_fabric.kubernetes.view, _fabric.model, _fabric.plan, _fabric.settings_catalog, _fabric.text, _nic_vendors.
+_fabric.kubernetes.view, _fabric.model, _fabric.plan, _fabric.settings_catalog, _fabric.text, _nic_vendors.protocol,
+_nic_vendors.registry.
 """

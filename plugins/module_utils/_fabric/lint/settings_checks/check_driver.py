@@ -9,7 +9,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import masked
-from ansible_collections.railyard.fabric.plugins.module_utils._common.vendor_driver import CONTAINER
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     Path,
     Report,
@@ -39,8 +38,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
     UNSIGNED,
     UNUSED,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors import vendor_firmwares
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.vendor_drivers import ENDINGS, INSTALLED
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_driver import CONTAINER
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import vendor_firmwares
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.vendor_drivers import (
+    ENDINGS,
+    INSTALLED,
+)
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:

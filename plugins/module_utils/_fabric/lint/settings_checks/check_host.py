@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common import vendor_driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     Path,
     Report,
@@ -27,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
     TRANSLATED,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import cell
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol import vendor_driver
 
 # Kernel argument -> the key of the fabric file that sets it.
 _OWNED = {"ib_core.netns_mode": "fabric.rdma_mode"}

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The vendor of a NIC, and a folder for each vendor.
+"""What differs between NIC vendors: classes that a vendor overrides.
 
-May import: _common, _nic_vendors.nvidia.
+Imports no other package.
 """

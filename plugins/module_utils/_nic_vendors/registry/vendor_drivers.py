@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.vendor_driver import (
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.driver import OFED
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_driver import (
     CONTAINER,
     INBOX,
     VendorDriver,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.driver import OFED
 
 DRIVERS: tuple[VendorDriver, ...] = (OFED,)
 # Kinds that are installed on the node, and all kinds of the fabric file and of the module nic_driver.

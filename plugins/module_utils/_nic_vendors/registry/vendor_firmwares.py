@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.vendor_firmware import (
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.firmware import FIRMWARE
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_firmware import (
     FirmwareParameters,
     VendorFirmware,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.firmware import FIRMWARE
 
 FIRMWARES: tuple[VendorFirmware, ...] = (FIRMWARE,)
 

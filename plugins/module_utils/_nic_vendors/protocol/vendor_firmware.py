@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.nic_vendor import Node
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_vendor import Node
 
 # A plain value: bool for True(1) and False(0), int, "ETH(2)" for other names, None for N/A.
 Plain = t.Union[bool, int, str, None]

@@ -1,0 +1,8 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""All vendors.
+
+May import: _nic_vendors.nvidia, _nic_vendors.protocol.
+"""
