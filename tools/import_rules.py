@@ -34,8 +34,9 @@ FIX = "Remedy: tools/import_rules.py --write"
 # Folder -> the folders that it may import. Folders of plugins, and those of module_utils (with underscore).
 FOLDERS: dict[str, str] = {
     "_common": "",
-    "_node": "_common",
-    "_fabric": "_common",
+    "_nic_vendors": "_common",
+    "_node": "_common _nic_vendors",
+    "_fabric": "_common _nic_vendors",
     "_kube": "_common",
     "_awx": "_common _fabric",
     "modules": "_common _node",
@@ -50,6 +51,11 @@ FOLDERS: dict[str, str] = {
 # Folder -> its ranks, lowest first. A package may import lower ranks. Packages of one rank do not import
 # each other. An exception is an area, such as kubernetes: its packages may import those before them in the line.
 RANKS: dict[str, str] = {
+    "_nic_vendors": """
+        protocol
+        nvidia
+        registry
+    """,
     "_node": """
         core
         readers

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common import firmware_parameters
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import MAX_VFS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, shown
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import INSTALLED, KINDS, Driver
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import Driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Firmware
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
     MODES,
@@ -25,6 +24,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Sequence
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import vendor_firmwares
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.vendor_drivers import (
+    INSTALLED,
+    KINDS,
+)
 
 
 def read_driver(section: Section) -> Driver | None:
@@ -75,17 +79,20 @@ def _parameters(section: Section, report: Report) -> dict[str, t.Any]:
     parameters: dict[str, t.Any] = {}
     for name, (_key, value) in own.mapping.entries.items() if own else ():
         path = section.path + ("parameters", name)
-        if not firmware_parameters.NAME.match(firmware_parameters.parameter(name)):
-            near = nearest(name.lower(), firmware_parameters.ALIASES)
+        known = vendor_firmwares.parameters_of(name)
+        if known is None:
+            of_vendors = [each.parameters for each in vendor_firmwares.FIRMWARES]
+            near = nearest(name.lower(), [alias for each in of_vendors for alias in each.aliases])
+            forms = " or ".join("a name of %s: %s" % (each.program, each.forms) for each in of_vendors)
             message = "%s is not a firmware parameter%s" % (shown(name), did_you_mean(near))
-            remedy = "write %s" % near if near else "use a name of mlxconfig: %s" % firmware_parameters.FORMS
+            remedy = "write %s" % near if near else "use %s" % forms
             report.add(rules.PARAMETER, path, message, remedy)
             continue
         texts: t.Any = own.texts(name) if own and isinstance(value, Sequence) else own.text(name) if own else None
         if texts is None:
             continue
         try:
-            firmware_parameters.value(name, texts)
+            known.value(name, texts)
         except ValueError as error:
             text = "[%s]" % ", ".join(texts) if isinstance(texts, list) else texts
             report.add(rules.PARAMETER_VALUE, path, "%s is an invalid value" % shown(text), "write %s" % error)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common import firmware_parameters
 from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import masked
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     Path,
@@ -16,13 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     shown,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import (
-    CONTAINER,
-    ENDINGS,
-    INSTALLED,
-    REMOTE,
-    Driver,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import REMOTE, Driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Firmware, Port
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
     CONNECTED,
@@ -44,6 +37,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
     TWICE,
     UNSIGNED,
     UNUSED,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_driver import CONTAINER
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import vendor_firmwares
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.vendor_drivers import (
+    ENDINGS,
+    INSTALLED,
 )
 
 
@@ -82,7 +81,7 @@ def _driver(fabric: Fabric, driver: Driver, report: Report) -> None:
         for key in ("version", "source", "key", "packages"):
             if getattr(driver, key):
                 message = "%s is set, but the driver %s is not installed from packages" % (key, driver.kind)
-                remedy = "remove it, or set kind: doca or mlnx"
+                remedy = "remove it, or set kind: %s" % " or ".join(INSTALLED)
                 if driver.kind == CONTAINER:
                     remedy = "remove it; the container's release is images.driver of kubernetes_options"
                 report.add(UNUSED, driver.path + (key,), message, remedy)
@@ -115,27 +114,20 @@ def _driver(fabric: Fabric, driver: Driver, report: Report) -> None:
 def _parameters(firmware: Firmware, report: Report) -> None:
     """Report firmware parameters that are set twice, or hidden by others."""
     owners: dict[str, str] = {}
-    for name in firmware.parameters:
+    parameters = [(name, vendor_firmwares.parameters_of(name)) for name in firmware.parameters]
+    read = {name: (known, known.parameter(name)) for name, known in parameters if known}
+    for name, (known, parameter) in read.items():
         path: Path = firmware.path + ("parameters", name)
-        parameter = firmware_parameters.parameter(name)
-        option = firmware_parameters.OPTIONS.get(parameter) or (
-            "link_type" if parameter.startswith("LINK_TYPE_P") else None
-        )
+        option = known.option(parameter)
         other = owners.setdefault(parameter, name)
         if option or other != name:
             message = "%s is already set by %s" % (parameter, option or other)
             report.add(TWICE, path, message, "remove it, and use %s" % (option or other))
-    guard = next(
-        (name for name in firmware.parameters if firmware_parameters.parameter(name) == firmware_parameters.ADVANCED),
-        None,
-    )
-    for name in firmware.parameters:
-        if firmware_parameters.parameter(name) in firmware_parameters.GUARDED and guard is None:
-            message = "%s is available only while %s is in effect" % (
-                firmware_parameters.parameter(name),
-                firmware_parameters.ADVANCED,
-            )
-            report.add(HIDDEN, firmware.path + ("parameters", name), message, "add advanced_pci_settings: true")
+    for name, (known, parameter) in read.items():
+        if parameter in known.guarded and known.guard not in owners:
+            message = "%s is available only while %s is in effect" % (parameter, known.guard)
+            remedy = "add %s: true" % known.guard.lower()
+            report.add(HIDDEN, firmware.path + ("parameters", name), message, remedy)
 
 
 def _infiniband(fabric: Fabric, variants: Variants, report: Report) -> None:

@@ -10,7 +10,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     Path,
     Report,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import driver_model, host_model
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Setting
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog.host_rules import (
@@ -26,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_c
     TRANSLATED,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import cell
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol import vendor_driver
 
 # Kernel argument -> the key of the fabric file that sets it.
 _OWNED = {"ib_core.netns_mode": "fabric.rdma_mode"}
@@ -129,11 +130,11 @@ def _operator(variants: Variants, report: Report) -> None:
 def _peermem(variant: Variant, place: Path, report: Report) -> None:
     """Report NIC drivers with which nvidia-peermem does not work."""
     kind = variant.driver.kind if variant.driver else None
-    if kind == driver_model.INBOX:
+    if kind == vendor_driver.INBOX:
         message = "the driver is inbox, and few distribution kernels have a peer memory interface"
         report.add(PEERMEM_INBOX, place, message, "set path: dmabuf, or install the driver, such as kind: doca")
     elif (
-        kind == driver_model.CONTAINER
+        kind == vendor_driver.CONTAINER
         and host_model.value(variant.host, host_model.GPUDIRECT, "gpu_driver", host_model.HOST) == host_model.HOST
     ):
         message = "the NIC driver is in a container, but nvidia-peermem comes with the host's GPU driver"

@@ -2,28 +2,26 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The marks of an RDMA device's packets: the traffic class that NVIDIA's driver writes into all of them
-(``/sys/class/infiniband/DEVICE/tc/PORT/traffic_class``), and the defaults of the connection manager, in configfs (the
-kernel's ``Documentation/ABI/testing/configfs-rdma_cm``).
+"""The connection manager's defaults for an RDMA device: type of service and RoCE mode, in configfs.
+
+Source: the kernel's ``Documentation/ABI/testing/configfs-rdma_cm``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 CONFIG = "/sys/kernel/config"
 RDMA_CM = CONFIG + "/rdma_cm"
-GLOBAL = re.compile(r"(?:global )?tclass=(\d+)|(\d+)", re.IGNORECASE)
 Row = t.Dict[str, t.Any]
 
 
-class Marks:
-    """The marks of a node's RDMA devices.
+class CmDefaults:
+    """The defaults of a node's RDMA devices.
 
     :param make, remove: create and remove a directory of configfs, for tests: the kernel fills it.
     """
@@ -39,25 +37,16 @@ class Marks:
         self._remove = remove
 
     def read(self, device: str, port: int) -> Row:
-        """``tclass``, ``rdma_cm_tos`` and ``roce_mode``; each None if the driver or the kernel does not have it."""
-        row: Row = {"tclass": None, "rdma_cm_tos": None, "roce_mode": None}
-        text = self._system.read(tclass_path(device, port))
-        if text is not None:
-            # empty until it is set for the first time: packets have class 0
-            found = GLOBAL.match(text)
-            row["tclass"] = int(found.group(1) or found.group(2)) if found else 0
+        """``rdma_cm_tos`` and ``roce_mode``; each None if the kernel does not have it."""
+        row: Row = {"rdma_cm_tos": None, "roce_mode": None}
         with contextlib.suppress(OSError), self._opened(device):
             place = "%s/%s/ports/%d" % (RDMA_CM, device, port)
             row["rdma_cm_tos"] = self._system.read_int(place + "/default_roce_tos")
             row["roce_mode"] = self._system.read(place + "/default_roce_mode")
         return row
 
-    def set_tclass(self, device: str, port: int, value: int) -> None:
-        """Raises the kernel's OSError, as :meth:`set_default` does."""
-        self._system.write_attribute(tclass_path(device, port), str(value))
-
     def set_default(self, device: str, port: int, name: str, value: str) -> None:
-        """``name``: ``default_roce_tos`` or ``default_roce_mode``."""
+        """``name``: ``default_roce_tos`` or ``default_roce_mode``. Raises the kernel's OSError."""
         with self._opened(device):
             self._system.write_attribute("%s/%s/ports/%d/%s" % (RDMA_CM, device, port, name), value)
 
@@ -78,10 +67,6 @@ class Marks:
             if made:
                 with contextlib.suppress(OSError):
                     self._remove(path)
-
-
-def tclass_path(device: str, port: int) -> str:
-    return "/sys/class/infiniband/%s/tc/%d/traffic_class" % (device, port)
 
 
 def ports(system: System, device: str) -> list[int]:

@@ -19,21 +19,20 @@ import tempfile
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.nic_vendor import Node, Result
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_firmware import (
+    ABOUT,
+    FirmwareTool,
+    Parameter,
+    QueryResult,
+    plain,
+)
 
-# A plain value: bool for True(1) and False(0), int, "ETH(2)" for other names, None for N/A.
-Plain = t.Union[bool, int, str, None]
-Parameter = t.Dict[str, t.Any]
-
-# Fields that describe a card; "N/A" if the tool does not know the card's board.
-ABOUT = ("device_type", "name", "description")
 COLUMNS = {"default": "default", "current": "current", "next boot": "next"}
 PACKAGES = "install the package mstflint (or NVIDIA MFT), or name the program in 'tool'"
 QUERY_SECONDS = 120.0
 SET_SECONDS = 180.0
 RESET_SECONDS = 600.0
-RESET_LEVEL = "3"
 
 # Permanent errors of a query, and their remedies.
 QUERY_REMEDIES = {
@@ -48,55 +47,6 @@ QUERY_REMEDIES = {
 }
 
 _UNSUPPORTED = re.compile(r"(?:doesn't support|does not support|Unknown Parameter:?) '?([A-Z0-9_]+(?:\[\d+\])?)", re.I)
-_NAMED = re.compile(r"^(.*)\((\d+)\)$")
-
-
-class QueryResult(t.NamedTuple):
-    """The reply of a device: ``device_type``, ``name``, ``description`` in ``about``, and its parameters by name."""
-
-    about: dict[str, str]
-    parameters: dict[str, Parameter]
-
-
-def plain(text: t.Any) -> Plain:
-    """Return the plain value for a value that the tool printed; ``ETH(2)`` stays a string."""
-    if text is None or isinstance(text, (bool, int)):
-        return text
-    text = str(text).strip()
-    if text.upper() in ("N/A", ""):
-        return None
-    if re.match(r"^\d+$", text):
-        return int(text)
-    named = _NAMED.match(text)
-    if named and named.group(1).lower() in ("true", "false"):
-        return named.group(2) != "0"
-    return text
-
-
-def number(value: t.Any) -> int | None:
-    """Return the number of a plain value or a user's value: ``ETH(2)``, ``2``, ``0x2``, ``true``; None for a name."""
-    if isinstance(value, (bool, int)):
-        return int(value)
-    text = str(value).strip()
-    named = _NAMED.match(text)
-    if named:
-        return int(named.group(2))
-    if text.lower() in ("true", "false"):
-        return int(text.lower() == "true")
-    try:
-        return int(text, 0) if re.match(r"^(0x[0-9a-f]+|\d+)$", text, re.I) else None
-    except ValueError:
-        return int(text)  # a leading zero, 016, which Python does not accept
-
-
-def same(observed: Plain, desired: t.Any) -> bool:
-    """Return whether two values are equal: by number if possible, else by name, case-insensitive."""
-    if observed is None:
-        return False
-    value = number(desired)
-    if value is not None:
-        return number(observed) == value
-    return str(observed).partition("(")[0].lower() == str(desired).strip().lower()
 
 
 def parse_text(text: str) -> QueryResult:
@@ -161,11 +111,13 @@ def _parameter(values: t.Mapping[str, t.Any], read_only: bool) -> Parameter:
     return row
 
 
-class Tool:
+class Tool(FirmwareTool):
     """The node's tool. ``choice``: ``auto``, ``mstconfig``, ``mlxconfig`` or the path of one of them."""
 
-    def __init__(self, system: System, choice: str = "auto") -> None:
-        self._system = system
+    reset_level = "3"
+
+    def __init__(self, node: Node, choice: str = "auto") -> None:
+        self._node = node
         self._json = True
         self._verbose = True
         names = ("mstconfig", "mlxconfig") if choice == "auto" else (choice,)
@@ -176,15 +128,18 @@ class Tool:
         self.name = os.path.basename(self.path)
 
     def _find(self, name: str) -> str | None:
-        return name if "/" in name and self._system.exists(name) else self._system.which(name)
+        return name if "/" in name and self._node.exists(name) else self._node.which(name)
 
-    def reset_program(self) -> str | None:
+    def check_reset(self) -> None:
+        if self._reset_program() is None:
+            raise self._no_reset_program()
+
+    def _reset_program(self) -> str | None:
         """Return the path of mstfwreset for mstconfig, or of mlxfwreset for mlxconfig; None if it is not installed."""
         name = self.name.replace("config", "fwreset")
-        return self._find(os.path.join(os.path.dirname(self.path), name)) or self._system.which(name)
+        return self._find(os.path.join(os.path.dirname(self.path), name)) or self._node.which(name)
 
     def query(self, device: str, names: t.Sequence[str]) -> QueryResult:
-        """Return the named parameters, without those that the card or the tool does not support."""
         remaining = list(names)
         about: dict[str, str] = {}
         while remaining:
@@ -200,13 +155,13 @@ class Tool:
             remaining.remove(refused.group(1).upper())
         return QueryResult(about, {})
 
-    def _query(self, device: str, names: t.Sequence[str]) -> tuple[CommandResult, QueryResult]:
+    def _query(self, device: str, names: t.Sequence[str]) -> tuple[Result, QueryResult]:
         while True:
             directory = tempfile.mkdtemp(prefix="railyard-") if self._json else None
             try:
                 file = os.path.join(directory, "query.json") if directory else ""
                 argv = [self.path, "-d", device] + (["-e"] if self._verbose else []) + (["-j", file] if file else [])
-                result = self._system.run(argv + ["q"] + list(names), QUERY_SECONDS)
+                result = self._node.run(argv + ["q"] + list(names), QUERY_SECONDS)
                 unknown = re.search(r"invalid argument: -(\w)", result.out + result.err) if result.rc else None
                 if unknown and unknown.group(1) == "j" and self._json:
                     self._json = False
@@ -229,28 +184,27 @@ class Tool:
             return QueryResult({}, {})
 
     def set(self, device: str, values: t.Mapping[str, str]) -> None:
-        """Stage the values for the next boot, in one call, because the tool checks its rules against all of them."""
+        # in one call, because the tool checks its rules against all values
         argv = [self.path, "-d", device, "-y", "set"] + ["%s=%s" % item for item in values.items()]
-        result = self._system.run(argv, SET_SECONDS)
+        result = self._node.run(argv, SET_SECONDS)
         if result.rc:
             raise self._error(device, "set", result)
 
     def reset(self, device: str) -> None:
-        """Restart the card's firmware, which activates staged values. All of its ports go down meanwhile."""
-        program = self.reset_program()
+        program = self._reset_program()
         if program is None:
-            raise self.no_reset_program()
-        result = self._system.run([program, "-d", device, "-l", RESET_LEVEL, "-y", "reset"], RESET_SECONDS)
+            raise self._no_reset_program()
+        result = self._node.run([program, "-d", device, "-l", self.reset_level, "-y", "reset"], RESET_SECONDS)
         if result.rc:
             raise RailyardError(
                 "%s: %s" % (os.path.basename(program), messages(result)), device, "reboot the node instead of the reset"
             )
 
-    def no_reset_program(self) -> RailyardError:
+    def _no_reset_program(self) -> RailyardError:
         name = self.name.replace("config", "fwreset")
         return Unsupported("%s is not installed" % name, "reset", PACKAGES + ", or use reset: never and reboot")
 
-    def _error(self, device: str, command: str, result: CommandResult) -> RailyardError:
+    def _error(self, device: str, command: str, result: Result) -> RailyardError:
         text = messages(result)
         message = "%s %s: %s" % (self.name, command, text)
         if result.rc == 124:
@@ -272,7 +226,7 @@ class Tool:
         return RailyardError(message, device, "run '%s -d %s -e q' by hand" % (self.path, device))
 
     def _no_access(self, device: str, message: str) -> RailyardError:
-        locked = re.search(r"\[(integrity|confidentiality)\]", self._system.read("/sys/kernel/security/lockdown") or "")
+        locked = re.search(r"\[(integrity|confidentiality)\]", self._node.read("/sys/kernel/security/lockdown") or "")
         if locked:
             why = "kernel lockdown (%s, as with Secure Boot) denies the tool access to the card" % locked.group(1)
             return Unsupported(
@@ -281,15 +235,14 @@ class Tool:
                 "load the signed module mstflint_access, use a release of the tool that works through fwctl, or turn "
                 "Secure Boot off",
             )
-        vendor = pci_functions.hexadecimal(self._system, device, "vendor")
-        if vendor is not None and vendor != pci_functions.NVIDIA_NETWORKING:
-            return RailyardError(
-                "%s; its PCI vendor is %s" % (message, vendor), device, "name a port of an NVIDIA (Mellanox) card"
-            )
+        vendor = (self._node.read("/sys/bus/pci/devices/%s/vendor" % device) or "0x15b3")[2:]
+        if vendor != "15b3":
+            message = "%s; its PCI vendor is %s" % (message, vendor)
+            return RailyardError(message, device, "name a port of an NVIDIA (Mellanox) card")
         return RailyardError(message, device, "run the task with become, and see 'lspci -s %s'" % device)
 
 
-def messages(result: CommandResult) -> str:
+def messages(result: Result) -> str:
     """Return the tool's messages: its -E- lines, else the first lines of its output, else its exit status."""
     lines = [line.strip() for line in (result.out + "\n" + result.err).splitlines() if line.strip()]
     errors = [line[3:].strip() for line in lines if line.startswith("-E-")]
