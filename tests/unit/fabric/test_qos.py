@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, Finding, Report
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.settings_checks import check_qos as rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint import qos_rules as rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import qos_model as qos_room
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     Fabric,
