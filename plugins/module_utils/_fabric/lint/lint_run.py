@@ -64,6 +64,7 @@ FAMILIES = (
     gpu_rules.check,
     host_rules.check,
     scale_rules.check,
+    qos_rules.check,
 )
 # Checks of the plan, which exists only without errors.
 PLAN_CHECKS = (sriov_rules.check_plan, rendered_rules.check_plan)
@@ -108,8 +109,6 @@ def _lint(raw: bytes) -> Outcome:
     variants = Variants(fabric)
     for check in FAMILIES:
         check(fabric, variants, report)
-    if fabric.qos and not report.has(("fabric", "attachment")) and not report.has(("fabric", "link_layer")):
-        qos_rules.check(fabric, report)
     plan = None if report.failed else Plan(fabric, variants)
     if plan:
         for check_plan in PLAN_CHECKS:

@@ -40,23 +40,23 @@ INFINIBAND_QOS = rule(
 )
 
 
-def check(fabric: Fabric, report: Report) -> None:
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     qos = fabric.qos
-    if qos is None:
-        return
+    if qos is None or report.has(("fabric", "attachment")) or report.has(("fabric", "link_layer")):
+        return  # without the link layer, it is unknown which settings are valid
     if fabric.link_layer == INFINIBAND:
         message = "DSCP, PFC and ECN are for Ethernet; InfiniBand is lossless, and separates traffic by service levels"
         report.add(INFINIBAND_QOS, qos.path, message, "remove qos, and set service levels in the subnet manager")
         return
     _priorities(qos, report)
     _pfc(qos, report)
-    _soft(fabric, report)
+    _soft(variants, report)
     if qos.trust == "pcp":
-        _tags(fabric, qos, report)
+        _tags(fabric, variants, qos, report)
     if qos.ets and _read(qos, report, "ets", "pfc", "priority", "cnp_priority", "dscp", "cnp_dscp"):
         _ets(qos, qos.ets, report)
     if qos.buffers and _read(qos, report, "buffers", "pfc", "priority", "dscp"):
-        _buffers(fabric, qos, qos.buffers, report)
+        _buffers(fabric, variants, qos, qos.buffers, report)
 
 
 SOFT_RDMA = rule(
@@ -67,9 +67,9 @@ SOFT_RDMA = rule(
 )
 
 
-def _soft(fabric: Fabric, report: Report) -> None:
+def _soft(variants: Variants, report: Report) -> None:
     """Report profiles with soft RDMA, which has no QoS."""
-    for variant in Variants(fabric):
+    for variant in variants:
         soft = variant.profile.soft_rdma
         if soft:
             message = "no NIC marks or slows down traffic of %s: nodes of %s have no QoS" % (
@@ -216,10 +216,10 @@ PCP_VFS = rule(
 )
 
 
-def _tags(fabric: Fabric, qos: Qos, report: Report) -> None:
+def _tags(fabric: Fabric, variants: Variants, qos: Qos, report: Report) -> None:
     """With ``trust: pcp``, check that VFs are in a VLAN whose tag has RoCE's priority."""
     untagged: dict[str, None] = {}
-    for variant in Variants(fabric).with_unused():
+    for variant in variants.with_unused():
         for rail in fabric.rails:
             if rail.name not in variant.ports:
                 continue
@@ -317,14 +317,14 @@ BUFFER_SMALL = rule(
 )
 
 
-def _buffers(fabric: Fabric, qos: Qos, buffers: Buffers, report: Report) -> None:
+def _buffers(fabric: Fabric, variants: Variants, qos: Qos, buffers: Buffers, report: Report) -> None:
     """Report buffers that are missing, too small (in bytes) or shared."""
     _shared_by_lossless(qos, buffers.prio_buffer, "buffer", BUFFER_SHARED, buffers.path + ("prio_buffer",), report)
     if not buffers.buffer_size:
         return
     path = buffers.path + ("buffer_size",)
     lossless = {buffers.prio_buffer[priority] for priority in qos.pfc}
-    speed, mtu = _speed(fabric), max([rail.mtu or 0 for rail in fabric.rails] + [fabric.mtu or 0])
+    speed, mtu = _speed(variants), max([rail.mtu or 0 for rail in fabric.rails] + [fabric.mtu or 0])
     needed = least_size(buffers.cable_len, speed, mtu)
     for each in sorted(set(buffers.prio_buffer)):
         size = buffers.buffer_size.get(each, 0)
@@ -359,9 +359,9 @@ def _shared_by_lossless(qos: Qos, places: t.Sequence[int], kind: str, broken: Ru
             report.add(broken, path, message, "give it its own %s" % kind)
 
 
-def _speed(fabric: Fabric) -> int:
+def _speed(variants: Variants) -> int:
     """Return the fastest expected link, in Gb/s; 0 if the file has none."""
-    variants = Variants(fabric).with_unused()
-    speeds = [variant.profile.expected.get("speed", 0) for variant in variants]
-    speeds += [port.speed or 0 for variant in variants for port in variant.ports.values()]
+    known = variants.with_unused()
+    speeds = [variant.profile.expected.get("speed", 0) for variant in known]
+    speeds += [port.speed or 0 for variant in known for port in variant.ports.values()]
     return max(speeds, default=0)
