@@ -68,13 +68,12 @@ RANKS: dict[str, str] = {
     """,
     "_fabric": """
         findings
-        catalog settings_catalog
         text
         allocate
         model
         file plan
         kubernetes.view kubernetes.gpu kubernetes.providers kubernetes.objects kubernetes.software report
-        layers lint.checks lint.settings_checks lint verify.base verify.probing verify.layers verify.verdict
+        layers lint verify.base verify.probing verify.layers verify.verdict
         discover html importers.base importers.sources importers.infer importers.kinds importers.output
     """,
     "_kube": """

@@ -10,22 +10,19 @@ import ipaddress
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import (
-    name_rules,
-    rail_rules,
-    routing_rules,
-)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_ports import (
     Texts,
     make_port,
     port_texts,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import entries_of, host_range
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import MAX_NODES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_variables import (
     read_groups_of,
     read_variables,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, rule, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Port
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
@@ -37,6 +34,15 @@ Known = t.Dict[t.Hashable, Port]
 # Values of the largest entry that is compared with others: a port has at most 12 keys and 64 GPUs.
 MAX_REPEATED = 80
 
+TOO_MANY_NODES = rule(
+    "RY415 too-many-nodes: Too many nodes",
+    """
+nodes:
+  ai-[1:70000]: {profile: hgx}
+""",
+    "nodes:\n  ai-[1:2]: {profile: hgx}\n",
+)
+
 
 def read_nodes(fabric: Fabric, section: Section, report: Report) -> None:
     patterns: dict[str, str] = {}
@@ -44,14 +50,60 @@ def read_nodes(fabric: Fabric, section: Section, report: Report) -> None:
     total = 0
     for pattern, path, names, own in entries_of(section, "set its profile, such as {profile: hgx}", report):
         total += len(names)
-        if total > rail_rules.MAX_NODES:
-            message = "with {} there are {:,} nodes; the maximum is {:,}".format(
-                shown(pattern), total, rail_rules.MAX_NODES
-            )
-            report.add(rail_rules.TOO_MANY_NODES, path, message, "correct the range, or write a file for each fabric")
+        if total > MAX_NODES:
+            message = "with {} there are {:,} nodes; the maximum is {:,}".format(shown(pattern), total, MAX_NODES)
+            report.add(TOO_MANY_NODES, path, message, "correct the range, or write a file for each fabric")
             return
         if own:
             _Pattern(fabric, pattern, names, own, known, report).read(patterns)
+
+
+NODE_NAME = rule(
+    "RY205 node-name: Node name that is not a host name, or is also the name of a group",
+    """
+nodes:
+  AI_1: {profile: hgx}
+""",
+    example_file.NODES,
+)
+
+NODE_TWICE = rule(
+    "RY208 duplicate-node: Node in two entries",
+    """
+nodes:
+  ai-[1:2]: {profile: hgx}
+  ai-2: {profile: hgx}
+""",
+    """
+nodes:
+  ai-[1:2]: {profile: hgx}
+  ai-3: {profile: hgx}
+""",
+)
+
+NO_INDEX = rule(
+    "RY410 missing-index: Node without an index",
+    """
+nodes:
+  jupiter: {profile: hgx}
+""",
+    """
+nodes:
+  jupiter: {profile: hgx, index: 1}
+""",
+)
+
+INVALID_INDEX = rule(
+    "RY411 invalid-index: Invalid node index",
+    """
+nodes:
+  ai-[0:1]: {profile: hgx}
+""",
+    """
+nodes:
+  ai-[0:1]: {profile: hgx, index: "[1:2]"}
+""",
+)
 
 
 class _Pattern:
@@ -96,12 +148,12 @@ class _Pattern:
         for at, (name, number) in enumerate(self.names.numbered()):
             if name in patterns:
                 message = "%s is already in %s" % (shown(name), shown(patterns[name]))
-                report.add(name_rules.NODE_TWICE, self.path, message, "write each node in one entry only")
+                report.add(NODE_TWICE, self.path, message, "write each node in one entry only")
                 continue
             patterns[name] = self.pattern
             if not name_syntax.NODE.match(name):
                 remedy = "use lower-case letters, digits, hyphens and dots, with at most 63 characters between dots"
-                report.add(name_rules.NODE_NAME, self.path, "%s is not a host name" % shown(name), remedy)
+                report.add(NODE_NAME, self.path, "%s is not a host name" % shown(name), remedy)
             node = Node(name, self.path, profile=profile, groups=groups, vars=variables)
             if ports:
                 node.ports = {rail: own[at] if len(own) > 1 else own[0] for rail, own in ports.items() if own}
@@ -143,11 +195,11 @@ class _Pattern:
         if len(texts) == 1 and self.count > 1:
             remedy = 'write a range, such as %s: "[1:%d]"' % (key, self.count)
             message = "%s is one %s for %d nodes" % (shown(text), key, self.count)
-            self.report.add(rail_rules.INDEX, path, message, remedy)
+            self.report.add(INVALID_INDEX, path, message, remedy)
             return None
         if not re.match(r"[0-9]{1,9}\Z", text) or int(text) < 1:
             message = "%s is not a valid %s" % (shown(text), key)
-            self.report.add(rail_rules.INDEX, path, message, "write a whole number from 1")
+            self.report.add(INVALID_INDEX, path, message, "write a whole number from 1")
             return None
         return int(text)
 
@@ -161,11 +213,11 @@ class _Pattern:
         if number is None:
             message = "the name %s has no number for its %s" % (shown(name), key)
             remedy = "set %s to a number that the node keeps" % key
-            self.report.add(rail_rules.NO_INDEX, self.path, message, remedy)
+            self.report.add(NO_INDEX, self.path, message, remedy)
         elif number < 1:
             message = "%s has the number 0, and %s begin at 1" % (shown(name), {"place": "places"}.get(key, "indexes"))
             remedy = 'set %s, such as %s: "[1:8]" for a range of nodes' % (key, key)
-            self.report.add(rail_rules.INDEX, self.path, message, remedy)
+            self.report.add(INVALID_INDEX, self.path, message, remedy)
             return None
         return number
 
@@ -216,6 +268,16 @@ def _at(values: t.Sequence[str], at: int) -> str:
     return values[at] if len(values) > 1 else values[0]
 
 
+RANGE_LENGTH = rule(
+    "RY207 range-length-mismatch: Ranges of different lengths in one entry",
+    """
+nodes:
+  ai-[1:2]: {profile: hgx, address: "10.1.16.[1:4]"}
+""",
+    example_file.NODES,
+)
+
+
 def along(
     text: str | None, path: Path, nodes: name_syntax.HostRange, report: Report, outer: bool = False, inner: bool = False
 ) -> list[str]:
@@ -242,8 +304,15 @@ def along(
     if inner and nodes.ranges > 1 and size == last:
         return list(values) * (count // last)
     message = "%s has %d values for %d nodes" % (shown(text), size, count)
-    report.add(name_rules.RANGE_LENGTH, path, message, "write as many values as nodes")
+    report.add(RANGE_LENGTH, path, message, "write as many values as nodes")
     return []
+
+
+NODE_ADDRESS = rule(
+    "RY315 invalid-node-address: Node address that is neither an IP address nor a host name",
+    "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1:22}",
+    "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}",
+)
 
 
 def _management(text: str, path: Path, report: Report) -> str | None:
@@ -258,5 +327,5 @@ def _management(text: str, path: Path, report: Report) -> str | None:
     if name_syntax.HOST.match(text) and not re.match(r"[0-9.]+\Z", text):
         return text
     message = "%s is neither an IP address nor a host name" % shown(text)
-    report.add(routing_rules.NODE_ADDRESS, path, message, "write the address by which Ansible reaches the node")
+    report.add(NODE_ADDRESS, path, message, "write the address by which Ansible reaches the node")
     return None

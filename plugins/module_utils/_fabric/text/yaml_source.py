@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import file_rules as rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules as rules
 
 MAX_BYTES = 32 * 1024 * 1024
 MAX_DEPTH = 40
