@@ -8,7 +8,7 @@ syntax trees of all files below ``plugins``, imports inside functions included, 
 
 - an import that the table does not allow, and an entry of the table that nothing uses;
 - a cycle of modules;
-- a package without an entry, with more than 16 modules, or whose ``__init__.py`` differs from the table;
+- a package without an entry, with more than 24 modules, or whose ``__init__.py`` differs from the table;
 - two modules of one name, and a module of more than 500 lines;
 - a table in docs/architecture.md that differs from this one.
 
@@ -26,7 +26,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PREFIX = "ansible_collections.railyard.fabric.plugins."
-MODULES_MAX = 16
+MODULES_MAX = 24
 LINES_MAX = 500
 BEGIN, END = "<!-- packages: written by tools/import_rules.py -->\n", "<!-- /packages -->\n"
 HEADER = """\
