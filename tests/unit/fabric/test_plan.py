@@ -50,7 +50,13 @@ def test_fabric_variables_are_the_contract() -> None:
         "infiniband": None,
         "qos": None,
         "subnets": {
-            "gpu%02d" % number: {"mode": "subnet", "subnet": "172.16.%d.0/24" % (10 + number), "subnet6": None}
+            "gpu%02d" % number: {
+                "mode": "subnet",
+                "subnet": "172.16.%d.0/24" % (10 + number),
+                "subnet6": None,
+                "routes": ["0.0.0.0/0"],
+                "routes6": [],
+            }
             for number in (1, 2, 3)
         },
     }

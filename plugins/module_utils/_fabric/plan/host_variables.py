@@ -15,7 +15,6 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
     NONE,
-    NetworkPerNodePlanner,
     Planner,
     Share,
     SharedSubnetPlanner,
@@ -41,9 +40,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.obje
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.agent_file import AgentFiles
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.gateway_routes import gateway_routes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.plan_memory import SharedKeys
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX, show
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
+    ANYWHERE,
+    SUFFIX,
+    show,
+)
 
 # A host with several NICs must use only the netdev's own address in ARP requests and replies. Loose reverse path
 # filtering accepts packets whose return route is in the rail's own table.
@@ -56,12 +60,14 @@ _PORTS, _LEAVES, _NAMES, _PODS, _VFS, _ATTRIBUTES = (SharedKeys() for _kind in r
 
 
 class _Side(t.NamedTuple):
-    """One address family on one rail. ``bits``: 32 or 128; ``suffix``: the end of its keys."""
+    """One address family on one rail. ``bits``: 32 or 128; ``suffix``: the end of its keys. ``routes``: of
+    :func:`gateway_routes`.
+    """
 
     bits: int
     suffix: str
     planner: Planner
-    per_node: bool  # whether each node has its own network
+    routes: list[str]
 
 
 class PlanOutput:
@@ -75,7 +81,7 @@ class PlanOutput:
         planners = fabric.planners()
         self._sides = {
             rail.name: [
-                _Side(bits, SUFFIX[bits], planner, isinstance(planner, NetworkPerNodePlanner))
+                _Side(bits, SUFFIX[bits], planner, gateway_routes(fabric.routing, planner))
                 for bits, planner in sorted(planners[rail.name].items())
             ]
             for rail in fabric.rails
@@ -125,9 +131,11 @@ class PlanOutput:
         }
 
     def _subnets(self, rail: Rail) -> dict[str, t.Any]:
-        """Return the whole networks of a rail, of which nodes get shares."""
-        networks: dict[str, t.Any] = {"mode": rail.mode, "subnet": None, "subnet6": None}
-        networks.update({"subnet" + side.suffix: str(side.planner.scheme.network) for side in self._sides[rail.name]})
+        """Return the whole networks of a rail, of which nodes get shares, and what their gateways lead to."""
+        networks: dict[str, t.Any] = {"mode": rail.mode, "subnet": None, "subnet6": None, "routes": [], "routes6": []}
+        for side in self._sides[rail.name]:
+            networks["subnet" + side.suffix] = str(side.planner.scheme.network)
+            networks["routes" + side.suffix] = side.routes
         return networks
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -313,16 +321,16 @@ class PlanOutput:
         pods: dict[str, t.Any] | None = None
         routes: list[dict[str, t.Any]] = []
         number, place, index = unit.number if unit else 0, node.place or 0, node.index or 0
-        for bits, suffix, planner, per_node in self._sides[rail.name]:
+        for bits, suffix, planner, networks in self._sides[rail.name]:
             share = planner.share(number, place, index)
             gateway = None if share.gateway is None else show(share.gateway, bits)
             if share.address is not None:
                 values["address" + suffix] = "%s/%d" % (show(share.address, bits), share.prefix)
-                if gateway and self._source and self.fabric.routing.cross_rail:
-                    values["gateway" + suffix] = gateway
-                elif gateway and per_node:
-                    # The address has a route to the node's own network; other networks of the rail are behind the leaf.
-                    routes.append({"to": str(planner.network), "via": gateway, "table": values["table"]})
+                for network in networks if gateway else ():
+                    if network in ANYWHERE.values():
+                        values["gateway" + suffix] = gateway
+                    else:
+                        routes.append({"to": network, "via": gateway, "table": values["table"]})
             if leaf is not None:
                 leaf["address" + suffix] = gateway
             pods = _pods(pods, share, bits, suffix, gateway)

@@ -84,6 +84,7 @@ AGENT_PACKED = (
     "_node.netlink.in_namespace",
     "_node.netlink.link_messages",
     "_node.netlink.namespace_entry",
+    "_node.netlink.rail_routes",
     "_node.netlink.rdma_netlink",
     "_node.netlink.rtnetlink",
     "_node.netlink.vf_setter",
