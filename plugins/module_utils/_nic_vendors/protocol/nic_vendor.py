@@ -5,8 +5,8 @@
 """What differs between NICs of different vendors, as one class whose methods a vendor overrides.
 
 Names, addresses, RDMA devices, PFC and VFs through the kernel's own interfaces are the same for all vendors.
-``_nic_vendors`` has a folder for each vendor. A vendor imports only ``_common`` and this package, so that all others can
-use it.
+``_nic_vendors`` has a folder for each vendor. A vendor imports only ``_common`` and this package, so that all other
+packages can use it.
 """
 
 from __future__ import annotations
