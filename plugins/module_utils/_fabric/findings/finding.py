@@ -47,7 +47,7 @@ class Rule:
 
 RULES: dict[str, Rule] = {}
 # Codes of removed rules. They are never used again, because fabric files and pages may still name them.
-RETIRED = frozenset(("IM307", "RY501", "RY967", "RY968", "RY969", "RY970"))
+RETIRED = ("IM106", "IM111", "IM307", "IM322", "IM323", "RY501", "RY967", "RY968", "RY969", "RY970")
 
 
 def rule(header: str, bad: str, good: str, severity: str = ERROR, why: str = "", suppressible: bool = False) -> Rule:

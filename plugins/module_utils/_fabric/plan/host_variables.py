@@ -453,15 +453,8 @@ class PlanOutput:
         for variant in self.variants:
             if self._kubernetes and rail.name in self._served[id(variant)]:
                 names = self._names(variant, rail)
-                found.setdefault(
-                    names["network"] or variant.attachment or "",
-                    {
-                        "attachment": variant.attachment,
-                        "network": names["network"],
-                        "resource": names["resource"],
-                        "interface": names["interface"],
-                    },
-                )
+                row = {key: names[key] for key in ("network", "resource", "interface")}
+                found.setdefault(row["network"] or variant.attachment or "", {"attachment": variant.attachment, **row})
         return list(found.values())
 
     def _unit(self, unit: Unit) -> dict[str, t.Any]:
@@ -469,13 +462,7 @@ class PlanOutput:
             {"rail": rail.name, "name": self.leaves.name(unit, rail), **self._aggregates(rail, unit.number)}
             for rail in self.fabric.rails
         ]
-        return {
-            "name": unit.name,
-            "number": unit.number,
-            "site": unit.site,
-            "nodes": unit.nodes,
-            "leaves": leaves,
-        }
+        return {"name": unit.name, "number": unit.number, "site": unit.site, "nodes": unit.nodes, "leaves": leaves}
 
 
 def _taken(rail: Rail) -> dict[str, str]:
