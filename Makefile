@@ -184,4 +184,4 @@ vendor: $(VENV)/ready ## fetch upstream's charts, manifests and schemas that are
 	tools/vendor.py
 
 clean: lab-down ## remove what the targets made, except the lab's image cache
-	rm -rf $(VENV) .ansible .mypy_cache .ruff_cache .pytest_cache tests/output dist .cache/release .cache/compat .cache/html
+	rm -rf $(VENV) .ansible .mypy_cache .ruff_cache .pytest_cache tests/output dist .cache/release .cache/compat .cache/html .cache/cni

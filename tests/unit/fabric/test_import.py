@@ -427,6 +427,19 @@ def test_a_page_on_the_agent_keeps_the_addresses_of_pods() -> None:
         assert all(rail["slots"] for rail in rails)
 
 
+def test_rails_that_a_page_leaves_out_are_to_be_completed() -> None:
+    """The page has the manifests of one rail, and the networks that pods request of all."""
+    page = (RECORDINGS / "copied-page.txt").read_text().replace("ens1np0", "enp11s0f0np0")
+    first, _separator, _rest = page.partition("      name: rail2\n")
+    pod = "kind: Pod\nmetadata:\n  name: a\n  annotations:\n    k8s.v1.cni.cncf.io/networks: %s\n"
+    wanted = ",".join("spiderpool/rail%d" % number for number in (1, 2, 3))
+    outcome = of_text(first.rpartition("    ---\n")[0] + "    EOF\n\n```yaml\napiVersion: v1\n%s```\n" % (pod % wanted))
+    missing = [finding.place for finding in outcome.lint if finding.severity == "error"]
+    assert missing == ["profiles.server.ports.rail%02d.netdev" % number for number in (2, 3)]
+    subnets = [(name, rail["subnet"]) for name, rail in data(outcome)["rails"].items()]
+    assert subnets == [("rail%02d" % number, "172.20.%d.0/24" % number) for number in (1, 2, 3)]
+
+
 def test_a_page_without_manifests_is_reported_as_a_page() -> None:
     outcome = of_text("Rails\n\n  1. Look at the rules:\n\n    $ ip rule\n    0:  from all lookup local\n")
     assert codes(outcome) == [(1, "IM103"), (1, "IM104")] and outcome.text == ""
