@@ -82,7 +82,7 @@ options:
     type: dict
     default: {}
   values:
-    description: Values of a chart, which override those of the plan. A key that the chart does not read is an error.
+    description: Values of a chart, which override those of the plan.
     type: dict
     default: {}
   namespace:

@@ -45,8 +45,11 @@ def test_each_entry_is_of_files_that_exist(entry: skips.Entry) -> None:
 
 def reasons(file: str) -> list[str]:
     """The reasons that a file of tests gives as text."""
-    found = []
-    for call in (node for node in ast.walk(ast.parse((ROOT / file).read_text())) if isinstance(node, ast.Call)):
+    found: list[str] = []
+    text = (ROOT / file).read_text(encoding="utf-8")
+    if "skip" not in text:
+        return found
+    for call in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)):
         if isinstance(call.func, ast.Attribute) and call.func.attr in ("skip", "skipif", "importorskip"):
             values = [each.value for each in call.keywords if each.arg == "reason"] or call.args[:1]
             parts = [each.left if isinstance(each, ast.BinOp) else each for each in values]
@@ -60,21 +63,30 @@ def test_each_reason_in_the_tests_is_listed() -> None:
     assert [each for each in given if not any(re.search(entry.reason, each[1]) for entry in skips.entries())] == []
 
 
+def run_planted(text: str, **env: str) -> subprocess.CompletedProcess[str]:
+    planted = ROOT / "tests" / "output" / ("test_planted_%d.py" % os.getpid())
+    planted.parent.mkdir(parents=True, exist_ok=True)
+    planted.write_text(text + "\n", encoding="utf-8")
+    try:
+        return run(str(planted), **env)
+    finally:
+        planted.unlink()
+
+
 def test_a_missing_file_fails_the_run(tmp_path: Path) -> None:
-    words = ("tests/unit/fabric/kubernetes/test_charts.py", "-k", "pinned_file and flannel")
-    done = run(*words, RAILYARD_CHARTS=str(tmp_path))
+    text = "from tests import upstream\n\n\ndef test_it() -> None:\n    upstream.chart('kube-flannel.yml')"
+    done = run_planted(text, RAILYARD_CHARTS=str(tmp_path))
     assert done.returncode == 1 and "1 failed" in done.stdout, done.stdout
     assert "kube-flannel.yml is not here" in done.stdout and "tests/skips.yml" in done.stdout
 
 
-@pytest.mark.parametrize("where", ["import pytest; pytest.skip('not today', allow_module_level=True)", None])
-def test_an_unlisted_skip_fails_the_run(where: str | None) -> None:
-    text = where or "import pytest\n\n\n@pytest.mark.skip(reason='not today')\ndef test_it() -> None: ..."
-    planted = ROOT / "tests" / "output" / ("test_planted_%d_%d.py" % (os.getpid(), bool(where)))
-    planted.parent.mkdir(parents=True, exist_ok=True)
-    planted.write_text(text + "\n", encoding="utf-8")
-    try:
-        done = run(str(planted))
-    finally:
-        planted.unlink()
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import pytest; pytest.skip('not today', allow_module_level=True)",
+        "import pytest\n\n\n@pytest.mark.skip(reason='not today')\ndef test_it() -> None: ...",
+    ],
+)
+def test_an_unlisted_skip_fails_the_run(text: str) -> None:
+    done = run_planted(text)
     assert done.returncode not in (0, 5) and "not today" in done.stdout, done.stdout

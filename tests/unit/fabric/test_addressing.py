@@ -16,12 +16,12 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate import address_planner
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate import address_planner, address_schemes
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import planner
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import (
     Demand,
     Scheme,
     Units,
-    planner,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import ip_integers
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network, Range, show
@@ -51,7 +51,7 @@ def pool(texts: str | list[str], within: Network) -> Ranges:
     return Ranges(tuple(held(text, within) for text in ([texts] if isinstance(texts, str) else texts)))
 
 
-def kinds(problems: t.Iterable[address_planner.Problem]) -> list[tuple[str, str]]:
+def kinds(problems: t.Iterable[address_schemes.Problem]) -> list[tuple[str, str]]:
     return [(problem.kind, problem.key) for problem in problems]
 
 
@@ -241,7 +241,7 @@ def own_schemes(draw: st.DrawFn) -> tuple[Scheme, Units | None]:
     return scheme, draw(st.one_of(st.none(), st.integers(1, 9).map(Units)))
 
 
-def check_capacity(forced: Forced, found: address_planner.Capacity, network: Network) -> None:
+def check_capacity(forced: Forced, found: address_schemes.Capacity, network: Network) -> None:
     counted = {
         role: len(forced.roles.get(role, ()))
         for role in ("network", "broadcast", "gateway", "hosts", "reserved", "pods")
@@ -390,7 +390,7 @@ def common_by_force(scheme: Scheme) -> tuple[Forced, bool]:
     return forced, sound
 
 
-def shown_ranges(share: address_planner.Share) -> list[int]:
+def shown_ranges(share: address_schemes.Share) -> list[int]:
     """The addresses of a share one by one."""
     if share.ranges is not None:
         assert len(share.ranges) > 1 and share.pods_first == share.ranges[0].first
@@ -445,10 +445,10 @@ def test_one_subnet_matches_a_brute_force_search(
 
 
 @st.composite
-def fabrics(draw: st.DrawFn) -> tuple[dict[str, address_planner.Planner], list[tuple[int, int, int]], Units | None]:
+def fabrics(draw: st.DrawFn) -> tuple[dict[str, address_schemes.Planner], list[tuple[int, int, int]], Units | None]:
     """Rails of one or both families out of supernets, each in a mode of its own; and nodes by unit, place and index."""
     units = draw(st.one_of(st.none(), st.integers(1, 5).map(Units)))
-    planners: dict[str, address_planner.Planner] = {}
+    planners: dict[str, address_schemes.Planner] = {}
     for text in draw(st.sampled_from((("10.0.0.0/16",), ("fd00::/112",), ("10.0.0.0/16", "fd00::/112")))):
         supernet = net(text)
         for number in range(1, draw(st.integers(1, 6)) + 1):
@@ -456,7 +456,7 @@ def fabrics(draw: st.DrawFn) -> tuple[dict[str, address_planner.Planner], list[t
             assert network
             low = network.first
             scheme = Scheme(
-                draw(st.sampled_from(address_planner.MODES[:-1])),
+                draw(st.sampled_from(address_schemes.MODES[:-1])),
                 network,
                 gateway=draw(st.sampled_from(("first", "last", "none", None))),
                 node_prefix=network.bits - draw(st.integers(3, 4)),
@@ -476,7 +476,7 @@ def fabrics(draw: st.DrawFn) -> tuple[dict[str, address_planner.Planner], list[t
     return planners, nodes, units
 
 
-def spans(shares: t.Mapping[tuple[str, tuple[int, int, int]], address_planner.Share], planners: t.Any) -> t.Any:
+def spans(shares: t.Mapping[tuple[str, tuple[int, int, int]], address_schemes.Share], planners: t.Any) -> t.Any:
     """Every allocation as (family, first, last): what is one node's alone, and each rail's gateway and pods once."""
     found = set()
     for (rail, node), share in shares.items():
@@ -495,7 +495,7 @@ def spans(shares: t.Mapping[tuple[str, tuple[int, int, int]], address_planner.Sh
 
 @given(fabrics())
 def test_no_two_allocations_overlap(
-    fabric: tuple[dict[str, address_planner.Planner], list[tuple[int, int, int]], Units | None],
+    fabric: tuple[dict[str, address_schemes.Planner], list[tuple[int, int, int]], Units | None],
 ) -> None:
     planners, nodes, units = fabric
     assert not any(plan.problems(Demand(len(nodes))) for plan in planners.values())
@@ -524,7 +524,7 @@ def test_no_two_allocations_overlap(
 
 @given(fabrics(), st.randoms(use_true_random=False))
 def test_no_node_is_renumbered(
-    fabric: tuple[dict[str, address_planner.Planner], list[tuple[int, int, int]], Units | None], chance: random.Random
+    fabric: tuple[dict[str, address_schemes.Planner], list[tuple[int, int, int]], Units | None], chance: random.Random
 ) -> None:
     """Whatever nodes and units there are besides, in whatever order, with whatever was asked before, and when the
     subnet grows at its end."""
@@ -982,7 +982,7 @@ def test_the_node_without_addresses_is_named(
     scheme: Scheme, units: Units | None, spot: tuple[int, int, int], kind: str, key: str, message: str, remedy: str
 ) -> None:
     found = planner(scheme, units).index_problem("ai-1", *spot)
-    assert found == address_planner.Problem(kind, key, message, remedy)
+    assert found == address_schemes.Problem(kind, key, message, remedy)
 
 
 def test_a_supernet_has_room_for_its_rails() -> None:

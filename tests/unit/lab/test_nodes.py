@@ -51,21 +51,6 @@ def cluster(programs: Binaries = OLD, nodes: int = 2) -> Cluster:
 # the machine
 
 
-def test_node_has_a_nic_more_and_its_rails_stay_where_they_are(labs: Path) -> None:
-    of_lab = lab()
-    argv = guest.command(of_lab, 1, IMAGE, QEMU)
-    plain = guest.command(state.Lab(*[getattr(of_lab, name) for name in PLAIN]), 1, IMAGE, QEMU)
-    more = [word for word in argv if word not in plain]
-    other = ("id=management", "systemd.hostname=")
-    assert [word for word in plain if word not in argv and not any(part in word for part in other)] == []
-    assert any("damon_stat.enabled=0" in word for word in more)
-    assert any(word.startswith("dgram,id=rail9,") and "/n1r9.nic," in word for word in more)
-    assert any(word.startswith("virtio-net-pci,netdev=rail9,bus=pcie.0,addr=0x1b,") for word in more)
-
-
-PLAIN = ("name", "nodes", "rails", "memory", "accel", "cpus", "image", "image_id", "ports")
-
-
 def test_management_of_a_node_stays_closed_except_for_the_two_apis(labs: Path) -> None:
     argv = guest.command(lab(), 2, IMAGE, QEMU)
     (user,) = [word for word in argv if word.startswith("user,")]
@@ -179,17 +164,6 @@ def test_each_node_gets_its_own_addresses_and_routes_to_all_others(labs: Path) -
     assert len({content["etc/kubernetes/kubeconfig"] for content in each}) == 3
 
 
-def test_kubelet_of_an_old_release_gets_its_runtime_on_the_command_line(labs: Path) -> None:
-    for programs, expected in ((OLD, True), (NEW, False)):
-        of_cluster = cluster(programs)
-        pki.ensure(of_cluster.pki, labs / "log", ["node-1"])
-        kubeconfig = of_cluster.directory / "node-1.kubeconfig"
-        pki.write_kubeconfig(kubeconfig, of_cluster.pki, "node-1", "https://a", "one")
-        line = kubelets.files(lab(), of_cluster, 1)["etc/kubernetes/kubelet.env"]
-        assert ("--container-runtime=remote" in line) == expected
-        assert "--node-ip=10.77.0.11" in line
-
-
 def test_kubelets_have_keys_of_their_own_in_the_group_of_nodes(tmp_path: Path) -> None:
     pki.ensure(tmp_path / "pki", tmp_path / "log", ["node-1", "node-2"])
     for name in ("node-1", "node-2"):
@@ -198,24 +172,6 @@ def test_kubelets_have_keys_of_their_own_in_the_group_of_nodes(tmp_path: Path) -
         assert "O=system:nodes" in subject and "CN=system:node:" + name in subject
     show = ["openssl", "x509", "-noout", "-ext", "subjectAltName", "-in", str(tmp_path / "pki/server.crt")]
     assert guest.API_ADDRESS in subprocess.run(show, capture_output=True, text=True, check=True).stdout
-
-
-def test_control_plane_of_nodes_reaches_them_and_judges_them(labs: Path) -> None:
-    of_cluster = cluster()
-    argv = parts.ARGUMENTS["kube-apiserver"](of_cluster)
-    assert "--authorization-mode=Node,RBAC" in argv
-    assert any("nodelifecycle" in word for word in parts.ARGUMENTS["kube-controller-manager"](of_cluster))
-    selector = json.loads((of_cluster.directory / "egress.yaml").read_text())
-    (way,) = selector["egressSelections"]
-    assert way["connection"]["transport"]["uds"]["udsName"] == str(parts.egress_socket(of_cluster))
-    assert of_cluster.parts[0] == "egress" and of_cluster.parts[-1] == "kube-scheduler"
-    # releases with DRA have a controller that creates claims; older ones refuse its name
-    for release, has in ((OLD, False), (NEW, True)):
-        argv = parts.ARGUMENTS["kube-controller-manager"](cluster(release))
-        assert any("resourceclaim-controller" in word for word in argv) == has
-    plain = Cluster("one", of_cluster.ports, OLD)
-    assert "--authorization-mode=RBAC" in parts.ARGUMENTS["kube-apiserver"](plain)
-    assert not any("nodelifecycle" in word for word in parts.ARGUMENTS["kube-controller-manager"](plain))
 
 
 def node_object(name: str, boot: str, ready: str = "True", taints: tuple[str, ...] = ()) -> dict[str, Any]:

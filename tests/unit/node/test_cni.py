@@ -385,7 +385,7 @@ def test_a_file_of_a_user_at_a_planned_path_is_refused(tree: Tree, other: str) -
 
 
 def test_a_file_with_the_planned_content_is_adopted(tree: Tree) -> None:
-    """Such as on a node on which the runtime had all plugins, so that an earlier release wrote no record."""
+    """Such as on a node whose record was removed."""
     for name in ("macvlan", "host-local"):
         tree.plugin("/opt/cni/bin/" + name)
     tree.apply(network(1), network(2))
@@ -455,54 +455,6 @@ def test_an_edited_file_is_written_again_and_a_link_is_not_followed(tree: Tree, 
         path.symlink_to(theirs if edit != "dangling link" else "/nowhere")
     assert kinds(tree.apply(network(1))) == [(FIRST, "file")]
     assert path.read_text() == text and not path.is_symlink() and theirs.read_text() == before
-
-
-def test_files_of_an_earlier_release_are_adopted_once(tree: Tree) -> None:
-    tree.apply(network(1), network(2), network(3))
-    document = json.loads(tree.system.read(cni_record.RECORD) or "")
-    del document["networks"]
-    tree.put(cni_record.RECORD, json.dumps(document))
-    kept = {
-        NETS + "/railyard-mine.conflist": json.dumps({"name": "mine", "plugins": [{"type": "macvlan"}]}),
-        NETS + "/railyard-renamed.conflist": json.dumps(network(4)),
-        NETS + "/railyard-text.conflist": json.dumps({"name": "text", "plugins": "railyard-rail"}),
-        NETS + "/railyard-empty.conflist": json.dumps({"name": "empty", "plugins": []}),
-    }
-    for path, text in kept.items():
-        tree.put(path, text)
-    third = NETS + "/railyard-gpu03-macvlan.conflist"
-    changed = network(1, mtu=1500)
-    assert kinds(tree.apply(changed, network(2))) == [
-        (cni_record.RECORD, STEP),
-        (FIRST, "file"),
-        (third, "file"),
-    ]
-    # later files of the same form are the user's
-    kept[third] = json.dumps(network(3))
-    tree.put(third, kept[third])
-    assert tree.apply(changed, network(2)) == []
-    tree.apply(state="absent")
-    assert tree.kept() == sorted(kept)
-
-
-def test_an_earlier_release_is_removed_after_an_interruption(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    tree.apply(network(1), network(2))
-    document = json.loads(tree.system.read(cni_record.RECORD) or "")
-    del document["networks"]
-    tree.put(cni_record.RECORD, json.dumps(document))
-    remove = tree.system.remove_file
-
-    def killed(path: str) -> None:
-        if path == SECOND:
-            raise KeyboardInterrupt
-        remove(path)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(tree.system, "remove_file", killed)
-        tree.apply(state="absent")
-    assert recorded(tree) == [SECOND]
-    tree.apply(state="absent")
-    assert tree.kept() == []
 
 
 def test_networks_in_a_former_directory_of_multus_are_removed(tree: Tree) -> None:

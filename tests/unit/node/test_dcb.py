@@ -48,7 +48,6 @@ def test_numbers_are_those_of_the_kernels_header(tmp_path: Path) -> None:
     names = {
         "DCB_CMD_IEEE_SET": dcb_netlink.CMD_IEEE_SET,
         "DCB_CMD_IEEE_GET": dcb_netlink.CMD_IEEE_GET,
-        "DCB_CMD_GDCBX": dcb_netlink.CMD_GDCBX,
         "DCB_CMD_SDCBX": dcb_netlink.CMD_SDCBX,
         "DCB_CMD_IEEE_DEL": dcb_netlink.CMD_IEEE_DEL,
         "DCB_ATTR_IFNAME": dcb_netlink.ATTR_IFNAME,

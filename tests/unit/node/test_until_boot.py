@@ -13,7 +13,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying
     TEXTS,
     Staying,
     from_dict,
-    from_text,
     without,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
@@ -56,7 +55,7 @@ def test_records_are_separate_per_module(tmp_path: Path) -> None:
     assert UntilBoot(system, "pci_tuning").keep([]) == []
 
 
-@pytest.mark.parametrize("text", ["", "{", "{}", "3", '[1, null, {"a": "b"}]'])
+@pytest.mark.parametrize("text", ["", "{", "{}", "3", '["QoS of gpu01", null, {"a": "b"}]'])
 def test_a_damaged_file_is_removed(tmp_path: Path, text: str) -> None:
     system = System(str(tmp_path))
     system.write_file(FILE, text)
@@ -87,52 +86,6 @@ def test_records_are_written_first_and_removed_last(tmp_path: Path) -> None:
     forget.act()
     assert not system.exists(FILE) and later.around([], [STAYS]) == []
     assert later.outcome() == {"reboot_required": False, "reboot_reasons": []}
-
-
-@pytest.mark.parametrize(
-    ("module", "text", "entry"),
-    [
-        ("roce_qos", "QoS of gpu01, gpu02 stays as set until the next boot", Staying("qos", ("gpu01", "gpu02"))),
-        ("rail_ports", "gpu07", Staying("rail-port", ("gpu07",))),
-        (
-            "sriov_vfs",
-            "0000:0b:00.0: its VFs stay until the next boot: a pod (ns: 4026) has one",
-            Staying("vfs", ("0000:0b:00.0",), "a pod (ns: 4026) has one"),
-        ),
-        ("rdma_link", "rxe1 stays until the next boot: enp2s0 is up", Staying("rdma-link", ("rxe1",), "enp2s0 is up")),
-        ("rdma_link", "the RDMA device mlx5_1 keeps its name until the next boot", Staying("rdma-name", ("mlx5_1",))),
-        (
-            "rdma_link",
-            "the RDMA devices mlx5_1, mlx5_2 keep their names until the next boot",
-            Staying("rdma-name", ("mlx5_1", "mlx5_2")),
-        ),
-        (
-            "ib_ports",
-            "ibs1.8001 stays until the next boot: it is up",
-            Staying("ipoib-child", ("ibs1.8001",), "it is up"),
-        ),
-        ("rail_limits", "1024 hugepages of 2048 kB stay until the next boot", Staying("hugepages", ("1024", "2048"))),
-        (
-            "rail_limits",
-            "the neighbour tables stay as large as they are until the next boot",
-            Staying("neighbour-tables"),
-        ),
-        (
-            "rdma_netns_mode",
-            "the rdma mode is shared and will be exclusive after a reboot",
-            Staying("rdma-mode", ("shared", "exclusive")),
-        ),
-        ("pci_tuning", "a sentence of no module", Staying("other", ("a sentence of no module",))),
-    ],
-)
-def test_records_of_earlier_versions_are_read(tmp_path: Path, module: str, text: str, entry: Staying) -> None:
-    assert from_text(module, text) == entry
-    system = System(str(tmp_path))
-    until = UntilBoot(system, module)
-    system.write_file(until.file, json.dumps([text]))
-    assert until.read() == [entry] and (entry.text == text or module == "rail_ports")
-    # it is not written again until something of it changes
-    assert until.keep(until.read()) == []
 
 
 @pytest.mark.parametrize("name", sorted(set(TEXTS) - {"rdma-names"}))

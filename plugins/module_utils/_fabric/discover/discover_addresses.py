@@ -10,7 +10,8 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import planner
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import (
     FIRST,
     LAST,
     LINK,
@@ -20,7 +21,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     SUBNET,
     Planner,
     Scheme,
-    planner,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_findings import Findings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.observed_nodes import Nic, most_common

@@ -11,12 +11,12 @@ from collections import Counter
 from dataclasses import replace
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import planner
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import (
     BLOCK,
     NONE,
     SUBNET,
     Demand,
-    planner,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.discover.discover_addresses import (
     InferredAddresses,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import SUBNET, Scheme
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import SUBNET, Scheme
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_fabric import PLUGIN
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.yaml_layout import Comments, render
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import link_layer_of

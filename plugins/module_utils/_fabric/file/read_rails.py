@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import supernet_problem
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import (
     BLOCK,
     FIRST,
     LAST,
@@ -20,7 +21,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     SECOND,
     SUBNET,
     Scheme,
-    supernet_problem,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import (
     filled,

@@ -336,7 +336,6 @@ def _layer(read: _Reader, data: Data, place: str) -> Layer:
 def _failure(read: _Reader, data: Data, place: str) -> Failure:
     texts = {key: read.text(data, key, place) for key in Failure._fields if key != "rails"}
     rails = read.names(data, "rails", place) if data.get("rails") is not None else ()
-    texts["playbook"] = texts["playbook"] or read.text(data, "mends", place)  # as versions before 0.2 wrote it
     return Failure(rails=rails, **texts)
 
 

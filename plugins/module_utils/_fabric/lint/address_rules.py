@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate import address_planner
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate import address_schemes
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import (
     Demand,
-    NetworkPerNodePlanner,
     Planner,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.network_per_node import (
+    NetworkPerNodePlanner,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_rails import SUBNET_SIZE, UNUSED_KEY
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
@@ -148,49 +150,49 @@ REPEATED = rule(
 
 # Kind of the planner's problem -> its rule
 _RULES: dict[str, Rule] = {
-    address_planner.MISSING: MISSING,
-    address_planner.SIZE: SUBNET_SIZE,
-    address_planner.CHOICE: GATEWAY_CHOICE,
-    address_planner.UNUSED: UNUSED_KEY,
-    address_planner.OUTSIDE: OUTSIDE,
-    address_planner.UNUSABLE: UNUSABLE,
-    address_planner.GATEWAY_HELD: GATEWAY_TAKEN,
-    address_planner.OVERLAP: RANGES_OVERLAP,
-    address_planner.REPEATED: REPEATED,
-    address_planner.TAKEN: TAKEN,
-    address_planner.SMALL: SHARE_SMALL,
-    address_planner.PODS: PODS_FULL,
-    address_planner.GROWTH: GROWTH,
-    address_planner.UNITS: UNITS_FULL,
-    address_planner.FULL: HOSTS_FULL,
+    address_schemes.MISSING: MISSING,
+    address_schemes.SIZE: SUBNET_SIZE,
+    address_schemes.CHOICE: GATEWAY_CHOICE,
+    address_schemes.UNUSED: UNUSED_KEY,
+    address_schemes.OUTSIDE: OUTSIDE,
+    address_schemes.UNUSABLE: UNUSABLE,
+    address_schemes.GATEWAY_HELD: GATEWAY_TAKEN,
+    address_schemes.OVERLAP: RANGES_OVERLAP,
+    address_schemes.REPEATED: REPEATED,
+    address_schemes.TAKEN: TAKEN,
+    address_schemes.SMALL: SHARE_SMALL,
+    address_schemes.PODS: PODS_FULL,
+    address_schemes.GROWTH: GROWTH,
+    address_schemes.UNITS: UNITS_FULL,
+    address_schemes.FULL: HOSTS_FULL,
 }
 
 # Kinds of problems with demands on all rails.
-_DEMANDS = (address_planner.GROWTH, address_planner.PODS, address_planner.SMALL)
+_DEMANDS = (address_schemes.GROWTH, address_schemes.PODS, address_schemes.SMALL)
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     _subnets(fabric, report)
     planners = fabric.planners()
     demands = demands_of(fabric, variants)
-    short: dict[str, list[tuple[Path, Rail, address_planner.Problem]]] = {}
-    plain: dict[tuple[str, Path], dict[str, tuple[Rail, address_planner.Problem]]] = {}
+    short: dict[str, list[tuple[Path, Rail, address_schemes.Problem]]] = {}
+    plain: dict[tuple[str, Path], dict[str, tuple[Rail, address_schemes.Problem]]] = {}
     for rail in fabric.rails:
         demand, source = demands[rail.name]
         for each in list(planners[rail.name].values()) if rail.mode is not None else ():
             problems = each.problems(demand)
             kinds = {problem.kind for problem in problems}
-            if kinds & {address_planner.MISSING, address_planner.SIZE, address_planner.SMALL}:
+            if kinds & {address_schemes.MISSING, address_schemes.SIZE, address_schemes.SMALL}:
                 # The capacity of this rail is unknown.
                 del planners[rail.name][each.bits]
             for problem in problems:
                 path = source if problem.key == "pods_per_node" else rail.where(problem.key)
-                if problem.kind == address_planner.GROWTH and address_planner.SMALL in kinds:
+                if problem.kind == address_schemes.GROWTH and address_schemes.SMALL in kinds:
                     continue
                 if problem.kind in _DEMANDS:
                     short.setdefault(problem.kind, []).append((path, rail, problem))
                 # Values that could not be read are reported already, and look missing here.
-                elif problem.kind != address_planner.MISSING or not report.within(path):
+                elif problem.kind != address_schemes.MISSING or not report.within(path):
                     plain.setdefault((problem.kind, path), {}).setdefault(rail.name, (rail, problem))
     for (kind, path), by_rail in plain.items():
         _report_value(kind, path, list(by_rail.values()), fabric, report)
@@ -203,7 +205,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 
 def _report_value(
-    kind: str, path: Path, found: t.Sequence[tuple[Rail, address_planner.Problem]], fabric: Fabric, report: Report
+    kind: str, path: Path, found: t.Sequence[tuple[Rail, address_schemes.Problem]], fabric: Fabric, report: Report
 ) -> None:
     """Report one invalid value, which may apply to several rails. The message names the first."""
     rail, problem = found[0]
@@ -216,7 +218,7 @@ def _report_value(
 
 def _report_demand(
     kind: str,
-    found: list[tuple[Path, Rail, address_planner.Problem]],
+    found: list[tuple[Path, Rail, address_schemes.Problem]],
     demands: t.Mapping[str, tuple[Demand, Path]],
     report: Report,
 ) -> None:
@@ -225,7 +227,7 @@ def _report_demand(
     message = problem.message
     if len({each for each, _rail, _problem in found}) > 1:
         rails = list({each.name: each for _path, each, _problem in found}.values())
-        path = ("fabric", "max_nodes") if kind == address_planner.GROWTH else demands[rail.name][1] or path
+        path = ("fabric", "max_nodes") if kind == address_schemes.GROWTH else demands[rail.name][1] or path
         message = "on %s, %s" % (named(rails), message)
     report.add(_RULES[kind], path, message, problem.remedy)
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import SUBNET, Demand
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import SUBNET, Demand
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     WARNING,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import LINK, NONE, PREFIX
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import LINK, NONE, PREFIX
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     WARNING,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import NONE, SUBNET
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import NONE, SUBNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, Rule, rule
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import SHAPES, Naming

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate import address_planner
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate import address_schemes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     WARNING,
@@ -50,8 +50,8 @@ def _hosts(fabric: Fabric, report: Report) -> None:
     for rail in fabric.rails:
         if fabric.link_layer != ETHERNET or rail.mode is None or report.within(rail.path):
             continue
-        if rail.mode in (address_planner.PREFIX, address_planner.LINK):
-            if any(scheme.host == address_planner.NONE for scheme in rail.schemes.values()):
+        if rail.mode in (address_schemes.PREFIX, address_schemes.LINK):
+            if any(scheme.host == address_schemes.NONE for scheme in rail.schemes.values()):
                 found.setdefault(rail.where("host"), []).append(rail)
         elif not any(scheme.hosts for scheme in rail.schemes.values()) and not any(
             report.within(rail.where(key)) for key in ("hosts", "hosts6")
@@ -59,7 +59,7 @@ def _hosts(fabric: Fabric, report: Report) -> None:
             found.setdefault(rail.path, []).append(rail)
     for path, rails in found.items():
         one = len(rails) == 1
-        if rails[0].mode in (address_planner.PREFIX, address_planner.LINK):
+        if rails[0].mode in (address_schemes.PREFIX, address_schemes.LINK):
             message = "%s %s no address for ports (host: none), so %s cannot be verified"
             parts = (named(rails), "keeps" if one else "keep", "it" if one else "they")
             remedy = "remove host: each port then has the first address"
@@ -80,7 +80,7 @@ NO_PODS = rule(
 
 def _podless(fabric: Fabric, rail: Rail, report: Report) -> None:
     """Report a rail without a range for pods if ``pods_per_node`` is set."""
-    if fabric.pods_per_node is None or rail.mode != address_planner.SUBNET:
+    if fabric.pods_per_node is None or rail.mode != address_schemes.SUBNET:
         return
     for bits, scheme in rail.schemes.items():
         path = rail.where("pods" + SUFFIX[bits])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import PREFIX
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import PREFIX
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     WARNING,
     Path,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate import address_planner
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate import address_schemes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, Report, rule
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Rail
@@ -62,10 +62,10 @@ DESTINATION = rule(
 
 def _router(fabric: Fabric, rail: Rail, report: Report) -> None:
     """Report rails with a network per node and no gateway between them."""
-    if rail.mode != address_planner.PREFIX:
+    if rail.mode != address_schemes.PREFIX:
         return
     for bits, scheme in rail.schemes.items():
-        if scheme.gateway != address_planner.NONE:
+        if scheme.gateway != address_schemes.NONE:
             continue
         path = rail.where("gateway" + SUFFIX[bits])
         if fabric.routing.mode == "destination":

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import (
     BLOCK,
     LINK,
     PREFIX,

@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import SUBNET
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import SUBNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.shared_subnet import SharedSubnetPlanner
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     WARNING,

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import collections
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
-    Demand,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import Demand
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     Path,
 )

@@ -9,11 +9,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import planner
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import (
     Planner,
     Scheme,
     Units,
-    planner,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Suppression
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET, INFINIBAND

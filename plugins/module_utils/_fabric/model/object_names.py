@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import SUBNET
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import SUBNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6

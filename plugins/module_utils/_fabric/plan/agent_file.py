@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import Planner
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import Planner
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import nccl_settings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (

@@ -9,9 +9,9 @@ Only this module reads the section ``routing`` for it. Host variables, agents, K
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import Planner
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.network_per_node import (
     NetworkPerNodePlanner,
-    Planner,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Routing
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import ANYWHERE, IPV4

@@ -13,12 +13,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_planner import (
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import (
     NONE,
     Planner,
     Share,
-    SharedSubnetPlanner,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.shared_subnet import SharedSubnetPlanner
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model, qos_model
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import host_variable as _driver

@@ -40,21 +40,16 @@ class Record:
         except (ValueError, KeyError, TypeError, AttributeError):
             return {}
 
-    def networks(self) -> set[str] | None:
-        """Return the paths of the network files; None if an earlier release, which did not record them, wrote the
-        record.
-        """
-        document = self._document()
-        if "networks" not in document:
-            return None if self.plugins() else set()
-        paths = document["networks"]
+    def networks(self) -> set[str]:
+        """Return the paths of the network files."""
+        paths: t.Any = self._document().get("networks")
         valid = isinstance(paths, list) and all(isinstance(path, str) for path in paths)
         return set(paths) if valid else set()
 
     def write_plugin(self, name: str, row: Row) -> None:
         records = self.plugins()
         records.setdefault(self._directory, {})[name] = row
-        self._write(records, self.networks() or set())
+        self._write(records, self.networks())
 
     def write_networks(self, networks: t.AbstractSet[str]) -> None:
         self._write(self.plugins(), networks)

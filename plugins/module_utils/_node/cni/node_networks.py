@@ -92,22 +92,9 @@ class CniNetworks(Subsystem):
 
     def _own(self) -> set[str]:
         """Return the files that this module wrote, and those whose content is as planned."""
-        recorded = self._record.networks()
-        own = self._of_earlier_release() if recorded is None else recorded
-        return own | {path for path, conf in self._planned().items() if self._text(path) == _text_of(conf)}
-
-    def _of_earlier_release(self) -> set[str]:
-        """Return the files of a release that recorded only plugins: its names, with chains that end with its plugin."""
-        own = set()
-        for name in self._system.listdir(self.directory):
-            path = "%s/%s" % (self.directory, name)
-            conf = _parsed(self._text(path)) if name.startswith(PREFIX) and name.endswith(SUFFIX) else {}
-            chain = conf.get("plugins")
-            last = chain[-1] if isinstance(chain, list) and chain else None
-            has_plugin = isinstance(last, dict) and last.get("type") == rail_plugin.NAME
-            if has_plugin and conf.get("name") == name[len(PREFIX) : -len(SUFFIX)]:
-                own.add(path)
-        return own
+        return self._record.networks() | {
+            path for path, conf in self._planned().items() if self._text(path) == _text_of(conf)
+        }
 
     def _text(self, path: str) -> str | None:
         """Return a file's text; None if it does not exist, or is a symbolic link, which this module never writes."""
@@ -115,14 +102,14 @@ class CniNetworks(Subsystem):
 
     def _write(self, path: str, text: str) -> None:
         # recorded before it is written, so that the file of an interrupted run is recognized
-        recorded = self._record.networks() or set()
+        recorded = self._record.networks()
         if path not in recorded:
             self._record.write_networks(recorded | {path})
         self._system.write_file(path, text, 0o644)
 
     def _remove(self, path: str) -> None:
         self._system.remove_file(path)
-        self._record.write_networks((self._record.networks() or set()) - {path})
+        self._record.write_networks(self._record.networks() - {path})
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
@@ -152,7 +139,7 @@ class CniNetworks(Subsystem):
         if own == recorded:
             return []
         act = partial(self._record.write_networks, own)
-        return [Change(RECORD, "networks", sorted(recorded or []), sorted(own), act, STEP)]
+        return [Change(RECORD, "networks", sorted(recorded), sorted(own), act, STEP)]
 
     # -- refusals -----------------------------------------------------------------------------------------------------
 

@@ -4,13 +4,11 @@
 
 """Settings that stay live until the next boot although their module no longer sets them: an id and its subjects.
 
-Messages are formatted here. They are not parsed, except by :func:`from_text` for messages that versions before 0.2
-stored.
+Messages are formatted here, and are not parsed.
 """
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 # id -> message: {0} and {1} are single subjects, {all} is all subjects, {detail} is the reason
@@ -34,20 +32,6 @@ TEXTS = {
     "read-request": "MaxReadReq of {all} stays as set until the next boot",
     "vf-attributes": "{0}: the attributes of its VFs stay as set until the next boot",
     "vfs": "{0}: its VFs stay until the next boot: {detail}",
-    # a stored text that matches no message of this table
-    "other": "{0}",
-}
-# module -> the ids of the messages that it stored before 0.2
-_STORED = {
-    "gpudirect": ("gpu-module",),
-    "ib_ports": ("ipoib-mode", "ipoib-child", "options"),
-    "kernel_arguments": ("kernel-argument",),
-    "pci_tuning": ("read-request", "acs", "options"),
-    "rail_limits": ("memlock", "hugepages", "neighbour-tables"),
-    "rdma_link": ("rdma-name", "rdma-names", "rdma-link", "options"),
-    "rdma_netns_mode": ("rdma-mode",),
-    "roce_qos": ("qos", "options"),
-    "sriov_vfs": ("vfs", "vf-attributes", "autoprobe", "options"),
 }
 
 
@@ -78,28 +62,6 @@ def from_dict(value: t.Any) -> Staying | None:
     except IndexError:
         return None
     return found
-
-
-def from_text(module: str, text: str) -> Staying:
-    """Return the entry for a text that a version before 0.2 stored for a module: a message, or the name of a rail."""
-    if module == "rail_ports":
-        return Staying("rail-port", (text,))
-    for name in _STORED.get(module, ()):
-        match = re.fullmatch(_pattern(name), text)
-        if match:
-            found = match.groupdict()
-            several = found.get("all")
-            single = [found[key] for key in ("s0", "s1") if key in found]
-            subjects = several.split(", ") if several is not None else single
-            return Staying("rdma-name" if name == "rdma-names" else name, tuple(subjects), found.get("detail") or "")
-    return Staying("other", (text,))
-
-
-def _pattern(name: str) -> str:
-    pattern = re.escape(TEXTS[name])
-    for key, group in (("0", "s0"), ("1", "s1"), ("all", "all"), ("detail", "detail")):
-        pattern = pattern.replace(re.escape("{%s}" % key), "(?P<%s>.+?)" % group)
-    return pattern
 
 
 def without(entries: t.Iterable[Staying], name: str, subjects: t.Collection[str | None]) -> list[Staying]:

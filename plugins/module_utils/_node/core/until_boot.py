@@ -4,7 +4,7 @@
 
 """Settings that a module no longer applies at boot but cannot undo live. Each run reports them until the next boot.
 
-``/run/railyard/until_boot/MODULE`` holds a JSON list of :class:`.Staying`; versions before 0.2 stored messages.
+``/run/railyard/until_boot/MODULE`` holds a JSON list of :class:`.Staying`.
 A boot empties ``/run`` and undoes these settings.
 """
 
@@ -14,7 +14,7 @@ import json
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying, from_dict, from_text
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying, from_dict
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 DIRECTORY = "/run/railyard/until_boot"
@@ -36,12 +36,9 @@ class UntilBoot:
             recorded = json.loads(self._system.read(self.file) or "[]")
         except ValueError:
             recorded = []
-        held = [self._entry(each) for each in recorded] if isinstance(recorded, list) else []
+        held = [from_dict(each) for each in recorded] if isinstance(recorded, list) else []
         known = [each for each in held if each is not None]
         return known + [each for each in more if each not in known]
-
-    def _entry(self, value: t.Any) -> Staying | None:
-        return from_text(self._name, value) if isinstance(value, str) else from_dict(value)
 
     def keep(self, wanted: t.Sequence[Staying], before: t.Sequence[Staying] | None = None) -> list[Change]:
         """Return the changes after which exactly the ``wanted`` entries are recorded; none wanted removes the record.

@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.code
 
 NETLINK_ROUTE = 0
 RTM_GETDCB, RTM_SETDCB = 78, 79
-CMD_IEEE_SET, CMD_IEEE_GET, CMD_GDCBX, CMD_SDCBX, CMD_IEEE_DEL = 20, 21, 22, 23, 27
+CMD_IEEE_SET, CMD_IEEE_GET, CMD_SDCBX, CMD_IEEE_DEL = 20, 21, 23, 27
 ATTR_IFNAME, ATTR_IEEE, ATTR_DCBX = 1, 13, 14
 IEEE_ETS, IEEE_PFC, IEEE_APP_TABLE, IEEE_BUFFER, IEEE_APP_TRUST_TABLE = 1, 2, 3, 10, 11
 IEEE_APP, APP_TRUST = 1, 1
@@ -30,7 +30,7 @@ TSA = {0: "strict", 1: "cb-shaper", 2: "ets", 255: "vendor"}
 TSA_NUMBERS = {name: number for number, name in TSA.items()}
 NLA_F_NESTED = 0x8000
 # DCBX_HOST: the host (its tools, or an LLDP agent) negotiates; without the flag, the NIC's firmware does.
-DCBX_HOST, DCBX_LLD_MANAGED, DCBX_CEE, DCBX_IEEE = 0x1, 0x2, 0x4, 0x8
+DCBX_HOST, DCBX_LLD_MANAGED, DCBX_IEEE = 0x1, 0x2, 0x8
 
 MESSAGE = struct.Struct("=BBxx")  # struct dcbmsg: family, command
 # struct ieee_ets: willing, classes, cbs; then tx share, rx share and algorithm by class; class by priority; then the

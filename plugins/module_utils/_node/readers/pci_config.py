@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers impo
 
 STATUS, STATUS_CAPABILITIES = 0x06, 0x10
 FIRST_CAPABILITY = 0x34
-HEADER, SPACE, EXTENDED_SPACE = 0x40, 0x100, 0x1000
+HEADER, SPACE = 0x40, 0x100
 EXPRESS, ACCESS_CONTROL = 0x10, 0x0D
 
 DEVICE_CONTROL = 0x08
