@@ -43,6 +43,7 @@ class Plan:
         self.fabric = fabric
         self.variants = variants or Variants(fabric)
         self._ports = {id(variant): self._in_rail_order(variant.ports) for variant in self.variants}
+        self._identity_counts = {id(variant): self._identity_count(variant) for variant in self.variants}
         self.nodes = [self._node(node) for node in fabric.nodes]
         self._cached_output: PlanOutput | None = None
 
@@ -104,16 +105,20 @@ class Plan:
         self, node: Node, variant: Variant, ports: t.Iterable[tuple[Rail, Port]]
     ) -> dict[str, tuple[str, ...]]:
         """Return rail -> the MAC addresses or GUIDs of its VFs or slots; empty if the plan assigns none."""
-        fabric = self.fabric
-        slots = None if variant.has_vfs or variant.attachment != "macvlan" else slots_of(fabric, variant)
-        if not variant.has_vfs and not slots:
+        counts, fabric = self._identity_counts[id(variant)], self.fabric
+        if not counts:
             return _NO_IDENTITIES
         derive = vf_identity.guid if fabric.link_layer == INFINIBAND else vf_identity.mac
         seed = fabric.mac_seed or fabric.name or ""
         return {
-            rail.name: tuple(
-                derive(seed, node.name, rail.name, number)
-                for number in range(slots.total if slots else variant.vfs_on(fabric, rail)["count"].value)
-            )
+            rail.name: tuple([derive(seed, node.name, rail.name, number) for number in range(counts[rail.name])])
             for rail, _port in ports
         }
+
+    def _identity_count(self, variant: Variant) -> dict[str, int]:
+        """Return rail -> the number of its VFs or slots; empty if the plan assigns them no MAC addresses or GUIDs."""
+        if variant.has_vfs:
+            counts = {rail.name: variant.vfs_on(self.fabric, rail).get("count") for rail in self.fabric.rails}
+            return {name: count.value for name, count in counts.items() if count}
+        slots = slots_of(self.fabric, variant) if variant.attachment == "macvlan" else None
+        return dict.fromkeys([rail.name for rail in self.fabric.rails], slots.total) if slots and slots.total else {}
