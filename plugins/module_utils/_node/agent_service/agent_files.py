@@ -38,6 +38,7 @@ AGENT_PACKED = (
     "_common.vf_attributes",
     "_node.agent.agent_main",
     "_node.agent.agent_metrics",
+    "_node.agent.agent_problems",
     "_node.agent.agent_service",
     "_node.agent.agent_socket",
     "_node.agent.agent_spec",
