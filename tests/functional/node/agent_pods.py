@@ -26,8 +26,7 @@ EMPTY_RECORD = b'{\n "format": 1,\n "holders": []\n}\n'
 
 def node_state() -> dict[str, str]:
     """Return links, addresses, routes and files that pods may change, without empty records of slots."""
-    # link-local addresses of ports that were just set up
-    wait_for(lambda: not any("tentative" in row for link in shown("address") for row in link["addr_info"]))
+    wait_for(lambda: all(map(_is_settled, shown("address"))))
     found = {
         " ".join(words): json.dumps(shown(*words), sort_keys=True)
         for words in (
@@ -50,6 +49,12 @@ def node_state() -> dict[str, str]:
                 if path.is_file() and path.read_bytes() != EMPTY_RECORD:
                     found[str(path)] = path.read_bytes().hex()
     return found
+
+
+def _is_settled(link: dict[str, t.Any]) -> bool:
+    """Whether the kernel has finished with a port that was just set up: its carrier and its link-local address."""
+    changing = {"LOWER_UP", "NO-CARRIER"} <= set(link["flags"])
+    return not changing and not any("tentative" in row for row in link["addr_info"])
 
 
 def difference(before: dict[str, str]) -> dict[str, tuple[str | None, str | None]]:

@@ -19,11 +19,12 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import pod_links, rail_health
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import AttachError, read_pod
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import SlotState
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import address_watch, arp
-from tests.functional.node.agent_pods import AgentNode
+from tests.functional.node.agent_pods import AgentNode, Pod
 from tests.functional.node.own_namespace import LiveNode, has_kind, in_own_namespace, ip, shown
 from tests.functional.node.rail_hosts import RailHost, advertisement, arp_frame, detection
 from tests.unit.node.agent_files import document, rail, slot
@@ -214,6 +215,17 @@ def test_claims_of_other_hosts_refuse_an_address_even_with_the_mac_of_the_slot(n
         pod.end()
 
 
+@contextlib.contextmanager
+def attached(agents: AgentNode, host: RailHost) -> t.Iterator[tuple[PodAttach, Pod]]:
+    """A pod that holds rails-0, while another host is on the rail."""
+    pod, agent = agents.pod("a"), agents.agent()
+    agent.attach("rails-0", pod.state())
+    yield agent, pod
+    host.end()
+    agent.detach("rails-0")
+    pod.end()
+
+
 @in_own_namespace
 def test_frames_that_are_not_claims_do_not_refuse_an_address(node: LiveNode) -> None:
     agents = AgentNode(node, ports=1)
@@ -225,12 +237,8 @@ def test_frames_that_are_not_claims_do_not_refuse_an_address(node: LiveNode) -> 
         arp_frame(arp.REQUEST, OTHER_MAC, "172.16.11.9", ADDRESS),
         advertisement(OTHER_MAC, ADDRESS6, hops=64),
     ):
-        host, pod, agent = RailHost(node, "repeat", frame), agents.pod("a"), agents.agent()
-        agent.attach("rails-0", pod.state())
-        assert agent.conflicts() == []
-        host.end()
-        agent.detach("rails-0")
-        pod.end()
+        with attached(agents, RailHost(node, "repeat", frame)) as (agent, _pod):
+            assert agent.conflicts() == []
 
 
 @in_own_namespace
@@ -238,17 +246,13 @@ def test_frames_that_a_nic_or_switch_returns_are_not_claims(node: LiveNode) -> N
     agents = AgentNode(node, ports=1)
     address_watch.LISTEN, address_watch.PROBE, address_watch.LAST_ANSWER = 1.5, 0.2, 0.5
     for does in ("return", "pad"):
-        host, pod, agent = RailHost(node, does), agents.pod("a"), agents.agent()
-        agent.attach("rails-0", pod.state())
-        # resolves an address with its own, and answers its returned probes
-        pod.run(sys.executable, "-c", SENDER, ADDRESS, "172.16.11.254")
-        heard: list[t.Any] = []
-        agent.watch.changed = lambda *changes, heard=heard: heard.append(changes)
-        wait_for(lambda agent=agent: not agent.watch._watched, "listening does not end")  # type: ignore[misc]
-        assert heard == []
-        host.end()
-        agent.detach("rails-0")
-        pod.end()
+        with attached(agents, RailHost(node, does)) as (agent, pod):
+            # resolves an address with its own, and answers its returned probes
+            pod.run(sys.executable, "-c", SENDER, ADDRESS, "172.16.11.254")
+            heard: list[t.Any] = []
+            agent.watch.changed = lambda *changes, heard=heard: heard.append(changes)
+            wait_for(lambda agent=agent: not agent.watch._watched, "listening does not end")  # type: ignore[misc]
+            assert heard == []
 
 
 @in_own_namespace
@@ -347,7 +351,7 @@ def test_a_port_without_carrier_is_named(node: LiveNode) -> None:
         set(),
         {},
     )
-    found = rail_health.look(agent.spec, [], {}, node.system)
+    found = rail_health.look(agent.spec, [], {}, {}, node.system)
     assert found == {"gpu01": ("", ""), "gpu02": ("rail2 has no carrier", "")}
 
 

@@ -379,15 +379,21 @@ def of_an_earlier_release(row: dict[str, t.Any]) -> None:
             interface["host"] = {key: interface["host"][key] for key in ("name", "mtu", "up", "pci")}
 
 
+def attached(node: LiveNode, attachment: str) -> tuple[AgentNode, Pod, Pod]:
+    """The node, a pod that holds rails-0, and one that does not."""
+    agents = AgentNode(node)
+    agents.write(document(*rails_of(attachment), attachment=attachment, conflict_check=False))
+    pod, other = agents.pod("a"), agents.pod("b")
+    agents.agent().attach("rails-0", pod.state())
+    return agents, pod, other
+
+
 @pytest.mark.parametrize("attachment", ["macvlan", "host-device"])
 def test_rows_of_another_boot_hold_nothing(attachment: str) -> None:
     """Also if a namespace has their number, and other ports have the names of their ports."""
 
     def scenario(node: LiveNode) -> None:
-        agents = AgentNode(node)
-        agents.write(document(*rails_of(attachment), attachment=attachment, conflict_check=False))
-        pod, other = agents.pod("a"), agents.pod("b")
-        agents.agent().attach("rails-0", pod.state())
+        agents, pod, other = attached(node, attachment)
         for number in (1, 2) if attachment == "host-device" else ():
             node.rail(number + 2)
             ip("link", "set", "rail%d" % (number + 2), "name", "rail%d" % (3 - number), "up")
@@ -406,10 +412,7 @@ def test_rows_of_another_boot_hold_nothing(attachment: str) -> None:
 @pytest.mark.parametrize("attachment", ["macvlan", "host-device"])
 def test_an_upgrade_keeps_the_slots_of_running_pods(attachment: str) -> None:
     def scenario(node: LiveNode) -> None:
-        agents = AgentNode(node)
-        agents.write(document(*rails_of(attachment), attachment=attachment, conflict_check=False))
-        pod, other = agents.pod("a"), agents.pod("b")
-        agents.agent().attach("rails-0", pod.state())
+        agents, pod, other = attached(node, attachment)
         whole = pod.whole()
         if attachment == "macvlan":
             # the process of the container shows the namespace

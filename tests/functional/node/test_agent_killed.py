@@ -157,7 +157,7 @@ def every_moment_of_a_recovery(node: LiveNode, attachment: str) -> None:
         agent = agents.agent()
         # killed when one interface or both exist
         attach = functools.partial(agent.attach, "rails-0", pod.state())
-        assert killed_at(30 if number % 2 else 45, attach)
+        assert killed_at(30 if number % 2 else 43, attach)
         killed = killed_at(number, agents.agent)
         agents.agent()
         assert (agents.held(), left_over(), pod.links(), pod.whole()["rules"]) == ({}, [], set(), []), number

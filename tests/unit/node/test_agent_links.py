@@ -31,6 +31,8 @@ from tests.unit.node.trees import Tree
 
 PF, VF = "0000:0b:00.0", "0000:0b:00.3"
 HOLDER = Holder("rails-0", "uid", "a", "default", "main", "4f1b" * 16, 4711, 3, ATTACHED, 0.0)
+# A node of which a test uses the files only.
+NODE = host_links.NodeSide(t.cast(t.Any, None), t.cast(t.Any, None), 6)
 ALIAS = "railyard rails-0 %s gpu01" % HOLDER.sandbox_id
 # A VF on the node before it was moved to a pod.
 HOST: dict[str, t.Any] = {
@@ -259,7 +261,7 @@ def device(mode: str, **values: t.Any) -> str:
     spec = agent_spec.parse_spec(document(rail(1, rdma="mlx5_gpu01", **values), rdma_mode=mode))
     each = spec.rails[0]
     job = Job(each, each.slots[0], host_links.Source("rail1", 4, each.rdma, None))
-    links = PodLinks(t.cast(t.Any, None), spec, HOLDER, [job], 5, 6, t.cast(t.Any, None), None)
+    links = PodLinks(NODE, spec, HOLDER, [job], 5)
     return links._devices(t.cast(t.Any, "inside"), t.cast(t.Any, "outside"), [job])["gpu01"]
 
 
@@ -291,7 +293,7 @@ def test_the_rdma_device_returns_before_its_interface(monkeypatch: pytest.Monkey
     rdma.devices["inside"]["mlx5_8"] = 8
     monkeypatch.setattr(rdma_netlink, "connect", lambda _system: Socket("inside"))
     monkeypatch.setattr(rdma_netlink, "netns_mode", lambda _sock: "exclusive")
-    host_links._return_rdma(t.cast(t.Any, None), {8: "mlx5_8"}, 6)
+    host_links._return_rdma(NODE, {8: "mlx5_8"})
     assert rdma.devices == {"outside": {"mlx5_8": 8}, "inside": {}}
 
 
@@ -301,7 +303,7 @@ def test_an_rdma_device_returns_by_its_index_and_not_by_its_name(monkeypatch: py
     rdma.devices["inside"] = {"mine": 8, "rxe_bait": 90}
     monkeypatch.setattr(rdma_netlink, "connect", lambda _system: Socket("inside"))
     monkeypatch.setattr(rdma_netlink, "netns_mode", lambda _sock: "exclusive")
-    host_links._return_rdma(t.cast(t.Any, None), {8: "mlx5_8"}, 6)
+    host_links._return_rdma(NODE, {8: "mlx5_8"})
     assert rdma.devices == {"outside": {"mlx5_8": 8}, "inside": {"rxe_bait": 90}}
 
 
@@ -311,7 +313,7 @@ def test_a_missing_gid_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     spec = agent_spec.parse_spec(document(rail(1, rdma="mlx5_gpu01")))
     each = spec.rails[0]
     job = Job(each, each.slots[0], host_links.Source("rail1", 4, each.rdma, None))
-    links = PodLinks(tree.system(), spec, HOLDER, [job], 5, 6, t.cast(t.Any, None), None)
+    links = PodLinks(NODE._replace(system=tree.system()), spec, HOLDER, [job], 5)
     place = "/sys/class/infiniband/mlx5_gpu01/ports/1/gids/"
     tree.write(place + "3", "0000:0000:0000:0000:0000:ffff:ac10:0b01")
     with pytest.raises(AttachError, match="mlx5_gpu01 does not get a GID of 172.16.11.1, fd00:11::1"):
@@ -327,7 +329,7 @@ def test_gids_of_infiniband_are_not_waited_for(tmp_path: Path) -> None:
     spec = agent_spec.parse_spec(document(rail(1, rdma="mlx5_gpu01"), attachment="ipoib"))
     each = spec.rails[0]
     job = Job(each, each.slots[0], host_links.Source("ibs1", 4, each.rdma, None))
-    links = PodLinks(tree.system(), spec, HOLDER, [job], 5, 6, t.cast(t.Any, None), None)
+    links = PodLinks(NODE._replace(system=tree.system()), spec, HOLDER, [job], 5)
     links._await_gids({"gpu01": "mlx5_gpu01"})
 
 

@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import
     cdi_files,
     rail_health,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_problems import Problems
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import FILE, AgentSpec, read_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.kubelet_servers import KubeletServers
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_attach import PodAttach
@@ -126,15 +127,14 @@ class Service:
         self._spec = read_spec(system)
         self._state = SlotState(system)
         self._attaches = agent_socket.Attaches()
-        self._health = rail_health.DeviceHealth(system, log)
+        self._problems = Problems(log, lambda: notify("WATCHDOG=1"))
+        self._health = rail_health.DeviceHealth(system, self._problems)
         self._unattached = Unattached(system)
         self._pods: PodAttach | None = None
         self._socket: LoggingSocket | None = None
         self._metrics: MetricsServer | None = None
-        self._problems: dict[str, str] = {}
         self._kubelet = KubeletServers(
-            *(system, self._spec, self._state, self._attaches),
-            *(self._attempt, lambda place: self._problems.pop(place, None), self._node_changed, log),
+            system, self._spec, self._state, self._attaches, self._problems, self._node_changed
         )
         self._writable = [each for each in OWN_DIRECTORIES if self._is_writable(each)]
 
@@ -168,10 +168,10 @@ class Service:
                 self._look()
             if due:
                 last_look = time.monotonic()
-                self._attempt("sweep", self._sweep)
+                self._problems.attempt("sweep", self._sweep)
                 self._compare_allocated()
-            self._attempt("kubelet", self._kubelet.keep)
-            self._attempt("metrics", self._serve_metrics)
+            self._problems.attempt("kubelet", self._kubelet.keep)
+            self._problems.attempt("metrics", self._serve_metrics)
             self._end_failures()
             # in each pass, as a directory may have been removed and created again
             watches = [events.watch(self._system.path(directory)) for directory in self._directories()]
@@ -179,7 +179,7 @@ class Service:
                 # changes of this pass were not reported
                 self._node_changed()
             followed = all(watches)
-            settled = followed and self._kubelet.watched and not self._problems and not self._look_due
+            settled = followed and self._kubelet.watched and not self._problems.messages and not self._look_due
             self._wake.wait(IDLE_TICK if settled else TICK)
             self._wake.clear()
 
@@ -222,29 +222,11 @@ class Service:
             self._ending = True
         self._wake.set()
 
-    def _attempt(self, place: str, act: t.Callable[[], t.Any]) -> None:
-        """Call ``act``, which may fail temporarily, and record its problem under ``place``.
-
-        The log has each problem once, and its end. The watchdog is notified after each call, because a slow kubelet may
-        take seconds for each of many resources.
-        """
-        try:
-            act()
-        except RailyardError as error:
-            if self._problems.get(place) != str(error):
-                self._problems[place] = str(error)
-                log(str(error))
-        else:
-            if self._problems.pop(place, None):
-                log("%s: the problem is over" % place)
-        finally:
-            notify("WATCHDOG=1")
-
     def _follow_file(self) -> None:
         changed = self._system.modified(FILE)
         if not self._reload and changed == self._file_time:
-            # also if a file that could not be used was replaced by the one of before
-            self._attempt(FILE, lambda: None)
+            # a file that could not be used may have been replaced by the one in use
+            self._problems.attempt(FILE, lambda: None)
             return
 
         def reload() -> None:
@@ -254,7 +236,7 @@ class Service:
             self._file_time = changed
             log("the node file was read again")
 
-        self._attempt(FILE, reload)
+        self._problems.attempt(FILE, reload)
 
     def _sweep(self) -> None:
         if self._pods and self._pods.sweep(lambda: notify("WATCHDOG=1")):
@@ -274,19 +256,18 @@ class Service:
 
         :raises RailyardError: if the agent cannot serve it. Nothing has changed then.
         """
-        self._kubelet.check(spec, self._pods is not None)
+        claims = self._kubelet.check(spec, self._pods is not None)
         if self._pods is None:
             self._pods = PodAttach(self._system, spec, self._state)
             self._pods.check_pod = self._kubelet.check_pod
             self._pods.watch.changed = self._conflict_changed
             # before the first attach: recover() undoes every attach that is not complete
             self._pods.recover()
-            for problem in self._pods.unrecorded:
-                log(problem)
+            self._problems.log_new((), self._pods.unrecorded)
         # nothing below is refused. A running attach continues with the spec that it started with.
         self._pods.spec = self._spec = spec
         self._health.follow(spec)
-        self._kubelet.follow(spec, self._pods)
+        self._kubelet.follow(spec, self._pods, claims)
         if self._socket is None:
             # after the choice of the driver, which checks the pods that are attached
             path = self._system.path(agent_socket.SOCKET)
@@ -310,30 +291,31 @@ class Service:
 
     def _serve_metrics(self) -> None:
         """Serve metrics at the address of the node file. If it cannot be used, those of the last address stay."""
-        observed, address = self._metrics, self._spec.metrics
-        if address == (observed and observed.address):
+        last, address = self._metrics, self._spec.metrics
+        if address == (last and last.address):
             return
-        new = None
-        if observed and address and address.rpartition(":")[2] == str(observed.port):
+        if last and address and address.rpartition(":")[2] == str(last.port):
             # two sockets cannot have one port, if one of them has all addresses
-            observed.close()
+            last.close()
             self._metrics = None
-            try:
-                new = MetricsServer(address, self.metrics, FILE)
-            except RailyardError:
-                self._metrics = MetricsServer(observed.address, self.metrics, FILE)
-                raise
-        else:
-            new = MetricsServer(address, self.metrics, FILE) if address else None
-            if observed:
-                observed.close()
+        try:
+            new = self._metrics_at(address)
+        except RailyardError:
+            if last and self._metrics is None:
+                self._metrics = self._metrics_at(last.address)
+            raise
+        if self._metrics:
+            self._metrics.close()
         self._metrics = new
+
+    def _metrics_at(self, address: str | None) -> MetricsServer | None:
+        return MetricsServer(address, self.metrics, FILE) if address else None
 
     def _look(self) -> None:
         """Update the health of devices and the CDI files, which change with the node's RDMA devices and links."""
-        self._attempt("links", lambda: self._health.look(self._spec, list(self._state.holders().values())))
+        self._problems.attempt("links", lambda: self._health.look(self._spec, list(self._state.holders().values())))
         # after the health, so that a device is healthy only if its CDI file has what made it healthy
-        self._attempt("CDI files", lambda: cdi_files.write_cdi(self._system, self._spec))
+        self._problems.attempt("CDI files", lambda: cdi_files.write_cdi(self._system, self._spec))
         resources = self._spec.resources().items()
         self._kubelet.update({name: list(map(self._health.device_state, devices)) for name, devices in resources})
         self._look_due = self._look_due or self._health.incomplete
@@ -345,9 +327,7 @@ class Service:
             self._kubelet.take_allocated(),
             lambda: {device: holder.pod for device, holder in self._state.holders().items()},
         )
-        for problem in self._unattached.problems:
-            if problem not in before:
-                log(problem)
+        self._problems.log_new(before, self._unattached.problems)
 
     def status(self) -> Document:
         """Return the status document, which ``status`` and ``explain`` show and metrics count."""
@@ -361,7 +341,7 @@ class Service:
         rails = [(rail, self._health.rail(rail.rail)) for rail in spec.rails]
         claims = list(self._kubelet.claims.claims().values())
         problems = [
-            *self._problems.values(),
+            *self._problems.messages,
             *self._health.slot_problems(),
             *self._unattached.problems,
             *held_problems,

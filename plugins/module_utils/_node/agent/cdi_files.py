@@ -156,9 +156,8 @@ def device_nodes(system: System, spec: AgentSpec, device: Device) -> dict[str, s
     if any(rail.rdma or rail.soft for rail in rails.values()) and system.exists(RDMA_CM):
         nodes[RDMA_CM] = system.read("/sys/class/misc/rdma_cm/dev") or ""
     for name, slot in device.slots.items():
-        directory, files = verbs(system, spec, rails[name], slot)
-        for file in files:
-            nodes["/dev/infiniband/" + file] = system.read("%s/%s/dev" % (directory, file)) or ""
+        for file in verbs(system, spec, rails[name], slot):
+            nodes["/dev/infiniband/" + os.path.basename(file)] = system.read(file + "/dev") or ""
     return nodes
 
 
@@ -188,13 +187,13 @@ def _rdma_device(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec
     pci = vf_pci(system, rail, slot)
     names = system.listdir(PCI % pci + "/infiniband") if pci else []
     if not names:
-        directory, files = verbs(system, spec, rail, slot)
-        names = [name for file in files for name in [system.read("%s/%s/ibdev" % (directory, file))] if name]
-    return next(iter(names), None)
+        names = [system.read(file + "/ibdev") or "" for file in verbs(system, spec, rail, slot)]
+    return next(filter(None, names), None)
 
 
-def verbs(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec | None = None) -> tuple[str, list[str]]:
-    """Return the verbs files of a slot's RDMA device: their directory in sysfs, and their names in ``/dev/infiniband``.
+def verbs(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec | None = None) -> list[str]:
+    """Return the verbs files of a slot's RDMA device by their directories in sysfs, which have the names that the files
+    have in ``/dev/infiniband``.
 
     Empty for soft RDMA, whose device does not exist before the pod; its containers must be privileged. While a device
     is in the network namespace of a pod (RDMA mode exclusive), the class ``infiniband`` of the node does not show it,
@@ -203,43 +202,37 @@ def verbs(system: System, spec: AgentSpec, rail: RailSpec, slot: SlotSpec | None
     :param slot: required with VFs.
     """
     if rail.soft or rail.rdma is None:
-        return "", []
+        return []
     if spec.has_vfs:
         pci = vf_pci(system, rail, slot) if slot else None
-        directory = PCI % pci + "/infiniband_verbs" if pci else ""
-        return directory, system.listdir(directory) if directory else []
-    directory = "/sys/class/infiniband/%s/device/infiniband_verbs" % rail.rdma
-    names = system.listdir(directory)
-    if not names and spec.rdma_mode == "exclusive":
-        directory = "/sys/class/infiniband_verbs"
-        names = [
-            name for name in system.listdir(directory) if system.read("%s/%s/ibdev" % (directory, name)) == rail.rdma
-        ]
-    return directory, names
+        return _entries(system, PCI % pci + "/infiniband_verbs") if pci else []
+    found = _entries(system, "/sys/class/infiniband/%s/device/infiniband_verbs" % rail.rdma)
+    if not found and spec.rdma_mode == "exclusive":
+        every = _entries(system, "/sys/class/infiniband_verbs")
+        found = [file for file in every if system.read(file + "/ibdev") == rail.rdma]
+    return found
+
+
+def _entries(system: System, directory: str) -> list[str]:
+    return ["%s/%s" % (directory, name) for name in system.listdir(directory)]
 
 
 def check_device_files(system: System, spec: AgentSpec, device: Device, oci_state: t.Any) -> None:
     """Raise :class:`AttachError` if a container does not have the files of its RDMA devices as the kernel has them now.
 
-    The numbers of these files are not fixed, and a driver may have been loaded after the container was created. What
-    the container has is in the configuration that the runtime wrote for it, else in the CDI file in force.
+    The numbers of these files are not fixed, and a driver may have been loaded after the container was created.
 
     :param oci_state: of the hook.
     """
     rdma = {name: spec.rail(name) for name in device.slots if spec.rail(name).rdma and not spec.rail(name).soft}
-    missing = [
-        "verbs file on rail " + name for name in rdma if not verbs(system, spec, rdma[name], device.slots[name])[1]
-    ]
+    missing = ["verbs file on rail " + name for name in rdma if not verbs(system, spec, rdma[name], device.slots[name])]
     desired = device_nodes(system, spec, device)
-    if desired:
-        observed = _bundle_nodes(system, oci_state)
-        if observed is None:
-            observed = _cdi_nodes(system, spec, device)
-        missing += [
-            file
-            for file, number in desired.items()
-            if file not in observed or (number and observed[file] and observed[file] != number)
-        ]
+    observed = _container_nodes(system, spec, device, oci_state) if desired else {}
+    missing += [
+        file
+        for file, number in desired.items()
+        if file not in observed or (number and observed[file] and observed[file] != number)
+    ]
     if missing:
         # the runtime reads the files again when the kubelet starts the container again
         with contextlib.suppress(RailyardError):
@@ -247,31 +240,17 @@ def check_device_files(system: System, spec: AgentSpec, device: Device, oci_stat
         raise AttachError("device-files", "device %s" % device.id, files=", ".join(missing))
 
 
-def _bundle_nodes(system: System, oci_state: t.Any) -> dict[str, str] | None:
-    """Return the device files of a container: path -> number. None if its configuration cannot be read, or if a user
-    other than root can write it.
+def _container_nodes(system: System, spec: AgentSpec, device: Device, oci_state: t.Any) -> dict[str, str]:
+    """Return the device files of a container: path -> number, as in the configuration that the runtime wrote for it. If
+    that cannot be read, or if a user other than root can write it: path -> empty, as in the CDI file in force.
     """
     bundle = oci_state.get("bundle") if isinstance(oci_state, dict) else None
-    if not isinstance(bundle, str) or not bundle.startswith("/"):
-        return None
     config = "%s/config.json" % bundle
-    if root_owned.why_not(system, config):
-        return None
-    try:
-        devices = json.loads(read_bounded(system, config) or b"null")["linux"].get("devices") or []
-        return {str(row["path"]): "%d:%d" % (row.get("major", 0), row.get("minor", 0)) for row in devices}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-
-
-def _cdi_nodes(system: System, spec: AgentSpec, device: Device) -> dict[str, str]:
-    """Return the device files of a device in the CDI file in force: path -> empty, as it does not have numbers."""
+    if isinstance(bundle, str) and bundle.startswith("/") and not root_owned.why_not(system, config):
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            devices = json.loads(read_bounded(system, config) or b"null")["linux"].get("devices") or []
+            return {str(row["path"]): "%d:%d" % (row.get("major", 0), row.get("minor", 0)) for row in devices}
     data = read_bounded(system, path(spec, device.resource))
     devices = json.loads(data or b"null")["devices"] if _is_own(data) else []
-    rows = [
-        row
-        for each in devices
-        if each.get("name") == device.id
-        for row in each["containerEdits"].get("deviceNodes", [])
-    ]
-    return {str(row["path"]): "" for row in rows}
+    own = [each["containerEdits"] for each in devices if each.get("name") == device.id]
+    return {str(row["path"]): "" for edits in own for row in edits.get("deviceNodes", [])}

@@ -48,6 +48,17 @@ ALIAS = "railyard"
 MOST = 4096
 
 
+class NodeSide(t.NamedTuple):
+    """The node's network namespace. ``fd``: its file descriptor. ``kernel``, ``rdma``: sockets in it; ``rdma`` is None
+    if the kernel does not have RDMA, or if it is not needed.
+    """
+
+    system: System
+    kernel: Rtnetlink
+    fd: int
+    rdma: NetlinkSocket | None = None
+
+
 class Source(t.NamedTuple):
     """The origin of a slot's interface. ``port``: its name in errors. ``ifindex``: of the interface on the node; None
     while it is in the pod. ``host``: state on the node of an interface that is moved, see :func:`_state`, with its
@@ -152,71 +163,86 @@ def restore(system: System, kernel: Rtnetlink, holder: Holder, lives: bool = Fal
         has keeps it only if the port is not found by its PCI address. Otherwise the alias stays, which
         :func:`without_holder` reports.
     """
-    waiting = [row for row in holder.interfaces if row.get("host")]
-    errors: list[RailyardError] = []
-    renamed: set[int] = set()
-    # in the second pass, a name that another port of the pod had is free
-    for last in (False, True):
-        rows, waiting, errors = waiting, [], []
-        for row in rows:
-            try:
-                if not _restore(system, kernel, holder, row, lives, last, renamed):
+    return _Return(system, kernel, holder, lives).run()
+
+
+class _Return:
+    """The return of a holder's interfaces. See :func:`restore`."""
+
+    def __init__(self, system: System, kernel: Rtnetlink, holder: Holder, lives: bool) -> None:
+        self._system = system
+        self._kernel = kernel
+        self._holder = holder
+        self._lives = lives
+        # indexes of interfaces that got a temporary name, because another one has their name
+        self._renamed: set[int] = set()
+
+    def run(self) -> bool:
+        waiting = [row for row in self._holder.interfaces if row.get("host")]
+        errors: list[RailyardError] = []
+        # in the second pass, a name that another port of the pod had is free
+        for last in (False, True):
+            rows, waiting, errors = waiting, [], []
+            for row in rows:
+                try:
+                    if not self._restore(row, last):
+                        waiting.append(row)
+                except RailyardError as error:
                     waiting.append(row)
-            except RailyardError as error:
-                waiting.append(row)
-                errors.append(error)
-    if errors:
-        raise errors[0]
-    return not waiting
+                    errors.append(error)
+        if errors:
+            raise errors[0]
+        return not waiting
 
-
-def _restore(
-    system: System, kernel: Rtnetlink, holder: Holder, row: Row, lives: bool, last: bool, renamed: set[int]
-) -> bool:
-    """Set back one interface. Return whether it is as recorded, or is not waited for.
-
-    :param last: whether this is the last pass of this call.
-    :param renamed: indexes of interfaces that got a temporary name in this call, because another one has their name.
-    """
-    host, alias = row["host"], holder.alias(row["rail"])
-    link = _returned(system, kernel, alias, host)
-    if link is None:
-        return not (lives or (host["pci"] and system.exists(PCI % host["pci"] + "/driver")))
-    if "identity" not in host and link.name == host["name"] and link.alias != alias:
-        # the row of an earlier release, perhaps of another boot: it never moved
+    def _restore(self, row: Row, last: bool) -> bool:
+        """Set back one interface. Return whether it is as recorded, or is not waited for. ``last``: the last pass."""
+        host, alias = row["host"], self._holder.alias(row["rail"])
+        link = _returned(self._system, self._kernel, alias, host)
+        if link is None:
+            return not (self._lives or (host["pci"] and self._system.exists(PCI % host["pci"] + "/driver")))
+        if "identity" not in host and link.name == host["name"] and link.alias != alias:
+            # a row of an earlier release may be of another boot; then the interface never moved
+            return True
+        place = "device %s: %s" % (self._holder.device, host["name"])
+        try:
+            different = set(_different(link, host))
+            taken = "name" in different and _name_taken(self._kernel, link, host["name"])
+            if taken:
+                if not self._may_keep_name(link, last):
+                    return False
+                if not host["pci"]:
+                    remedy = "rename the other interface %s" % host["name"]
+                    raise RailyardError("another interface has the name of the returned port", place, remedy)
+                different.remove("name")
+            if different:
+                _set_back(self._kernel, link, host, different)
+                link = self._kernel.link(link.ifindex) or link
+                remaining = [key for key in _different(link, host) if not (taken and key == "name")]
+                if remaining:
+                    remedy = "set it by ip link; the slot is free then"
+                    observed = ", ".join(
+                        "%s %s instead of %s" % (key, _state(link)[key], host[key]) for key in remaining
+                    )
+                    message = "the port returned from pod %s with %s" % (self._holder.pod, observed)
+                    raise RailyardError(message, place, remedy)
+            # last: an alias of the agent marks an interface that is not restored yet
+            kept = alias if taken else host.get("alias", "")
+            if (link.alias or "") != kept:
+                self._kernel.set_link(link.ifindex, alias=kept)
+        except NetlinkError as error:
+            remedy = "run ip -d link show %s, and journalctl -k" % link.name
+            raise RailyardError("the kernel does not set back the port: %s" % error.message, place, remedy) from None
         return True
-    different: list[str] = _different(link, host)
-    taken: set[str] = set()
-    place = "device %s: %s" % (holder.device, host["name"])
-    try:
-        if "name" in different and _name_taken(kernel, link, host["name"]):
-            if not link.name.startswith(TEMPORARY):
-                # the other interface may be a port that returned, and wait for the name of this one
-                kernel.set_link(link.ifindex, up=False)
-                kernel.set_link(link.ifindex, name=temporary())
-                renamed.add(link.ifindex)
-            if link.ifindex in renamed or not last:
-                return False
-            if not host["pci"]:
-                remedy = "rename the other interface %s" % host["name"]
-                raise RailyardError("another interface has the name of the returned port", place, remedy)
-            taken = {"name"}
-        if set(different) - taken:
-            _set_back(kernel, link, host, set(different) - taken)
-            link = kernel.link(link.ifindex) or link
-            remaining = [key for key in _different(link, host) if key not in taken]
-            if remaining:
-                remedy = "set it by ip link; the slot is free then"
-                observed = ", ".join("%s %s instead of %s" % (key, _state(link)[key], host[key]) for key in remaining)
-                raise RailyardError("the port returned from pod %s with %s" % (holder.pod, observed), place, remedy)
-        # last: an alias of the agent marks an interface that is not restored yet
-        kept = alias if taken else host.get("alias", "")
-        if (link.alias or "") != kept:
-            kernel.set_link(link.ifindex, alias=kept)
-    except NetlinkError as error:
-        remedy = "run ip -d link show %s, and journalctl -k" % link.name
-        raise RailyardError("the kernel does not set back the port: %s" % error.message, place, remedy) from None
-    return True
+
+    def _may_keep_name(self, link: Link, last: bool) -> bool:
+        """Return whether an interface whose name another one has stays without it. In this call it first gets a
+        temporary name, as the other one may be a port that returned, and wait for the name of this one.
+        """
+        if not link.name.startswith(TEMPORARY):
+            self._kernel.set_link(link.ifindex, up=False)
+            self._kernel.set_link(link.ifindex, name=temporary())
+            self._renamed.add(link.ifindex)
+        return last and link.ifindex not in self._renamed
 
 
 def _set_back(kernel: Rtnetlink, link: Link, host: Row, different: t.Collection[str]) -> None:
@@ -328,15 +354,13 @@ def unrecorded(system: System, holders: t.Iterable[Holder]) -> list[str]:
     return sorted(messages)
 
 
-def remove(system: System, pod: Rtnetlink, host: Rtnetlink, spec: AgentSpec, holder: Holder, node_fd: int) -> None:
+def remove(pod: Rtnetlink, node: NodeSide, spec: AgentSpec, holder: Holder) -> None:
     """Remove a holder's interfaces and rules from the pod's namespace, in which the caller runs.
 
     Interfaces and RDMA devices of the node are moved back. :func:`.restore` sets them back. Only what the
     kernel identifies as taken from the node is moved.
 
-    :param host: socket of the node's namespace.
     :param spec: the node file with the part with which the pod was attached.
-    :param node_fd: file descriptor of the node's network namespace.
     """
     own = {(row["rail"], row["slot"]) for row in holder.interfaces}
     for rail in spec.rails:
@@ -345,16 +369,16 @@ def remove(system: System, pod: Rtnetlink, host: Rtnetlink, spec: AgentSpec, hol
                 pod.delete_rule(rule)
     moved = [row for row in holder.interfaces if row.get("rdma_index") is not None]
     indexes = {int(row["rdma_index"]): str(row["rdma"]) for row in moved}
-    _return_rdma(system, indexes, node_fd)
+    _return_rdma(node, indexes)
     for row in holder.interfaces:
-        link = interface_in_pod(host, holder, row)
+        link = interface_in_pod(node.kernel, holder, row)
         if link is not None and row.get("host"):
-            _return_port(pod, host, link.ifindex, row["host"], node_fd)
+            _return_port(pod, node, link.ifindex, row["host"])
         elif link is not None:
             pod.delete_link(link.ifindex)
 
 
-def _return_port(pod: Rtnetlink, host: Rtnetlink, index: int, recorded: Row, node_fd: int) -> None:
+def _return_port(pod: Rtnetlink, node: NodeSide, index: int, recorded: Row) -> None:
     """Move a port back to the node. The kernel moves and renames it in one step, which the pod cannot interrupt.
 
     :raises RailyardError: if the pod has put another interface in its place just before. It is removed.
@@ -362,24 +386,24 @@ def _return_port(pod: Rtnetlink, host: Rtnetlink, index: int, recorded: Row, nod
     name = temporary()
     pod.set_link(index, up=False)
     try:
-        pod.set_link(index, namespace=node_fd, name=name, new_index=recorded.get("ifindex"))
+        pod.set_link(index, namespace=node.fd, name=name, new_index=recorded.get("ifindex"))
     except NetlinkError as error:
         if error.errno != errno.EBUSY:
             raise
         # another interface of the node has its index now
-        pod.set_link(index, namespace=node_fd, name=name)
-    link = host.link(name)
+        pod.set_link(index, namespace=node.fd, name=name)
+    link = node.kernel.link(name)
     if link is not None and not has_identity(link, recorded.get("identity", {"parent": recorded["pci"]})):
-        host.delete_link(link.ifindex)
+        node.kernel.delete_link(link.ifindex)
         raise RailyardError("the pod replaced the port", recorded["name"], "delete the pod")
 
 
-def _return_rdma(system: System, devices: dict[int, str], node_fd: int) -> None:
+def _return_rdma(node: NodeSide, devices: dict[int, str]) -> None:
     """Move RDMA devices back to the node, and give them their names. ``devices``: index -> name on the node.
 
     Nothing in RDMA mode shared, in which they were not moved. The kernel does not give an index to another device.
     """
-    inside = rdma_netlink.connect(system) if devices else None
+    inside = rdma_netlink.connect(node.system) if devices else None
     if inside is None:
         return
     try:
@@ -388,7 +412,7 @@ def _return_rdma(system: System, devices: dict[int, str], node_fd: int) -> None:
                 if index in devices:
                     if name != devices[index]:
                         rdma_netlink.rename(inside, index, devices[index])
-                    rdma_netlink.move(inside, index, node_fd)
+                    rdma_netlink.move(inside, index, node.fd)
     finally:
         inside.close()
 

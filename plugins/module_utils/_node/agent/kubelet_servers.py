@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_problems import Problems
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_socket import Attaches
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import DRA, AgentSpec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import AttachError, Pod
@@ -29,8 +30,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.kubelet.kube
 class KubeletServers:
     """The servers of one node file, and drivers of earlier ones until their claims are unprepared.
 
-    :param attempt: calls a function that may fail temporarily, and records its problem under a name.
-    :param forget_problem: forgets the problem of a name.
     :param devices_changed: called when devices may be offered again.
     """
 
@@ -40,20 +39,16 @@ class KubeletServers:
         spec: AgentSpec,
         state: SlotState,
         attaches: Attaches,
-        attempt: t.Callable[[str, t.Callable[[], t.Any]], None],
-        forget_problem: t.Callable[[str], t.Any],
+        problems: Problems,
         devices_changed: t.Callable[[], None],
-        log: t.Callable[[str], None],
     ) -> None:
         self.claims = ClaimState(system)
         self._system = system
         self._spec = spec
         self._state = state
         self._attaches = attaches
-        self._attempt = attempt
-        self._forget_problem = forget_problem
+        self._problems = problems
         self._devices_changed = devices_changed
-        self._log = log
         self._plugins: dict[str, PluginServer] = {}
         self._drivers: dict[str, DraFront] = {}
 
@@ -70,37 +65,43 @@ class KubeletServers:
     def claim_errors(self) -> list[str]:
         return [text for driver in self._drivers.values() for text in driver.claims.errors.values()]
 
-    def check(self, spec: AgentSpec, running: bool) -> None:
-        """Raise :class:`.RailyardError` if a node file cannot be served. ``running``: whether another one is served."""
-        if not self._drivers:
-            # of another release, perhaps: no driver of this agent has used it
-            self.claims = ClaimState(self._system)
+    def check(self, spec: AgentSpec, running: bool) -> ClaimState:
+        """Raise :class:`.RailyardError` if a node file cannot be served. Return the record of claims to serve it with.
+
+        :param running: whether another node file is served.
+        """
+        # without a driver, nothing in this process follows the file, and another release may have written it
+        claims = self.claims if self._drivers else ClaimState(self._system)
         before = (self._spec.kubelet_plugin, self._spec.kubeconfig)
         if running and spec.kubelet_plugin == DRA and before != (DRA, spec.kubeconfig):
             ApiServer(self._system, spec.kubeconfig).check()
+        return claims
 
-    def follow(self, spec: AgentSpec, pods: PodAttach) -> None:
-        """Start and stop servers as a node file that was checked requires.
+    def follow(self, spec: AgentSpec, pods: PodAttach, claims: ClaimState) -> None:
+        """Start and stop servers as a node file requires.
 
         A driver with prepared claims stays until they are unprepared.
+
+        :param claims: of :meth:`check` for this node file.
         """
         self._spec = spec
-        plugins = {}
+        self.claims = claims
+        plugins, log = {}, self._problems.log
         for name in spec.resources() if spec.kubelet_plugin != DRA else ():
             resource = Resource(spec.resource_prefix, name, self._state.holders)
             full_name = self.full_name(name)
-            plugins[full_name] = self._plugins.get(full_name) or PluginServer(self._system, resource, self._log)
+            plugins[full_name] = self._plugins.get(full_name) or PluginServer(self._system, resource, log)
         ended = [(name, plugin) for name, plugin in self._plugins.items() if name not in plugins]
         self._plugins = plugins
         for name, plugin in ended:
-            self._attempt(name, plugin.stop)
-            self._forget_problem(name)
+            self._problems.attempt(name, plugin.stop)
+            self._problems.forget(name)
 
         names = {claim.driver or spec.resource_prefix for claim in self.claims.claims().values()}
         names.update([spec.resource_prefix] if spec.kubelet_plugin == DRA else [])
         for name in sorted(names - set(self._drivers)):
             self._drivers[name] = DraFront(
-                self._system, name, spec, pods, self._state, self.claims, self._released, self._log
+                self._system, name, spec, pods, self._state, self.claims, self._released, log
             )
         # one that is not needed any more is removed by keep()
         for driver in self._drivers.values():
@@ -113,16 +114,16 @@ class KubeletServers:
         """Keep all servers registered with the kubelet, and remove drivers that are not needed any more."""
         for name, driver in list(self._drivers.items()):
             if driver.drained:
-                self._attempt(name, driver.stop)
+                self._problems.attempt(name, driver.stop)
                 del self._drivers[name]
-                self._forget_problem("DRA driver " + name)
-                self._log("driver %s: all claims are unprepared, and it is removed" % name)
+                self._problems.forget("DRA driver " + name)
+                self._problems.log("driver %s: all claims are unprepared, and it is removed" % name)
             else:
-                self._attempt("DRA driver " + name, driver.keep)
+                self._problems.attempt("DRA driver " + name, driver.keep)
         if self._plugins:
             kubelet = kubelet_identity(self._system)
             for plugin in self._plugins.values():
-                self._attempt(plugin.resource.full_name, functools.partial(plugin.keep, kubelet))
+                self._problems.attempt(plugin.resource.full_name, functools.partial(plugin.keep, kubelet))
 
     def update(self, states: t.Mapping[str, t.Sequence[DeviceState]]) -> None:
         """Offer devices. ``states``: by resource."""

@@ -45,7 +45,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core import 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rdma_netlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.address_watch import AddressWatch, Conflict
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError, NetlinkSocket
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import cookie, in_namespace
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import identity
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.namespace_entry import open_numbered
@@ -122,22 +122,22 @@ class PodAttach:
             rdma = rdma_netlink.connect(self._system)
             if rdma is not None:
                 stack.callback(rdma.close)
-            jobs = self._jobs(host, spec, device, before, rdma)
+            node = host_links.NodeSide(self._system, host, home, rdma)
+            jobs = self._jobs(node, spec, device, before)
             # an attached pod stays attached in the record: if the agent is killed, the next one must not undo it
             phase, since = (before.phase, before.since) if before else (ATTACHING, time.time())
             holder = Holder(
                 device.id,
                 *(pod.uid, pod.name, pod.namespace, pod.container, pod.sandbox_id, pod.pid),
                 *(inside.nsid, phase, since),
-                tuple(pod_links.row(job, None, job.identity, None) for job in jobs),
+                tuple(job.row() for job in jobs),
                 *(self._state.boot_id, inside.inode, inside.cookie),
                 pod_desired.plan_of(spec, device),
             )
             self._take(holder)
-            work = pod_links.PodLinks(self._system, spec, holder, jobs, fd, home, host, rdma)
+            work = pod_links.PodLinks(node, spec, holder, jobs, fd)
             try:
-                holder = holder._replace(interfaces=tuple(in_namespace(fd, work.attach)), phase=ATTACHED)
-                self._record(host, spec, holder, before, fd, home)
+                holder = in_namespace(fd, lambda: work.attach(self._state.take))
             except BaseException:
                 work.probes.close()
                 self._give_up(host, holder, before)
@@ -398,33 +398,22 @@ class PodAttach:
         return fd
 
     def _jobs(
-        self, host: Rtnetlink, spec: AgentSpec, device: Device, before: Holder | None, rdma: NetlinkSocket | None
+        self, node: host_links.NodeSide, spec: AgentSpec, device: Device, before: Holder | None
     ) -> list[pod_links.Job]:
         rows = {row["rail"]: row for row in before.interfaces} if before else {}
         moved_rdma: dict[str, int] = {}
-        if rdma is not None and spec.rdma_mode == "exclusive":
-            moved_rdma = {each["name"]: each["index"] for each in rdma_netlink.devices(rdma)}
+        if node.rdma is not None and spec.rdma_mode == "exclusive":
+            moved_rdma = host_links.rdma_indexes(node.rdma)
         jobs = []
         for name, slot in device.slots.items():
             rail, row = spec.rail(name), rows.get(name, {})
-            link = host_links.interface_in_pod(host, before, row) if before and row else None
-            source = host_links.source(self._system, host, spec, rail, slot, row)
+            link = host_links.interface_in_pod(node.kernel, before, row) if before and row else None
+            source = host_links.source(self._system, node.kernel, spec, rail, slot, row)
             index = _new_index() if link is None else link.ifindex
             rdma_index = moved_rdma.get(source.rdma or "", row.get("rdma_index"))
             known = _expected(spec, source) if link is None else identity(link)
             jobs.append(pod_links.Job(rail, slot, source, index, link, known, rdma_index))
         return jobs
-
-    def _record(
-        self, host: Rtnetlink, spec: AgentSpec, holder: Holder, before: Holder | None, fd: int, home: int
-    ) -> None:
-        """Record a complete attach. If this fails, remove the interfaces, unless the pod had them before."""
-        try:
-            self._state.take(holder)
-        except RailyardError:
-            if before is None:
-                in_namespace(fd, lambda: _remove(self._system, host, spec, holder, home))
-            raise
 
     def _give_up(self, host: Rtnetlink, holder: Holder, before: Holder | None) -> None:
         """Restore the record after a failed attach, whose interfaces are removed already. Errors are left to sweeps."""
@@ -449,7 +438,8 @@ class PodAttach:
             fd, home = self._namespaces(stack, host, holder)
             if fd is not None:
                 spec = self.spec if holder.plan is None else pod_desired.kept_spec(self.spec, holder.plan)
-                in_namespace(fd, lambda: _remove(self._system, host, spec, holder, home))
+                node = host_links.NodeSide(self._system, host, home)
+                in_namespace(fd, lambda: _remove(node, spec, holder))
             else:
                 for row in holder.interfaces:
                     link = None if row.get("host") else host_links.interface_in_pod(host, holder, row)
@@ -488,6 +478,6 @@ def _new_index() -> int:
     return (1 << 24) + int.from_bytes(os.urandom(3), "little")
 
 
-def _remove(system: System, host: Rtnetlink, spec: AgentSpec, holder: Holder, home: int) -> None:
+def _remove(node: host_links.NodeSide, spec: AgentSpec, holder: Holder) -> None:
     with Rtnetlink() as pod:
-        host_links.remove(system, pod, host, spec, holder, home)
+        host_links.remove(pod, node, spec, holder)

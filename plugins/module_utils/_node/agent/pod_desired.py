@@ -136,36 +136,3 @@ def missing(
         if (rule.priority, rule.source, rule.table) not in rule_keys:
             absent.append("rule %s %s" % (rule.selector, rule.action))
     return absent
-
-
-def row(
-    rail: RailSpec,
-    slot: SlotSpec,
-    ifindex: int,
-    identity: t.Mapping[str, t.Any],
-    rdma: str | None,
-    rdma_index: int | None,
-    host: t.Any,
-    address: str | None = None,
-) -> dict[str, t.Any]:
-    """Return a row of :attr:`.slot_state.Holder.interfaces`.
-
-    :param ifindex: index of the interface in the pod, chosen before it is made.
-    :param identity: its :func:`.link_messages.identity`, or the part that is known before it is made.
-    :param rdma_index: index of an RDMA device of the node that is moved to the pod.
-    :param host: :attr:`.host_links.Source.host`.
-    :param address: the MAC of the interface, if it exists already.
-    """
-    return {
-        "rail": rail.rail,
-        "slot": slot.number,
-        "interface": rail.interface,
-        "address": slot.address and str(slot.address),
-        "address6": slot.address6 and str(slot.address6),
-        "mac": address or slot.mac,
-        "rdma": rdma,
-        "rdma_index": rdma_index,
-        "host": host,
-        "ifindex": ifindex,
-        "identity": dict(identity),
-    }

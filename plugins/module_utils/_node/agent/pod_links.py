@@ -24,10 +24,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_
     SlotSpec,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.attach_request import AttachError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.host_links import Source, port_name
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.host_links import NodeSide, Source, port_name
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.pod_desired import place
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import Holder, Row
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.slot_state import ATTACHED, Holder, Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import arp, rdma_netlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError, NetlinkSocket
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import in_namespace
@@ -73,66 +72,71 @@ class Job(t.NamedTuple):
     def place(self) -> str:
         return place(self.rail, self.slot)
 
+    def row(self, link: Link | None = None, rdma: str | None = None) -> Row:
+        """Return the row of :attr:`.Holder.interfaces`: before the interface is made, with what is known of it, and
+        then with the interface. ``rdma``: its RDMA device, if the pod has one already.
+        """
+        return {
+            "rail": self.rail.rail,
+            "slot": self.slot.number,
+            "interface": self.rail.interface,
+            "address": self.slot.address and str(self.slot.address),
+            "address6": self.slot.address6 and str(self.slot.address6),
+            "mac": (link and hardware_address(link.address)) or self.slot.mac,
+            "rdma": rdma or self.source.rdma,
+            "rdma_index": self.rdma_index,
+            "host": self.source.host,
+            "ifindex": self.ifindex,
+            "identity": dict(identity(link) if link else self.identity),
+        }
+
 
 class PodLinks:
     """One attach.
 
+    :param node: with an RDMA socket, unless the kernel does not have RDMA.
     :param pod_fd: file descriptor of the pod's network namespace.
-    :param node_fd: file descriptor of the node's network namespace.
-    :param host: socket of the node's namespace.
-    :param host_rdma: RDMA netlink socket of the node's namespace; None if the kernel does not have RDMA.
     """
 
-    def __init__(
-        self,
-        system: System,
-        spec: AgentSpec,
-        holder: Holder,
-        jobs: t.Sequence[Job],
-        pod_fd: int,
-        node_fd: int,
-        host: Rtnetlink,
-        host_rdma: NetlinkSocket | None,
-    ) -> None:
-        self._system = system
+    def __init__(self, node: NodeSide, spec: AgentSpec, holder: Holder, jobs: t.Sequence[Job], pod_fd: int) -> None:
+        self._node = node
+        self._system = node.system
         self._spec = spec
         self._holder = holder
         self._jobs = jobs
-        self._pod_fd, self._node_fd = pod_fd, node_fd
-        self._host, self._host_rdma = host, host_rdma
+        self._pod_fd = pod_fd
         self._new_jobs = [job for job in jobs if job.link is None]
         # open until the caller closes them or listens on
         self.probes = arp.Probes({})
 
-    def attach(self) -> list[Row]:
-        """Make or complete all interfaces, and return their rows of the record.
+    def attach(self, record: t.Callable[[Holder], None]) -> Holder:
+        """Make or complete all interfaces, record them, and return the holder. If this fails, the interfaces that this
+        call made are removed.
 
-        :raises AttachError: if an interface cannot be as planned. Interfaces that this call made are removed.
+        :raises AttachError: if an interface cannot be as planned.
+        :raises RailyardError: if ``record`` raises it.
         """
         with Rtnetlink() as pod:
             try:
-                links = self._make(pod)
+                self._make(pod)
                 self._await_carrier(pod)
                 first_probe = self._probe()
                 # other hosts answer meanwhile
                 devices = self._rdma()
                 self._check_answers(first_probe)
-                self._address(pod, links)
+                self._address(pod)
                 self._await_gids(devices)
                 self._read_back(pod)
+                found = [(job, _existing(self._node.kernel, job, self._holder.nsid)) for job in self._jobs]
+                rows = tuple(job.row(link, devices[job.rail.rail]) for job, link in found)
+                attached = self._holder._replace(interfaces=rows, phase=ATTACHED)
+                record(attached)
             except BaseException:
                 rails = {job.rail.rail for job in self._new_jobs}
                 rows = tuple(row for row in self._holder.interfaces if row["rail"] in rails)
-                holder = self._holder._replace(interfaces=rows)
-                host_links.remove(self._system, pod, self._host, self._spec, holder, self._node_fd)
+                host_links.remove(pod, self._node, self._spec, self._holder._replace(interfaces=rows))
                 raise
-            return [self._row(job, devices[job.rail.rail]) for job in self._jobs]
-
-    def _row(self, job: Job, rdma: str | None) -> Row:
-        link = self._host.link(job.ifindex, namespace=self._holder.nsid)
-        if link is None:
-            raise AttachError("not-taken", job.place, missing="the interface %s" % job.rail.interface)
-        return row(job, rdma, identity(link), hardware_address(link.address))
+            return attached
 
     @contextlib.contextmanager
     def _bounded(self) -> t.Iterator[None]:
@@ -146,20 +150,17 @@ class PodLinks:
 
     # -- interfaces ---------------------------------------------------------------------------------------------------
 
-    def _make(self, pod: Rtnetlink) -> dict[str, Link]:
-        """Make the missing interfaces, and configure all. Return rail -> interface."""
+    def _make(self, pod: Rtnetlink) -> None:
+        """Make the missing interfaces, and configure all."""
         self._refuse_names(pod)
         self._rename(pod)
         for job in self._new_jobs:
             with _kernel_errors(job):
                 self._move(job) if self._spec.moved else self._create(job)
                 pod.set_link(job.ifindex, alias=self._alias(job))
-        links = {}
         for job in self._jobs:
             with _kernel_errors(job):
                 self._configure(pod, job, _existing(pod, job))
-                links[job.rail.rail] = _existing(pod, job)
-        return links
 
     def _alias(self, job: Job) -> str:
         return self._holder.alias(job.rail.rail)
@@ -197,16 +198,16 @@ class PodLinks:
         if parent is None:
             raise AttachError("port", job.place, port=job.source.port)
         mac, name = pod_desired.mac(job.slot), job.rail.interface
-        self._host.new_link(self._spec.attachment, name, parent, self._pod_fd, job.rail.mtu, mac, job.ifindex)
+        self._node.kernel.new_link(self._spec.attachment, name, parent, self._pod_fd, job.rail.mtu, mac, job.ifindex)
 
     def _move(self, job: Job) -> None:
         """Move an interface of the node to the pod, in one step of the kernel, which the pod cannot interrupt."""
         index = job.source.ifindex
         if index is None:
             raise AttachError("port", job.place, port=job.source.port)
-        self._host.set_link(index, up=False)
+        self._node.kernel.set_link(index, up=False)
         name, alias = job.rail.interface, self._alias(job)
-        self._host.set_link(index, namespace=self._pod_fd, new_index=job.ifindex, name=name, alias=alias)
+        self._node.kernel.set_link(index, namespace=self._pod_fd, new_index=job.ifindex, name=name, alias=alias)
 
     def _configure(self, pod: Rtnetlink, job: Job, link: Link) -> None:
         address = pod_desired.mac(job.slot)
@@ -239,7 +240,7 @@ class PodLinks:
             addresses = [[str(address.ip) for address in job.slot.addresses] for job in self._jobs]
             self.probes = arp.Probes({job.rail.interface: each for job, each in zip(self._jobs, addresses)})
             if self._spec.attachment in ("macvlan", "ipvlan"):
-                in_namespace(self._node_fd, lambda: self._listen_on_ports(addresses))
+                in_namespace(self._node.fd, lambda: self._listen_on_ports(addresses))
         self.probes.send()
         return time.monotonic()
 
@@ -256,27 +257,26 @@ class PodLinks:
     def _check_answers(self, first_probe: float) -> None:
         """Refuse addresses that another host has, and gateways that do not answer. Only new interfaces are checked."""
         if self.probes.listeners and self._new_jobs:
-            self.probes.listen(first_probe + SECOND_PROBE - time.monotonic(), self._has_conflict)
-            if not self._has_conflict():
+            self.probes.listen(first_probe + SECOND_PROBE - time.monotonic(), self._conflict)
+            if not self._conflict():
                 self.probes.send()
                 left = max(SECOND_PROBE, first_probe + LAST_ANSWER - time.monotonic())
-                self.probes.listen(left, self._has_conflict)
-            for job, address, macs in self._conflicts():
-                raise AttachError("conflict", job.place, address=address, macs=", ".join(macs))
+                self.probes.listen(left, self._conflict)
+            conflict = self._conflict()
+            if conflict:
+                raise conflict
         if self._spec.gateway_check:
             self._probe_gateways()
 
-    def _conflicts(self) -> t.Iterator[tuple[Job, str, list[str]]]:
-        """Yield the addresses that another host has or probes for, with the hardware addresses of these hosts."""
+    def _conflict(self) -> AttachError | None:
+        """Return the error of the first address that another host has or probes for; None without one."""
         for job in self._new_jobs:
             for address in job.slot.addresses:
                 key = job.rail.interface, str(address.ip)
                 macs = [*self.probes.found.get(key, ()), *self.probes.probing.get(key, ())]
                 if macs:
-                    yield job, key[1], macs
-
-    def _has_conflict(self) -> bool:
-        return any(True for _conflict in self._conflicts())
+                    return AttachError("conflict", job.place, address=key[1], macs=", ".join(macs))
+        return None
 
     def _probe_gateways(self) -> None:
         queries: dict[str, list[str]] = {}
@@ -292,14 +292,13 @@ class PodLinks:
 
     # -- addresses, routes, rules -------------------------------------------------------------------------------------
 
-    def _address(self, pod: Rtnetlink, links: dict[str, Link]) -> None:
+    def _address(self, pod: Rtnetlink) -> None:
         for job in self._jobs:
-            index = links[job.rail.rail].ifindex
             with _kernel_errors(job):
                 for address in job.slot.addresses:
                     flags = IFA_F_NODAD if address.version == 6 else 0
-                    _retry_in_use(functools.partial(pod.add_address, index, address, flags))
-                for route in pod_desired.routes(job.rail, job.slot, index):
+                    _retry_in_use(functools.partial(pod.add_address, job.ifindex, address, flags))
+                for route in pod_desired.routes(job.rail, job.slot, job.ifindex):
                     pod.add_route(route)
                 # last, so that addresses use the table only when it is complete
                 for rule in pod_desired.rules(job.rail, job.slot):
@@ -328,11 +327,11 @@ class PodLinks:
         rdma_jobs = [job for job in self._jobs if job.rail.soft or job.source.rdma]
         if not rdma_jobs:
             return devices
-        if self._host_rdma is None:
+        if self._node.rdma is None:
             raise AttachError("rdma", rdma_jobs[0].place, rdma=rdma_jobs[0].source.rdma or rdma_jobs[0].rail.rdma_type)
         inside = NetlinkSocket(rdma_netlink.NETLINK_RDMA, "RDMA subsystem")
         try:
-            devices.update(self._devices(inside, self._host_rdma, rdma_jobs))
+            devices.update(self._devices(inside, self._node.rdma, rdma_jobs))
         finally:
             inside.close()
         return devices
@@ -390,16 +389,9 @@ class PodLinks:
             raise AttachError("gid", pending[0].place, rdma=devices[pending[0].rail.rail], addresses=addresses)
 
 
-def row(job: Job, rdma: str | None, own: t.Mapping[str, t.Any], address: str | None) -> Row:
-    """Return a job's row of the record. ``rdma``: its RDMA device, if the pod has one already. ``own``: identity of the
-    interface. ``address``: its MAC, if it exists.
-    """
-    rdma = rdma or job.source.rdma
-    return pod_desired.row(job.rail, job.slot, job.ifindex, own, rdma, job.rdma_index, job.source.host, address)
-
-
-def _existing(pod: Rtnetlink, job: Job) -> Link:
-    link = pod.link(job.ifindex)
+def _existing(kernel: Rtnetlink, job: Job, namespace: int | None = None) -> Link:
+    """Return the interface of a job. ``namespace``: number of the pod's namespace, if it is not that of ``kernel``."""
+    link = kernel.link(job.ifindex, namespace=namespace)
     if link is None:
         raise AttachError("not-taken", job.place, missing="the interface %s" % job.rail.interface)
     return link

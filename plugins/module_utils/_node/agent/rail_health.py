@@ -11,6 +11,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import cdi_files
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_problems import Problems
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
     AgentSpec,
     Device,
@@ -86,17 +87,18 @@ class Health(t.NamedTuple):
 
 
 def look(
-    spec: AgentSpec, holders: t.Iterable[Holder], cordoned: t.Mapping[str, Cordon], system: System | None = None
+    spec: AgentSpec,
+    holders: t.Iterable[Holder],
+    cordoned: t.Mapping[str, Cordon],
+    rdma: t.Mapping[tuple[str, int | None], str],
+    system: System,
 ) -> dict[str, Health]:
-    """Return rail -> health. ``cordoned``: by rail. Raises :class:`.codec.NetlinkError`."""
-    system = system or System()
+    """Return rail -> health. ``cordoned``: by rail. ``rdma``: of :func:`rdma_down`. Raises :class:`.NetlinkError`."""
     with Rtnetlink() as kernel:
         links = {link.name: link for link in kernel.links()}
-    holders = list(holders)
     # a port that is in a pod is healthy until it returns
     away = {row["rail"] for holder in holders for row in holder.interfaces if row.get("host")}
     ports_away = away if spec.attachment == "host-device" else set()
-    rdma = rdma_down(spec, holders, system)
 
     def reason(rail: RailSpec) -> str:
         port = down(rail, links.get(port_name(system, rail)), rail.rail in ports_away)
@@ -149,7 +151,7 @@ def _vf_down(spec: AgentSpec, rail: RailSpec, slot: SlotSpec, system: System) ->
     name = "VF %s of %s" % (slot.vf, rail.netdev)
     if vf_pci(system, rail, slot) is None:
         return "%s is not on the node" % name
-    if rail.rdma and not cdi_files.verbs(system, spec, rail, slot)[1]:
+    if rail.rdma and not cdi_files.verbs(system, spec, rail, slot):
         return "%s has no RDMA device with a verbs file" % name
     return ""
 
@@ -165,7 +167,7 @@ def _device_down(spec: AgentSpec, rail: RailSpec, system: System) -> str:
     # a device of several ports, such as a bond, belongs to the netdevs of all of them
     if parent and ports and parent not in ports and netdev not in _netdevs(directory, system):
         return "the RDMA device %s belongs to %s, and not to %s" % (rail.rdma, parent, rail.netdev)
-    if not cdi_files.verbs(system, spec, rail)[1]:
+    if not cdi_files.verbs(system, spec, rail):
         return "the RDMA device %s has no verbs file, as without the kernel module ib_uverbs" % rail.rdma
     return ""
 
@@ -183,11 +185,11 @@ def _netdevs(directory: str, system: System) -> set[str]:
 
 
 class DeviceHealth:
-    """The health of the devices of a node file. :meth:`look` observes it. ``log`` gets each change."""
+    """The health of the devices of a node file. :meth:`look` observes it, and logs each change."""
 
-    def __init__(self, system: System, log: t.Callable[[str], None]) -> None:
+    def __init__(self, system: System, problems: Problems) -> None:
         self._system = system
-        self._log = log
+        self._problems = problems
         self._rails: dict[str, Health] = {}
         self._rdma_down: dict[tuple[str, int | None], str] = {}
         self._numa: dict[str, int | None] = {}
@@ -203,16 +205,14 @@ class DeviceHealth:
 
     def look(self, spec: AgentSpec, holders: t.Collection[Holder]) -> None:
         """Observe links, RDMA devices and cordons. Raises :class:`.RailyardError`."""
-        observed = look(spec, holders, cordons(self._system).all(), self._system)
+        rdma = rdma_down(spec, holders, self._system)
+        observed = look(spec, holders, cordons(self._system).all(), rdma, self._system)
         for rail, health in observed.items():
             if self._rails.get(rail, Health()) != health:
-                self._log("rail %s: %s" % (rail, health.reason or "is healthy again"))
-        rdma = rdma_down(spec, holders, self._system)
+                self._problems.log("rail %s: %s" % (rail, health.reason or "is healthy again"))
         before = self.slot_problems()
         self._rails, self._rdma_down = observed, rdma
-        for problem in self.slot_problems():
-            if problem not in before:
-                self._log(problem)
+        self._problems.log_new(before, self.slot_problems())
 
     def rail(self, rail: str) -> Health:
         return self._rails.get(rail, Health(UNREAD))

@@ -29,7 +29,7 @@ class Holder(t.NamedTuple):
     """The pod that holds a device.
 
     ``nsid``: the ID of the pod's network namespace in the node's. ``pid``: a process of the container. ``since``:
-    seconds since 1970. ``interfaces``: rows of :func:`.pod_desired.row`, one per rail. ``boot_id``: of the boot that
+    seconds since 1970. ``interfaces``: rows of :meth:`.pod_links.Job.row`, one per rail. ``boot_id``: of the boot that
     the row is from. ``inode``, ``cookie``: of the namespace, whose ``nsid`` and ``inode`` the kernel gives to another
     one later; the cookie is None before Linux 5.14. ``plan``: of :func:`.pod_desired.plan_of`, the part of the node
     file that the pod keeps until it ends. These are None in rows of an earlier release, see :meth:`.PodAttach.recover`.

@@ -44,6 +44,7 @@ AGENT_PACKED = (
     "_nic_vendors.registry.nic_vendors",
     "_node.agent.agent_main",
     "_node.agent.agent_metrics",
+    "_node.agent.agent_problems",
     "_node.agent.agent_service",
     "_node.agent.agent_socket",
     "_node.agent.agent_spec",

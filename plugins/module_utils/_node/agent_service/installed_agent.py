@@ -44,6 +44,7 @@ _IMPORTS = (
     "import importlib.util as u, json, sys; s = u.find_spec('grpc');"
     " print(json.dumps([path for path in [*sys.path, s.origin] if path.startswith('/')])) if s else sys.exit(1)"
 )
+Record = t.TypeVar("Record")
 LOG = "run 'journalctl -u %s'" % agent_files.SERVICE
 
 
@@ -94,12 +95,7 @@ class RailAgent(Subsystem):
             # before the agent answers, it frees the slots of pods that have ended
             with contextlib.suppress(OSError, ValueError):
                 hook.ask({"do": "status"}, self._system.path(hook.SOCKET), seconds=20)
-        try:
-            holders = slot_state.SlotState(self._system).holders()
-        except RailyardError:
-            if not (self._absent and self._force):
-                raise
-            return []
+        holders = self._recorded(lambda: slot_state.SlotState(self._system).holders())
         return [
             {
                 "device": device,
@@ -111,12 +107,7 @@ class RailAgent(Subsystem):
         ]
 
     def _claims(self) -> list[dict[str, t.Any]]:
-        try:
-            claims = prepared_claims.ClaimState(self._system).claims()
-        except RailyardError:
-            if not (self._absent and self._force):
-                raise
-            return []
+        claims = self._recorded(lambda: prepared_claims.ClaimState(self._system).claims())
         return [
             {
                 "namespace": claim.namespace,
@@ -128,6 +119,18 @@ class RailAgent(Subsystem):
             }
             for _uid, claim in sorted(claims.items())
         ]
+
+    def _recorded(self, read: t.Callable[[], dict[str, Record]]) -> dict[str, Record]:
+        """Return the rows of a record. A damaged record is empty if the agent is removed by force.
+
+        :raises RailyardError: if the record is damaged.
+        """
+        try:
+            return read()
+        except RailyardError:
+            if self._absent and self._force:
+                return {}
+            raise
 
     def _stamp(self) -> str | None:
         pid = self._service.get("MainPID", "0")

@@ -399,7 +399,7 @@ class Probes:
                 if listener.name == listener.netdev and (listener.name, address) not in answered:
                     listener.probe(address)
 
-    def listen(self, seconds: float, enough: t.Callable[[], bool]) -> None:
+    def listen(self, seconds: float, enough: t.Callable[[], object]) -> None:
         """Collect claims for a time; shorter if they are ``enough``."""
         for descriptor in ready(self._poller, seconds, lambda: not enough()):
             listener = self.listeners[descriptor]

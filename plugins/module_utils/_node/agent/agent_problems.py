@@ -1,0 +1,52 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Problems of the running agent: temporary failures by the place in which they occur, logged once each."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+
+
+class Problems:
+    """The present problems.
+
+    :param log: writes a message to the agent's log.
+    :param progress: called after each attempt, as a slow kubelet may take seconds for each of many resources.
+    """
+
+    def __init__(self, log: t.Callable[[str], None], progress: t.Callable[[], None]) -> None:
+        self.log = log
+        self._progress = progress
+        self._messages: dict[str, str] = {}
+
+    @property
+    def messages(self) -> list[str]:
+        return list(self._messages.values())
+
+    def attempt(self, place: str, act: t.Callable[[], t.Any]) -> None:
+        """Call ``act``, which may fail temporarily, and record its problem under ``place``. Log its begin and end."""
+        try:
+            act()
+        except RailyardError as error:
+            if self._messages.get(place) != str(error):
+                self._messages[place] = str(error)
+                self.log(str(error))
+        else:
+            if self._messages.pop(place, None):
+                self.log("%s: the problem is over" % place)
+        finally:
+            self._progress()
+
+    def forget(self, place: str) -> None:
+        """Remove the problem of a place that does not exist any more."""
+        self._messages.pop(place, None)
+
+    def log_new(self, before: t.Container[str], after: t.Iterable[str]) -> None:
+        """Log the messages that are not in ``before``."""
+        for message in after:
+            if message not in before:
+                self.log(message)
