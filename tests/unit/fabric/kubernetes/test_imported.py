@@ -22,10 +22,9 @@ ROOT = Path(__file__).resolve().parents[4]
 NODES = Options("ai", {"ai-[1:2]": {"address": "10.1.16.[1:2]"}}, mtu=4200)
 RECORDED = sorted((ROOT / "tests/recordings/manifests").glob("*.*"))
 FOUND = [path for path in RECORDED if path.name not in ("README.md", "values.yaml")]
-SEEDS = sorted((ROOT.parent / "shared/seeds").glob("00[02]_*.txt"))
 
 
-@pytest.mark.parametrize("path", FOUND + SEEDS, ids=[path.stem.partition("_")[0] for path in FOUND + SEEDS])
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_imported_fabrics_render_to_valid_objects(path: Path) -> None:
     outcome = run([(path.name, path.read_bytes())], NODES)
     # what no manifest holds is decided as proposed
