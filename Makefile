@@ -97,6 +97,7 @@ long-cluster: $(VENV)/ready
 	$(pytest) -m "cluster and long" tests/integration
 
 long-functional: $(VENV)/ready
+	tools/cni_plugins
 	$(divided) -m long tests/functional
 
 long-scale: $(VENV)/ready
@@ -140,6 +141,7 @@ unit: $(VENV)/ready ## the pure tests, except those of scale
 	$(divided) -m "not scale" tests/unit
 
 functional: $(VENV)/ready ## playbooks and programs as a user runs them, and this machine's own kernel, except those of long; no guests
+	tools/cni_plugins
 	$(divided) -m "not scale and not long" tests/functional
 
 cluster: $(VENV)/ready ## the tests on a real API server, which is built once, except those of long; no guests
@@ -178,8 +180,8 @@ html: $(VENV)/ready ## the reference of modules, plugins and roles as HTML, in d
 compat: $(VENV)/ready ## the archive's playbooks and the plugins' tests under every supported ansible-core
 	tools/compat
 
-vendor: $(VENV)/ready ## fetch upstream's charts and manifests that are pinned into vendor/, for tests that need them
+vendor: $(VENV)/ready ## fetch upstream's charts, manifests and schemas that are pinned into vendor/, for tests that compare with them
 	tools/vendor.py
 
 clean: lab-down ## remove what the targets made, except the lab's image cache
-	rm -rf $(VENV) .ansible .mypy_cache .ruff_cache .pytest_cache tests/output dist .cache/release .cache/compat .cache/html
+	rm -rf $(VENV) .ansible .mypy_cache .ruff_cache .pytest_cache tests/output dist .cache/release .cache/compat .cache/html .cache/cni

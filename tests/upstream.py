@@ -1,6 +1,9 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files of other projects that tests need: schemas, charts and manifests of Kubernetes objects."""
+"""Files of other projects that tests need: schemas, charts and manifests of Kubernetes objects.
+
+Schemas are in the project, reduced to what a server validates. Charts, manifests and whole schemas are not.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+#: the reduced CustomResourceDefinitions, which tools/reduced_schemas.py writes
+SCHEMAS = ROOT / "tests" / "schemas"
 
 
 def folder(kind: str) -> Path | None:
-    """The folder of ``schemas`` or ``charts``: RAILYARD_SCHEMAS or RAILYARD_CHARTS, else ../shared, else vendor."""
+    """The folder of whole ``schemas`` or of ``charts``: RAILYARD_SCHEMAS or RAILYARD_CHARTS, ../shared, or vendor."""
     named = os.environ.get("RAILYARD_" + kind.upper())
     if named:
         return Path(named)
     places = [ROOT.parent / "shared" / kind, ROOT / "vendor" / kind]
     return next((place for place in places if place.is_dir()), None)
-
-
-def schemas() -> Path:
-    """The folder of upstream's schemas; the test is skipped if it is missing."""
-    found = folder("schemas")
-    if found is None:
-        pytest.skip("upstream's schemas are not here: RAILYARD_SCHEMAS names a folder that has them")
-    return found
 
 
 def chart(name: str) -> Path:

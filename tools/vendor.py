@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Download upstream's charts and manifests to vendor/charts, for tests that compare the collection with them.
+"""Download upstream's charts, manifests and schemas to vendor/, for tests that compare the collection with them.
 
-Releases and SHA-256 are those of the collection itself (``PINS``). Two charts are packed from a source tree and have no
-published checksum (docs/cluster-software.md); they are not fetched.
+Releases and SHA-256 of charts and manifests are those of the collection itself (``PINS``), of schemas those of
+tests/schemas. Two charts are packed from a source tree and have no published checksum (docs/cluster-software.md); they
+are not fetched.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PLACE = ROOT / "vendor" / "charts"
-sys.path.insert(0, str(ROOT / "collections"))
+PLACE = ROOT / "vendor"
+sys.path[:0] = [str(ROOT), str(ROOT / "collections")]
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.software_versions import PINS  # noqa: E402
+from tools import reduced_schemas  # noqa: E402
 
 HOST = "https://raw.githubusercontent.com"
 # Repository, branch or tag, and directory. {0} is the release.
@@ -34,14 +36,17 @@ SOURCES = {
 
 
 def wanted() -> dict[str, tuple[str, str]]:
-    """Return file name -> URL and SHA-256, of all files that have both."""
-    return {
-        file.name: ("/".join([HOST, SOURCES[name].format(pin.version), file.name]), file.sha256)
+    """Return path below vendor/ -> URL and SHA-256, of all files that have both."""
+    found = {
+        "charts/" + file.name: ("/".join([HOST, SOURCES[name].format(pin.version), file.name]), file.sha256)
         for name, pin in PINS.items()
         for files in pin.files.values()
         for file in files
         if name in SOURCES and file.sha256
     }
+    for file, (path, sha256) in reduced_schemas.pinned().items():
+        found["schemas/%s" % file] = ("%s/%s" % (HOST, path), sha256)
+    return found
 
 
 def fetch(url: str, sha256: str, path: Path) -> str:

@@ -120,7 +120,7 @@ def add(commands: Any, add_command: Callable[[str, Callable[[Arguments], int], s
         action="append",
         metavar="DIR",
         help="apply the CRDs in this folder and those in it; may be repeated, the last one wins"
-        " (default: those given before, else ../shared/schemas when it is there)",
+        " (default: those given before, else tests/schemas)",
     )
     schemas.add_argument("--no-crds", action="store_true", help="apply none")
     up.add_argument(

@@ -130,9 +130,6 @@ def _ports(spec: Spec, cluster: Cluster | None) -> dict[str, int]:
 
 def _schemas(cluster: Cluster) -> tuple[dict[str, schemas.Schema], list[str]]:
     """Read the desired CRDs before anything is started. Return them, and messages about overridden directories."""
-    if cluster.crds is None and not schemas.DEFAULT.is_dir():
-        say("no schemas in %s: the server has no custom resources (--crds DIR names another place)" % schemas.DEFAULT)
-        return {}, []
     return schemas.read([schemas.DEFAULT] if cluster.crds is None else [Path(place) for place in cluster.crds])
 
 

@@ -15,7 +15,7 @@ from lab.errors import LabError
 from lab.progress import say
 from lab.state import REPOSITORY
 
-DEFAULT = REPOSITORY.parent / "shared" / "schemas"
+DEFAULT = REPOSITORY / "tests" / "schemas"
 PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 YAML = "application/yaml"
 RULES = b"x-kubernetes-validations:"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.version import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file import file_schema
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import finding_report
@@ -35,7 +36,7 @@ class ActionModule(ControllerAction):
         processors = len(os.sched_getaffinity(0))
         written = []
         if options["report_dir"]:
-            report = finding_report.files(checked, _fabric_files.version(), options["strict"])
+            report = finding_report.files(checked, VERSION, options["strict"])
             written = _fabric_files.write(options["report_dir"], report, check)
         if options["schema_file"]:
             directory, name = os.path.split(os.path.abspath(options["schema_file"]))

@@ -9,6 +9,7 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._common.version import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html import report_documents, run_history
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_context import Material
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import LintFinding, Verdict
@@ -41,7 +42,7 @@ class ActionModule(ControllerAction):
         runs, warnings = _history(directory, options["history"], verdicts)
         notes = [*_stale(document, verdicts), *warnings]
         material = Material(
-            *(document, plan_tables.digest(document), findings, verdicts, runs, _fabric_files.version(), notes),
+            *(document, plan_tables.digest(document), findings, verdicts, runs, VERSION, notes),
             _fabric_files.inventory(options["file"] or ""),
         )
         report, html = _made(material, loaded)

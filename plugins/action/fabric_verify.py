@@ -12,6 +12,7 @@ import typing as t
 from ansible.utils.display import Display
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._common.version import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_matching
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import plan_tables
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import LAYERS
@@ -113,7 +114,7 @@ class ActionModule(ControllerAction):
         began = min([began, *(each.head["began"] for each in parts)])
         about = {
             "plan": _digest(options["file"]),
-            "railyard": _fabric_files.version(),
+            "railyard": VERSION,
             "began": _moment(began),
             "seconds": round(time.time() - began, 1),
         }
@@ -157,7 +158,7 @@ class ActionModule(ControllerAction):
     def _made_by(self, options: t.Mapping[str, t.Any]) -> Row:
         """Return what must be the same in all parts."""
         own = {key: options[key] for key in ("layers", "rails")}
-        about = {"railyard": _fabric_files.version(), "plan": _digest(options["file"]), "thorough": options["states"]}
+        about = {"railyard": VERSION, "plan": _digest(options["file"]), "thorough": options["states"]}
         return {**about, **own, **self._tags()}
 
     def _parts(self, options: t.Mapping[str, t.Any]) -> list[_verify_parts.Written]:

@@ -92,13 +92,13 @@ nodes:
 import functools
 import gc
 import os
-import re
 import typing as t
 
-from ansible import context
+from ansible import context, template
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     ERROR,
     NOTE,
@@ -108,16 +108,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import plan_memory
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import MAX_BYTES
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
 from ansible_collections.railyard.fabric.plugins.plugin_utils._stop import stop
 
 GROUP = "railyard_nodes"
+# Marks a text that may contain templates; None before ansible-core 2.19.
+_mark: t.Any = getattr(template, "trust_as_template", None)
 # Attribute of the inventory object: the fabric file that was read into it.
 _FILE = "railyard_fabric_file"
 # Nodes from which on the copies of the inventory are most of what a worker costs
 _LARGE = 256
-_OURS = re.compile(rb"""^plugin\s*:\s*["']?railyard\.fabric\.rails["']?\s*(#.*)?$""", re.MULTILINE)
-_OTHERS = re.compile(rb"""^plugin\s*:\s*["']?(?!railyard\.)\w+\.""", re.MULTILINE)
 
 
 class InventoryModule(BaseInventoryPlugin):
@@ -128,23 +128,15 @@ class InventoryModule(BaseInventoryPlugin):
     trusted_by_default = True
 
     def verify_file(self, path: str) -> bool:
-        """Return whether a file has the name of a fabric file and no other plugin, or is YAML with this plugin."""
-        named = os.path.basename(path) in ("fabric.yml", "fabric.yaml")
-        if not path.endswith((".yml", ".yaml")) or not os.path.exists(path):
-            return False
-        try:
-            with open(path, "rb") as file:
-                start = file.read(65536)
-        except OSError:
-            return named  # parse reports what is wrong
-        if _OURS.search(start):
-            return True
-        return named and not _OTHERS.search(start)
+        """Return whether a file is a fabric file."""
+        return _fabric_files.is_fabric_file(path)
 
     def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
         super().parse(inventory, loader, path, cache=cache)
-        raw = self._read(path)
-        outcome = lint(raw)
+        try:
+            outcome = lint(_fabric_files.read(path))
+        except RailyardError as error:
+            stop([str(error)], AnsibleParserError)
         for finding in outcome.findings:
             if finding.severity == WARNING and outcome.plan:
                 self.display.warning(finding.text(path))
@@ -158,17 +150,6 @@ class InventoryModule(BaseInventoryPlugin):
             if len(outcome.plan.nodes) >= _LARGE:
                 plan_memory.collapse()
 
-    def _read(self, path: str) -> bytes:
-        try:
-            with open(path, "rb") as file:
-                return file.read(MAX_BYTES + 1)
-        except OSError as error:
-            reason = error.strerror or "unknown error"
-            stop(
-                ["%s: it cannot be read: %s. Remedy: name a file that you may read." % (path, reason)],
-                AnsibleParserError,
-            )
-
     def _fill(self, plan: Plan, path: str) -> None:
         inventory: t.Any = self.inventory
         inventory.add_group(GROUP)
@@ -179,7 +160,15 @@ class InventoryModule(BaseInventoryPlugin):
             remedy = " Remedy: name one fabric file with -i, and run once for each fabric."
             stop([message % (path, first, other["name"], plan.fabric.name) + remedy], AnsibleParserError)
         setattr(inventory, _FILE, path)
-        _set_data(inventory, inventory.groups[GROUP], "railyard_fabric", plan.fabric_vars())
+        # The plan has no templates, so only ansible-inventory needs Ansible's marks. Copies for them take most of the
+        # time and memory of an inventory of 4,096 nodes.
+        marked = _mark and {"list", "graph"} <= set(context.CLIARGS)
+        texts: dict[str, str] = {}
+
+        def set_data(entity: t.Any, name: str, value: dict[str, t.Any]) -> None:
+            entity.set_variable(name, _trusted(value, texts) if marked else value)
+
+        set_data(inventory.groups[GROUP], "railyard_fabric", plan.fabric_vars())
         for profile in plan.fabric.profiles:
             inventory.add_group(_group(profile))
             inventory.add_child(GROUP, _group(profile))
@@ -197,7 +186,7 @@ class InventoryModule(BaseInventoryPlugin):
                 inventory.set_variable(node.name, "ansible_host", node.address)
             for name, value in node.vars.items():
                 inventory.set_variable(node.name, name, value)
-            _set_data(inventory, inventory.hosts[node.name], "railyard_node", plan.node_vars(planned))
+            set_data(inventory.hosts[node.name], "railyard_node", plan.node_vars(planned))
 
 
 @functools.cache
@@ -211,17 +200,19 @@ def _spare_workers() -> None:
     os.register_at_fork(after_in_child=gc.disable)
 
 
-def _set_data(inventory: t.Any, entity: t.Any, name: str, value: t.Mapping[str, t.Any]) -> None:
-    """Set a variable of a host or group that contains no template.
+def _trusted(value: t.Any, texts: dict[str, str]) -> t.Any:
+    """Return a copy of a value in which strings have Ansible's mark of templates.
 
-    From 2.19 on, ``inventory.set_variable`` of ansible-core copies the value, to mark each string as a template. For
-    4,096 nodes, the copies take most of the time and memory of an inventory. ``ansible-inventory`` prints strings
-    without the mark as ``{"__ansible_unsafe": ...}``.
+    ``ansible-inventory`` prints strings without the mark as ``{"__ansible_unsafe": ...}``. The inventory's own
+    ``set_variable`` marks each string again, which takes a third of the time of ``ansible-inventory --list``.
+
+    :param texts: text -> the marked text, for all that are marked already.
     """
-    if {"list", "graph"} <= set(context.CLIARGS):
-        inventory.set_variable(entity.name, name, value)
-    else:
-        entity.set_variable(name, value)
+    if isinstance(value, str):
+        return texts.get(value) or texts.setdefault(value, _mark(value))
+    if isinstance(value, dict):
+        return {key: _trusted(each, texts) for key, each in value.items()}
+    return [_trusted(each, texts) for each in value] if isinstance(value, list) else value
 
 
 def _line(finding: Finding, path: str) -> str:

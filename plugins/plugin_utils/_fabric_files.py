@@ -6,19 +6,21 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import shlex
 import tempfile
 import typing as t
 
 from ansible import constants, context
 
-from ansible_collections.railyard.fabric.plugins.inventory.rails import InventoryModule
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import MAX_BYTES
 
 _VARS = ("group_vars", "host_vars")
+# The key of a file for this inventory plugin, and for the plugin of another collection
+_OURS = re.compile(rb"""^plugin\s*:\s*["']?railyard\.fabric\.rails["']?\s*(#.*)?$""", re.MULTILINE)
+_OTHERS = re.compile(rb"""^plugin\s*:\s*["']?(?!railyard\.)\w+\.""", re.MULTILINE)
 # Options of actions that write a fabric file; documented in the fragment controller.new_fabric.
 NEW_FABRIC = {"dest": {"type": "path"}, "force": {"type": "bool", "default": False}}
 _NAME_ONE = "name one, such as -e fabric_file=PATH/fabric.yml"
@@ -38,7 +40,7 @@ def named(paths: t.Sequence[str]) -> list[str]:
                     "the directory contains no fabric file", path, "name another directory, or the file"
                 )
             found.extend(inside)
-        elif paths or InventoryModule().verify_file(path):
+        elif paths or is_fabric_file(path):
             found.append(path)
     if not found:
         raise RailyardError("the inventory is not a fabric file", "inventory", _NAME_ONE)
@@ -63,13 +65,26 @@ def inventory(file: str = "") -> str:
 
 
 def _inside(directory: str) -> t.Iterator[str]:
-    plugin = InventoryModule()
     for folder, folders, files in os.walk(directory):
         folders[:] = [name for name in folders if name not in _VARS and not name.startswith(".")]
         for name in files:
             path = os.path.join(folder, name)
-            if not name.startswith(".") and plugin.verify_file(path):
+            if not name.startswith(".") and is_fabric_file(path):
                 yield path
+
+
+def is_fabric_file(path: str) -> bool:
+    """Return whether a file has the name of a fabric file and no other plugin, or is YAML with the plugin ``rails``."""
+    by_name = os.path.basename(path) in ("fabric.yml", "fabric.yaml")
+    if not path.endswith((".yml", ".yaml")) or not os.path.exists(path):
+        return False
+    try:
+        start = read(path, most=65536)
+    except RailyardError:
+        return by_name  # the error is reported when the whole file is read
+    if _OURS.search(start):
+        return True
+    return by_name and not _OTHERS.search(start)
 
 
 def shown_path(path: str) -> str:
@@ -160,15 +175,3 @@ def _put(path: str, content: bytes) -> None:
     except BaseException:
         os.unlink(draft)
         raise
-
-
-def version() -> str:
-    """Return the version of the collection, from the manifest of an installed one or from the checkout."""
-    top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    manifest = os.path.join(top, "MANIFEST.json")
-    if os.path.exists(manifest):
-        return str(json.loads(read(manifest))["collection_info"]["version"])
-    for line in read(os.path.join(top, "galaxy.yml")).decode("utf-8").splitlines():
-        if line.startswith("version:"):
-            return line.partition(":")[2].strip()
-    return "0"

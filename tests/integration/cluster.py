@@ -59,16 +59,6 @@ class Cluster:
     def version(self) -> tuple[int, int]:
         return self.running.binaries.release
 
-    @property
-    def has_schemas(self) -> bool:
-        """Whether upstream's CRDs are on the server."""
-        return bool(self.crds())
-
-    def need(self, crd: str) -> None:
-        """Skip the test where this CRD is not on the server, because upstream's schemas are not here."""
-        if crd not in self.crds():
-            pytest.skip("upstream's schemas are not here: no CRD %s in %s" % (crd, schemas.DEFAULT))
-
     def crds(self) -> dict[str, Object]:
         """The CRDs on the server by name."""
         with Api(self.running) as api:
@@ -198,7 +188,7 @@ def _sweep() -> None:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Cluster]:
-    """A cluster with upstream's CRDs, where they are here, and the Node objects node-1 and node-2."""
+    """A cluster with upstream's CRDs and the Node objects node-1 and node-2."""
     own = os.environ.get("RAILYARD_CLUSTER")
     _sweep()
     name = own or "pytest-%d" % os.getpid()

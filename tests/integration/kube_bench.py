@@ -130,7 +130,6 @@ class Bench:
 
 def made(cluster: Cluster, proxy: Proxy, place: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Bench]:
     """The fixture ``bench``."""
-    cluster.need("spiderippools.spiderpool.spidernet.io")
     # an absent server is waited for as long as it takes to see that it is awaited
     monkeypatch.setattr(api_server, "_AGAIN", (0.05, 0.1))
     monkeypatch.setattr(api_server, "_AWAY", 0.3)

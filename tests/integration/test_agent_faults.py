@@ -12,7 +12,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_service import VERSION
+from ansible_collections.railyard.fabric.plugins.module_utils._common.version import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service import agent_files
 from tests.integration.agent_lab import (
     ALL_RAILS,
@@ -71,7 +71,7 @@ import zipfile
 path = "/usr/local/lib/railyard/agent.pyz"
 with zipfile.ZipFile(path) as archive:
     members = {name: archive.read(name) for name in archive.namelist()}
-(name,) = (name for name in members if name.endswith("/agent/agent_service.py"))
+(name,) = (name for name in members if name.endswith("/_common/version.py"))
 members[name] = members[name].replace(b'VERSION = "%(version)s"', b'VERSION = "0.0.1"')
 members.pop(name + "c", None)
 with zipfile.ZipFile(path, "w") as archive:

@@ -23,8 +23,6 @@ from tests.integration.cluster import NODES, Cluster, Object
 from tests.waiting import retried, wait_for
 
 pytestmark = pytest.mark.long
-POOLS = "spiderippools.spiderpool.spidernet.io"
-NETWORKS = "spidermultusconfigs.spiderpool.spidernet.io"
 UNKNOWN = "field not declared in schema"
 
 
@@ -236,8 +234,6 @@ def test_pod_that_no_kubelet_runs_stays_pending(cluster: Cluster, namespace: str
 
 
 def test_upstreams_schemas_are_all_served(cluster: Cluster) -> None:
-    if not schemas.DEFAULT.is_dir():
-        pytest.skip("upstream's schemas are not here: %s" % schemas.DEFAULT)
     wanted, _overridden = schemas.read([schemas.DEFAULT])
     present = cluster.crds()
     assert set(wanted) <= set(present)
@@ -271,7 +267,6 @@ def test_schemas_are_created_replaced_and_left_alone(cluster: Cluster, namespace
 
 def test_several_shapes_of_a_schema_can_be_loaded_in_turn(cluster: Cluster) -> None:
     name = "sriovnetworks.sriovnetwork.openshift.io"
-    cluster.need(name)
     shapes = []
     try:
         for folder in ("spiderpool", "sriov-network-operator"):
@@ -293,7 +288,6 @@ def test_namespace_ends_with_all_that_is_in_it(cluster: Cluster) -> None:
 
 
 def test_clean_takes_custom_resources_away_even_held_ones(clean_cluster: Cluster, namespace: str) -> None:
-    clean_cluster.need(POOLS)
     held = pool()
     held["metadata"]["finalizers"] = ["spiderpool.spidernet.io"]
     clean_cluster.apply(held)
@@ -308,10 +302,7 @@ def test_clean_takes_custom_resources_away_even_held_ones(clean_cluster: Cluster
 
 
 def test_second_apply_keeps_the_resource_version(clean_cluster: Cluster, namespace: str) -> None:
-    wanted = [config_map(namespace, a="1")]
-    if POOLS in clean_cluster.crds():
-        wanted += [pool(), network(namespace, ippools={"ipv4": ["gpu01"]})]
-    for one in wanted:
+    for one in [config_map(namespace, a="1"), pool(), network(namespace, ippools={"ipv4": ["gpu01"]})]:
         first = clean_cluster.apply(one)
         assert version_of(clean_cluster.apply(one)) == version_of(first)
         assert version_of(clean_cluster.get(one)) == version_of(first)
@@ -355,7 +346,6 @@ def test_apply_refuses_unknown_fields_and_writes_nothing(clean_cluster: Cluster,
     if what == "built in":
         wanted, field = {**config_map(namespace, a="1"), "bogus": 1}, ".bogus"
     else:
-        clean_cluster.need(NETWORKS)
         wanted, field = network(namespace), ".spec.rdmaResourceName"
         wanted["spec"]["rdmaResourceName"] = "spidernet.io/gpu01"
         if what == "nested":
@@ -393,7 +383,6 @@ def test_apply_refuses_unknown_fields_of_every_kind_but_those_with_int_or_string
 
 
 def test_apply_refuses_a_wrong_type_and_a_value_outside_its_list(clean_cluster: Cluster, namespace: str) -> None:
-    clean_cluster.need(NETWORKS)
     with pytest.raises(DynamicApiError) as caught:
         clean_cluster.apply(network(namespace, master="enp11s0f0np0"))
     assert ".spec.macvlan.master: expected list" in json.loads(caught.value.body)["message"]
@@ -409,7 +398,6 @@ def test_apply_refuses_a_wrong_type_and_a_value_outside_its_list(clean_cluster: 
 def test_create_drops_unknown_fields_silently_unless_the_server_can_be_strict(
     clean_cluster: Cluster, namespace: str
 ) -> None:
-    clean_cluster.need(NETWORKS)
     wanted = network(namespace, enableRdma=True)
     client = clean_cluster.resource(wanted)
     made = client.create(body=wanted, namespace=namespace).to_dict()
@@ -427,7 +415,6 @@ def test_create_drops_unknown_fields_silently_unless_the_server_can_be_strict(
 
 
 def test_removed_fields_get_the_defaults_of_the_server(clean_cluster: Cluster) -> None:
-    clean_cluster.need(POOLS)
     made = clean_cluster.apply(pool())
     assert made["spec"]["disable"] is False
     owned = made["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]

@@ -288,7 +288,6 @@ def test_a_missing_registry_is_reported_if_an_object_must_name_it(bench: Bench) 
 
 
 def test_software_that_is_in_use_stays(bench: Bench, chart: Path) -> None:
-    bench.cluster.need("spiderippools.spiderpool.spidernet.io")
     rc, output = bench.play("cluster")
     assert rc == 0, output
     pool = {
@@ -307,7 +306,6 @@ def test_software_that_is_in_use_stays(bench: Bench, chart: Path) -> None:
 
 @pytest.mark.long
 def test_check_mode_of_a_removal_foresees_that_the_fabrics_own_objects_go_before(bench: Bench, chart: Path) -> None:
-    bench.cluster.need("spiderippools.spiderpool.spidernet.io")
     assert bench.play("cluster")[0] == 0
     pool = {
         "apiVersion": "spiderpool.spidernet.io/v2beta1",
@@ -555,9 +553,7 @@ def definitions_again(cluster: Cluster) -> t.Iterator[None]:
     """Upstream's definitions are on the server for all tests; what takes them away brings them back."""
     yield
     cluster.kubectl("delete", "crd", "-l", "railyard.fabric/software", "--timeout=300s")
-    folders = [Path(each) for each in cluster.running.crds or ()] or [schemas.DEFAULT]
-    if folders[0].is_dir():
-        cluster.load_crds(*folders)
+    cluster.load_crds(*[Path(each) for each in cluster.running.crds or ()] or [schemas.DEFAULT])
 
 
 @pytest.mark.usefixtures("upstreams", "definitions_again")

@@ -44,7 +44,6 @@ def apply(cluster: Cluster) -> t.Iterator[Apply]:
     Where a whole mapping leaves an object and the CRD has a default below it, the server keeps the default, and takes
     the mapping out of our managed fields only when the object is applied again.
     """
-    cluster.need("spiderippools.spiderpool.spidernet.io")
     applied: dict[tuple[str, str], Object] = {}
 
     def all_of(things: t.Sequence[Object]) -> list[Object]:

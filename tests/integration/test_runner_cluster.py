@@ -27,7 +27,6 @@ ANSWERS: dict[str, t.Any] = {
 @pytest.mark.long
 def test_the_cluster_that_a_credential_names(clean_cluster: Cluster, tmp_path: Path) -> None:
     """Check mode, the objects, a second time for nothing; and away again, with consent alone."""
-    clean_cluster.need("spiderippools.spiderpool.spidernet.io")
     project = runner.project(tmp_path / "project")
     hosts = runner.inventory(FABRIC, project)
     # as the injectors of our credential type set them

@@ -49,7 +49,6 @@ class Site:
 
 @pytest.fixture
 def site(clean_cluster: Cluster, tmp_path: Path) -> t.Iterator[Site]:
-    clean_cluster.need("spiderippools.spiderpool.spidernet.io")
     yield Site(clean_cluster, tmp_path)
     # the nodes are the whole session's
     for node in json.loads(clean_cluster.kubectl("get", "nodes", "-o", "json"))["items"]:

@@ -112,7 +112,7 @@ def test_limits_of_the_driver_are_reported_before_any_change(guest: t.Any) -> No
         "ports[1].attributes[0].link_state: the driver igb cannot set link_state: VF 0 of 0000:05:00.0 (enp5s0). "
         "Remedy: leave it out for this PF.",
         "ports[2].count: 8 VFs are more than the 7 that 0000:07:00.0 (enp7s0) has. "
-        "Remedy: request fewer, or raise the firmware's limit (mlx_linktype, num_of_vfs) and reboot.",
+        "Remedy: request fewer, or raise the firmware's limit with the vendor's tool and reboot.",
     ]
 
 

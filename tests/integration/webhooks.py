@@ -21,7 +21,6 @@ StartController = t.Callable[..., Controller]
 @pytest.fixture
 def start_spiderpool(cluster: Cluster) -> t.Iterator[StartController]:
     """Start a controller, registered and answering: ``start_spiderpool(settings=…, latency=…)``."""
-    cluster.need("spiderippools.spiderpool.spidernet.io")
     started: list[Controller] = []
 
     def start(settings: Settings | None = None, latency: Latency | None = None) -> Controller:

@@ -17,8 +17,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     VF_FIELDS,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia import vf_files
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import VF_CODES
-from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov import vendor_files, vf_spec
+from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov import vf_spec
 from ansible_collections.railyard.fabric.plugins.modules import rail_info, sriov_vfs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +40,7 @@ def test_every_attribute_has_a_code_of_netlink() -> None:
 
 
 def test_names_of_other_programs_are_of_known_attributes() -> None:
-    assert {*vendor_files.KEYS, *vendor_files.FILES, *VF_FIELDS} <= set(BY_NAME)
+    assert {*vf_files.KEYS, *vf_files.FILES, *VF_FIELDS} <= set(BY_NAME)
 
 
 def test_attributes_that_refer_to_others_refer_to_known_ones() -> None:

@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The data file for AWX, and the objects that follow from it.
-
-May import: _common, _fabric.catalog, _fabric.findings, _fabric.text.
-"""
+"""The data file for AWX, and the objects that follow from it."""

@@ -22,8 +22,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_data impo
 from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_fabrics import DAY, FabricReader
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import HIDDEN, masked
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import file_rules as rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules as rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest

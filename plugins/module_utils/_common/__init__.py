@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What all packages share: errors, changes, URLs without passwords, firmware parameters, attributes of VFs.
-
-Imports no other package.
-"""
+"""What all packages share: errors, changes, URLs without passwords, attributes of VFs."""

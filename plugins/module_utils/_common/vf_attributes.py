@@ -6,12 +6,13 @@
 
 The reader and the JSON Schema of the fabric file, lint, the plan, discovery, the options of the module sriov_vfs, and
 the desired and observed state of a node are derived from this table. It does not contain how other programs name an
-attribute: ``_node.netlink.link_messages`` has the kernel's names, ``_node.sriov.vendor_files`` those of NVIDIA's driver
-packages, and ``_fabric.importers.kinds.upstream_vf_fields`` those of manifests.
+attribute: ``_node.netlink.link_messages`` has the kernel's names, ``_nic_vendors`` those of a vendor's driver, and
+``_fabric.importers.kinds.upstream_vf_fields`` those of manifests.
 """
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 ETHERNET = "ethernet"
@@ -118,3 +119,10 @@ def without_effect(values: t.Mapping[str, t.Any]) -> list[VfAttribute]:
         for attribute in VF_ATTRIBUTES
         if attribute.requires and values.get(attribute.name) and values.get(attribute.requires, 0) == 0
     ]
+
+
+def guid(text: str) -> str:
+    """Return a GUID of any usual spelling as ``00:11:22:33:44:55:66:77``."""
+    digits = re.sub(r"[:.-]", "", text.strip().lower())
+    digits = digits[2:] if digits.startswith("0x") else digits
+    return ":".join(digits[start : start + 2] for start in range(0, len(digits), 2))

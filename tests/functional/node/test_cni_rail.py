@@ -25,7 +25,8 @@ from tests.cni_runtime import PluginError, Runtime, together
 from tests.functional.node.own_namespace import LiveNode, has_kind, in_own_namespace, ip, shown
 from tests.unit.node.packed import reached
 
-PLACES = [os.environ.get("RAILYARD_CNI_PLUGINS", ""), "/usr/lib/cni", "/opt/cni/bin"]
+UNPACKED = str(Path(__file__).resolve().parents[3] / ".cache/cni/usr/lib/cni")  # by tools/cni_plugins
+PLACES = [os.environ.get("RAILYARD_CNI_PLUGINS", ""), "/usr/lib/cni", "/opt/cni/bin", UNPACKED]
 HAVE = next((place for place in PLACES if os.path.exists(os.path.join(place, "macvlan"))), None)
 needs_plugins = pytest.mark.skipif(
     not HAVE, reason="no CNI plugins here: name a directory with macvlan in RAILYARD_CNI_PLUGINS"
@@ -524,6 +525,7 @@ def test_a_device_with_two_addresses_moves_and_returns(node: LiveNode) -> None:
     assert everything() == before
 
 
+@pytest.mark.long
 @needs_plugins
 @in_own_namespace
 def test_adds_and_deletes_leave_nothing(node: LiveNode) -> None:
@@ -539,6 +541,7 @@ def test_adds_and_deletes_leave_nothing(node: LiveNode) -> None:
     assert len(seen) == 32
 
 
+@pytest.mark.long
 @needs_plugins
 @in_own_namespace
 def test_pods_at_the_same_time_and_a_block_that_is_used_up(node: LiveNode) -> None:

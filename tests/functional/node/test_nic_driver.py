@@ -14,6 +14,7 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError, Refused
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.driver import OFED
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_sources as sources
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.driver_packages import Apt
@@ -24,6 +25,7 @@ from tests.functional.node.debian_root import BUILT, DOCA, INBOX, MLNX, OTHER, R
 
 Options = t.Dict[str, t.Any]
 UNPROTECTED = ManagementPath({}, {})
+MASK = sources.MASKS + "openibd.service"
 DRIVER: Options = {"kind": "doca", "version": "2.9.3", "source": "file:" + DOCA, "unsigned": True}
 
 
@@ -101,7 +103,7 @@ def test_doca_from_a_repository_and_back(node: DebianNode) -> None:
     # the stack was not restarted, though a package's script tried to
     assert "systemctl restart openibd" in node.log() and "RESTARTED" not in node.log()
     assert "BURNT" not in node.log(), "mlnx-fw-updater burns firmware without RUN_FW_UPDATER=no"
-    assert not os.path.lexists(sources.MASK)
+    assert not os.path.lexists(MASK)
     assert outcome["reboot_reasons"] == ["the running NIC driver is inbox, and the next boot loads doca 2.9.3"]
     assert (outcome["gathered"]["kind"], outcome["gathered"]["version"]) == ("doca", "2.9.3-0.2.2")
     assert outcome["gathered"]["source"] == "file:" + DOCA and outcome["gathered"]["kernels"] == {
@@ -256,14 +258,14 @@ def test_killed_in_the_middle_of_a_package_and_repaired(node: DebianNode) -> Non
     # what a SIGKILL leaves: dpkg dead, the unit masked, a half installed package
     with pytest.raises(RailyardError):
         converge(driver, {}, changes, [])
-    os.symlink("/dev/null", sources.MASK)
-    assert os.path.exists(UNFINISHED) and Apt(node).interrupted()
+    os.symlink("/dev/null", MASK)
+    assert os.path.exists(UNFINISHED) and Apt(node, OFED).interrupted()
     os.unlink("/srv/die")
     done, _reported = apply(node, DRIVER)
     subjects = [each["subject"] for each in done]
     assert subjects[:2] == ["apt", "openibd.service"] and "doca-ofed" in subjects
     assert "systemctl restart openibd" in node.log() and "RESTARTED" not in node.log()
-    assert not Apt(node).interrupted() and node.dpkg()["doca-ofed"] and not os.path.exists(UNFINISHED)
+    assert not Apt(node, OFED).interrupted() and node.dpkg()["doca-ofed"] and not os.path.exists(UNFINISHED)
     assert node.modules(RUNNING) == BUILT
 
 

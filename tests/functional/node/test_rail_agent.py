@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import stat
+import subprocess
 import sys
 import tempfile
 import threading
@@ -20,17 +21,16 @@ from pathlib import Path
 
 import grpc
 import pytest
-import yaml
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.version import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import agent_service, hook
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_service import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ethtool
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import in_namespace
 from tests.functional.node.agent_pods import Pod
 from tests.functional.node.agent_program import Node, node_file
 from tests.functional.node.fake_kubelet import Kubelet
 from tests.functional.node.own_namespace import why_not
-from tests.waiting import wait_for
+from tests.waiting import retried, wait_for
 
 FETCH = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9465/metrics', timeout=10).read().decode())"
 # of pod resources: devices 2: resource_name 1, device_ids 2
@@ -371,6 +371,8 @@ def test_metrics_are_served_at_the_address_of_the_node_file(node: Node, kubelet:
     node.write(node_file(metrics=address))
     node.start()
     kubelet.devices("railyard.fabric/gpu01")
+    # the agent serves metrics after it has registered all devices
+    kubelet.wait(lambda: not refused(address))
     with urllib.request.urlopen("http://%s/metrics" % address, timeout=10) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         text = answer.read().decode()
@@ -543,7 +545,8 @@ def test_an_attached_pod_is_reported_by_all_commands(node: Node, kubelet: Kubele
         assert "held by pod default/first" in answer["error"]
         assert answer["error"] in node.log.read_text()
         assert answer["error"] in node.run("status").stdout
-        metrics = node.inside(sys.executable, "-c", FETCH)
+        # the agent serves metrics after it has registered all devices
+        metrics = retried(lambda: node.inside(sys.executable, "-c", FETCH), subprocess.CalledProcessError)
         labels = r'namespace="default",pod="first",rail="gpu01",interface="net1",device="rails-1"'
         assert re.search(r"^railyard_pod_network_transmit_packets_total\{%s\} \d+$" % labels, metrics, re.MULTILINE)
         assert 'railyard_agent_attach_failures_total{reason="held"} 1\n' in metrics
@@ -615,10 +618,6 @@ def test_explain_shows_allocated_and_attached_devices(node: Node) -> None:
     )
     assert re.search(row, text)
     assert "the rail agent does not answer" in text
-
-
-def test_the_version_is_the_collections() -> None:
-    assert yaml.safe_load((CHECKOUT / "galaxy.yml").read_text())["version"] == VERSION
 
 
 def test_pods_are_named_after_the_record_was_deleted(node: Node, kubelet: Kubelet) -> None:

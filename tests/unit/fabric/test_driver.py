@@ -8,13 +8,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common import firmware_parameters
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import pkey
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.firmware import FIRMWARE
 
 FILE = """\
 fabric:
@@ -77,8 +77,8 @@ def test_firmware_parameters_are_handed_to_the_module_as_they_are_written() -> N
         "roce_cc_priorities": ["3"],
         "HOST_CHAINING_DESCRIPTORS[0..3]": "64",
     }
-    assert firmware_parameters.value("roce_cc_priorities", option["parameters"]["roce_cc_priorities"]) == 8
-    assert firmware_parameters.value("relaxed_ordering", option["parameters"]["relaxed_ordering"]) == "force_relax"
+    assert FIRMWARE.parameters.value("roce_cc_priorities", option["parameters"]["roce_cc_priorities"]) == 8
+    assert FIRMWARE.parameters.value("relaxed_ordering", option["parameters"]["relaxed_ordering"]) == "force_relax"
 
 
 def test_infiniband_is_the_same_on_every_port_under_its_own_name() -> None:

@@ -12,10 +12,11 @@ import jsonschema
 import pytest
 import yaml
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import file_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file import file_schema
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_fabric import WRONG_PLUGIN
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file, finding
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules
 
 from .wrong_files import GOOD, WRONG
 
@@ -32,7 +33,7 @@ SHAPE = {
         file_rules.KIND,
         file_rules.RANGE,
         file_rules.CHOICE,
-        file_rules.PLUGIN,
+        WRONG_PLUGIN,
     )
 }
 FILES = {path.parent.name: path.read_text() for path in sorted((ROOT / "inventories").glob("*/fabric.yml"))}

@@ -35,7 +35,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import Outcome, run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import (
     embedded_json,
-    manifest_texts,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
@@ -45,7 +44,6 @@ from tests import upstream, yaml_text
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDINGS = ROOT / "tests" / "recordings" / "manifests"
-SEEDS = ROOT.parent / "shared" / "seeds"
 NODES = Options("ai", {"ai-[1:2]": {"address": "10.1.16.[1:2]"}}, mtu=4200)
 
 
@@ -105,6 +103,7 @@ FOUND = {
         (61, "IM409"),
         (68, "IM401"),
     ],
+    "copied-page.txt": [(16, "IM301"), (20, "IM319"), (27, "IM201")],
     "sriov-roce.md": [
         (25, "IM211"),
         (44, "IM211"),
@@ -411,59 +410,46 @@ def test_the_order_of_documents_does_not_matter(name: str) -> None:
         assert got == wanted
 
 
-# -- the pages that this was asked for by
+# -- pages
 
 
-def _seed(start: str) -> tuple[str, bytes]:
-    for path in sorted(SEEDS.glob(start + "*.txt")):
-        return path.name, path.read_bytes()
-    pytest.skip("the pages are not beside the project")
-
-
-def test_every_manifest_of_the_seeds_is_recognized() -> None:
-    named = 0
-    for start in ("000", "002"):
-        file, raw = _seed(start)
-        found = Found()
-        documents = [
-            each
-            for each in manifest_texts.manifests(manifest_texts.decode(file, raw, found), found)
-            if "kind" in each.root.entries and str(each.root.entries["kind"][1].text).startswith("Spider")
-        ]
-        lines = [(line, code) for line, code in codes(run([(file, raw)], NODES)) if code in ("IM201", "IM202", "IM301")]
-        ends = [each.line for each in documents[1:]] + [sys.maxsize]
-        for document, end in zip(documents, ends):
-            assert any(document.line <= line < end for line, _code in lines), (file, document.line)
-            named += 1
-    assert named == 6
-
-
-@pytest.mark.parametrize("start", ["000", "002"])
-def test_rails_that_a_page_leaves_out_are_to_be_completed(start: str) -> None:
-    """The pages have the manifests of one rail, and the networks that pods request of all."""
-    outcome = run([_seed(start)], NODES)
-    missing = [finding.place for finding in outcome.lint if finding.severity == "error"]
-    assert missing == ["profiles.server.ports.gpu%02d.netdev" % number for number in range(2, 9)]
+def test_a_page_on_the_agent_keeps_the_addresses_of_pods() -> None:
+    outcome = imported("copied-page.txt", NODES._replace(provider="agent"))
+    assert [finding.text() for finding in outcome.lint if finding.severity == "error"] == []
     got = data(outcome)
-    for number, (name, rail) in enumerate(got["rails"].items(), 1):
-        assert name == "gpu%02d" % number
-        assert rail["subnet"] == "172.16.%d.0/24" % (10 + number)
-        assert rail["gateway"] == "172.16.%d.254" % (10 + number)
-        assert rail["pods"] == "172.16.{0}.1-172.16.{0}.200".format(10 + number)
-    assert len(got["rails"]) == 8 and got["profiles"]["server"]["ports"]["gpu01"]["netdev"] == "enp11s0f0np0"
+    assert (got["fabric"]["provider"], "names" in got, list(got["rails"])) == ("agent", False, ["rail01", "rail02"])
+    plan = lint(outcome.text.encode()).plan
+    assert plan
+    for number, rails in enumerate(zip(*(node["agent"]["rails"] for node in plan.document()["nodes"])), 1):
+        addresses = [slot["address"] for rail in rails for slot in rail["slots"]]
+        # the pool from its first address on, each address once
+        assert addresses == ["172.20.%d.%d/24" % (number, last) for last in range(1, len(addresses) + 1)]
+        assert all(rail["slots"] for rail in rails)
 
 
-@pytest.mark.parametrize("start", ["001", "004"])
-def test_a_page_without_manifests_is_reported_as_a_page(start: str) -> None:
-    outcome = run([_seed(start)], NODES)
-    assert [code for _line, code in codes(outcome)] == ["IM103", "IM104"] and outcome.text == ""
+def test_rails_that_a_page_leaves_out_are_to_be_completed() -> None:
+    """The page has the manifests of one rail, and the networks that pods request of all."""
+    page = (RECORDINGS / "copied-page.txt").read_text().replace("ens1np0", "enp11s0f0np0")
+    first, _separator, _rest = page.partition("      name: rail2\n")
+    pod = "kind: Pod\nmetadata:\n  name: a\n  annotations:\n    k8s.v1.cni.cncf.io/networks: %s\n"
+    wanted = ",".join("spiderpool/rail%d" % number for number in (1, 2, 3))
+    outcome = of_text(first.rpartition("    ---\n")[0] + "    EOF\n\n```yaml\napiVersion: v1\n%s```\n" % (pod % wanted))
+    missing = [finding.place for finding in outcome.lint if finding.severity == "error"]
+    assert missing == ["profiles.server.ports.rail%02d.netdev" % number for number in (2, 3)]
+    subnets = [(name, rail["subnet"]) for name, rail in data(outcome)["rails"].items()]
+    assert subnets == [("rail%02d" % number, "172.20.%d.0/24" % number) for number in (1, 2, 3)]
+
+
+def test_a_page_without_manifests_is_reported_as_a_page() -> None:
+    outcome = of_text("Rails\n\n  1. Look at the rules:\n\n    $ ip rule\n    0:  from all lookup local\n")
+    assert codes(outcome) == [(1, "IM103"), (1, "IM104")] and outcome.text == ""
 
 
 # -- the fields are those of upstream's schemas
 
 
 def _properties(file: str, *path: str) -> dict[str, t.Any]:
-    schema = upstream.schemas() / file
+    schema = upstream.SCHEMAS / file
     versions = yaml_text.load(schema.read_text(encoding="utf-8"))["spec"]["versions"]
     node = versions[-1]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     for key in path:

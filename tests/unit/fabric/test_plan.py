@@ -50,7 +50,13 @@ def test_fabric_variables_are_the_contract() -> None:
         "infiniband": None,
         "qos": None,
         "subnets": {
-            "gpu%02d" % number: {"mode": "subnet", "subnet": "172.16.%d.0/24" % (10 + number), "subnet6": None}
+            "gpu%02d" % number: {
+                "mode": "subnet",
+                "subnet": "172.16.%d.0/24" % (10 + number),
+                "subnet6": None,
+                "routes": ["0.0.0.0/0"],
+                "routes6": [],
+            }
             for number in (1, 2, 3)
         },
     }
@@ -149,6 +155,35 @@ def test_overrides_of_a_node_affect_only_that_node() -> None:
     assert found["jupiter"]["ports"][1]["netdev"] == "enp12s0f0np0"
     assert [port["pci"] for port in found["ai-2"]["ports"]] == ["0000:0b:00.0", "0000:0c:00.0", "0000:0d:00.0"]
     assert found["jupiter"]["ports"][0]["address"] == "172.16.11.204/24"
+
+
+def test_nodes_with_the_same_entry_have_the_same_port() -> None:
+    ports = ('{netdev: "null", pci: 0000:1b:00.0}', "{netdev: null, pci: 0000:1b:00.0}", "{pci: 1b}")
+    rows = ["ai-%d: {profile: hgx, index: %d, ports: {gpu01: %s}}" % (n + 1, n + 1, ports[n // 2]) for n in range(6)]
+    text = MACVLAN.partition("\nnodes:")[0] + "\nnodes:\n  " + "\n  ".join(rows) + "\n"
+    wrong = [(finding.code, finding.place) for finding in lint(text.encode("utf-8")).errors]
+    assert wrong == [
+        ("RY809", "profiles.hgx.ports.gpu01.netdev"),  # the netdev of ai-1 and ai-2 has the name null
+        ("RY407", "nodes.ai-5.ports.gpu01.pci"),
+        ("RY407", "nodes.ai-6.ports.gpu01.pci"),
+    ]
+    found = nodes("\n".join(text.splitlines()[:-2]).replace('"null"', '"enp11s0f0np0"') + "\n")
+    assert {(each["ports"][0]["netdev"], each["ports"][0]["pci"]) for each in found.values()} == {
+        ("enp11s0f0np0", "0000:1b:00.0")
+    }
+
+
+def test_the_sample_has_each_kind_of_node_once() -> None:
+    rows = [
+        "ai-10-1-16-%d: {profile: hgx, index: %d, ports: {gpu01: {mac: '02:00:00:00:00:%02x'}}}" % (n, n, n)
+        for n in range(1, 13)
+    ]
+    rows[4] = rows[4].replace("mac:", "pci: 0000:0e:00.0, mac:")
+    rows[6] = "ai-10-1-16-7: {profile: hgx, index: 7}"
+    plan = planned(MACVLAN.partition("\nnodes:")[0] + "\nnodes:\n  " + "\n  ".join(rows) + "\n")
+    sample = plan.sample()
+    assert [node["index"] for node in sample["nodes"]] == [1, 5, 7, 10]
+    assert sample["fabric"]["max_nodes"] == max(plan.fabric.max_nodes or 0, 12)
 
 
 def test_a_rail_needs_room_for_its_own_nodes_alone() -> None:

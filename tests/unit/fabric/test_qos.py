@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, Finding, Report
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.settings_checks import check_qos as rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint import qos_rules as rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import qos_model as qos_room
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     Fabric,
@@ -25,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Setting,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_model import Qos, host_variable
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 
@@ -56,7 +57,7 @@ def looked_at(
         rails=[Rail("gpu01", 1, ("rails", "gpu01"))],
         profiles={"hgx": profile},
     )
-    rules.check(fabric, report)
+    rules.check(fabric, Variants(fabric), report)
     return qos, report.findings(document.position)
 
 

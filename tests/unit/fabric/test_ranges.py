@@ -118,7 +118,7 @@ def test_no_address_has_two_owners_and_each_node_has_its_own(drawn: Drawn) -> No
     _outcome, document = planned(drawn)
     rail, six = document["rails"][0], "6" if drawn.six else ""
     hosts = [place for place in drawn.hosts if place not in drawn.taken]
-    view = view_of(dict(document["fabric"], subnets={"gpu01": rail}), document["nodes"])
+    view = view_of(document["fabric"], document["nodes"])
     owned: list[str] = [] if rail["gateway" + six] is None else [rail["gateway" + six]]
     owned += [drawn.address(place) for place in drawn.taken]
     if drawn.block is None:

@@ -45,9 +45,14 @@ class NicKernel(System):
     def nic(self, bus: int, netdev: str | None, total: int = 7, layer: str = "ethernet", driver: str = "igb") -> str:
         """A PF at ``0000:BB:00.0``."""
         path = "pci0000:00/0000:00:%02x.0/0000:%02x:00.0" % (bus, bus)
-        attributes = {"sriov_totalvfs": str(total), "sriov_numvfs": "0", "sriov_drivers_autoprobe": "1"}
+        attributes: dict[str, t.Any] = {
+            "sriov_totalvfs": str(total),
+            "sriov_numvfs": "0",
+            "sriov_drivers_autoprobe": "1",
+        }
         kind = NETWORK if layer == "ethernet" else INFINIBAND
-        pci = self.tree.function(path, kind=kind, **attributes) if total else self.tree.function(path, kind=kind)
+        vendor = "15b3" if driver.startswith("mlx") or layer == "infiniband" else "8086"
+        pci = self.tree.function(path, kind, vendor, **(attributes if total else {}))
         self.tree.driver(pci, driver)
         self.settings[pci] = []
         if netdev:

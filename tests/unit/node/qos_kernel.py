@@ -14,8 +14,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkSocket
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.dcb_netlink import DcbSocket
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.ethtool import Pause
+from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.cm_defaults import RDMA_CM, CmDefaults
 from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.port_qos import Tools
-from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.rdma_traffic_class import RDMA_CM, Marks
 from tests.unit.node.dcb_kernel import DcbKernel, Nic
 from tests.unit.node.nic_kernel import Killed
 from tests.unit.node.trees import Tree
@@ -82,7 +82,7 @@ class QosKernel(System):
 
     def tools(self) -> Tools:
         sock = DcbSocket(t.cast(NetlinkSocket, self.dcb))
-        return Tools(sock, Marks(self, self._make, self._remove), self._pauses, self._set_pause)
+        return Tools(sock, CmDefaults(self, self._make, self._remove), self._pauses, self._set_pause)
 
     # -- what the kernel does --------------------------------------------------------------------------------------
 

@@ -98,8 +98,8 @@ def test_a_pod_has_the_routes_of_the_families_that_it_has_addresses_of() -> None
     ]
     assert routes(spec(rail(1, routes=to))) == [
         ("172.16.11.0/24", "link", 101),
-        ("fd00:11::/64", "link", 101),
         ("0.0.0.0/0", "via 172.16.11.254", 101),
+        ("fd00:11::/64", "link", 101),
         ("::/0", "via fd00:11::fe", 101),
         ("172.16.0.0/16", "via 172.16.11.254", 254),
         ("fd00::/16", "via fd00:11::fe", 300),

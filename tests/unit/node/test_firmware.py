@@ -23,10 +23,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     Refused,
     Unsupported,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.firmware import FIRMWARE
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.firmware_tool import Tool
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_tool import Tool
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_firmware import Firmware
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_firmware import Firmware, Observers
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 from tests.unit.node.trees import INFINIBAND, Tree
 
@@ -121,7 +122,11 @@ class Lab:
         return [words for words in self.state().get("log", []) if command in words]
 
     def firmware(self, *ports: dict[str, t.Any], management: ManagementPath = NONE, **options: t.Any) -> Firmware:
-        return Firmware(self.tree.system(answer), list(ports), tool=self.tool, management=management, **options)
+        observers = Observers(management)._replace(
+            **{key: options.pop(key) for key in ("holders", "drivers") if key in options}
+        )
+        options = dict(options, ports=list(ports), tool=self.tool)
+        return Firmware(options, self.tree.system(answer), FIRMWARE, observers)
 
     def apply(self, *ports: dict[str, t.Any], **options: t.Any) -> tuple[list[Change], dict[str, t.Any]]:
         """One run; its changes and its outcome. They are compared with check mode first."""
@@ -254,7 +259,8 @@ def connectx3(lab: Lab, *types: str) -> dict[str, t.Any]:
         return CommandResult(3, "-E- invalid argument: %s\n" % wrong, "") if wrong else CommandResult(0, message, "")
 
     port = {"pci": CONNECTX3, "link_types": {"1": "ib", "2": "eth"}}
-    firmware = Firmware(lab.tree.system(recorded), [port], tool=lab.tool, management=NONE)
+    options = {"ports": [port], "tool": lab.tool}
+    firmware = Firmware(options, lab.tree.system(recorded), FIRMWARE, Observers(NONE))
     state = firmware.observe()
     assert firmware.changes(state) == []
     return firmware.outcome(state, [])
@@ -487,7 +493,7 @@ def test_a_card_that_does_not_return_after_the_reset_is_an_error(lab: Lab, monke
 def test_a_missing_reset_program_leaves_the_reboot(lab: Lab) -> None:
     os.unlink(os.path.join(os.path.dirname(lab.tool), "mstfwreset"))
     firmware = lab.firmware({"pci": FIRST, "sriov_en": True}, reset="allowed")
-    firmware._tool._system.which = lambda program: None  # type: ignore[method-assign]
+    firmware._system.which = lambda program: None  # type: ignore[method-assign]
     with pytest.raises(Unsupported, match="mstfwreset is not installed"):
         firmware.changes(firmware.observe())
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia import firmware_tool
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.firmware_tool import Tool
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol import vendor_firmware
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import firmware_tool
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_tool import Tool
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "mstconfig"
 
@@ -156,7 +157,7 @@ def test_empty_json_of_a_device_that_failed() -> None:
     ],
 )
 def test_values_of_the_same_number_are_equal(held: t.Any, wanted: t.Any, expected: bool) -> None:
-    assert firmware_tool.same(held, wanted) is expected
+    assert vendor_firmware.same(held, wanted) is expected
 
 
 class Node(System):

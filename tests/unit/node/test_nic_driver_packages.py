@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import Login
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.driver import OFED
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_compatibility as match
@@ -64,7 +65,7 @@ def test_the_name_of_a_source_is_parsed(source: str, expected: tuple[str | None,
 def test_listed_releases_and_distributions_are_supported(
     kind: str, version: str, source: str, node: match.Node
 ) -> None:
-    assert match.problems(kind, version, source, node) == []
+    assert match.problems(OFED, kind, version, source, node) == []
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,7 @@ def test_listed_releases_and_distributions_are_supported(
             "1.5.1",
             "https://m.example.com",
             JAMMY,
-            ["doca 1.5.1 is not a known release (as of %s)" % match.SEEN],
+            ["doca 1.5.1 is not a known release (as of %s)" % OFED.checked],
         ),
         (
             "mlnx",
@@ -112,14 +113,14 @@ def test_listed_releases_and_distributions_are_supported(
             "2.9.3",
             "https://m.example.com",
             match.Node("", "6.1.0", "x86_64"),
-            ["doca 2.9.3 is not known (as of %s) to be listed by its vendor for an unknown distribution" % match.SEEN],
+            ["not known (as of %s) to be listed by its vendor for an unknown distribution" % OFED.checked],
         ),
     ],
 )
 def test_unlisted_releases_and_distributions_are_refused(
     kind: str, version: str, source: str, node: match.Node, message: list[str]
 ) -> None:
-    found = match.problems(kind, version, source, node)
+    found = match.problems(OFED, kind, version, source, node)
     assert len(found) == len(message), [str(each) for each in found]
     for error, text in zip(found, message):
         assert text in error.message and error.remedy
@@ -127,10 +128,10 @@ def test_unlisted_releases_and_distributions_are_refused(
         assert ("allow_unlisted: true" in error.remedy) == ("architecture" not in error.remedy)
 
 
-@pytest.mark.parametrize("ofed", match.LISTED)
+@pytest.mark.parametrize("ofed", OFED.listed())
 def test_every_listed_distribution_has_its_kernel(ofed: str) -> None:
-    assert match.LISTED[ofed] <= set(match.KERNELS)
-    assert not match.PUBLISHED[ofed] & match.UNCONFIRMED.get(ofed, frozenset()), "an entry is from one place"
+    assert OFED.listed()[ofed] <= set(match.KERNELS)
+    assert not OFED.published[ofed] & OFED.unconfirmed.get(ofed, frozenset()), "an entry is from one place"
 
 
 def running(tree: Tree, pid: int, *words: str) -> None:
@@ -148,12 +149,12 @@ def test_a_script_that_outlived_its_dpkg_is_waited_for(tmp_path: Path, monkeypat
 
     running(tree, 7, "/bin/sh", "-e", "/var/lib/dpkg/info/mlnx-ofed-kernel-dkms.postinst", "configure", "")
     running(tree, 8, "grep", "-r", "x", "/var/lib/dpkg/info/mlnx.list")
-    tree.link(sources.MASK, "/dev/null")
-    (tree.root / sources.MASK.lstrip("/")).unlink()
-    (tree.root / sources.MASK.lstrip("/")).symlink_to("/dev/null")
+    mask = tree.root / (sources.MASKS + "openibd.service").lstrip("/")
+    mask.parent.mkdir(parents=True)
+    mask.symlink_to("/dev/null")
     system = tree.system(run)
     assert sources.scripts(system) == ["mlnx-ofed-kernel-dkms.postinst (pid 7)"]
-    (change,) = sources.leftovers(system, None)
+    (change,) = sources.leftovers(system, None, "openibd.service")
     clock = [0.0]
 
     def sleep(seconds: float) -> None:
@@ -177,12 +178,12 @@ def test_a_script_that_outlived_its_dpkg_is_waited_for(tmp_path: Path, monkeypat
 
 
 def test_unpublished_versions_are_accepted_with_a_warning() -> None:
-    assert match.unconfirmed("mlnx", "24.10-1.1.4.0", JAMMY) == []
+    assert match.unconfirmed(OFED, "mlnx", "24.10-1.1.4.0", JAMMY) == []
     bullseye = match.Node("debian10.13", "4.19.0-27-amd64", "x86_64")
-    assert match.problems("mlnx", "24.10-1.1.4.0", "https://m.example.com", bullseye) == []
-    (text,) = match.unconfirmed("mlnx", "24.10-1.1.4.0", bullseye)
-    assert text.startswith("mlnx 24.10-1.1.4.0 for debian10.13: ") and match.SEEN in text and "Remedy: " in text
-    assert match.unconfirmed("doca", "1.0", JAMMY) == []
+    assert match.problems(OFED, "mlnx", "24.10-1.1.4.0", "https://m.example.com", bullseye) == []
+    (text,) = match.unconfirmed(OFED, "mlnx", "24.10-1.1.4.0", bullseye)
+    assert text.startswith("mlnx 24.10-1.1.4.0 for debian10.13: ") and OFED.checked in text and "Remedy: " in text
+    assert match.unconfirmed(OFED, "doca", "1.0", JAMMY) == []
 
 
 @pytest.mark.parametrize(
@@ -239,7 +240,7 @@ def test_the_node_has_the_name_of_the_vendors_repository(
     ],
 )
 def test_a_package_is_attributed_to_its_vendor(name: str, version: str, vendors: bool) -> None:
-    assert packages.is_vendors(name, version) is vendors
+    assert OFED.is_package(name, version) is vendors
 
 
 # -- dnf
@@ -370,7 +371,7 @@ def test_a_password_for_dnf_is_in_a_file_that_only_root_can_read(
     ],
 )
 def test_apt_finds_a_password_by_host_and_path(url: str, machine: str) -> None:
-    login, repository, _pin = packages.Apt(System()).files(url, None, "doca-ofed", "2.9.3", Login("me", "hush"))
+    login, repository, _pin = packages.Apt(System(), OFED).files(url, None, "doca-ofed", "2.9.3", Login("me", "hush"))
     assert login.text.splitlines()[1] == "machine %s login me password hush" % machine and login.mode == 0o600
     assert repository.mode == 0o644 and "hush" not in repository.text
 

@@ -158,8 +158,8 @@ class Host:
 
     def link(self, *ports: dict[str, t.Any], **options: t.Any) -> RdmaLink:
         # the kernel of this test lives in this process alone
-        options.setdefault("run_apart", lambda act, seconds: act() or True)
-        return RdmaLink(self.system, ports, connect=self.connect, **options)
+        run_apart = options.pop("run_apart", lambda act, seconds: act() or True)
+        return RdmaLink(dict(options, ports=ports), self.system, self.connect, run_apart)
 
 
 @pytest.fixture
@@ -525,7 +525,7 @@ def test_links_are_persistent(host: Host) -> None:
         (entry / "device").unlink()
         entry.rmdir()
     host.device("mlx5_0", "hardware", 2)
-    at_boot = RdmaLink.from_options(kept, host.system)
+    at_boot = RdmaLink(kept, host.system)
     at_boot._connect = host.connect
     assert len(act(at_boot)) == 2
     assert host.names() == {"enp1s0": "rxe_gpu01", "enp2s0": "mlx5_gpu02"}
@@ -600,7 +600,7 @@ def made(host: Host) -> Host:
 
 def take_back(host: Host, *ports: dict[str, t.Any], **options: t.Any) -> tuple[list[tuple[t.Any, ...]], list[str]]:
     """The planned changes, applied; the second run changes nothing and reports the same."""
-    options = dict({"persist": True, "absent": True}, **options)
+    options = dict({"persist": True, "state": "absent"}, **options)
     foreseen = host.link(*ports, **options)
     expected = foreseen.changes(foreseen.observe())
     link = host.link(*ports, **options)
@@ -660,7 +660,7 @@ def test_absent_on_an_unprepared_node_changes_nothing(host: Host) -> None:
 def test_absent_of_a_link_in_use(host: Host) -> None:
     made(host)
     host.users["rxe_gpu02"] = [codec.u32(rdma_netlink.ATTR_RES_PID, 4711)]
-    assert "rxe_gpu02 is in use by" in refused(host.link(absent=True, persist=True))
+    assert "rxe_gpu02 is in use by" in refused(host.link(state="absent", persist=True))
     assert host.system.exists(KEPT) and len(host.names()) == 5
     assert take_back(host, force=True)[1] == [NAMES_STAY]
 
@@ -670,7 +670,7 @@ def test_absent_killed_at_any_point_is_completed_by_the_next_run(tmp_path: Path)
         root = tmp_path / str(number)
         root.mkdir()
         host = made(Host(root))
-        link = host.link(absent=True, persist=True)
+        link = host.link(state="absent", persist=True)
         wanted = link.changes(link.observe())
         for change in wanted[:number]:
             change.act()
@@ -686,7 +686,7 @@ def test_absent_keeps_the_management_path_until_the_boot(host: Host) -> None:
     host.put("proc/net/route", (host.system.read("/proc/net/route") or "").replace("mgmt0", "enp2s0"))
     why = "enp2s0 carries the default route"
     for named in ({"name": "rxe_gpu02"}, {"name": "rxe_gpu02", "type": "rxe"}):
-        assert why in refused(host.link(named, absent=True, persist=True))
+        assert why in refused(host.link(named, state="absent", persist=True))
     _done, reasons = take_back(host)
     assert reasons == ["rxe_gpu02 stays until the next boot: " + why, NAMES_STAY]
     assert host.names()["enp2s0"] == "rxe_gpu02" and "enp1s0" not in host.names()

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.firmware import FIRMWARE
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_firmware import Firmware
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_firmware import Firmware, Observers
 from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.infiniband_ports import IbPorts
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import gids
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
@@ -79,8 +80,8 @@ class Node(System):
             for attribute, text in values.items():
                 self.tree.write("/sys/class/infiniband/%s/ports/1/%s" % (device, attribute), text)
 
-    def firmware(self, *ports: dict[str, t.Any], **options: t.Any) -> Firmware:
-        return Firmware(self, list(ports), **options)
+    def firmware(self, *ports: dict[str, t.Any], **observers: t.Any) -> Firmware:
+        return Firmware({"ports": list(ports)}, self, FIRMWARE, Observers(**observers))
 
 
 def test_the_management_card_of_a_server_is_not_touched(tmp_path: Path) -> None:

@@ -512,6 +512,7 @@ def test_more_vfs_than_a_message_holds(kernel: NicKernel) -> None:
     assert "the attributes of 2 VFs do not fit into one netlink message" in text
     it = subsystem(kernel, ports=[port()], state="gathered")
     assert it.observe()["ports"][0]["attributes"] == [] and "do not fit" in it.warnings[0]
+    kernel.tree.write("/sys/bus/pci/devices/%s/vendor" % PF, "0x15b3")
     for number, mac in enumerate(MACS):
         kernel.tree.write(
             "%s/sriov/%d/config" % (kernel.tree.real(PF), number),

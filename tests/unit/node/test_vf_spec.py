@@ -7,6 +7,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov import vf_spec
 
@@ -84,4 +85,4 @@ def test_values_are_normalized_and_null_is_kept() -> None:
 
 @pytest.mark.parametrize("text", ["0011:2233:4455:6677", "0x0011223344556677", "00:11:22:33:44:55:66:77"])
 def test_guids_are_read_in_every_spelling(text: str) -> None:
-    assert vf_spec.guid(text) == "00:11:22:33:44:55:66:77"
+    assert vf_attributes.guid(text) == "00:11:22:33:44:55:66:77"

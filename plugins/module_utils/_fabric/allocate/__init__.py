@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Addresses by arithmetic: one module per address mode.
-
-May import: _fabric.text.
-"""
+"""Addresses by arithmetic: one module per address mode."""

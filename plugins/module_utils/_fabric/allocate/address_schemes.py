@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import abc
+import itertools
 import typing as t
 from dataclasses import dataclass
 
@@ -231,8 +232,10 @@ class Planner(abc.ABC):
         """
         if share.pods_first is None or share.pods_last is None:
             return [None] * count
-        pool = Ranges(share.ranges or (Range(share.pods_first, share.pods_last, self.bits),))
-        return [pool.at(number) for number in range(count)]
+        parts = share.ranges or (Range(share.pods_first, share.pods_last, self.bits),)
+        addresses = itertools.chain.from_iterable(range(part.first, part.last + 1) for part in parts)
+        found = list(itertools.islice(addresses, count))
+        return [*found, *[None] * (count - len(found))]
 
     @abc.abstractmethod
     def problems(self, demand: Demand) -> list[Problem]:

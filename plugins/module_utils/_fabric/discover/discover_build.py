@@ -335,10 +335,7 @@ class Builder:
 
     def _port(self, model: Model, rail: Named, soft: str | None) -> Port:
         path = ("profiles", model.name, "ports", rail.name)
-        pci = model.rails[rail.name]
-        port = Port(rail.name, path, pci=pci, gpus=model.gpus[rail.name])
         ports = [(node.name, nic) for node, nic in model.on(rail.name)]
-        port.netdev = most_common(nic.netdev for _node, nic in ports)
         bare = [node for node, nic in ports if nic.rdma is None and not nic.hidden]
         if bare:
             remedy = "load its driver, or set soft_rdma to rxe or siw in the profile"
@@ -347,13 +344,15 @@ class Builder:
         if soft:
             self._soft(path, rail, soft, ports)
             device = None if device == "%s_%s" % (soft, rail.name) else device
-        if device and RDMA.match(device) and not RDMA_OF_KERNEL.match(device):
-            port.rdma = device
+        if not device or not RDMA.match(device) or RDMA_OF_KERNEL.match(device):
+            device = None
+        else:
             odd = [node for node, nic in ports if nic.rdma and nic.rdma != device]
             if odd:
                 message = "its RDMA device does not have the name %s" % device
                 self._findings.add("DS405", path, message, "run hosts.yml, which sets this name", odd)
-        return port
+        netdev = most_common(nic.netdev for _node, nic in ports)
+        return Port(rail.name, path, netdev, model.rails[rail.name], device, model.gpus[rail.name])
 
     def _soft(self, path: tuple[str, ...], rail: Named, soft: str, ports: t.Sequence[tuple[str, Nic]]) -> None:
         for node, nic in ports:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common import firmware_parameters
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import MAX_VFS
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, shown
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import INSTALLED, KINDS, Driver
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, rule, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import Driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Firmware
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
     MODES,
@@ -21,10 +21,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infi
     Partitions,
     pkey,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog import driver_rules as rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Sequence
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import vendor_firmwares
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.vendor_drivers import (
+    INSTALLED,
+    KINDS,
+)
 
 
 def read_driver(section: Section) -> Driver | None:
@@ -69,26 +73,48 @@ def read_firmware(section: Section, report: Report) -> Firmware | None:
     return firmware
 
 
+_PKEYS = (
+    "fabric: {name: ai, provider: network-operator, attachment: host-device, link_layer: infiniband, mtu: 4092,"
+    " infiniband: {pkeys: [%s]}}\n"
+    + example_file.ports('gpu01: {netdev: ibs1, pci: "0000:0b:00.0"}', 'gpu02: {netdev: ibs2, pci: "0000:0c:00.0"}')
+)
+
+PARAMETER_NAME = rule(
+    "RY530 firmware-parameter-name: Invalid firmware parameter name",
+    example_file.profile("firmware: {parameters: {relaxed-ordering: true}}"),
+    example_file.profile("firmware: {parameters: {relaxed_ordering: true}}"),
+)
+
+PARAMETER_VALUE = rule(
+    "RY531 firmware-parameter-value: Invalid firmware parameter value",
+    example_file.profile("firmware: {parameters: {cnp_dscp: 64}}"),
+    example_file.profile("firmware: {parameters: {cnp_dscp: 48}}"),
+)
+
+
 def _parameters(section: Section, report: Report) -> dict[str, t.Any]:
     """Return the valid firmware parameters, as they are written."""
     own = section.section("parameters")
     parameters: dict[str, t.Any] = {}
     for name, (_key, value) in own.mapping.entries.items() if own else ():
         path = section.path + ("parameters", name)
-        if not firmware_parameters.NAME.match(firmware_parameters.parameter(name)):
-            near = nearest(name.lower(), firmware_parameters.ALIASES)
+        known = vendor_firmwares.parameters_of(name)
+        if known is None:
+            of_vendors = [each.parameters for each in vendor_firmwares.FIRMWARES]
+            near = nearest(name.lower(), [alias for each in of_vendors for alias in each.aliases])
+            forms = " or ".join("a name of %s: %s" % (each.program, each.forms) for each in of_vendors)
             message = "%s is not a firmware parameter%s" % (shown(name), did_you_mean(near))
-            remedy = "write %s" % near if near else "use a name of mlxconfig: %s" % firmware_parameters.FORMS
-            report.add(rules.PARAMETER, path, message, remedy)
+            remedy = "write %s" % near if near else "use %s" % forms
+            report.add(PARAMETER_NAME, path, message, remedy)
             continue
         texts: t.Any = own.texts(name) if own and isinstance(value, Sequence) else own.text(name) if own else None
         if texts is None:
             continue
         try:
-            firmware_parameters.value(name, texts)
+            known.value(name, texts)
         except ValueError as error:
             text = "[%s]" % ", ".join(texts) if isinstance(texts, list) else texts
-            report.add(rules.PARAMETER_VALUE, path, "%s is an invalid value" % shown(text), "write %s" % error)
+            report.add(PARAMETER_VALUE, path, "%s is an invalid value" % shown(text), "write %s" % error)
             continue
         parameters[name] = texts
     return parameters
@@ -120,6 +146,14 @@ def read_partitions(section: Section, report: Report) -> Partitions | None:
     return partitions
 
 
+PKEY = rule(
+    "RY540 invalid-partition-key: Invalid partition key",
+    _PKEYS % "0xffff",
+    _PKEYS % "0x8001",
+    why="A key has 15 bits and the bit of full membership. 0 is invalid, and 0x7fff is the default partition.",
+)
+
+
 def _pkeys(own: Section, report: Report) -> tuple[int, ...]:
     keys: list[int] = []
     for at, text in enumerate(own.texts("pkeys")):
@@ -127,7 +161,7 @@ def _pkeys(own: Section, report: Report) -> tuple[int, ...]:
         if key is None or key in keys:
             message = "%s is %s" % (shown(text), "not a partition key" if key is None else "listed already")
             remedy = "write keys from 0x0001 to 0x7ffe, each once; the bit 0x8000 of full members is optional"
-            report.add(rules.PKEY, own.path + ("pkeys", at), message, remedy)
+            report.add(PKEY, own.path + ("pkeys", at), message, remedy)
             continue
         keys.append(key)
     return tuple(keys)

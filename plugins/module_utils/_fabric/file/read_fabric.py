@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import file_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_general import (
     read_general,
     read_lint,
@@ -20,7 +19,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_rails import read_rails
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import read_units
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import filled
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, rule, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import qos_model
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
@@ -34,12 +34,19 @@ def read(document: Document, report: Report) -> Fabric:
     return read_sections(Section(document.root, (), report), report)
 
 
+WRONG_PLUGIN = rule(
+    "RY116 wrong-plugin: File of another inventory plugin",
+    "plugin: railyard.fabric.rail\n" + example_file.ONE_RAIL,
+    "plugin: railyard.fabric.rails\n" + example_file.ONE_RAIL,
+)
+
+
 def read_sections(top: Section, report: Report) -> Fabric:
     """Return the fabric of the top section, as :func:`read` does."""
     plugin = top.text("plugin", "begin the file with plugin: %s" % PLUGIN)
     if plugin not in (None, PLUGIN):
         message = "%s is not %s" % (shown(plugin or ""), PLUGIN)
-        report.add(file_rules.PLUGIN, ("plugin",), message, "begin the file with plugin: %s" % PLUGIN)
+        report.add(WRONG_PLUGIN, ("plugin",), message, "begin the file with plugin: %s" % PLUGIN)
     fabric = Fabric()
     general = top.section("fabric", "add name, attachment, provider and mtu")
     if general:

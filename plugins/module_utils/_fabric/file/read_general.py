@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import file_rules, name_rules, rail_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_driver import read_infiniband
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_host import read_host
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import (
+    MAX_NODES,
     MAX_PODS,
     label,
     read_mtu,
@@ -18,10 +18,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_
     read_vfs,
     template,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     RULES,
     Report,
     Suppression,
+    rule,
     rule_of,
     shown,
 )
@@ -41,6 +43,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Fabric,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import PROVIDERS, facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
     RailTemplates,
@@ -50,11 +53,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Sequence
 
+FABRIC_NAME = rule(
+    "RY201 fabric-name: Invalid fabric name",
+    "fabric: {name: AI_East, attachment: macvlan, provider: spiderpool, mtu: 4200}",
+    "fabric: {name: ai-east, attachment: macvlan, provider: spiderpool, mtu: 4200}",
+)
+
 
 def read_general(fabric: Fabric, section: Section, report: Report) -> None:
     fabric.name = section.text("name", "name the fabric")
     if fabric.name is not None:
-        label(fabric.name, section.path + ("name",), name_rules.FABRIC_NAME, "a fabric", report)
+        label(fabric.name, section.path + ("name",), FABRIC_NAME, "a fabric", report)
     attachments = tuple(ATTACHMENTS)
     section.value("attachment")
     providers = tuple(PROVIDERS)
@@ -74,7 +83,7 @@ def read_general(fabric: Fabric, section: Section, report: Report) -> None:
         fabric.link_layer, section, "set the MTU that all switches of the rails support, such as mtu: 4200"
     )
     fabric.mac_seed = section.text("mac_seed")
-    fabric.max_nodes = section.number("max_nodes", 1, rail_rules.MAX_NODES, "nodes")
+    fabric.max_nodes = section.number("max_nodes", 1, MAX_NODES, "nodes")
     fabric.pods_per_node = section.number("pods_per_node", 1, MAX_PODS, "pods")
     fabric.slots = read_slots(section)
     agent = section.section("agent")
@@ -164,6 +173,17 @@ def read_lint(fabric: Fabric, top: Section, report: Report) -> None:
             _suppression(fabric, section, report)
 
 
+INVALID_SUPPRESSION = rule(
+    "RY117 invalid-suppression: Suppression of a rule that does not exist or cannot be suppressed",
+    """
+lint:
+  - {rule: RY303, place: rails.gpu01, reason: "a local convention"}
+""",
+    example_file.RAILS,
+    why="Findings that make the plan impossible, or would damage a node, cannot be suppressed.",
+)
+
+
 def _suppression(fabric: Fabric, section: Section, report: Report) -> None:
     text = section.text("rule", "add rule: the name or code of the finding, such as no-host-addresses or RY314")
     place = section.text("place", "add place: the place of the finding, such as rails.gpu01")
@@ -172,15 +192,15 @@ def _suppression(fabric: Fabric, section: Section, report: Report) -> None:
     if text is None:
         return
     path = section.path + ("rule",)
-    rule = rule_of(RULES, text)
-    if rule is None:
+    known = rule_of(RULES, text)
+    if known is None:
         near = nearest(text, [*RULES, *(each.name for each in RULES.values())])
         message = "unknown rule %s%s" % (shown(text), did_you_mean(near))
-        report.add(file_rules.INVALID_SUPPRESSION, path, message, "write the name or code of the finding to suppress")
-    elif not rule.suppressible:
-        message = "%s cannot be suppressed" % rule.label
-        report.add(file_rules.INVALID_SUPPRESSION, path, message, "fix the finding, and remove this entry")
+        report.add(INVALID_SUPPRESSION, path, message, "write the name or code of the finding to suppress")
+    elif not known.suppressible:
+        message = "%s cannot be suppressed" % known.label
+        report.add(INVALID_SUPPRESSION, path, message, "fix the finding, and remove this entry")
     elif place is not None and reason is not None:
-        suppression = Suppression(rule.code, place, " ".join(reason.split()), section.path)
+        suppression = Suppression(known.code, place, " ".join(reason.split()), section.path)
         fabric.lint.append(suppression)
         report.suppress(suppression)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, rule, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import HostSettings, Setting
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.settings_catalog import host_rules as rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 
 _ARGUMENT = re.compile(r"[^\s\"'`$\\]+\Z")
@@ -33,6 +32,15 @@ def read_host(section: Section, report: Report) -> HostSettings:
     return settings
 
 
+_FABRIC = "fabric: {name: ai, provider: spiderpool, attachment: macvlan, mtu: 4200, %s}"
+
+KERNEL_ARGUMENT = rule(
+    "RY961 invalid-kernel-argument: Invalid kernel argument",
+    _FABRIC % 'pci: {kernel_arguments: ["pci=realloc quiet"]}',
+    _FABRIC % "pci: {kernel_arguments: [pci=realloc, quiet]}",
+)
+
+
 def _pci(section: Section, report: Report) -> dict[str, t.Any]:
     size = section.choice("max_read_request", tuple(str(request) for request in host_model.READ_REQUESTS))
     arguments = section.texts("kernel_arguments")
@@ -40,7 +48,7 @@ def _pci(section: Section, report: Report) -> dict[str, t.Any]:
         if not _ARGUMENT.match(argument):
             message = "%s is not one kernel argument" % shown(argument)
             remedy = "write each argument as a separate item, without quotes and white space"
-            report.add(rules.ARGUMENT, section.path + ("kernel_arguments", at), message, remedy)
+            report.add(KERNEL_ARGUMENT, section.path + ("kernel_arguments", at), message, remedy)
     return {
         "acs": section.choice("acs", (host_model.LEAVE, host_model.DISABLED)),
         "max_read_request": None if size is None else int(size),
@@ -65,6 +73,13 @@ def _limits(section: Section, report: Report) -> dict[str, t.Any]:
     }
 
 
+PAGE_SIZE = rule(
+    "RY962 invalid-hugepage-size: Invalid hugepage size",
+    _FABRIC % "limits: {hugepages: {2048: 1024}}",
+    _FABRIC % "limits: {hugepages: {2M: 1024}}",
+)
+
+
 def _hugepages(section: Section, report: Report) -> dict[int, int] | None:
     """Return size in kB -> number of pages; None if the file does not have the key."""
     own = section.section("hugepages")
@@ -76,10 +91,10 @@ def _hugepages(section: Section, report: Report) -> dict[int, int] | None:
         size = host_model.size_kb(key)
         if size is None:
             message = "%s is not a hugepage size" % shown(key)
-            report.add(rules.PAGE_SIZE, own.path + (key,), message, "write a size of the kernel, such as 2M or 1G")
+            report.add(PAGE_SIZE, own.path + (key,), message, "write a size of the kernel, such as 2M or 1G")
         elif size in pages:
             message = "the number of pages of %s is set twice: another key has the same size" % shown(key)
-            report.add(rules.PAGE_SIZE, own.path + (key,), message, "keep one of the two")
+            report.add(PAGE_SIZE, own.path + (key,), message, "keep one of the two")
         elif count is not None:
             pages[size] = count
     return pages

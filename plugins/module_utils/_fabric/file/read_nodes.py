@@ -10,52 +10,119 @@ import ipaddress
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import (
-    name_rules,
-    rail_rules,
-    routing_rules,
-)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_ports import (
     Texts,
     make_port,
     port_texts,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import entries_of, host_range
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import MAX_NODES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_variables import (
     read_groups_of,
     read_variables,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, rule, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Port
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import parse_address
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Value
+
+# What entries contain -> the port that was read from it without findings. Most nodes repeat the ports of others.
+Known = t.Dict[t.Hashable, Port]
+# Values of the largest entry that is compared with others: a port has at most 12 keys and 64 GPUs.
+MAX_REPEATED = 80
+
+TOO_MANY_NODES = rule(
+    "RY415 too-many-nodes: Too many nodes",
+    """
+nodes:
+  ai-[1:70000]: {profile: hgx}
+""",
+    "nodes:\n  ai-[1:2]: {profile: hgx}\n",
+)
 
 
 def read_nodes(fabric: Fabric, section: Section, report: Report) -> None:
     patterns: dict[str, str] = {}
+    known: Known = {}
     total = 0
     for pattern, path, names, own in entries_of(section, "set its profile, such as {profile: hgx}", report):
         total += len(names)
-        if total > rail_rules.MAX_NODES:
-            message = "with {} there are {:,} nodes; the maximum is {:,}".format(
-                shown(pattern), total, rail_rules.MAX_NODES
-            )
-            report.add(rail_rules.TOO_MANY_NODES, path, message, "correct the range, or write a file for each fabric")
+        if total > MAX_NODES:
+            message = "with {} there are {:,} nodes; the maximum is {:,}".format(shown(pattern), total, MAX_NODES)
+            report.add(TOO_MANY_NODES, path, message, "correct the range, or write a file for each fabric")
             return
         if own:
-            _Pattern(fabric, pattern, names, own, report).read(patterns)
+            _Pattern(fabric, pattern, names, own, known, report).read(patterns)
+
+
+NODE_NAME = rule(
+    "RY205 node-name: Node name that is not a host name, or is also the name of a group",
+    """
+nodes:
+  AI_1: {profile: hgx}
+""",
+    example_file.NODES,
+)
+
+NODE_TWICE = rule(
+    "RY208 duplicate-node: Node in two entries",
+    """
+nodes:
+  ai-[1:2]: {profile: hgx}
+  ai-2: {profile: hgx}
+""",
+    """
+nodes:
+  ai-[1:2]: {profile: hgx}
+  ai-3: {profile: hgx}
+""",
+)
+
+NO_INDEX = rule(
+    "RY410 missing-index: Node without an index",
+    """
+nodes:
+  jupiter: {profile: hgx}
+""",
+    """
+nodes:
+  jupiter: {profile: hgx, index: 1}
+""",
+)
+
+INVALID_INDEX = rule(
+    "RY411 invalid-index: Invalid node index",
+    """
+nodes:
+  ai-[0:1]: {profile: hgx}
+""",
+    """
+nodes:
+  ai-[0:1]: {profile: hgx, index: "[1:2]"}
+""",
+)
 
 
 class _Pattern:
     """An entry of the section: a node, or a range of nodes with the ``names``."""
 
     def __init__(
-        self, fabric: Fabric, pattern: str, names: name_syntax.HostRange, section: Section, report: Report
+        self,
+        fabric: Fabric,
+        pattern: str,
+        names: name_syntax.HostRange,
+        section: Section,
+        known: Known,
+        report: Report,
     ) -> None:
         self.fabric = fabric
         self.pattern = pattern
         self.names = names
         self.section = section
+        self.known = known
         self.report = report
         self.path = section.path
         self.count = len(names)
@@ -81,12 +148,12 @@ class _Pattern:
         for at, (name, number) in enumerate(self.names.numbered()):
             if name in patterns:
                 message = "%s is already in %s" % (shown(name), shown(patterns[name]))
-                report.add(name_rules.NODE_TWICE, self.path, message, "write each node in one entry only")
+                report.add(NODE_TWICE, self.path, message, "write each node in one entry only")
                 continue
             patterns[name] = self.pattern
             if not name_syntax.NODE.match(name):
                 remedy = "use lower-case letters, digits, hyphens and dots, with at most 63 characters between dots"
-                report.add(name_rules.NODE_NAME, self.path, "%s is not a host name" % shown(name), remedy)
+                report.add(NODE_NAME, self.path, "%s is not a host name" % shown(name), remedy)
             node = Node(name, self.path, profile=profile, groups=groups, vars=variables)
             if ports:
                 node.ports = {rail: own[at] if len(own) > 1 else own[0] for rail, own in ports.items() if own}
@@ -128,11 +195,11 @@ class _Pattern:
         if len(texts) == 1 and self.count > 1:
             remedy = 'write a range, such as %s: "[1:%d]"' % (key, self.count)
             message = "%s is one %s for %d nodes" % (shown(text), key, self.count)
-            self.report.add(rail_rules.INDEX, path, message, remedy)
+            self.report.add(INVALID_INDEX, path, message, remedy)
             return None
         if not re.match(r"[0-9]{1,9}\Z", text) or int(text) < 1:
             message = "%s is not a valid %s" % (shown(text), key)
-            self.report.add(rail_rules.INDEX, path, message, "write a whole number from 1")
+            self.report.add(INVALID_INDEX, path, message, "write a whole number from 1")
             return None
         return int(text)
 
@@ -146,11 +213,11 @@ class _Pattern:
         if number is None:
             message = "the name %s has no number for its %s" % (shown(name), key)
             remedy = "set %s to a number that the node keeps" % key
-            self.report.add(rail_rules.NO_INDEX, self.path, message, remedy)
+            self.report.add(NO_INDEX, self.path, message, remedy)
         elif number < 1:
             message = "%s has the number 0, and %s begin at 1" % (shown(name), {"place": "places"}.get(key, "indexes"))
             remedy = 'set %s, such as %s: "[1:8]" for a range of nodes' % (key, key)
-            self.report.add(rail_rules.INDEX, self.path, message, remedy)
+            self.report.add(INVALID_INDEX, self.path, message, remedy)
             return None
         return number
 
@@ -158,19 +225,28 @@ class _Pattern:
         """Return rail -> the overriding ports of the nodes, or one port for all nodes."""
         own = self.section.section("ports")
         ports: dict[str, list[Port | None]] = {}
-        for rail, (_key, value) in own.mapping.entries.items() if own else ():
-            path = self.path + ("ports", rail)
-            ports[rail] = [None] if value.null else self._override(rail, path, own.section(rail) if own else None)
+        if own:
+            for rail, (_key, value) in own.mapping.entries.items():
+                ports[rail] = [None] if value.null else self._override(own, rail, value)
         return ports
 
-    def _override(self, rail: str, path: Path, section: Section | None) -> list[Port | None]:
+    def _override(self, own: Section, rail: str, value: Value) -> list[Port | None]:
         """Return the port of each node, or one for all nodes; an empty list if it could not be read."""
+        path = own.path + (rail,)
+        # With aliases, a value can be larger than the file.
+        written = value.written if value.size <= MAX_REPEATED else path
+        if written in self.known:
+            return [self.known[written].at(rail, path)]
+        section = own.section(rail)
         if section is None:
             return []
         texts = port_texts(section)
         section.done()
         if not any("[" in text for values in texts.values() for text, _place in values):
-            return [make_port(rail, path, texts, self.report)]
+            port = make_port(rail, path, texts, self.report)
+            if not self.report.within(path):
+                self.known[written] = port
+            return [port]
         expanded = {
             key: [(along(text, place, self.names, self.report), place) for text, place in values]
             for key, values in texts.items()
@@ -190,6 +266,16 @@ class _Pattern:
 def _at(values: t.Sequence[str], at: int) -> str:
     """Return the value of a node; a single value is that of all nodes."""
     return values[at] if len(values) > 1 else values[0]
+
+
+RANGE_LENGTH = rule(
+    "RY207 range-length-mismatch: Ranges of different lengths in one entry",
+    """
+nodes:
+  ai-[1:2]: {profile: hgx, address: "10.1.16.[1:4]"}
+""",
+    example_file.NODES,
+)
 
 
 def along(
@@ -218,12 +304,21 @@ def along(
     if inner and nodes.ranges > 1 and size == last:
         return list(values) * (count // last)
     message = "%s has %d values for %d nodes" % (shown(text), size, count)
-    report.add(name_rules.RANGE_LENGTH, path, message, "write as many values as nodes")
+    report.add(RANGE_LENGTH, path, message, "write as many values as nodes")
     return []
+
+
+NODE_ADDRESS = rule(
+    "RY315 invalid-node-address: Node address that is neither an IP address nor a host name",
+    "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1:22}",
+    "nodes:\n  ai-1: {profile: hgx, address: 10.1.16.1}",
+)
 
 
 def _management(text: str, path: Path, report: Report) -> str | None:
     """Return a management address or name; None for an invalid text, which is reported."""
+    if parse_address(text) is not None:
+        return text
     try:
         ipaddress.ip_address(text)
         return text
@@ -232,5 +327,5 @@ def _management(text: str, path: Path, report: Report) -> str | None:
     if name_syntax.HOST.match(text) and not re.match(r"[0-9.]+\Z", text):
         return text
     message = "%s is neither an IP address nor a host name" % shown(text)
-    report.add(routing_rules.NODE_ADDRESS, path, message, "write the address by which Ansible reaches the node")
+    report.add(NODE_ADDRESS, path, message, "write the address by which Ansible reaches the node")
     return None

@@ -9,15 +9,16 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import (
-    file_rules,
-    name_rules,
-    port_rules,
-    rail_rules,
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    Path,
+    Report,
+    Rule,
+    rule,
+    shown,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, Rule, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import EXPECTED, Port
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules, name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Scalar
 
@@ -50,40 +51,77 @@ def _matching(pattern: t.Pattern[str]) -> t.Callable[[str], str | None]:
     return lambda text: text if pattern.match(text) else None
 
 
+NETDEV_NAME = rule(
+    "RY209 netdev-name: Invalid netdev name",
+    """
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: enp11s0f0np0-gpu01, pci: "0000:0b:00.0"}
+      gpu02: {netdev: enp12s0f0np0, pci: "0000:0c:00.0"}
+""",
+    example_file.RDMA_PORTS,
+)
+
+RDMA_NAME = rule(
+    "RY210 rdma-device-name: Invalid RDMA device name",
+    """
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: enp11s0f0np0, pci: "0000:0b:00.0", rdma: mlx5/gpu01}
+      gpu02: {netdev: enp12s0f0np0, pci: "0000:0c:00.0"}
+""",
+    example_file.RDMA_PORTS,
+)
+
+PCI_ADDRESS = rule(
+    "RY407 invalid-pci-address: Invalid PCI address",
+    example_file.ports('gpu01: {netdev: nic1, pci: "0000:0b:00:0"}', "gpu02: {netdev: nic2}"),
+    example_file.PORTS,
+)
+
+IDENTITY = rule(
+    "RY416 invalid-port-match: Invalid slot, serial number or MAC address of a port",
+    example_file.ports('gpu01: {netdev: nic1, mac: "01:00:5e:00:00:01"}', "gpu02: {netdev: nic2}"),
+    example_file.ports("gpu01: {netdev: nic1, slot: PCIE_1}", "gpu02: {netdev: nic2, slot: PCIE_2}"),
+)
+
+
 _KINDS = {
     "netdev": _Kind(
         _matching(name_syntax.NETDEV),
-        name_rules.NETDEV_NAME,
+        NETDEV_NAME,
         "not a valid name of a netdev",
         "use at most 15 characters, without slash, colon, percent sign and space; not lo, all or default",
     ),
     "pci": _Kind(
         name_syntax.pci,
-        port_rules.PCI_ADDRESS,
+        PCI_ADDRESS,
         "not a PCI address",
         "write domain:bus:device.function, such as 0000:0b:00.0",
     ),
     "rdma": _Kind(
         _matching(name_syntax.RDMA),
-        name_rules.RDMA_NAME,
+        RDMA_NAME,
         "not a valid name of an RDMA device",
         "use at most 63 letters, digits, dots, hyphens and underscores",
     ),
     "slot": _Kind(
         _matching(name_syntax.TOKEN),
-        port_rules.IDENTITY,
+        IDENTITY,
         "not a label of a slot",
         "write the label of the slot, at most 64 characters",
     ),
     "serial": _Kind(
         _matching(name_syntax.TOKEN),
-        port_rules.IDENTITY,
+        IDENTITY,
         "not a serial number",
         "write the serial number of the card, at most 64 characters",
     ),
     "mac": _Kind(
         name_syntax.mac,
-        port_rules.IDENTITY,
+        IDENTITY,
         "not a MAC address of a port",
         "write six pairs of hexadecimal digits, such as b8:3f:d2:00:00:01",
     ),
@@ -108,7 +146,7 @@ def port_texts(section: Section) -> Texts:
 
 def make_port(rail: str, path: Path, texts: Texts, report: Report) -> Port:
     """Return the port of a rail from its texts. An invalid value is reported and None, unless it is a name."""
-    port = Port(rail, path, paths={key: path + (key,) for key in texts})
+    values: dict[str, t.Any] = {}
     for key, kind in _KINDS.items():
         for text, place in texts.get(key, ()):
             value = kind.make(text)
@@ -116,12 +154,11 @@ def make_port(rail: str, path: Path, texts: Texts, report: Report) -> Port:
                 report.add(kind.rule, place, "%s is %s" % (shown(text), kind.problem), kind.remedy)
                 # An invalid name still identifies the device; an invalid address or number does not.
                 value = text if key in ("netdev", "rdma") else None
-            setattr(port, key, value)
+            values[key] = value
     for key, (low, high, unit) in NUMBERS.items():
         for text, place in texts.get(key, ()):
-            setattr(port, key, _number(text, place, low, high, unit, report))
-    port.gpus = _gpus(texts.get("gpu", ()), report)
-    return port
+            values[key] = _number(text, place, low, high, unit, report)
+    return Port(rail, path, gpus=_gpus(texts.get("gpu", ()), report), keys=tuple(texts), **values)
 
 
 def identified(section: Section, texts: Texts) -> bool:
@@ -154,14 +191,24 @@ def _number(text: str, path: Path, low: int, high: int, unit: str, report: Repor
     return None
 
 
+INVALID_GPU = rule(
+    "RY408 invalid-gpu: Invalid or duplicate GPU number",
+    example_file.ports("gpu01: {netdev: nic1, gpu: [0, 0]}", "gpu02: {netdev: nic2, gpu: [1, 2]}"),
+    example_file.ports(
+        'gpu01: {netdev: enp11s0f0np0, pci: "0000:0b:00.0", rdma: mlx5_gpu01, gpu: 0}',
+        'gpu02: {netdev: enp12s0f0np0, pci: "0000:0c:00.0", rdma: mlx5_gpu02, gpu: 1}',
+    ),
+)
+
+
 def _gpus(texts: t.Sequence[tuple[str, Path]], report: Report) -> tuple[int, ...]:
     gpus: list[int] = []
     for text, place in texts:
         if not re.match(r"[0-9]{1,2}\Z", text) or int(text) > MAX_GPU:
             message = "%s is not a GPU number" % shown(text)
-            report.add(rail_rules.GPU, place, message, "write a number from 0 to %d, or a list of numbers" % MAX_GPU)
+            report.add(INVALID_GPU, place, message, "write a number from 0 to %d, or a list of numbers" % MAX_GPU)
         elif int(text) in gpus:
-            report.add(rail_rules.GPU, place, "GPU %s is listed twice" % text, "keep one of the two")
+            report.add(INVALID_GPU, place, "GPU %s is listed twice" % text, "keep one of the two")
         else:
             gpus.append(int(text))
     return tuple(gpus)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import name_rules, port_rules, rail_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_driver import (
     read_driver,
     read_firmware,
@@ -16,7 +15,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_host import read_host
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_ports import (
+    INVALID_GPU,
     MAX_GPU,
+    PCI_ADDRESS,
     expected,
     identified,
     make_port,
@@ -32,7 +33,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_
     group_name,
     read_variables,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, rule, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ATTACHMENTS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     DISTANCES,
@@ -47,10 +48,32 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text impor
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping
 
+PROFILE_NAME = rule(
+    "RY204 profile-name: Invalid profile name",
+    """
+profiles:
+  HGX CX-5:
+    ports:
+      gpu01: {netdev: enp11s0f0np0}
+      gpu02: {netdev: enp12s0f0np0}
+nodes:
+  ai-1: {profile: HGX CX-5}
+""",
+    """
+profiles:
+  hgx-cx5:
+    ports:
+      gpu01: {netdev: enp11s0f0np0}
+      gpu02: {netdev: enp12s0f0np0}
+nodes:
+  ai-1: {profile: hgx-cx5}
+""",
+)
+
 
 def read_profile(name: str, parent: Section, report: Report) -> Profile:
     path = parent.path + (name,)
-    label(name, path, name_rules.PROFILE_NAME, "a profile", report)
+    label(name, path, PROFILE_NAME, "a profile", report)
     profile = Profile(name, path)
     section = parent.section(name, "add its ports")
     if not section:
@@ -103,12 +126,12 @@ def _gpus(section: Section, report: Report) -> dict[int, str | None] | None:
         text = own.text(key) if own else None
         if not re.match(r"(0|[1-9][0-9]?)\Z", key) or int(key) > MAX_GPU:
             message = "%s is not a GPU number" % shown(key)
-            report.add(rail_rules.GPU, path + (key,), message, "write a number from 0 to %d" % MAX_GPU)
+            report.add(INVALID_GPU, path + (key,), message, "write a number from 0 to %d" % MAX_GPU)
             continue
         pci = None if text is None else name_syntax.pci(text)
         if text is not None and pci is None:
             remedy = "write domain:bus:device.function, such as 0000:1b:00.0"
-            report.add(port_rules.PCI_ADDRESS, path + (key,), "%s is not a PCI address" % shown(text), remedy)
+            report.add(PCI_ADDRESS, path + (key,), "%s is not a PCI address" % shown(text), remedy)
         gpus[int(key)] = pci
     return gpus
 

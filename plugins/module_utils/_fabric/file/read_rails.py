@@ -22,12 +22,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     SUBNET,
     Scheme,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import (
-    address_rules,
-    file_rules,
-    name_rules,
-    rail_rules,
-)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import (
     filled,
     label,
@@ -40,10 +34,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_
     read_vfs,
     template,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, rule, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Rail
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules, name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     IPV6,
@@ -136,6 +131,64 @@ def read_rails(fabric: Fabric, section: Section, addresses: Section | None, repo
     reader.done()
 
 
+_RAILS_OF = "addresses: {mode: prefix, node_prefix: 27, supernet: %s, rail_prefix: 16}\nrails: {gpu01: {}, gpu02: {}}\n"
+
+SUBNET_SIZE = rule(
+    "RY304 rail-subnet-too-small: Rail subnet too small",
+    example_file.rails("subnet: 172.16.11.0/32"),
+    example_file.rails("subnet: 172.16.11.0/31, hosts: .0-.1"),
+    why="A cable between two nodes needs two addresses: a /31 of IPv4 (RFC 3021) and a /127 of IPv6 (RFC 6164) are"
+    " enough, and both of their addresses are usable.",
+)
+
+UNUSED_KEY = rule(
+    "RY321 key-without-effect: Key without effect in the address mode",
+    example_file.rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253, node_prefix: 27"),
+    example_file.RAILS,
+    why="Each mode has its own keys. A key of another mode has no effect, which is easy to overlook.",
+)
+
+SUPERNET_SIZE = rule(
+    "RY327 supernet-too-small: Supernet too small for all rails",
+    _RAILS_OF % "172.16.0.0/16",
+    _RAILS_OF % "172.16.0.0/15",
+)
+
+RAIL_NAME = rule(
+    "RY202 rail-name: Invalid rail name",
+    """
+rails:
+  GPU_1: {subnet: 172.16.11.0/24, hosts: .201-.253}
+profiles:
+  hgx:
+    ports:
+      GPU_1: {netdev: enp11s0f0np0}
+""",
+    """
+rails:
+  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253}
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: enp11s0f0np0}
+""",
+)
+
+INVALID_PLANES = rule(
+    "RY419 invalid-planes: Invalid number of planes",
+    """
+rails: {count: 2, name: "gpu{n:02}", planes: 3, subnet: "10.{p}.{n}.0/24", hosts: .201-.253}
+profiles:
+  hgx: {ports: {gpu01: {netdev: nic1}, gpu02: {netdev: nic2}}}
+""",
+    """
+rails: {count: 1, name: "gpu{n:02}", planes: 2, subnet: "10.{p}.{n}.0/24", hosts: .201-.253}
+profiles:
+  hgx: {ports: {gpu01p1: {netdev: nic1}, gpu01p2: {netdev: nic2}}}
+""",
+)
+
+
 class _Reader:
     """Reads the rails. Call :meth:`listed` or :meth:`generated`, then :meth:`done`."""
 
@@ -163,8 +216,8 @@ class _Reader:
             supernet, prefix, _given = self._supernets[bits]
             problem = supernet_problem(supernet, prefix, most) if supernet and prefix is not None else None
             if problem:
-                rule = address_rules.SUPERNET if problem.kind == RAILS else address_rules.SUBNET_SIZE
-                self.report.add(rule, section.path + (problem.key,), problem.message, problem.remedy)
+                broken = SUPERNET_SIZE if problem.kind == RAILS else SUBNET_SIZE
+                self.report.add(broken, section.path + (problem.key,), problem.message, problem.remedy)
         modes = {rail.mode for rail in self.fabric.rails}
         for key in _KEYS:
             if section.has(key) and key not in self._used and modes and None not in modes:
@@ -177,7 +230,7 @@ class _Reader:
             self._too_many(len(entries))
             return
         for number, name in enumerate(entries, 1):
-            label(name, self.section.path + (name,), name_rules.RAIL_NAME, "a rail", self.report)
+            label(name, self.section.path + (name,), RAIL_NAME, "a rail", self.report)
             own = self.section.section(name, "add its keys, such as {subnet: 172.16.11.0/24, hosts: .201-.253}")
             if own is None:
                 self._add(name, number, 1, 1, self.section.path + (name,))
@@ -205,11 +258,11 @@ class _Reader:
             name = names.fill({"n": number}) if names else ""
             if name in known:
                 message = "rails %d and %d have the same name %s" % (number - 1, number, shown(name))
-                report.add(name_rules.RAIL_NAME, section.path + ("name",), message, "add {n:02} to the name")
+                report.add(RAIL_NAME, section.path + ("name",), message, "add {n:02} to the name")
                 self.fabric.rails = []
                 break
             known.add(name)
-            label(name, section.path + ("name",), name_rules.RAIL_NAME, "a rail", report)
+            label(name, section.path + ("name",), RAIL_NAME, "a rail", report)
             for plane, keys in enumerate(planes, 1):
                 numbers = {"n": number, "p": plane} if section.has("planes") else {"n": number}
                 self._rail(name, number, plane, len(planes), [keys, section] if keys else [section], numbers)
@@ -236,7 +289,7 @@ class _Reader:
             planes, number = items, str(len(items))
         if len(planes) not in PLANES:
             message = "%s is not a valid number of planes" % number
-            self.report.add(rail_rules.PLANES, path, message, "write 1, 2 or 4, or a list of as many planes")
+            self.report.add(INVALID_PLANES, path, message, "write 1, 2 or 4, or a list of as many planes")
             return [None]
         return planes
 
@@ -391,7 +444,7 @@ class _Reader:
     def _report_unused(self, key: str, path: Path, where: str) -> None:
         modes = [mode for mode in MODES if _used(key, mode)]
         message = "%s has no effect in %s" % (key, where)
-        self.report.add(address_rules.UNUSED, path, message, "remove it, or set the mode %s" % " or ".join(modes))
+        self.report.add(UNUSED_KEY, path, message, "remove it, or set the mode %s" % " or ".join(modes))
 
 
 def _used(key: str, mode: str) -> bool:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import name_rules, unit_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import label, template
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, rule, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Unit
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
@@ -23,13 +23,23 @@ PORT_FIELDS = ("n", "p", "k", "u", "i")
 LEAF_TEXTS = ("rail", "unit")
 
 
+HOST_RANGE = rule(
+    "RY206 invalid-host-range: Invalid host range",
+    """
+nodes:
+  ai-[2:1]: {profile: hgx}
+""",
+    example_file.NODES,
+)
+
+
 def host_range(text: str, path: Path, report: Report) -> name_syntax.HostRange | None:
     """Return the names of a pattern; None for an invalid range, which is reported."""
     try:
         return name_syntax.HostRange(text)
     except name_syntax.BadRange as error:
         message = "%s cannot be expanded: %s" % (shown(text), error)
-        report.add(name_rules.HOST_RANGE, path, message, "write it as [1:16] or [01:16]")
+        report.add(HOST_RANGE, path, message, "write it as [1:16] or [01:16]")
         return None
 
 
@@ -45,6 +55,14 @@ def entries_of(
             yield pattern, path, names, own
 
 
+UNIT_NUMBER = rule(
+    "RY421 missing-unit-number: Unit without a unique number",
+    "units:\n  north: {nodes: 32}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: north}\n",
+    "units:\n  north: {nodes: 32, number: 1}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: north}\n",
+    why="The addresses of a unit are derived from its number, so the number must not change when units are added.",
+)
+
+
 def read_units(fabric: Fabric, section: Section, report: Report) -> None:
     total = 0
     remedy = "set the number of its places, such as {nodes: 32}"
@@ -52,10 +70,27 @@ def read_units(fabric: Fabric, section: Section, report: Report) -> None:
         total += len(names)
         if total > MAX_UNITS:
             message = "with %s there are %d units; the maximum is %d" % (shown(pattern), total, MAX_UNITS)
-            report.add(unit_rules.NUMBER, path, message, "correct the range")
+            report.add(UNIT_NUMBER, path, message, "correct the range")
             return
         if own:
             _read_pattern(fabric, names, own, report)
+
+
+UNIT_NAME = rule(
+    "RY214 unit-name: Invalid unit name",
+    """
+units:
+  SU_1: {nodes: 32}
+nodes:
+  ai-[1:2]: {profile: hgx, unit: SU_1}
+""",
+    """
+units:
+  su1: {nodes: 32}
+nodes:
+  ai-[1:2]: {profile: hgx, unit: su1}
+""",
+)
 
 
 def _read_pattern(fabric: Fabric, names: name_syntax.HostRange, section: Section, report: Report) -> None:
@@ -68,7 +103,7 @@ def _read_pattern(fabric: Fabric, names: name_syntax.HostRange, section: Section
     number = section.number("number", 1, MAX_UNITS)
     if number and count > 1:
         message = "%d is one number for %d units" % (number, count)
-        report.add(unit_rules.NUMBER, path + ("number",), message, "remove number: it is derived from the names")
+        report.add(UNIT_NUMBER, path + ("number",), message, "remove number: it is derived from the names")
         number = None
     leaf, leaf_port = (section.text(key) for key in ("leaf", "leaf_port"))
     leaf_form = template(leaf, path + ("leaf",), LEAF_FIELDS, LEAF_TEXTS, report) if leaf else None
@@ -81,13 +116,13 @@ def _read_pattern(fabric: Fabric, names: name_syntax.HostRange, section: Section
             leaves[rail] = text
     section.done()
     for name, range_number in names.numbered():
-        label(name, path, name_rules.UNIT_NAME, "a unit", report)
+        label(name, path, UNIT_NAME, "a unit", report)
         if name in fabric.units:
-            report.add(unit_rules.NUMBER, path, "%s is in two entries" % shown(name), "write it in one entry only")
+            report.add(UNIT_NUMBER, path, "%s is in two entries" % shown(name), "write it in one entry only")
             continue
         own_number = number or (range_number if names.ranges == 1 else None) or name_syntax.trailing_number(name)
         if not own_number:
             message = "the name %s has no number from 1" % shown(name)
-            report.add(unit_rules.NUMBER, path, message, "set number, which the unit keeps")
+            report.add(UNIT_NUMBER, path, message, "set number, which the unit keeps")
             own_number = 0
         fabric.units[name] = Unit(name, own_number, path, site, nodes, leaf_form, port_form, leaves)

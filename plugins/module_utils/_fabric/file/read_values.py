@@ -10,8 +10,14 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._common.vf_attributes import VfAttribute
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import address_rules, file_rules
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, Rule, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    Path,
+    Report,
+    Rule,
+    rule,
+    shown,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET, INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     DEVICE_PLUGIN,
@@ -21,7 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     SlotSettings,
     VfSettings,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules, name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section, text_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     FAMILY,
@@ -44,6 +50,8 @@ MAX_LABEL = 40
 # Maximum number of ranges of a key. For a subnet with more, ``taken`` is the better description.
 MAX_RANGES = 256
 MAX_PODS = 4096
+# The maximum number of nodes of a fabric.
+MAX_NODES = 65536
 # The maximum number of VFs of a port, according to NVIDIA's documentation.
 MAX_VFS = 127
 _MTU = {ETHERNET: (576, 9978), INFINIBAND: (576, 65520)}
@@ -61,10 +69,10 @@ def filled(section: Section, report: Report, entry: str) -> bool:
     return bool(section.mapping.entries)
 
 
-def label(text: str, path: Path, rule: Rule, subject: str, report: Report) -> None:
+def label(text: str, path: Path, broken: Rule, subject: str, report: Report) -> None:
     """Report a name that is not a DNS label of at most MAX_LABEL characters. ``subject``: what has the name."""
     if not name_syntax.label(text, MAX_LABEL):
-        report.add(rule, path, "%s is not a valid name of %s" % (shown(text), subject), _LABEL_REMEDY)
+        report.add(broken, path, "%s is not a valid name of %s" % (shown(text), subject), _LABEL_REMEDY)
 
 
 def read_mtu(link_layer: str | None, section: Section, required: str = "") -> int | None:
@@ -123,6 +131,19 @@ def template(
         return None
 
 
+INVALID_NETWORK = rule(
+    "RY302 invalid-network: Invalid network",
+    example_file.rails("subnet: 172.16.11.0, hosts: .201-.253"),
+    example_file.RAILS,
+)
+
+HOST_BITS = rule(
+    "RY303 network-host-bits: Network with host bits set",
+    example_file.rails("subnet: 172.16.11.1/24, hosts: .201-.253"),
+    example_file.RAILS,
+)
+
+
 def read_network(text: str, path: Path, report: Report, bits: int = 0) -> Network | None:
     """Return a network of a family, of either family if ``bits`` is 0; None for an invalid text, which is reported."""
     if _other_family(text, bits, path, report):
@@ -131,13 +152,13 @@ def read_network(text: str, path: Path, report: Report, bits: int = 0) -> Networ
     parsed = parse_network(text, bits)
     if parsed is None:
         message = "%s is not a network" % shown(text)
-        report.add(address_rules.NETWORK, path, message, "write it as address/prefix, such as %s" % _FORMS[bits][0])
+        report.add(INVALID_NETWORK, path, message, "write it as address/prefix, such as %s" % _FORMS[bits][0])
         return None
     address, prefix = parsed
     net = network(address, prefix, bits)
     if net.first != address:
         message = "%s is an address in %s, not a network" % (text, net)
-        report.add(address_rules.HOST_BITS, path, message, "write %s" % net)
+        report.add(HOST_BITS, path, message, "write %s" % net)
     return net
 
 
@@ -189,6 +210,13 @@ def read_ranges(
     return Ranges(parts) if parts and len(parts) == len(ranges) else None
 
 
+REVERSED_RANGE = rule(
+    "RY308 reversed-range: Range that ends before it begins",
+    example_file.rails("subnet: 172.16.11.0/24, gateway: .254, pods: .200-.1, hosts: .201-.253"),
+    example_file.RAILS,
+)
+
+
 def read_range(text: str, path: Path, subnet: Network, report: Report) -> Range | None:
     """Return a range, whose addresses may be in a short form for the subnet; None for an invalid text, which is
     reported."""
@@ -209,9 +237,16 @@ def read_range(text: str, path: Path, subnet: Network, report: Report) -> Range 
         if start <= end and not (subnet.holds(first) and subnet.holds(last)):
             # The short form replaces octets of the network address.
             remedy = "write +%d-+%d, which are offsets from the network address" % (start, end)
-        report.add(address_rules.BACKWARDS, path, message, remedy)
+        report.add(REVERSED_RANGE, path, message, remedy)
         return None
     return Range(first, last, subnet.bits)
+
+
+WRONG_FAMILY = rule(
+    "RY305 wrong-address-family: Address of the wrong IP family",
+    example_file.rails("subnet: fd00:11::/64"),
+    'rails: {count: 2, name: "gpu{n:02}", subnet6: "fd00:{n+10}::/64", hosts6: "::c9-::fd"}',
+)
 
 
 def _other_family(text: str, bits: int, path: Path, report: Report) -> bool:
@@ -222,9 +257,16 @@ def _other_family(text: str, bits: int, path: Path, report: Report) -> bool:
     key = next(part for part in reversed(path) if isinstance(part, str))
     right_key = key.rstrip("6") + SUFFIX[family]
     message = "%s is %s, and %s is for %s" % (shown(text), FAMILY[family], shown(key), FAMILY[bits])
-    report.add(address_rules.FAMILY, path, message, "set %s instead" % right_key)
+    report.add(WRONG_FAMILY, path, message, "set %s instead" % right_key)
     return True
 
 
+INVALID_ADDRESS = rule(
+    "RY301 invalid-address: Invalid address",
+    example_file.rails("subnet: 172.16.11.0/24, gateway: 172.16.11.254/24, hosts: .201-.253"),
+    example_file.RAILS,
+)
+
+
 def _report_invalid(text: str, path: Path, form: str, report: Report) -> None:
-    report.add(address_rules.ADDRESS, path, "invalid value: %s" % shown(text), "write %s" % form)
+    report.add(INVALID_ADDRESS, path, "invalid value: %s" % shown(text), "write %s" % form)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import file_rules, name_rules
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, rule, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules, name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import plain
 
@@ -20,12 +19,25 @@ _MAGIC = frozenset(
 )
 
 
+GROUP_NAME = rule(
+    "RY212 group-name: Invalid group name",
+    """
+nodes:
+  ai-1: {profile: hgx, groups: [rack-7]}
+""",
+    """
+nodes:
+  ai-1: {profile: hgx, groups: [rack_7]}
+""",
+)
+
+
 def group_name(group: str, path: Path, report: Report) -> None:
     """Report a name that is invalid for a group in the inventory."""
     if not name_syntax.IDENTIFIER.match(group) or group in ("all", "ungrouped") or group.startswith("railyard_"):
         message = "%s is not a valid name of a group" % shown(group)
         remedy = "use letters, digits and underscores; all, ungrouped and railyard_... are reserved"
-        report.add(name_rules.GROUP_NAME, path, message, remedy)
+        report.add(GROUP_NAME, path, message, remedy)
 
 
 def read_groups_of(section: Section, report: Report) -> tuple[str, ...]:
@@ -33,6 +45,19 @@ def read_groups_of(section: Section, report: Report) -> tuple[str, ...]:
     for group in groups:
         group_name(group, section.path + ("groups",), report)
     return tuple(groups)
+
+
+VARIABLE_NAME = rule(
+    "RY213 variable-name: Invalid variable name",
+    """
+nodes:
+  ai-1: {profile: hgx, vars: {railyard_node: mine}}
+""",
+    """
+nodes:
+  ai-1: {profile: hgx, vars: {bmc: 10.1.17.1}}
+""",
+)
 
 
 def read_variables(section: Section, report: Report) -> dict[str, t.Any]:
@@ -45,13 +70,13 @@ def read_variables(section: Section, report: Report) -> dict[str, t.Any]:
         path = section.path + ("vars", name)
         if name == "ansible_host" and section.has("address"):
             message = "ansible_host is set by address"
-            report.add(name_rules.VARIABLE_NAME, path, message, "keep one of the two")
+            report.add(VARIABLE_NAME, path, message, "keep one of the two")
             continue
         reserved = name in _MAGIC or name.startswith("railyard_")
         if reserved or not name_syntax.IDENTIFIER.match(name):
             message = "%s is %s" % (shown(name), "reserved" if reserved else "not a valid name of a variable")
             remedy = "use another name, of letters, digits and underscores"
-            report.add(name_rules.VARIABLE_NAME, path, message, remedy)
+            report.add(VARIABLE_NAME, path, message, remedy)
             continue
         try:
             variables[name] = plain(own.mapping.entries[name][1])

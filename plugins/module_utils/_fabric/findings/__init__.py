@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Findings, and the registry of lint rules.
-
-Imports no other package.
-"""
+"""Findings, and the registry of lint rules."""

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The small fabric file into which the examples of all rules are merged."""
+"""The small fabric file into which the examples of all rules are merged, and sections that several examples share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,53 @@ nodes:
   ai-[1:2]: {profile: hgx, address: "10.1.16.[1:2]"}
 """
 
+# A file of one node with one rail.
+ONE_RAIL = """
+fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
+rails:
+  gpu01: {subnet: 172.16.11.0/24, hosts: .201-.253}
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: enp11s0f0np0}
+nodes:
+  ai-1: {profile: hgx}
+"""
+
 _SECTIONS = "^(fabric|addresses|units|rails|profiles|groups|nodes|names|qos|lint):"
+
+
+def rails(first: str) -> str:
+    """Return the rails of :data:`BASE`, the first of them with these settings."""
+    return (
+        "rails:\n  gpu01: {%s}\n"
+        "  gpu02: {subnet: 172.16.12.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253}\n" % first
+    )
+
+
+RAILS = rails("subnet: 172.16.11.0/24, gateway: .254, pods: .1-.200, hosts: .201-.253")
+
+
+NODES = 'nodes:\n  ai-[1:2]: {profile: hgx, address: "10.1.16.[1:2]"}\n'
+
+
+def ports(first: str, second: str) -> str:
+    """Return a profile with two ports, each as a line of YAML."""
+    return "profiles:\n  hgx:\n    ports:\n      %s\n      %s\n" % (first, second)
+
+
+PORTS = ports(
+    'gpu01: {netdev: enp11s0f0np0, pci: "0000:0b:00.0"}', 'gpu02: {netdev: enp12s0f0np0, pci: "0000:0c:00.0"}'
+)
+RDMA_PORTS = ports(
+    'gpu01: {netdev: enp11s0f0np0, pci: "0000:0b:00.0", rdma: mlx5_gpu01}',
+    'gpu02: {netdev: enp12s0f0np0, pci: "0000:0c:00.0", rdma: mlx5_gpu02}',
+)
+
+
+def profile(settings: str) -> str:
+    """Return a profile with these settings, a line of YAML, and two ports."""
+    return PORTS.replace("  hgx:\n", "  hgx:\n    %s\n" % settings)
 
 
 def whole(example: str) -> str:

@@ -46,10 +46,12 @@ class Rule:
 
 
 RULES: dict[str, Rule] = {}
+# Codes of removed rules. They are never used again, because fabric files and pages may still name them.
+RETIRED = ("IM106", "IM111", "IM307", "IM322", "IM323", "RY501", "RY967", "RY968", "RY969", "RY970")
 
 
 def rule(header: str, bad: str, good: str, severity: str = ERROR, why: str = "", suppressible: bool = False) -> Rule:
-    """Register a lint rule and return it. The code of a removed rule is never used again."""
+    """Register a lint rule and return it."""
     return register(RULES, header, bad, good, severity, why, suppressible or severity == WARNING)
 
 
@@ -65,12 +67,12 @@ def register(
     """Add a rule to ``rules`` and return it.
 
     :param header: ``CODE NAME: TITLE``. Codes and names are permanent and unique.
-    :raises ValueError: if the header has no name, or its code or name is registered already.
+    :raises ValueError: if the header has no name, or its code or name is registered already, or its code is retired.
     """
     identity, _colon, title = header.partition(": ")
     code, _space, name = identity.partition(" ")
-    if not name or code in rules or rule_of(rules, name):
-        raise ValueError("%s has no name, or its code or name is registered already" % header)
+    if not name or code in rules or code in RETIRED or rule_of(rules, name):
+        raise ValueError("%s has no name, its code is retired, or its code or name is registered already" % header)
     bad, good = (text.strip("\n") + "\n" for text in (bad, good))
     rules[code] = Rule(code, name, severity, title, bad, good, why, suppressible)
     return rules[code]

@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The report as one HTML page.
-
-May import: _common, _fabric.findings, _fabric.report, _fabric.text, _fabric.verify.base.
-"""
+"""The report as one HTML page."""

@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The modules of the layers of a node, each with its options.
-
-May import: _common, _fabric.kubernetes.objects, _fabric.kubernetes.providers, _fabric.plan, _fabric.text.
-"""
+"""The modules of the layers of a node, each with its options."""

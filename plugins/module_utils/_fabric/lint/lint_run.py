@@ -11,33 +11,35 @@ import gc
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_fabric import read
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     ERROR,
+    RULES,
+    WARNING,
     Finding,
     Report,
+    rule,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.checks import (
-    check_addresses,
-    check_file,
-    check_names,
-    check_ports,
-    check_rails,
-    check_routing,
-    check_scale,
-    check_special_addresses,
-    check_units,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.settings_checks import (
-    check_driver,
-    check_gpus,
-    check_host,
-    check_kubernetes,
-    check_objects,
-    check_qos,
-    check_rdma,
-    check_rendered,
-    check_slots,
-    check_sriov,
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint import (
+    address_rules,
+    driver_rules,
+    gpu_rules,
+    host_rules,
+    ipam_rules,
+    kubernetes_rules,
+    name_rules,
+    object_rules,
+    port_rules,
+    qos_rules,
+    rail_rules,
+    rdma_rules,
+    rendered_rules,
+    routing_rules,
+    scale_rules,
+    slot_rules,
+    special_address_rules,
+    sriov_rules,
+    unit_rules,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
@@ -45,25 +47,27 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text impor
 
 # Each family checks only values that could be read. Unreadable values are None and reported already.
 FAMILIES = (
-    check_names.check,
-    check_units.check,
-    check_addresses.check,
-    check_special_addresses.check,
-    check_routing.check,
-    check_rails.check,
-    check_ports.check,
-    check_rdma.check,
-    check_driver.check,
-    check_objects.check,
-    check_kubernetes.check,
-    check_sriov.check,
-    check_slots.check,
-    check_gpus.check,
-    check_host.check,
-    check_scale.check,
+    name_rules.check,
+    unit_rules.check,
+    address_rules.check,
+    special_address_rules.check,
+    routing_rules.check,
+    rail_rules.check,
+    port_rules.check,
+    rdma_rules.check,
+    driver_rules.check,
+    object_rules.check,
+    kubernetes_rules.check,
+    ipam_rules.check,
+    sriov_rules.check,
+    slot_rules.check,
+    gpu_rules.check,
+    host_rules.check,
+    scale_rules.check,
+    qos_rules.check,
 )
 # Checks of the plan, which exists only without errors.
-PLAN_CHECKS = (check_sriov.check_plan, check_rendered.check_plan)
+PLAN_CHECKS = (sriov_rules.check_plan, rendered_rules.check_plan)
 
 
 class Outcome(t.NamedTuple):
@@ -105,11 +109,28 @@ def _lint(raw: bytes) -> Outcome:
     variants = Variants(fabric)
     for check in FAMILIES:
         check(fabric, variants, report)
-    if fabric.qos and not report.has(("fabric", "attachment")) and not report.has(("fabric", "link_layer")):
-        check_qos.check(fabric, report)
     plan = None if report.failed else Plan(fabric, variants)
     if plan:
         for check_plan in PLAN_CHECKS:
             check_plan(plan, report)
-        check_file.check_lint(report)
+        _check_suppressions(report)
     return Outcome(None if report.failed else plan, report.findings(document.position))
+
+
+UNUSED_SUPPRESSION = rule(
+    "RY118 unused-suppression: Suppression without a finding",
+    """
+lint:
+  - {rule: RY314, place: rails.gpu01, reason: "proven elsewhere"}
+""",
+    example_file.RAILS,
+    WARNING,
+    why="An entry that remains after its finding was fixed would hide the next finding of that rule.",
+)
+
+
+def _check_suppressions(report: Report) -> None:
+    """Report suppressions without a finding. Runs after all other checks."""
+    for each in report.unused_suppressions():
+        message = "no finding of %s at %s" % (RULES[each.code].label, each.place)
+        report.add(UNUSED_SUPPRESSION, each.path, message, "remove the entry, or correct its place")

@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The fabric as its file describes it, and what goes with what.
-
-May import: _fabric.allocate, _fabric.catalog, _fabric.findings, _fabric.text.
-"""
+"""The fabric as its file describes it, and what goes with what."""

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import collections
+
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import Demand
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
     Path,
@@ -19,16 +21,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.vari
 def demands_of(fabric: Fabric, variants: Variants) -> dict[str, tuple[Demand, Path]]:
     """Return rail -> (its demand, the place of the number of pods per node; empty if it is missing)."""
     demands: dict[str, tuple[Demand, Path]] = {}
-    node_counts: dict[str, int] = {}
+    node_counts: collections.Counter[str] = collections.Counter()
     pods: dict[str, tuple[int, Path]] = {}
     for variant in variants:
         nodes = variants.nodes_of(variant)
         plain = sum(1 for node in nodes if not node.ports)
-        for name in variant.ports if plain else ():
-            node_counts[name] = node_counts.get(name, 0) + plain
+        node_counts.update(dict.fromkeys(variant.ports, plain))
         for node in nodes:
-            for name in ports_of(node, variant) if node.ports else ():
-                node_counts[name] = node_counts.get(name, 0) + 1
+            if node.ports:
+                node_counts.update(ports_of(node, variant).keys())
         for rail in fabric.rails:
             number, path = _pods(fabric, rail, variant)
             if number is not None and number > pods.get(rail.name, (0, ()))[0]:
@@ -36,7 +37,7 @@ def demands_of(fabric: Fabric, variants: Variants) -> dict[str, tuple[Demand, Pa
     slots = facts_of(fabric.provider).slots
     for rail in fabric.rails:
         most, place = pods.get(rail.name, (None, ()))
-        demands[rail.name] = (Demand(node_counts.get(rail.name, 0), fabric.max_nodes, most, slots), place)
+        demands[rail.name] = (Demand(node_counts[rail.name], fabric.max_nodes, most, slots), place)
     return demands
 
 

@@ -11,21 +11,6 @@ from dataclasses import dataclass
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path
 
-INBOX = "inbox"
-DOCA = "doca"
-MLNX = "mlnx"
-CONTAINER = "container"
-KINDS = (INBOX, DOCA, MLNX, CONTAINER)
-# Kinds that are installed on the node, from packages of the vendor.
-INSTALLED = (DOCA, MLNX)
-# File name ending of a source -> the kinds with such files. A source with another ending is a repository or directory.
-ENDINGS: dict[str, tuple[str, ...]] = {
-    ".iso": (MLNX,),
-    ".tgz": (MLNX,),
-    ".tar.gz": (MLNX,),
-    ".deb": (DOCA,),
-    ".rpm": (DOCA,),
-}
 REMOTE = ("http://", "https://")
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import file_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section, text_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Sequence
 

@@ -30,7 +30,7 @@ def _digest(kind: str, seed: str, node: str, rail: str, vf: int) -> bytes:
 
 
 def _text(raw: bytes) -> str:
-    return ":".join("%02x" % byte for byte in bytes((raw[0] & 0xF0 | 0x02,)) + raw[1:])
+    return (bytes((raw[0] & 0xF0 | 0x02,)) + raw[1:]).hex(":")
 
 
 Owner = t.TypeVar("Owner")

@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The plan: host variables, the plan document, options of modules, matching of ports, memory of the plan.
-
-May import: _common, _fabric.allocate, _fabric.model, _fabric.text.
-"""
+"""The plan: host variables, the plan document, options of modules, matching of ports, memory of the plan."""

@@ -27,7 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot
     slots_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX, show
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import ANYWHERE, SUFFIX, show
 
 # Version of the file's format. It changes when an older agent would misread the file.
 FORMAT = 1
@@ -55,8 +55,6 @@ class AgentFiles:
         self._slots = {id(variant): slots_of(fabric, variant) for variant in variants}
         self._most_slots = most_slots(fabric, variants)
         self._ethernet = fabric_vars["link_layer"] == ETHERNET
-        routing = fabric_vars["routing"]
-        self._default_route = routing["mode"] == "source" and routing["cross_rail"]
 
     def file(
         self, node: Node, variant: Variant, node_vars: Variables, identities: t.Mapping[str, t.Sequence[str]]
@@ -94,7 +92,14 @@ class AgentFiles:
     def _rail(self, port: Variables, slots: list[dict[str, t.Any]]) -> dict[str, t.Any]:
         """Return one rail port of the spec. ``port``: an entry of ``railyard_node.ports``."""
         pods, subnets = port["pods"] or {}, self._fabric_vars["subnets"][port["rail"]]
-        gateways = {suffix: pods.get("gateway" + suffix) for suffix in ("", "6")}
+        # (end of the keys, network, next hop)
+        routes = [
+            (suffix, network, pods["gateway" + suffix])
+            for suffix in SUFFIX.values()
+            for network in subnets["routes" + suffix]
+            if pods.get("gateway" + suffix)
+        ]
+        default = {suffix: gateway for suffix, network, gateway in routes if network in ANYWHERE.values()}
         return {
             "rail": port["rail"],
             "number": port["number"],
@@ -106,13 +111,12 @@ class AgentFiles:
             "mtu": port["mtu"],
             "table": port["table"],
             "rule_priority": port["rule_priority"],
-            "gateway": gateways[""] if self._default_route else None,
-            "gateway6": gateways["6"] if self._default_route else None,
-            # Without a default route, pods need a route through the leaf to the rail's other networks.
+            "gateway": default.get(""),
+            "gateway6": default.get("6"),
             "routes": [
-                {"to": subnets["subnet" + suffix], "via": gateway, "table": port["table"]}
-                for suffix, gateway in gateways.items()
-                if gateway and not self._default_route and subnets["subnet" + suffix] != pods["subnet" + suffix]
+                {"to": network, "via": gateway, "table": port["table"]}
+                for _suffix, network, gateway in routes
+                if network not in ANYWHERE.values()
             ],
             "sysctl": {key: str(value) for key, value in port["sysctl"].items()} if pods.get("first") else {},
             "plane": port["plane"],

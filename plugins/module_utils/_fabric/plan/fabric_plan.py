@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import operator
 import typing as t
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants, ports_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.host_variables import PlanOutput
 
+# Values of a port from which objects of Kubernetes are made.
+_RENDERED = operator.attrgetter("netdev", "pci", "rdma", "gpus", "speed", "width", "pcie_gen", "pcie_lanes")
 _NO_IDENTITIES: dict[str, tuple[str, ...]] = {}
 
 
@@ -40,6 +43,7 @@ class Plan:
         self.fabric = fabric
         self.variants = variants or Variants(fabric)
         self._ports = {id(variant): self._in_rail_order(variant.ports) for variant in self.variants}
+        self._identity_counts = {id(variant): self._identity_count(variant) for variant in self.variants}
         self.nodes = [self._node(node) for node in fabric.nodes]
         self._cached_output: PlanOutput | None = None
 
@@ -58,18 +62,25 @@ class Plan:
     def sample(self) -> dict[str, t.Any]:
         """Return the document with the fewest nodes that represent every kind of node.
 
-        Of nodes that differ only in name, index and place, it contains the first and the one with the longest name; of
-        nodes with their own ports, all.
+        Of nodes that differ only in name, index, place and the identity of their cards, it contains the first, the one
+        with the longest name and the one with the longest index. ``max_nodes`` is at least the number of all nodes.
         """
-        first: dict[tuple[int, tuple[str, ...]], PlannedNode] = {}
-        longest: dict[tuple[int, tuple[str, ...]], PlannedNode] = {}
-        for planned in (each for each in self.nodes if not each.node.ports):
-            key = id(planned.variant), planned.node.groups
-            first.setdefault(key, planned)
-            if len(planned.node.name) > len(longest.setdefault(key, planned).node.name):
-                longest[key] = planned
-        chosen_ids = {id(planned) for chosen in (first, longest) for planned in chosen.values()}
-        return self._document([each for each in self.nodes if each.node.ports or id(each) in chosen_ids])
+        alike: dict[t.Hashable, list[PlannedNode]] = {}
+        for planned in self.nodes:
+            ports = tuple((rail.number, _RENDERED(port)) for rail, port in planned.ports) if planned.node.ports else ()
+            alike.setdefault((id(planned.variant), planned.node.groups, ports), []).append(planned)
+        chosen = {
+            id(each)
+            for nodes in alike.values()
+            for each in (
+                nodes[0],
+                max(nodes, key=lambda one: len(one.node.name)),
+                max(nodes, key=lambda one: len(str(one.node.index))),
+            )
+        }
+        document = self._document([each for each in self.nodes if id(each) in chosen])
+        document["fabric"]["max_nodes"] = max(self.fabric.max_nodes or 0, len(self.nodes))
+        return document
 
     def _document(self, nodes: t.Iterable[PlannedNode]) -> dict[str, t.Any]:
         return self._output.document([self.node_vars(planned) for planned in nodes])
@@ -94,16 +105,20 @@ class Plan:
         self, node: Node, variant: Variant, ports: t.Iterable[tuple[Rail, Port]]
     ) -> dict[str, tuple[str, ...]]:
         """Return rail -> the MAC addresses or GUIDs of its VFs or slots; empty if the plan assigns none."""
-        fabric = self.fabric
-        slots = None if variant.has_vfs or variant.attachment != "macvlan" else slots_of(fabric, variant)
-        if not variant.has_vfs and not slots:
+        counts, fabric = self._identity_counts[id(variant)], self.fabric
+        if not counts:
             return _NO_IDENTITIES
         derive = vf_identity.guid if fabric.link_layer == INFINIBAND else vf_identity.mac
         seed = fabric.mac_seed or fabric.name or ""
         return {
-            rail.name: tuple(
-                derive(seed, node.name, rail.name, number)
-                for number in range(slots.total if slots else variant.vfs_on(fabric, rail)["count"].value)
-            )
+            rail.name: tuple([derive(seed, node.name, rail.name, number) for number in range(counts[rail.name])])
             for rail, _port in ports
         }
+
+    def _identity_count(self, variant: Variant) -> dict[str, int]:
+        """Return rail -> the number of its VFs or slots; empty if the plan assigns them no MAC addresses or GUIDs."""
+        if variant.has_vfs:
+            counts = {rail.name: variant.vfs_on(self.fabric, rail).get("count") for rail in self.fabric.rails}
+            return {name: count.value for name, count in counts.items() if count}
+        slots = slots_of(self.fabric, variant) if variant.attachment == "macvlan" else None
+        return dict.fromkeys([rail.name for rail in self.fabric.rails], slots.total) if slots and slots.total else {}

@@ -18,9 +18,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     Planner,
     Share,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.network_per_node import (
-    NetworkPerNodePlanner,
-)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.shared_subnet import SharedSubnetPlanner
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model, qos_model
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
@@ -43,9 +40,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.obje
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.agent_file import AgentFiles
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.gateway_routes import gateway_routes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.plan_memory import SharedKeys
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX, show
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
+    ANYWHERE,
+    SUFFIX,
+    show,
+)
 
 # A host with several NICs must use only the netdev's own address in ARP requests and replies. Loose reverse path
 # filtering accepts packets whose return route is in the rail's own table.
@@ -58,12 +60,14 @@ _PORTS, _LEAVES, _NAMES, _PODS, _VFS, _ATTRIBUTES = (SharedKeys() for _kind in r
 
 
 class _Side(t.NamedTuple):
-    """One address family on one rail. ``bits``: 32 or 128; ``suffix``: the end of its keys."""
+    """One address family on one rail. ``bits``: 32 or 128; ``suffix``: the end of its keys. ``routes``: of
+    :func:`gateway_routes`.
+    """
 
     bits: int
     suffix: str
     planner: Planner
-    per_node: bool  # whether each node has its own network
+    routes: list[str]
 
 
 class PlanOutput:
@@ -77,16 +81,20 @@ class PlanOutput:
         planners = fabric.planners()
         self._sides = {
             rail.name: [
-                _Side(bits, SUFFIX[bits], planner, isinstance(planner, NetworkPerNodePlanner))
+                _Side(bits, SUFFIX[bits], planner, gateway_routes(fabric.routing, planner))
                 for bits, planner in sorted(planners[rail.name].items())
             ]
             for rail in fabric.rails
         }
         self._source = fabric.routing.mode == "source"
         facts = facts_of(fabric.provider)
+        identities = vf_attributes.IDENTITIES
+        self._identity_keys = [each.name for each in identities if each.fits(fabric.link_layer)]
         self._kubernetes, self._networked = facts.kubernetes, facts.networks
         # (variant, rail) -> the values of a port that all nodes of the variant share.
         self._parts: dict[tuple[int, str], dict[str, t.Any]] = {}
+        # (variant, values of a port) -> the values that a node may override.
+        self._own_parts: dict[t.Hashable, dict[str, t.Any]] = {}
         self._values: dict[tuple[int, str], dict[str, t.Any]] = {}
         # Rail -> the kinds of pools of which each node has its own.
         self._own_pools: dict[str, list[str]] = {}
@@ -123,9 +131,11 @@ class PlanOutput:
         }
 
     def _subnets(self, rail: Rail) -> dict[str, t.Any]:
-        """Return the whole networks of a rail, of which nodes get shares."""
-        networks: dict[str, t.Any] = {"mode": rail.mode, "subnet": None, "subnet6": None}
-        networks.update({"subnet" + side.suffix: str(side.planner.scheme.network) for side in self._sides[rail.name]})
+        """Return the whole networks of a rail, of which nodes get shares, and what their gateways lead to."""
+        networks: dict[str, t.Any] = {"mode": rail.mode, "subnet": None, "subnet6": None, "routes": [], "routes6": []}
+        for side in self._sides[rail.name]:
+            networks["subnet" + side.suffix] = str(side.planner.scheme.network)
+            networks["routes" + side.suffix] = side.routes
         return networks
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -198,10 +208,15 @@ class PlanOutput:
             part = self._parts[key] = self._part(variant, rail, variant.ports.get(rail.name) or port)
         found = _PORTS.copy(part)
         if variant.ports.get(rail.name) is not port:
-            found.update(self._overridable(variant, rail, port), ipoib=self._ipoib(variant, port))
+            own_key = (id(variant), rail.name, port.values)
+            own_part = self._own_parts.get(own_key)
+            if own_part is None:
+                own_part = dict(self._overridable(variant, rail, port), ipoib=self._ipoib(variant, port))
+                self._own_parts[own_key] = own_part
+            found.update(own_part)
         self._address(found, node, unit, rail)
         if identities is not None and variant.has_vfs:
-            found["vfs"] = self._vfs(variant, rail, identities)
+            found["vfs"] = self._vfs(part["vfs"], identities)
         own = self._own_pools.get(rail.name)
         if own is None:
             own = self._own_pools[rail.name] = [
@@ -237,7 +252,9 @@ class PlanOutput:
             "sysctl": dict(SYSCTL),
             "leaf": None,
             "pods": None,
-            "vfs": None,
+            "vfs": self._vf(variant, rail)
+            if variant.has_vfs
+            else None,  # the row of each VF, until VFs have identities
             "firmware": self._firmware(variant),
             "ipoib": self._ipoib(variant, port),
             "names": self._names(variant, rail),
@@ -304,16 +321,16 @@ class PlanOutput:
         pods: dict[str, t.Any] | None = None
         routes: list[dict[str, t.Any]] = []
         number, place, index = unit.number if unit else 0, node.place or 0, node.index or 0
-        for bits, suffix, planner, per_node in self._sides[rail.name]:
+        for bits, suffix, planner, networks in self._sides[rail.name]:
             share = planner.share(number, place, index)
             gateway = None if share.gateway is None else show(share.gateway, bits)
             if share.address is not None:
                 values["address" + suffix] = "%s/%d" % (show(share.address, bits), share.prefix)
-                if gateway and self._source and self.fabric.routing.cross_rail:
-                    values["gateway" + suffix] = gateway
-                elif gateway and per_node:
-                    # The address has a route to the node's own network; other networks of the rail are behind the leaf.
-                    routes.append({"to": str(planner.network), "via": gateway, "table": values["table"]})
+                for network in networks if gateway else ():
+                    if network in ANYWHERE.values():
+                        values["gateway" + suffix] = gateway
+                    else:
+                        routes.append({"to": network, "via": gateway, "table": values["table"]})
             if leaf is not None:
                 leaf["address" + suffix] = gateway
             pods = _pods(pods, share, bits, suffix, gateway)
@@ -346,19 +363,22 @@ class PlanOutput:
         networks = {side.suffix: str(side.planner.aggregate(unit)) for side in self._sides[rail.name]}
         return {"aggregate" + suffix: networks.get(suffix) for suffix in SUFFIX.values()}
 
-    def _vfs(self, variant: Variant, rail: Rail, identities: t.Sequence[str]) -> dict[str, t.Any]:
-        """Return the VFs of a port. ``identities``: a MAC address or GUID for each."""
+    def _vf(self, variant: Variant, rail: Rail) -> dict[str, t.Any]:
+        """Return a row of ``vfs.attributes`` without index and identities. Null: the driver's value stays."""
         settings = variant.vfs_on(self.fabric, rail)
-        # null: the driver's value stays
-        given: dict[str, t.Any] = {
-            each.name: settings[each.name].value if each.name in settings else None for each in vf_attributes.SETTINGS
-        }
-        given.update(dict.fromkeys(("index", *(each.name for each in vf_attributes.IDENTITIES))))
-        names = [each.name for each in vf_attributes.IDENTITIES if each.fits(self.fabric.link_layer)]
-        attributes = [
-            _ATTRIBUTES.copy(dict(given, index=index, **dict.fromkeys(names, value)))
-            for index, value in enumerate(identities)
-        ]
+        names = [each.name for each in vf_attributes.SETTINGS]
+        row = {name: settings[name].value if name in settings else None for name in names}
+        return dict(row, **dict.fromkeys(("index", *(each.name for each in vf_attributes.IDENTITIES))))
+
+    def _vfs(self, row: dict[str, t.Any], identities: t.Sequence[str]) -> dict[str, t.Any]:
+        """Return the VFs of a port. ``identities``: a MAC address or GUID for each."""
+        attributes = []
+        for index, value in enumerate(identities):
+            vf = _ATTRIBUTES.copy(row)
+            vf["index"] = index
+            for key in self._identity_keys:
+                vf[key] = value
+            attributes.append(vf)
         return _VFS.copy({"count": len(attributes), "attributes": attributes})
 
     def _firmware(self, variant: Variant) -> dict[str, t.Any] | None:
@@ -433,15 +453,8 @@ class PlanOutput:
         for variant in self.variants:
             if self._kubernetes and rail.name in self._served[id(variant)]:
                 names = self._names(variant, rail)
-                found.setdefault(
-                    names["network"] or variant.attachment or "",
-                    {
-                        "attachment": variant.attachment,
-                        "network": names["network"],
-                        "resource": names["resource"],
-                        "interface": names["interface"],
-                    },
-                )
+                row = {key: names[key] for key in ("network", "resource", "interface")}
+                found.setdefault(row["network"] or variant.attachment or "", {"attachment": variant.attachment, **row})
         return list(found.values())
 
     def _unit(self, unit: Unit) -> dict[str, t.Any]:
@@ -449,13 +462,7 @@ class PlanOutput:
             {"rail": rail.name, "name": self.leaves.name(unit, rail), **self._aggregates(rail, unit.number)}
             for rail in self.fabric.rails
         ]
-        return {
-            "name": unit.name,
-            "number": unit.number,
-            "site": unit.site,
-            "nodes": unit.nodes,
-            "leaves": leaves,
-        }
+        return {"name": unit.name, "number": unit.number, "site": unit.site, "nodes": unit.nodes, "leaves": leaves}
 
 
 def _taken(rail: Rail) -> dict[str, str]:

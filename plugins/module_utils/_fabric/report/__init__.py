@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Plans and findings as tables, files and pictures.
-
-May import: _common, _fabric.findings, _fabric.model, _fabric.text.
-"""
+"""Plans and findings as tables, files and pictures."""

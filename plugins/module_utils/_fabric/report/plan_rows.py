@@ -10,7 +10,8 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
-    bits_of,
+    IPV4,
+    IPV6,
     network,
     parse_network,
 )
@@ -203,9 +204,9 @@ def prefix(port: Document, rail: Document, six: str = "") -> str | None:
     """Return the network between a port and its leaf: that of the port, else of its pods, else of the rail; None
     without any."""
     address = port.get("address" + six) or ""
-    bits = bits_of(address)
-    known = parse_network(address, bits)
-    if known and (":" in address) == bool(six):
+    bits = IPV6 if six else IPV4
+    known = parse_network(address, bits) if address else None
+    if known:
         return str(network(*known, bits))
     return _section(port, "pods").get("subnet" + six) or rail.get("subnet" + six)
 

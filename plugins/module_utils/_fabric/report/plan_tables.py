@@ -246,10 +246,9 @@ def _leaf_line(leaf: plan_rows.Leaf) -> str:
     )
 
 
-def leaf_page(document: Document) -> bytes:
+def leaf_page(document: Document, leaves: t.Sequence[plan_rows.Leaf]) -> bytes:
     """Return a Markdown page for the network team: QoS, then a table for each leaf."""
     fabric = document["fabric"]
-    leaves = plan_rows.leaves(document)
     ports = "Leaf ports" if _leaf_port(leaves) == "leaf port" else "Ports by rail"
     lines = ["# %s of fabric %s" % (ports, fabric["name"]), "", *_qos_lines(document)]
     lines.append("The MTU is that of the nodes' ports, in bytes of IP packet. The other end must carry at least that.")
@@ -283,13 +282,14 @@ def _qos_lines(document: Document) -> list[str]:
 
 def files(document: Document) -> dict[str, bytes]:
     """Return file name -> contents of a report's files, except the picture and the comparison."""
-    leaf_rows = (row for leaf in plan_rows.leaves(document) for row in leaf.rows)
+    leaves = plan_rows.leaves(document)
+    leaf_rows = (row for leaf in leaves for row in leaf.rows)
     slots = list(plan_rows.slots(document))
     return {
         "plan.json": as_json(document),
         "ports.csv": as_csv(plan_rows.PORTS, plan_rows.ports(document)),
         "objects.csv": as_csv(plan_rows.OBJECTS, plan_rows.objects(document)),
         "leaves.csv": as_csv(plan_rows.LEAVES, leaf_rows),
-        "leaves.md": leaf_page(document),
+        "leaves.md": leaf_page(document, leaves),
         **({"slots.csv": as_csv(plan_rows.SLOTS, slots)} if slots else {}),
     }

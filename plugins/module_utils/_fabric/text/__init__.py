@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""YAML with positions, names, IP integers and text tables.
-
-May import: _fabric.catalog, _fabric.findings.
-"""
+"""YAML with positions and the rules about it, names, IP integers and text tables."""

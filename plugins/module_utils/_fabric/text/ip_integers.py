@@ -21,6 +21,8 @@ IPV6 = 128
 # Family -> its name, and the end of its keys in the fabric file and in the plan.
 FAMILY = {IPV4: "IPv4", IPV6: "IPv6"}
 SUFFIX = {IPV4: "", IPV6: "6"}
+# IP version -> the destination of a default route.
+ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
 
 _OCTETS = re.compile(r"(0|[1-9][0-9]{0,2})\.(0|[1-9][0-9]{0,2})\.(0|[1-9][0-9]{0,2})\.(0|[1-9][0-9]{0,2})\Z")
 _SHORT = re.compile(r"(?:\.(?:0|[1-9][0-9]{0,2})){1,3}\Z")

@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
     Network,
     bits_of,
     network,
+    parse_address,
     parse_network,
 )
 
@@ -58,6 +59,9 @@ def canonical(text: str) -> tuple[int, int] | None:
 
     ``::ffff:10.1.16.1`` is the IPv4 address 10.1.16.1, and ``127.1`` is 127.0.0.1.
     """
+    number = parse_address(text)
+    if number is not None:
+        return IPV4, number
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

@@ -25,6 +25,8 @@ Row = t.Sequence[t.Any]
 
 def cell(value: t.Any) -> str:
     """Return the text of a value: empty for None, items of lists separated by commas."""
+    if isinstance(value, str):
+        return value
     if value is None:
         return ""
     if isinstance(value, bool):

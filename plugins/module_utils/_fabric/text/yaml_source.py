@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.catalog import file_rules as rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules as rules
 
 MAX_BYTES = 32 * 1024 * 1024
 MAX_DEPTH = 40
@@ -31,8 +31,9 @@ _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 class Scalar:
     """A single value. ``text``: as written, without quotes; ``plain``: it is not quoted."""
 
-    __slots__ = ("column", "line", "plain", "size", "text")
+    __slots__ = ("column", "line", "plain", "text")
     kind = "a single value"
+    size = 1
     depth = 0
 
     def __init__(self, text: str, plain: bool, line: int, column: int) -> None:
@@ -40,11 +41,15 @@ class Scalar:
         self.plain = plain
         self.line = line
         self.column = column
-        self.size = 1
 
     @property
     def null(self) -> bool:
         return self.plain and self.text in _NULL
+
+    @property
+    def written(self) -> t.Hashable:
+        """What the file contains here. Equal values have the same keys, texts and quotes in the same order."""
+        return self.text, self.plain
 
 
 class Sequence:
@@ -60,6 +65,10 @@ class Sequence:
         self.column = column
         self.size = 1
         self.depth = 1
+
+    @property
+    def written(self) -> t.Hashable:
+        return tuple([item.written for item in self.items])
 
 
 class Mapping:
@@ -79,6 +88,10 @@ class Mapping:
         self.column = column
         self.size = 1
         self.depth = 1
+
+    @property
+    def written(self) -> t.Hashable:
+        return tuple([(key, value.written) for key, (_key, value) in self.entries.items()])
 
 
 Value = t.Union[Scalar, Sequence, Mapping]
@@ -111,13 +124,16 @@ class _Stop(Exception):
 
 
 class _Frame:
-    """A collection under construction."""
+    """A collection under construction.
 
-    __slots__ = ("anchor", "key", "path", "value")
+    ``entries``: those of a mapping. ``key``: the key whose value is next; None in a sequence and before a key.
+    """
 
-    def __init__(self, value: Sequence | Mapping, path: Path, anchor: str | None) -> None:
+    __slots__ = ("anchor", "entries", "key", "value")
+
+    def __init__(self, value: Sequence | Mapping, anchor: str | None) -> None:
         self.value = value
-        self.path = path
+        self.entries = value.entries if isinstance(value, Mapping) else None
         self.anchor = anchor
         self.key: Scalar | None = None
 
@@ -133,10 +149,14 @@ def parse(raw: bytes, report: Report) -> Document | None:
         return None
     import yaml  # here, so that importing this module does not require PyYAML
 
-    loader: t.Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     builder = _Builder(report)
     try:
-        root = builder.build(yaml.parse(text, Loader=loader))
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
+        try:
+            # yaml.parse() would run three functions of Python for each event
+            root = builder.build(iter(loader.get_event, None))
+        finally:
+            loader.dispose()
     except _Stop:
         return None
     except yaml.MarkedYAMLError as error:
@@ -214,6 +234,8 @@ class _Builder:
         self._open: set[str] = set()
         self._root: Value | None = None
         self._documents = 0
+        # Equal texts are one object: large files repeat most of their keys and values.
+        self._texts: dict[str, str] = {}
 
     def build(self, events: t.Iterator[t.Any]) -> Value | None:
         """Return the top value; None for an empty file.
@@ -251,25 +273,28 @@ class _Builder:
         raise _Stop
 
     def _path_here(self) -> Path:
-        if not self._stack:
-            return ()
-        frame = self._stack[-1]
-        if isinstance(frame.value, Sequence):
-            return frame.path + (len(frame.value.items),)
-        return frame.path + (frame.key.text,) if frame.key else frame.path
+        path: list[str | int] = []
+        for frame in self._stack:
+            if isinstance(frame.value, Sequence):
+                path.append(len(frame.value.items))
+            elif frame.key:
+                path.append(frame.key.text)
+        return tuple(path)
 
     def _expects_key(self) -> bool:
-        return bool(self._stack) and isinstance(self._stack[-1].value, Mapping) and self._stack[-1].key is None
+        return bool(self._stack) and self._stack[-1].entries is not None and self._stack[-1].key is None
 
     def _scalar(self, event: t.Any) -> None:
-        plain = bool(event.implicit[0])
-        if event.tag not in (None, "!", _TAG_STR):
+        tag, mark, text = event.tag, event.start_mark, event.value
+        if tag is not None and tag not in ("!", _TAG_STR):
             self._tag(event)
-        scalar = Scalar(event.value, plain and event.tag is None, *_mark(event))
+        text = self._texts.setdefault(text, text)
+        scalar = Scalar(text, event.implicit[0] and tag is None, mark.line + 1, mark.column + 1)
         if event.anchor:
             self._anchors[event.anchor] = scalar
-        if self._expects_key():
-            self._key(scalar, event)
+        frame = self._stack[-1] if self._stack else None
+        if frame and frame.key is None and frame.entries is not None:
+            self._key(frame, scalar)
         else:
             self._put(scalar)
 
@@ -285,17 +310,15 @@ class _Builder:
         path = self._path_here()
         self._report.add(rules.TAG, path, "the tag %s is not supported" % shown(tag), remedy, _mark(event))
 
-    def _key(self, key: Scalar, event: t.Any) -> None:
-        frame = self._stack[-1]
-        entries = t.cast(Mapping, frame.value).entries
-        if key.text in entries and not (key.plain and key.text == _TAG_MERGE):
-            first = entries[key.text][0].line
+    def _key(self, frame: _Frame, key: Scalar) -> None:
+        if frame.entries and key.text in frame.entries and not (key.plain and key.text == _TAG_MERGE):
+            first = frame.entries[key.text][0].line
             self._report.add(
                 rules.DUPLICATE,
-                frame.path + (key.text,),
+                self._path_here() + (key.text,),
                 "duplicate key %s, first used on line %d" % (shown(key.text), first),
                 "keep one of the two",
-                _mark(event),
+                (key.line, key.column),
             )
         frame.key = key
 
@@ -313,7 +336,7 @@ class _Builder:
             self._tag(event)
         if event.anchor:
             self._open.add(event.anchor)
-        self._stack.append(_Frame(value, self._path_here(), event.anchor))
+        self._stack.append(_Frame(value, event.anchor))
 
     def _end(self) -> None:
         frame = self._stack.pop()
@@ -337,7 +360,7 @@ class _Builder:
         if self._expects_key():
             if not isinstance(value, Scalar):
                 self._stop(rules.KEY, event, "%s instead of a key" % value.kind, "write a plain word")
-            self._key(Scalar(value.text, False, *_mark(event)), event)
+            self._key(self._stack[-1], Scalar(value.text, False, *_mark(event)))
         else:
             # The levels of the alias and those around it count together.
             if len(self._stack) + value.depth > MAX_DEPTH:
@@ -353,33 +376,35 @@ class _Builder:
             self._root = value
             return
         frame = self._stack[-1]
-        frame.value.size += value.size
-        frame.value.depth = max(frame.value.depth, value.depth + 1)
-        if frame.value.size > MAX_VALUES:
+        collection, key = frame.value, frame.key
+        collection.size += value.size
+        if value.depth >= collection.depth:
+            collection.depth = value.depth + 1
+        if collection.size > MAX_VALUES:
+            self._stack.pop()
             message = "the file has more than %d values after its aliases are expanded" % MAX_VALUES
             self._report.add(
-                rules.SIZE, frame.path, message, "use fewer aliases", (frame.value.line, frame.value.column)
+                rules.SIZE, self._path_here(), message, "use fewer aliases", (collection.line, collection.column)
             )
             raise _Stop
-        if isinstance(frame.value, Sequence):
-            frame.value.items.append(value)
-            return
-        key = t.cast(Scalar, frame.key)
-        frame.key = None
-        if key.plain and key.text == _TAG_MERGE:
-            self._merge(frame, key, value)
-        else:
-            frame.value.entries.setdefault(key.text, (key, value))
+        if isinstance(collection, Sequence):
+            collection.items.append(value)
+        elif key is not None:
+            frame.key = None
+            if key.text == _TAG_MERGE and key.plain:
+                self._merge(collection, key, value)
+            else:
+                collection.entries.setdefault(key.text, (key, value))
 
-    def _merge(self, frame: _Frame, key: Scalar, value: Value) -> None:
+    def _merge(self, mapping: Mapping, key: Scalar, value: Value) -> None:
         sources = value.items if isinstance(value, Sequence) else [value]
         for source in sources:
             if isinstance(source, Mapping):
-                t.cast(Mapping, frame.value).merged.append(source)
+                mapping.merged.append(source)
             else:
                 self._report.add(
                     rules.ALIAS,
-                    frame.path + (_TAG_MERGE,),
+                    self._path_here() + (_TAG_MERGE,),
                     "<< takes mappings, not %s" % source.kind,
                     "use the anchor of a mapping",
                     (key.line, key.column),

@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""One API server: requests, errors, concurrency.
-
-May import: _common.
-"""
+"""One API server: requests, errors, concurrency."""

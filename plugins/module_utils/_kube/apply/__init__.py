@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Server-side apply: comparison, writes, CRDs, labels, preflight.
-
-May import: _common, _kube.api.
-"""
+"""Server-side apply: comparison, writes, CRDs, labels, preflight."""

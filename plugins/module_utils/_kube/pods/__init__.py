@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Pods: what runs where, draining and cordoning.
-
-May import: _common, _kube.api, _kube.apply.
-"""
+"""Pods: what runs where, draining and cordoning."""

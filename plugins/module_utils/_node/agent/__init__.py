@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The rail agent: slots, attaching pods to rails, its service, socket and OCI hook, servers for the kubelet.
-
-May import: _common, _node.core, _node.dra, _node.kubelet, _node.metrics, _node.netlink, _node.readers.
-"""
+"""The rail agent: slots, attaching pods to rails, its service, socket and OCI hook, servers for the kubelet."""

@@ -12,8 +12,9 @@ import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._common.version import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import rail_health
-from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_service import VERSION, run
+from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_service import run
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_socket import SOCKET, ask
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_spec import (
     DRA,

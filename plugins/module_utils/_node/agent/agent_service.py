@@ -17,6 +17,7 @@ import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._common.version import VERSION
 from ansible_collections.railyard.fabric.plugins.module_utils._node.agent import (
     agent_metrics,
     agent_socket,
@@ -39,8 +40,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.metr
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.address_watch import Conflict
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.node_events import NodeEvents
 
-# The version of the collection, as in galaxy.yml.
-VERSION = "0.1.0"
 # Beside the record of slots. One agent holds it.
 LOCK = "/var/lib/railyard/agent/lock"
 # Directories with the agent's record, sockets and CDI files.

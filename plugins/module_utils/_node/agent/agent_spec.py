@@ -17,7 +17,8 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import IP, Interface, Network
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rail_routes import RouteSpec
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import IP, Interface
 
 FILE = "/etc/railyard/agent.json"
 FORMAT = 1
@@ -49,14 +50,6 @@ class SlotSpec(t.NamedTuple):
     def addresses(self) -> list[Interface]:
         """IPv4 and IPv6, if the slot has them."""
         return [each for each in (self.address, self.address6) if each]
-
-
-class RouteSpec(t.NamedTuple):
-    """A route of the pod. ``table`` is None for the main table."""
-
-    to: Network
-    via: IP | None
-    table: int | None
 
 
 class RailSpec(t.NamedTuple):

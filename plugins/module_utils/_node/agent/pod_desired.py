@@ -19,14 +19,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent.agent_
     parse_spec,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
-    ANYWHERE,
-    TABLE_MAIN,
-    Address,
-    Route,
-    Rule,
-    static_route,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rail_routes import rail_routes, source_rules
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Address, Route, Rule
 
 IPV4, IPV6 = "/proc/sys/net/ipv4/conf/%s/%s", "/proc/sys/net/ipv6/conf/%s/%s"
 
@@ -37,7 +31,7 @@ def plan_of(spec: AgentSpec, device: Device) -> dict[str, t.Any]:
         dict(
             rail._asdict(),
             slots=[slot._asdict() for slot in rail.slots if device.slots[rail.rail] == slot],
-            routes=[route._asdict() for route in rail.routes],
+            routes=[route.as_options() for route in rail.routes],
         )
         for rail in spec.rails
         if rail.rail in device.slots
@@ -99,30 +93,14 @@ def routes(rail: RailSpec, slot: SlotSpec, index: int) -> list[Route]:
 
     :param index: index of the interface.
     """
-    desired = []
-    versions = {address.version for address in slot.addresses}
-    if rail.table is not None:
-        for address in slot.addresses:
-            desired.append(static_route(rail.table, address.network, index))
-        for gateway in rail.gateways:
-            if gateway.version in versions:
-                desired.append(static_route(rail.table, ANYWHERE[gateway.version], index, gateway))
-    for route in rail.routes:
-        if route.to.version in versions:
-            planned = static_route(TABLE_MAIN if route.table is None else route.table, route.to, index, route.via)
-            if planned not in desired:
-                desired.append(planned)
-    return desired
+    return rail_routes(index, slot.addresses, rail.table, rail.gateways, rail.routes)
 
 
 def rules(rail: RailSpec, slot: SlotSpec) -> list[Rule]:
     """Return a rule per address of the slot that selects the rail's table."""
     if rail.table is None or rail.rule_priority is None:
         return []
-    return [
-        Rule(address.version, rail.rule_priority, ipaddress.ip_network(address.ip), "", rail.table, True)
-        for address in slot.addresses
-    ]
+    return source_rules(slot.addresses, rail.table, rail.rule_priority)
 
 
 def missing(

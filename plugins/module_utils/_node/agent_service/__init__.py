@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The rail agent as a service: programs, unit, spec, and what the container runtime must support.
-
-May import: _common, _node.agent, _node.core, _node.dra.
-"""
+"""The rail agent as a service: programs, unit, spec, and what the container runtime must support."""

@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""State that is kept for the next boot: options of modules, kernel arguments, boot loaders.
-
-May import: _common, _node.core.
-"""
+"""State that is kept for the next boot: options of modules, kernel arguments, boot loaders."""

@@ -37,7 +37,7 @@ def build(module: str, options: t.Mapping[str, t.Any], system: System) -> Subsys
     if module == "rdma_link":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_links import RdmaLink
 
-        return RdmaLink.from_options(options, system)
+        return RdmaLink(options, system)
     if module == "sriov_vfs":
         from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.virtual_functions import SriovVfs
 

@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""CNI networks and plugins of a node, and the plugin railyard-rail.
-
-May import: _common, _node.core, _node.netlink, _node.safety.
-"""
+"""CNI networks and plugins of a node, and the plugin railyard-rail."""

@@ -36,6 +36,7 @@ PACKED = (
     "_node.netlink.codec",
     "_node.netlink.in_namespace",
     "_node.netlink.link_messages",
+    "_node.netlink.rail_routes",
     "_node.netlink.rtnetlink",
     "_node.netlink.vf_setter",
 )

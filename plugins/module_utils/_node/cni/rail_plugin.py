@@ -27,12 +27,16 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.in_namespace import enter
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rail_routes import (
+    RouteSpec,
+    rail_routes,
+    source_rules,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
     Interface,
     Route,
     Rtnetlink,
     Rule,
-    static_route,
 )
 
 NAME = "railyard-rail"
@@ -83,22 +87,11 @@ class RailSpec:
 
     def rules(self, addresses: t.Iterable[Interface], table: int) -> list[Rule]:
         """Return a rule per address that selects the table."""
-        return [
-            Rule(address.version, self.priority, ipaddress.ip_network(address.ip), "", table, True)
-            for address in addresses
-        ]
+        return source_rules(addresses, table, self.priority)
 
     def table_routes(self, addresses: t.Sequence[Interface], table: int, index: int) -> list[Route]:
-        """Return the routes of the table: to the networks of the addresses, then through gateways of their families.
-
-        :param index: index of the interface.
-        """
-        routes = [static_route(table, address.network, index) for address in addresses]
-        versions = {address.version for address in addresses}
-        for destination, gateway in self.routes:
-            if destination.version in versions:
-                routes.append(static_route(table, destination, index, gateway))
-        return routes
+        """Return the routes of the table. ``index``: of the interface."""
+        return rail_routes(index, addresses, table, planned=[RouteSpec(to, via, table) for to, via in self.routes])
 
 
 def add(spec: RailSpec, name: str, addresses: t.Sequence[Interface]) -> None:

@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The DRA driver of the rail agent: client of the API server, prepared ResourceClaims, ResourceSlices.
-
-May import: _common, _node.core, _node.kubelet.
-"""
+"""The DRA driver of the rail agent: client of the API server, prepared ResourceClaims, ResourceSlices."""

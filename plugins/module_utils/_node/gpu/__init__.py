@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""GPUDirect: the path from GPU memory to the NIC.
-
-May import: _common, _node.core, _node.readers.
-"""
+"""GPUDirect: the path from GPU memory to the NIC."""

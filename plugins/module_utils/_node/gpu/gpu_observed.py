@@ -13,6 +13,7 @@ import typing as t
 import zlib
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common import gpudirect_paths as choice
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import vendor_drivers
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import (
     kernel_modules,
@@ -123,8 +124,8 @@ def _rdma(system: System, modules: KernelModules) -> Row | None:
     built_in = not path and (modules.built_in("ib_core") or system.exists("/sys/module/ib_core"))
     if not path and not loaded and not built_in:
         return None
-    # the module mlx_compat is part of OFED only
-    ofed_runs = modules.loaded("mlx_compat")
+    running = [driver for driver in vendor_drivers.DRIVERS if modules.loaded(driver.marker)]
+    ofed_runs = bool(running)
     ofed_on_disk = bool(path) and "/kernel/drivers/" not in str(path)
     stack = choice.OFED if ofed_runs or (ofed_on_disk and not loaded) else choice.INBOX
     if loaded and ofed_runs != ofed_on_disk:
@@ -137,8 +138,9 @@ def _rdma(system: System, modules: KernelModules) -> Row | None:
     else:
         exported = {}
     version = None
-    if stack == choice.OFED:
-        version = modules.attribute("mlx5_core", "version") or modules.info("mlx5_core").get("version")
+    for driver in (running or vendor_drivers.DRIVERS) if stack == choice.OFED else ():
+        module = driver.module
+        version = version or modules.attribute(module, "version") or modules.info(module).get("version")
     return {
         "stack": stack,
         "version": version,
@@ -312,7 +314,8 @@ def unbuilt(system: System, architecture: str, running: str) -> list[str]:
     """
     notices = []
     for name in system.listdir(DKMS):
-        if not re.match(r"(nvidia|gdrdrv|mlnx-ofed-kernel|mlnx-ofa_kernel|nvidia-fs)", name):
+        of_nic = any(driver.kernel_part.match(name) for driver in vendor_drivers.DRIVERS)
+        if not of_nic and not re.match(r"(nvidia|gdrdrv)", name):
             continue
         versions = [
             entry

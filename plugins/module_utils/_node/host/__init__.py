@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Host settings beside the ports: PCI tuning, memlock, hugepages, neighbour tables.
-
-May import: _common, _node.boot, _node.core, _node.readers, _node.safety.
-"""
+"""Host settings beside the ports: PCI tuning, memlock, hugepages, neighbour tables."""

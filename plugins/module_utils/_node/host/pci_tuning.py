@@ -15,6 +15,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import nic_vendors
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import PersistentSubsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
@@ -30,7 +31,6 @@ MODULE = "pci_tuning"
 # After the VFs and before the RDMA links: this layer creates and removes no device.
 RANK = 15
 NVIDIA = "10de"
-DMA_DIRECT = "2100"
 TOPOLOGY_TIMEOUT = 60.0
 Row = t.Dict[str, t.Any]
 
@@ -244,9 +244,10 @@ class PciTuning(PersistentSubsystem):
             if pci.hexadecimal(system, bridge.pci, "vendor") == NVIDIA:
                 why = "the bridge %s is a Grace or Vera processor's" % bridge.pci
         for function in [] if why else system.listdir(pci.DEVICES):
-            identity = pci.hexadecimal(system, function, "vendor"), pci.hexadecimal(system, function, "device")
-            if identity == (pci.NVIDIA_NETWORKING, DMA_DIRECT):
-                why = "%s is a ConnectX's DMA Direct function" % function
+            special = nic_vendors.of_function(system, function).acs_devices
+            kind = special.get(pci.hexadecimal(system, function, "device") or "") if special else None
+            if kind:
+                why = "%s is %s" % (function, kind)
         if not why and self._known_to_rdma_topo(bridges):
             why = "rdma_topo knows this machine's NICs and GPUs"
         if not why:

@@ -2,8 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The state of a node as rail_info reports it.
-
-May import: _node.boot, _node.core, _node.gpu, _node.host, _node.netlink, _node.nic, _node.qos, _node.rdma,
-_node.readers, _node.safety.
-"""
+"""The state of a node as rail_info reports it."""

@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Kubelet's protocols on a node, over gRPC: device plugins, DRA drivers, and the list of pod resources.
-
-May import: _common, _node.core.
-"""
+"""Kubelet's protocols on a node, over gRPC: device plugins, DRA drivers, and the list of pod resources."""

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.vendor_drivers import (
+    INSTALLED,
+    KINDS,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import MANAGEMENT, Layer
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_driver import NicDriver
 
 SPEC: dict[str, t.Any] = {
     **MANAGEMENT,
-    "kind": {"type": "str", "choices": ["inbox", "doca", "mlnx", "container"]},
+    "kind": {"type": "str", "choices": list(KINDS)},
     "version": {"type": "str"},
     "source": {"type": "str"},
     "key": {"type": "str", "no_log": False},
@@ -27,9 +31,5 @@ SPEC: dict[str, t.Any] = {
 LAYER = Layer(
     SPEC,
     NicDriver,
-    required_if=[
-        ("state", "present", ["kind"]),
-        ("kind", "doca", ["version", "source"]),
-        ("kind", "mlnx", ["version", "source"]),
-    ],
+    required_if=[("state", "present", ["kind"]), *(("kind", kind, ["version", "source"]) for kind in INSTALLED)],
 )

@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Metrics in the Prometheus format, and the counters of RDMA devices.
-
-May import: _common, _node.core, _node.netlink.
-"""
+"""Metrics in the Prometheus format, and the counters of RDMA devices."""

@@ -7,15 +7,11 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import nic_vendors
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ethtool, rdma_netlink
-
-# Names of mlx5's statistics: RDMA traffic per NIC, and flow control and discards per priority.
-_TRAFFIC = re.compile(r"[rt]x_vport_rdma_(unicast|multicast)_(bytes|packets)")
-_BY_PRIORITY = re.compile(r"([rt]x)_prio([0-7])_(pause|discards)")
 
 
 class DeviceCounters(t.NamedTuple):
@@ -67,10 +63,14 @@ def _files(system: System, device: str, port: int) -> dict[str, int]:
 
 def netdev_statistics(netdevs: t.Iterable[str]) -> dict[str, list[Statistic]]:
     """Return netdev -> statistics of RDMA and flow control, without netdevs whose driver does not have them."""
-    values = ethtool.statistics(netdevs, lambda name: bool(_TRAFFIC.fullmatch(name) or _BY_PRIORITY.fullmatch(name)))
-    return {netdev: [_statistic(*row) for row in rows.items()] for netdev, rows in values.items()}
+    vendors = nic_vendors.every()
+    found: dict[str, tuple[str, str | None]] = {}
 
+    def wanted(name: str) -> bool:
+        known = next(filter(None, (vendor.statistic(name) for vendor in vendors)), None)
+        if known:
+            found[name] = known
+        return known is not None
 
-def _statistic(name: str, value: int) -> Statistic:
-    match = _BY_PRIORITY.fullmatch(name)
-    return Statistic("%s_%s" % (match[1], match[3]), match[2], value) if match else Statistic(name, None, value)
+    values = ethtool.statistics(netdevs, wanted)
+    return {netdev: [Statistic(*found[name], value) for name, value in rows.items()] for netdev, rows in values.items()}

@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Netlink codecs and sockets: rtnetlink, RDMA netlink, DCB, ethtool, ARP.
-
-May import: _common, _node.core, _node.readers.
-"""
+"""Netlink codecs and sockets: rtnetlink, RDMA netlink, DCB, ethtool, ARP."""

@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""NIC drivers and NIC firmware.
-
-May import: _common, _node.core, _node.netlink, _node.readers, _node.safety.
-"""
+"""NIC drivers and NIC firmware."""

@@ -2,21 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The distributions and kernels that a NIC driver supports according to its vendor, and the parts of a source's name.
-
-A combination that is missing here may work. Sources:
-
-- ``PUBLISHED`` was checked on 2026-11-21 and 2026-11-22: by the name of a published package or repository of that
-  release, as public build scripts and instructions use them; Debian of 5.8 and 23.10 by the vendor's pages (General
-  Support of MLNX_OFED 5.8-1.0.1.1, Changes and New Features of 23.10-3.2.1.1); Ubuntu 18.04 and RHEL 9 of 5.8, and
-  RHEL 10 of 26.04, by its release notes of GPUDirect Storage (MLNX_OFED/DOCA and File System Requirements); RHEL 8 of
-  25.01 to 25.10, Ubuntu 22.04, RHEL 8 and 9 of 26.04 by its list of driver images for each release
-  (https://github.com/Mellanox/network-operator-docs, docs/advanced/images-sha256.rst).
-- ``UNCONFIRMED`` is from the vendor's lists (MLNX_OFED 24.04 and 24.07, DOCA 2.9 to 3.4), and no package was found on
-  these days. Such a combination is accepted with a warning. The vendor's Changes and New Features of DOCA 2.9.4 limit
-  Debian 10 with 24.10 to arm64 with a kernel 5.15.
-- ``BUILT_ON_NODE``: the vendor's General Support page of DOCA 3.2.1.
-"""
+"""Whether a NIC driver, its source and the node go together, according to the lists of the vendor."""
 
 from __future__ import annotations
 
@@ -24,58 +10,10 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_driver import VendorDriver
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import vendor_drivers
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
-DOCA = "doca"
-MLNX = "mlnx"
-# DOCA's release -> the OFED that it holds.
-TRAINS = {
-    "2.5": "23.10",
-    "2.6": "24.01",
-    "2.7": "24.04",
-    "2.8": "24.07",
-    "2.9": "24.10",
-    "2.10": "25.01",
-    "3.0": "25.04",
-    "3.1": "25.07",
-    "3.2": "25.10",
-    "3.3": "26.01",
-    "3.4": "26.04",
-}
-SEEN = "2026-11-22"
-# OFED release -> distributions that it is published for. Debian and RHEL by major version: the name of the source has
-# the minor version.
-PUBLISHED: dict[str, frozenset[str]] = {
-    "5.8": frozenset(
-        ("ubuntu18.04", "ubuntu20.04", "ubuntu22.04", "debian9", "debian10", "debian11", "rhel7", "rhel8", "rhel9")
-    ),
-    "23.10": frozenset(("ubuntu20.04", "ubuntu22.04", "debian12", "rhel8", "rhel9")),
-    "24.01": frozenset(("ubuntu20.04", "ubuntu22.04", "rhel8", "rhel9")),
-    "24.04": frozenset(("ubuntu22.04", "ubuntu24.04", "rhel9")),
-    "24.07": frozenset(("ubuntu22.04", "ubuntu24.04", "rhel9")),
-    "24.10": frozenset(("ubuntu20.04", "ubuntu22.04", "ubuntu24.04", "debian12", "rhel8", "rhel9")),
-    "25.01": frozenset(("ubuntu22.04", "ubuntu24.04", "rhel8", "rhel9")),
-    "25.04": frozenset(("ubuntu22.04", "ubuntu24.04", "rhel8", "rhel9")),
-    "25.07": frozenset(("ubuntu20.04", "ubuntu22.04", "ubuntu24.04", "debian12", "rhel8", "rhel9", "rhel10")),
-    "25.10": frozenset(("ubuntu22.04", "ubuntu24.04", "debian13", "rhel8", "rhel9", "rhel10")),
-    "26.01": frozenset(("ubuntu22.04", "ubuntu24.04", "debian13", "rhel8", "rhel9", "rhel10")),
-    "26.04": frozenset(("ubuntu22.04", "ubuntu24.04", "ubuntu26.04", "rhel8", "rhel9", "rhel10")),
-}
-UNCONFIRMED: dict[str, frozenset[str]] = {
-    "24.04": frozenset(("rhel8",)),
-    "24.07": frozenset(("rhel8",)),
-    "24.10": frozenset(("debian10",)),
-    "25.01": frozenset(("debian12",)),
-    "25.04": frozenset(("debian12",)),
-    "25.10": frozenset(("debian12",)),
-    "26.01": frozenset(("debian12",)),
-    "26.04": frozenset(("debian12",)),
-}
-LISTED: dict[str, frozenset[str]] = {
-    ofed: known | UNCONFIRMED.get(ofed, frozenset()) for ofed, known in PUBLISHED.items()
-}
-# From this release on the modules are built on the node (DKMS), and there is one package per major version.
-BUILT_ON_NODE = (25, 10)
 # The initial kernel of each distribution, which is the vendor's default kernel for it.
 KERNELS = {
     "ubuntu18.04": "4.15",
@@ -97,12 +35,6 @@ KERNELS = {
 REBUILDS = ("almalinux", "centos", "ol", "rhel", "rocky")
 ARCHITECTURES = {"amd64": "x86_64", "x86_64": "x86_64", "arm64": "aarch64", "aarch64": "aarch64"}
 
-_MLNX_FILE = re.compile(
-    r"MLNX_OFED(?:_LINUX)?-(\d+\.\d+-[0-9.]+)-([a-z]+[0-9.]+)[-.]?([a-z0-9_]+)?(?:-ext)?\.(?:iso|tgz|tar\.gz)$"
-)
-_DOCA_FILE = re.compile(
-    r"doca-host[_-](\d+\.\d+\.\d+)[-_][0-9]+[-_](\d+\.\d+)[-_]([a-z]+[0-9]+)[._](\w+)\.(?:deb|rpm)$"
-)
 _PLACE = re.compile(r"^(ubuntu|debian|rhel)([0-9.]+)$")
 
 
@@ -115,7 +47,7 @@ class Node(t.NamedTuple):
 
     @property
     def family(self) -> str:
-        """The key of the tables above."""
+        """The key of the vendors' lists and of :data:`KERNELS`."""
         return self.distribution if self.distribution.startswith("ubuntu") else self.distribution.partition(".")[0]
 
 
@@ -142,12 +74,10 @@ def node(system: System, kernel: str, architecture: str) -> Node:
 def parse_source(source: str) -> SourceName:
     """Parse the name of a file, or the path of a repository."""
     name = source.rstrip("/").rpartition("/")[2]
-    match = _MLNX_FILE.match(name)
-    if match:
-        return SourceName(match.group(1), match.group(2), ARCHITECTURES.get(match.group(3) or ""))
-    match = _DOCA_FILE.match(name)
-    if match:
-        return SourceName(match.group(1), match.group(3), ARCHITECTURES.get(match.group(4)))
+    for match in (kind.file.match(name) for driver in vendor_drivers.DRIVERS for kind in driver.kinds):
+        if match:
+            architecture = ARCHITECTURES.get(match.group("architecture") or "")
+            return SourceName(match.group("release"), match.group("distribution"), architecture)
     found = SourceName()
     for part in source.split("/"):
         if _PLACE.match(part):
@@ -157,36 +87,30 @@ def parse_source(source: str) -> SourceName:
     return found
 
 
-def train(kind: str, version: str) -> str | None:
-    """Return the OFED release: ``24.10`` for ``2.9.3`` of DOCA and ``24.10-1.1.4.0`` of MLNX_OFED; None if unknown."""
-    match = re.match(r"(\d+\.\d+)", version)
-    if not match:
-        return None
-    return TRAINS.get(match.group(1)) if kind == DOCA else match.group(1)
-
-
-def problems(kind: str, version: str, source: str, on: Node) -> list[RailyardError]:
-    """Return a refusal for each mismatch of source and node, and for a combination that is not in ``LISTED``."""
+def problems(driver: VendorDriver, kind: str, version: str, source: str, on: Node) -> list[RailyardError]:
+    """Return a refusal for each mismatch of source and node, and for a combination that the vendor does not list."""
     found: list[RailyardError] = []
     named = parse_source(source)
-    ofed = train(kind, version)
+    train = driver.train(kind, version)
+    lists = driver.listed()
+    as_of = "as of " + driver.checked
     if named.architecture and named.architecture != on.architecture:
         message = "it is for %s, but the node is %s" % (named.architecture, on.architecture)
         found.append(Refused(message, "source", "use the source for this architecture"))
-    if named.distribution and not _fits(named.distribution, on, ofed):
+    if named.distribution and not _fits(named.distribution, on, driver.is_built_on_node(train)):
         message = "it is for %s, but the node runs %s" % (named.distribution, on.distribution or _UNKNOWN)
         found.append(Refused(message, "source", "use the source for this distribution, or " + _OVERRIDE))
-    if ofed not in LISTED:
-        message = "%s %s is not a known release (%s)" % (kind, version, _AS_OF)
+    if train not in lists:
+        message = "%s %s is not a known release (%s)" % (kind, version, as_of)
         found.append(Refused(message, "version", _COMPARE))
-    elif on.family not in LISTED[ofed]:
-        fitting = [release for release, families in LISTED.items() if on.family in families]
+    elif on.family not in lists[train]:
+        fitting = [release for release, families in lists.items() if on.family in families]
         message = "%s %s is not known (%s) to be listed by its vendor for %s%s" % (
             kind,
             version,
-            _AS_OF,
+            as_of,
             on.distribution or _UNKNOWN,
-            "; OFED %s is" % ", ".join(fitting) if fitting else "",
+            "; %s %s is" % (driver.title, ", ".join(fitting)) if fitting else "",
         )
         found.append(Refused(message, "version", _COMPARE))
     else:
@@ -201,7 +125,6 @@ def problems(kind: str, version: str, source: str, on: Node) -> list[RailyardErr
     return found
 
 
-_AS_OF = "as of " + SEEN
 _UNKNOWN = "an unknown distribution"
 _OVERRIDE = "set driver.allow_unlisted: true if you know that it works"
 _COMPARE = (
@@ -210,21 +133,20 @@ _COMPARE = (
 )
 
 
-def unconfirmed(kind: str, version: str, on: Node) -> list[str]:
-    """Return the warning about a combination of ``UNCONFIRMED``; empty for others."""
-    if on.family not in UNCONFIRMED.get(train(kind, version) or "", ()):
+def unconfirmed(driver: VendorDriver, kind: str, version: str, on: Node) -> list[str]:
+    """Return the warning about a combination of ``unconfirmed``; empty for others."""
+    if on.family not in driver.unconfirmed.get(driver.train(kind, version) or "", ()):
         return []
-    text = "%s %s for %s: listed by the vendor earlier, but no published package was found (%s). "
+    text = "%s %s for %s: listed by the vendor earlier, but no published package was found (as of %s). "
     text += "Remedy: compare the vendor's page of supported operating systems"
-    return [text % (kind, version, on.distribution, _AS_OF)]
+    return [text % (kind, version, on.distribution, driver.checked)]
 
 
-def _fits(distribution: str, on: Node, ofed: str | None) -> bool:
+def _fits(distribution: str, on: Node, built_on_node: bool) -> bool:
     """Return whether a source's distribution (``ubuntu2204``, ``rhel9.4``, ``rhel9``) is the node's."""
     source_name, node_name = distribution.replace(".", ""), on.distribution.replace(".", "")
     if source_name == node_name:
         return True
-    built_on_node = ofed is not None and tuple(int(part) for part in ofed.split(".")) >= BUILT_ON_NODE
     debian = on.family.startswith("debian") and source_name.startswith(on.family)
     return debian or (built_on_node and source_name == on.family.replace(".", ""))
 

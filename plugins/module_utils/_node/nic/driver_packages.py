@@ -11,21 +11,9 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import HIDDEN, Login, masked
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_driver import VendorDriver
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
-# The vendor's packages: by name, or by a mark in the version of packages with other names, such as
-# rdma-core 2410mlnx54-1.2410068, knem 1.1.4.90mlnx3-OFED.23.10.0.2.1.1 and ucx 1.18.0-1.2410068.
-# The firmware tools (mft) do not belong to the driver.
-NAMES = re.compile(r"(doca-|mlnx-|mlnx_|ofed-scripts$|kmod-mlnx)")
-MARKS = re.compile(r"mlnx\d|OFED|MLNX|[.-](?:2[3-9]\d{5}|58\d{5})(?:\D|$)")
-# Metapackages of the whole driver, by kind.
-METAS = {
-    "doca": re.compile(r"doca-(ofed|all|networking|roce|host-basic)$"),
-    "mlnx": re.compile(r"mlnx-ofed-(all|basic|dpdk|guest|hpc|hypervisor|kernel-only|vma|eth-only|dkms-only)(-exact)?$"),
-}
-KERNEL_PART = re.compile(r"(mlnx-ofed-kernel|kmod-mlnx-ofa_kernel|mlnx-ofa_kernel)")
-# Without this, the package mlnx-fw-updater burns the firmware of cards while it is installed.
-ENVIRONMENT = ("env", "RUN_FW_UPDATER=no")
 SECONDS = 3600.0
 ASK_SECONDS = 120.0
 RETRY = "fix the reported problem and run the task again"
@@ -50,16 +38,12 @@ def shown(text: str) -> str:
     return secret.sub(r"\g<1>" + HIDDEN, masked(text))
 
 
-def is_vendors(name: str, version: str) -> bool:
-    return NAMES.match(name) is not None or MARKS.search(version) is not None
-
-
-def find(system: System) -> Packages:
+def find(system: System, driver: VendorDriver) -> Packages:
     """Return the node's package manager. Raises :class:`Unsupported`."""
     if system.which("apt-get") and system.which("dpkg-query"):
-        return Apt(system)
+        return Apt(system, driver)
     if system.which("dnf") and system.which("rpm"):
-        return Dnf(system)
+        return Dnf(system, driver)
     raise Unsupported("neither apt nor dnf is installed", "kind", "install the driver by hand")
 
 
@@ -76,8 +60,10 @@ class Packages:
     #: the directory of packages in an unpacked MLNX_OFED
     directory = ""
 
-    def __init__(self, system: System) -> None:
+    def __init__(self, system: System, driver: VendorDriver) -> None:
         self._system = system
+        self._driver = driver
+        self._environment = ("env", *driver.environment)
 
     def installed(self) -> dict[str, str]:
         """Return the installed packages of the vendor: name -> version."""
@@ -120,8 +106,8 @@ class Packages:
 
     def inbox_version(self, package: str) -> str | None:
         """Return the distribution's version of a package; None if it has none."""
-        own = [version for version in self.versions(package) if not is_vendors("", version)]
-        return None if NAMES.match(package) or not own else own[0]
+        own = [version for version in self.versions(package) if not self._driver.is_package("", version)]
+        return None if self._driver.names.match(package) or not own else own[0]
 
 
 class Apt(Packages):
@@ -135,7 +121,7 @@ class Apt(Packages):
     login = "/etc/apt/auth.conf.d/railyard-nic-driver.conf"
     directory = "DEBS"
     # no questions, no restarts of services by needrestart, and wait for other package managers
-    _QUIET = (*ENVIRONMENT, "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1", "UCF_FORCE_CONFFOLD=1")
+    _QUIET = ("DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1", "UCF_FORCE_CONFFOLD=1")
     _OPTIONS = (
         "-y",
         "-o",
@@ -147,7 +133,7 @@ class Apt(Packages):
     )
 
     def installed(self) -> dict[str, str]:
-        return {name: version for name, version in self._all("i") if is_vendors(name, version)}
+        return {name: version for name, version in self._all("i") if self._driver.is_package(name, version)}
 
     def _all(self, states: str, wanted: str = "") -> t.Iterator[tuple[str, str]]:
         """Yield (name, version) of packages in these states and, if given, with these selections, by dpkg's letters."""
@@ -166,7 +152,8 @@ class Apt(Packages):
         return incomplete + ["%d steps of dpkg" % len(journal)] * bool(journal)
 
     def repair(self) -> None:
-        _check(self._system, [*self._QUIET, "dpkg", "--force-confdef", "--force-confold"], ["--configure", "-a"])
+        program = [*self._environment, *self._QUIET, "dpkg", "--force-confdef", "--force-confold"]
+        _check(self._system, program, ["--configure", "-a"])
         self._apt("-f", "install")
 
     def files(self, url: str, key: str | None, package: str, version: str, login: Login | None = None) -> list[File]:
@@ -219,8 +206,8 @@ class Apt(Packages):
                     parts[name] = version
                     queue.append((name, version))
         for name, version in self.installed().items():
-            meta = any(each.match(name) for each in METAS.values())
-            available = [each for each in ([] if meta else self.versions(name)) if is_vendors(name, each)]
+            versions = [] if self._driver.is_meta(name) else self.versions(name)
+            available = [each for each in versions if self._driver.is_package(name, each)]
             if name not in parts and available and available[0] != version:
                 parts[name] = available[0]
         return parts
@@ -230,7 +217,7 @@ class Apt(Packages):
         result = self._system.run(["apt-cache", "show", "%s=%s" % (name, version)], ASK_SECONDS)
         depends = ", ".join(re.findall(r"^(?:Pre-)?Depends: (.*)$", result.out, re.MULTILINE))
         found = re.findall(r"(?:^|, )([a-z0-9][a-z0-9+.-]*)(?::\w+)? \(= ([^)]+)\)(?=,|$)", depends)
-        return [each for each in found if is_vendors(*each)]
+        return [each for each in found if self._driver.is_package(*each)]
 
     def remove(self, names: t.Sequence[str], restored: t.Mapping[str, str]) -> None:
         arguments = ["%s=%s" % each for each in restored.items()] + ["%s-" % name for name in names]
@@ -240,7 +227,7 @@ class Apt(Packages):
         self._apt("--allow-downgrades", "install", path)
 
     def _apt(self, *arguments: str) -> None:
-        _check(self._system, [*self._QUIET, "apt-get", *self._OPTIONS], arguments)
+        _check(self._system, [*self._environment, *self._QUIET, "apt-get", *self._OPTIONS], arguments)
 
 
 class Dnf(Packages):
@@ -258,7 +245,7 @@ class Dnf(Packages):
             ASK_SECONDS,
         )
         rows = [line.partition("\t") for line in output.splitlines()]
-        return {name: version for name, _tab, version in rows if is_vendors(name, version)}
+        return {name: version for name, _tab, version in rows if self._driver.is_package(name, version)}
 
     def files(self, url: str, key: str | None, package: str, version: str, login: Login | None = None) -> list[File]:
         lines = ["# Written by railyard.fabric.nic_driver.", "[railyard-nic-driver]", "name=NIC driver"]
@@ -315,7 +302,7 @@ class Dnf(Packages):
         self._dnf("install", path)
 
     def _dnf(self, *arguments: str) -> None:
-        _check(self._system, [*ENVIRONMENT, "dnf", "-y"], arguments)
+        _check(self._system, [*self._environment, "dnf", "-y"], arguments)
 
 
 def _check(system: System, program: t.Sequence[str], arguments: t.Sequence[str]) -> None:

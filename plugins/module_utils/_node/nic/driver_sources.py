@@ -31,9 +31,8 @@ DIRECTORY = "directory"
 MEDIA = "/run/railyard/nic_driver/media"
 # On the disk, in a directory where only root creates names.
 SCRATCH = "/var/lib/railyard/nic_driver"
-# Keeps the scripts of packages from starting or restarting the driver stack. Removed by a boot.
-MASK = "/run/systemd/system/openibd.service"
-UNIT = "openibd.service"
+# Where a masked unit keeps the scripts of packages from starting or restarting the driver stack. Removed by a boot.
+MASKS = "/run/systemd/system/"
 _PER_CENT = "percent-encode all but letters and digits in user and password: %2F for a slash, %40 for an @"
 _INDEXES = ("Packages", "Packages.gz", "Packages.xz", "repodata")
 _UNPACK_SECONDS = 1800.0
@@ -168,7 +167,7 @@ def scripts(system: System) -> list[str]:
     return sorted(found)
 
 
-def settle(system: System) -> None:
+def settle(system: System, unit: str) -> None:
     """Wait for scripts that continue after dpkg or rpm was killed: they may start the driver stack or build modules.
 
     :raises RailyardError: if they run for more than 20 minutes.
@@ -178,48 +177,48 @@ def settle(system: System) -> None:
         if time.monotonic() >= deadline:
             raise RailyardError(
                 "scripts of packages have run for more than %d s: %s" % (_SCRIPT_SECONDS, ", ".join(scripts(system))),
-                UNIT,
+                unit,
                 "see what they wait for, stop them, and run the task again",
             )
         time.sleep(_POLL_SECONDS)
 
 
 @contextlib.contextmanager
-def quiet(system: System) -> t.Iterator[None]:
-    """Keep the scripts of packages from starting or restarting the driver stack."""
+def quiet(system: System, unit: str) -> t.Iterator[None]:
+    """Keep the scripts of packages from starting or restarting the driver stack, which ``unit`` loads."""
     program = system.which("systemctl")
     if not program or not system.exists("/run/systemd/system"):
         yield
         return
-    system.check([program, "mask", "--runtime", UNIT], "see 'systemctl status %s'" % UNIT)
+    system.check([program, "mask", "--runtime", unit], "see 'systemctl status %s'" % unit)
     try:
         yield
     finally:
-        _unmask(system)
+        _unmask(system, unit)
 
 
-def _unmask(system: System) -> None:
-    settle(system)
-    system.check([system.which("systemctl") or "systemctl", "unmask", "--runtime", UNIT], "run it by hand")
+def _unmask(system: System, unit: str) -> None:
+    settle(system, unit)
+    system.check([system.which("systemctl") or "systemctl", "unmask", "--runtime", unit], "run it by hand")
 
 
-def leftovers(system: System, packages: Packages | None) -> list[Change]:
+def leftovers(system: System, packages: Packages | None, unit: str) -> list[Change]:
     """Return the changes that remove the remains of an interrupted run."""
     found = []
     if mounted(system):
         found.append(Change(MEDIA, "mounted", True, False, lambda: clear(system)))
     if system.exists(SCRATCH):
         found.append(Change(SCRATCH, "unpacked", True, False, lambda: clear(system)))
-    masked = system.link_target(MASK) == "/dev/null"
+    masked = system.link_target(MASKS + unit) == "/dev/null"
     if packages is not None:
-        found += _package_leftovers(system, packages)
+        found += _package_leftovers(system, packages, unit)
     if masked:
         # after the scripts of packages
-        found.append(Change(UNIT, "masked", True, False, lambda: _unmask(system)))
+        found.append(Change(unit, "masked", True, False, lambda: _unmask(system, unit)))
     return found
 
 
-def _package_leftovers(system: System, packages: Packages) -> list[Change]:
+def _package_leftovers(system: System, packages: Packages, unit: str) -> list[Change]:
     found = []
     text = system.read_file(packages.repository) or ""
     if any(" file:%s" % place in text or "file://%s" % place in text for place in (MEDIA, SCRATCH)):
@@ -229,8 +228,8 @@ def _package_leftovers(system: System, packages: Packages) -> list[Change]:
     if incomplete:
 
         def repair() -> None:
-            with quiet(system):
-                settle(system)
+            with quiet(system, unit):
+                settle(system, unit)
                 packages.repair()
 
         found.append(Change(packages.name, "interrupted", incomplete, [], repair))

@@ -8,33 +8,27 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common import firmware_parameters
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
     RailyardError,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol import vendor_firmware
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_firmware import (
+    Parameter,
+    VendorFirmware,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import firmware_tool
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_spec import ParameterSpec
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_tool import Parameter
-
-# Cards whose one function has two ports (ConnectX-3, ConnectX-3 Pro).
-TWO_PORTS_A_FUNCTION = ("1003", "1007")
-
-# BlueField 1 to 4, by their PCI device. A reset from the host restarts the Arm cores too, and may change NIC mode to
-# DPU mode: https://github.com/Mellanox/nic-configuration-operator/pull/86.
-BLUEFIELD = ("a2d2", "a2d6", "a2dc", "a2df")
-
-OFFLOAD_ENGINE = "INTERNAL_CPU_OFFLOAD_ENGINE"
 
 
 class Card:
     """One device of the tool: the functions of one slot, and the desired parameters."""
 
-    def __init__(self, device: str, functions: t.Sequence[str], ports: int, bluefield: bool = False) -> None:
+    def __init__(self, device: str, functions: t.Sequence[str], model: str | None, vendor: VendorFirmware) -> None:
         self.device = device
         self.functions = list(functions)
-        self.ports = ports
-        self.bluefield = bluefield
+        self.vendor = vendor
+        self.ports = 2 if model in vendor.two_ports else len(functions)
+        self.has_processors = model in vendor.with_processors
         self.specs: dict[str, ParameterSpec] = {}
         #: the desired version of the firmware, and the place of the option
         self.version: tuple[str, str] | None = None
@@ -45,12 +39,12 @@ class Card:
         return RailyardError(message % (what, one, other, other_place, self.device), place, remedy)
 
     def names(self) -> list[str]:
-        names = list(self.specs)
+        names, known, mode = list(self.specs), self.vendor.parameters, self.vendor.mode_parameter
         if not names:
-            names = [*("LINK_TYPE_P%d" % (n + 1) for n in range(self.ports)), "SRIOV_EN", "NUM_OF_VFS"]
-        elif set(names).intersection(firmware_parameters.GUARDED) and firmware_parameters.ADVANCED not in names:
-            names.append(firmware_parameters.ADVANCED)
-        return names + ([OFFLOAD_ENGINE] if self.bluefield and OFFLOAD_ENGINE not in names else [])
+            names = [*("%s%d" % (known.link_type, n + 1) for n in range(self.ports)), *known.options]
+        elif set(names).intersection(known.guarded) and known.guard not in names:
+            names.append(known.guard)
+        return names + ([mode] if self.has_processors and mode not in names else [])
 
 
 def vf_holders_of(system: System, functions: t.Sequence[str]) -> dict[str, list[str]]:
@@ -71,4 +65,4 @@ def functions_elsewhere(system: System, functions: t.Sequence[str]) -> dict[str,
 
 def is_staged(observed: Parameter) -> bool:
     current, later = observed["current"], observed["next"]
-    return current is not None and later is not None and not firmware_tool.same(current, later)
+    return current is not None and later is not None and not vendor_firmware.same(current, later)

@@ -11,19 +11,17 @@ import threading
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import firmware_tool
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_card import OFFLOAD_ENGINE, Card
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_spec import LINK_TYPE, LINK_TYPES
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_tool import (
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol import vendor_firmware
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_firmware import (
+    FirmwareTool,
     Parameter,
     QueryResult,
-    Tool,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_card import Card
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 
-MODES = {0: "dpu", 1: "nic"}
 ARPHRD_INFINIBAND = 32
 
 #: a function of netdevs that returns netdev -> firmware as ethtool shows it: 22.31.1014 (MT_0000000359)
@@ -40,7 +38,7 @@ def firmware_of_netdevs(netdevs: t.Iterable[str]) -> dict[str, str]:
 class CardReader:
     """Reads cards. ``drivers`` is replaced in tests."""
 
-    def __init__(self, system: System, tool: Tool, drivers: Drivers) -> None:
+    def __init__(self, system: System, tool: FirmwareTool, drivers: Drivers) -> None:
         self._system = system
         self._tool = tool
         self._drivers = drivers
@@ -81,11 +79,11 @@ class CardReader:
                 parameters[name]["current"] = self._in_force(card, name)
 
     def card(self, card: Card, result: QueryResult) -> State:
-        state: State = {key: result.about.get(key) for key in firmware_tool.ABOUT}
-        engine = result.parameters.get(OFFLOAD_ENGINE)
-        number = firmware_tool.number(engine["current"]) if engine and engine["current"] is not None else None
+        state: State = {key: result.about.get(key) for key in vendor_firmware.ABOUT}
+        engine = result.parameters.get(card.vendor.mode_parameter)
+        number = vendor_firmware.number(engine["current"]) if engine and engine["current"] is not None else None
         state.update(self._running(card), functions=card.functions)
-        state.update(mode=MODES.get(-1 if number is None else number), parameters=result.parameters)
+        state.update(mode=card.vendor.modes.get(-1 if number is None else number), parameters=result.parameters)
         return state
 
     def _running(self, card: Card) -> State:
@@ -110,12 +108,14 @@ class CardReader:
         types: dict[str, t.Any] = {}
         others: dict[str, t.Any] = {}
         row: State = {"pci": function, "link_type": None, "link_types": types, "sriov_en": None, "num_of_vfs": None}
+        known = card.vendor.parameters
         for name, observed in parameters.items():
-            port = LINK_TYPE.match(name)
+            port = known.port_of(name)
             if port:
-                types[port.group(1)] = _link_type(observed["next"])
-            elif name in ("SRIOV_EN", "NUM_OF_VFS"):
-                row[name.lower()] = observed["next"]
+                number = None if observed["next"] is None else vendor_firmware.number(observed["next"])
+                types[str(port)] = known.link_numbers.get(number or 0)
+            elif name in known.options:
+                row[known.options[name]] = observed["next"]
             elif name in card.specs:
                 others[name] = observed["next"]
         if len(set(types.values())) == 1:
@@ -125,27 +125,21 @@ class CardReader:
 
     # -- the kernel's state of a card ---------------------------------------------------------------------------------
 
-    def _in_force(self, card: Card, name: str) -> firmware_tool.Plain:
+    def _in_force(self, card: Card, name: str) -> vendor_firmware.Plain:
         """Return a current value that the tool does not report, from the kernel's state; None if it is unknown."""
-        port = LINK_TYPE.match(name)
+        known = card.vendor.parameters
+        port = known.port_of(name)
         if port:
-            port_index = int(port.group(1)) - 1
+            port_index = port - 1
             if card.ports != len(card.functions):
-                return self._sensed(card.functions[0], port_index + 1)
+                return card.vendor.sensed_type(self._system, card.functions[0], port_index + 1)
             layer = self.link_layer(card.functions[port_index]) if port_index < card.ports else None
-            return LINK_TYPES[layer] if layer else None
+            return known.link_types[layer] if layer else None
         total = pci_functions.number(self._system, card.functions[0], "sriov_totalvfs")
-        if name == "SRIOV_EN" and self._system.exists(pci_functions.attribute(card.functions[0], "driver")):
+        option = known.option(name)
+        if option == "sriov_en" and self._system.exists(pci_functions.attribute(card.functions[0], "driver")):
             return total is not None
-        return total if name == "NUM_OF_VFS" else None
-
-    def _sensed(self, function: str, port: int) -> firmware_tool.Plain:
-        """Return the type of a ConnectX-3's port as its driver reports it; None if an option of the driver sets it."""
-        if re.search("[12]", self._system.read("/sys/module/mlx4_core/parameters/port_type_array") or ""):
-            return None
-        text = self._system.read(pci_functions.attribute(function, "mlx4_port%d" % port)) or ""
-        # "ib", "eth", or "auto (ib)" of a port that uses the type of its link partner
-        return "VPI(3)" if text.startswith("auto") else LINK_TYPES.get(text)
+        return total if option == "num_of_vfs" else None
 
     def link_layer(self, function: str) -> str | None:
         """Return ``ib`` or ``eth``; None without a driver."""
@@ -158,8 +152,3 @@ class CardReader:
             if kind is not None:
                 return "ib" if kind == ARPHRD_INFINIBAND else "eth"
         return None
-
-
-def _link_type(value: firmware_tool.Plain) -> str | None:
-    number = None if value is None else firmware_tool.number(value)
-    return {1: "ib", 2: "eth", 3: "vpi"}.get(number or 0)

@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common import firmware_parameters
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
     RailyardError,
     raise_all,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import firmware_tool
-
-LINK_TYPES = {"ib": "IB(1)", "eth": "ETH(2)"}
-
-LINK_TYPE = re.compile(r"^LINK_TYPE_P(\d+)$")
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol import vendor_firmware
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_firmware import (
+    FirmwareParameters,
+)
 
 
 class ParameterSpec:
@@ -32,70 +30,54 @@ class ParameterSpec:
         self.every_port = every_port
 
     def argument(self) -> str:
-        number = firmware_tool.number(self.value)
+        number = vendor_firmware.number(self.value)
         return str(self.value).strip() if number is None else str(number)
 
 
-def parameter_specs(port: t.Mapping[str, t.Any], place: str, ports: int) -> t.Iterator[tuple[str, ParameterSpec]]:
+def parameter_specs(
+    port: t.Mapping[str, t.Any], place: str, ports: int, known: FirmwareParameters
+) -> t.Iterator[tuple[str, ParameterSpec]]:
     """Yield a port's options as (parameter of the card, desired value). Raises :class:`RailyardError`."""
     types = port.get("link_types") or {}
     for number, kind in types.items():
         where = "%s.link_types[%s]" % (place, number)
         if not str(number).isdigit() or int(number) < 1:
             raise RailyardError("%r is not a port number" % (number,), where, "number the card's ports from 1")
-        if str(kind).lower() not in LINK_TYPES:
+        if str(kind).lower() not in known.link_types:
             raise RailyardError("%r is not a link type" % (kind,), where, "write eth or ib")
-        shown = LINK_TYPES[str(kind).lower()]
-        yield "LINK_TYPE_P%d" % int(number), ParameterSpec(shown, shown, where)
+        shown = known.link_types[str(kind).lower()]
+        yield "%s%d" % (known.link_type, int(number)), ParameterSpec(shown, shown, where)
     if port.get("link_type"):
-        shown = LINK_TYPES[port["link_type"]]
+        shown = known.link_types[port["link_type"]]
         for number in range(1, ports + 1):
             if str(number) not in {str(key) for key in types}:
-                yield "LINK_TYPE_P%d" % number, ParameterSpec(shown, shown, place + ".link_type", every_port=True)
-    if port.get("sriov_en") is not None:
-        yield "SRIOV_EN", ParameterSpec(port["sriov_en"], port["sriov_en"], place + ".sriov_en")
-    if port.get("num_of_vfs") is not None:
-        if port["num_of_vfs"] < 0:
-            raise RailyardError(
-                "%d is not a number of VFs" % port["num_of_vfs"], place + ".num_of_vfs", "write 0 or more"
-            )
-        yield "NUM_OF_VFS", ParameterSpec(port["num_of_vfs"], port["num_of_vfs"], place + ".num_of_vfs")
+                spec = ParameterSpec(shown, shown, place + ".link_type", every_port=True)
+                yield "%s%d" % (known.link_type, number), spec
+    for parameter, option in known.options.items():
+        value, where = port.get(option), "%s.%s" % (place, option)
+        if value is not None:
+            if value < 0:
+                raise RailyardError("%d is not a number of VFs" % value, where, "write 0 or more")
+            yield parameter, ParameterSpec(value, value, where)
     errors: list[RailyardError] = []
     for name, given in (port.get("parameters") or {}).items():
         where = "%s.parameters.%s" % (place, name)
         try:
-            value = firmware_parameters.value(str(name), given)
+            value = known.value(str(name), given)
         except ValueError as error:
             errors.append(RailyardError("%r is not a valid value" % (given,), where, "write %s" % error))
             continue
-        parameter = firmware_parameters.parameter(str(name))
+        parameter = known.parameter(str(name))
         every_port = parameter.endswith("_P*")
-        try:
-            elements = _elements(parameter, where, ports)
-        except RailyardError as error:
-            errors.append(error)
+        elements = known.elements(parameter, ports)
+        if elements is None:
+            remedy = "write it as the tool's query prints it (%s), or use one of %s"
+            remedy %= (known.forms, ", ".join(known.aliases))
+            errors.append(RailyardError("%r is not a parameter name" % parameter, where, remedy))
             continue
         for each in elements:
-            yield each, ParameterSpec(value, firmware_tool.plain(value), where, every_port)
+            yield each, ParameterSpec(value, vendor_firmware.plain(value), where, every_port)
     raise_all(errors)
-
-
-def _elements(name: str, place: str, ports: int) -> list[str]:
-    """Return ``NAME``, the elements of ``NAME[3]`` or ``NAME[3..5]``, or one parameter per port for ``NAME_P*``."""
-    match = firmware_parameters.NAME.match(name)
-    if not match:
-        raise RailyardError(
-            "%r is not a parameter name" % name,
-            place,
-            "write it as the tool's query prints it (%s), or use one of %s"
-            % (firmware_parameters.FORMS, ", ".join(firmware_parameters.ALIASES)),
-        )
-    base, first, last, every = match.groups()
-    if every:
-        return ["%s%d" % (base, number + 1) for number in range(ports)]
-    if first is None:
-        return [base]
-    return ["%s[%d]" % (base, at) for at in range(int(first), int(last or first) + 1)]
 
 
 def port_elements(name: str, ports: int) -> list[str]:
@@ -104,5 +86,5 @@ def port_elements(name: str, ports: int) -> list[str]:
     return ["%s%d" % (base, number + 1) for number in range(ports)]
 
 
-def is_value(observed: firmware_tool.Plain, spec: ParameterSpec) -> bool:
-    return firmware_tool.same(observed, spec.value)
+def is_value(observed: vendor_firmware.Plain, spec: ParameterSpec) -> bool:
+    return vendor_firmware.same(observed, spec.value)

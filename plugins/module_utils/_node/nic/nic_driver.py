@@ -23,6 +23,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     raise_all,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import HIDDEN, masked
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_driver import (
+    CONTAINER,
+    INBOX,
+    VendorDriver,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import vendor_drivers
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
@@ -36,22 +42,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.kern
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 
-INBOX = "inbox"
-CONTAINER = "container"
-OFED = "ofed"
-INSTALLED = (driver_compatibility.DOCA, driver_compatibility.MLNX)
-DEFAULT = {driver_compatibility.DOCA: ["doca-ofed"], driver_compatibility.MLNX: ["mlnx-ofed-all"]}
-MODULE = "mlx5_core"
-# Modules that are compared with those on disk while they are loaded.
-STACK = ("ib_core", MODULE, "mlx5_ib", "ib_uverbs", "rdma_cm")
-# The modules that openibd unloads and loads; another module that uses one of them blocks it.
-OWN = frozenset(
-    (
-        *STACK, "ib_cm", "iw_cm", "ib_umad", "ib_ucm", "rdma_ucm", "ib_ipoib", "mlx4_core", "mlx4_en", "mlx4_ib",
-        "mlx5_vdpa", "mlx5_fwctl", "mlxdevm", "mlxfw", "mlx_compat", "knem", "mst_pci", "mst_pciconf",
-    )
-)  # fmt: skip
-DRIVERS = ("mlx5_core", "mlx4_core")
 # Exists from a change of the packages until the initramfs images with the driver are rebuilt.
 UNFINISHED = "/var/lib/railyard/nic_driver.unfinished"
 MOK = ("/var/lib/shim-signed/mok/MOK.priv", "/var/lib/dkms/mok.key")
@@ -60,9 +50,6 @@ RESTART_SECONDS = 600.0
 
 class _Images(Initramfs):
     """Images that contain the driver's module. Records about other modules do not apply to it."""
-
-    def __init__(self, system: System) -> None:
-        super().__init__(system, MODULE)
 
     def _known(self) -> dict[str, t.Any]:
         return {}
@@ -89,11 +76,15 @@ class NicDriver(Subsystem):
         self._architecture = architecture or os.uname().machine
         self._management = management
         self._kind: str = options.get("kind") or INBOX
+        self._driver = _driver(self._kind, system)
+        self._unit = self._driver.service + ".service"
+        #: None for the kinds without packages
+        self._product = self._driver.kind(self._kind)
         self._version: str = options.get("version") or ""
         self._source_text: str = options.get("source") or ""
         self._key_option: str | None = options.get("key")
         self._unsigned = bool(options.get("unsigned"))
-        self._metas: list[str] = list(options.get("packages") or DEFAULT.get(self._kind, []))
+        self._metas: list[str] = list(options.get("packages") or (self._product.packages if self._product else ()))
         self._allow_unlisted = bool(options.get("allow_unlisted"))
         self._restart = options.get("restart") == "allowed"
         self._restarted = False
@@ -104,29 +95,29 @@ class NicDriver(Subsystem):
 
     def observe(self) -> State:
         try:
-            self._manager = packages.find(self._system)
+            self._manager = packages.find(self._system, self._driver)
         except Unsupported:
-            if self._kind in INSTALLED and not self._gather:
+            if self._product and not self._gather:
                 raise
         installed = self._manager.installed() if self._manager else {}
         modules = KernelModules(self._system, self._architecture)
-        kind, version = _kind(installed)
+        kind, version = self._driver.installed(installed)
         on = driver_compatibility.node(self._system, modules.release, self._architecture)
-        running = {name: self._differs(modules, name) for name in STACK if modules.loaded(name)}
+        running = {name: self._differs(modules, name) for name in self._driver.compared if modules.loaded(name)}
         return {
             "kind": kind,
             "version": version,
             "source": self._repository(),
-            "packages": sorted(name for name in installed if any(meta.match(name) for meta in packages.METAS.values())),
+            "packages": sorted(name for name in installed if self._driver.is_meta(name)),
             "installed": installed,
-            "kernels": {release: _stack(self._modules(release)) for release in self._releases(modules.release)},
+            "kernels": {release: self._stack_of(release) for release in self._releases(modules.release)},
             "running": {
                 "kernel": modules.release,
-                "stack": (OFED if modules.loaded("mlx_compat") else INBOX) if running else None,
-                "version": modules.attribute(MODULE, "version"),
+                "stack": (self._driver.stack if modules.loaded(self._driver.marker) else INBOX) if running else None,
+                "version": modules.attribute(self._driver.module, "version"),
                 "differing": sorted(name for name, differs in running.items() if differs),
             },
-            "blocking": blocking(self._system),
+            "blocking": self._blocking(),
             "node": {"distribution": on.distribution, "kernel": on.kernel, "architecture": on.architecture},
         }
 
@@ -147,6 +138,23 @@ class NicDriver(Subsystem):
     def _modules(self, release: str) -> KernelModules:
         return KernelModules(self._system, self._architecture, release)
 
+    def _stack_of(self, release: str) -> str | None:
+        """Return the driver that a kernel would load, ``inbox`` or the vendor's; None without one."""
+        modules = self._modules(release)
+        path = modules.path(self._driver.module) or modules.path("ib_core")
+        if path is None:
+            return None
+        return INBOX if "/kernel/drivers/" in path else self._driver.stack
+
+    def _blocking(self) -> dict[str, list[str]]:
+        """Return other modules that use the RDMA core or the driver: name -> the modules that they use."""
+        found: dict[str, list[str]] = {}
+        for name in sorted(self._driver.modules):
+            for holder in self._system.listdir("/sys/module/%s/holders" % name):
+                if holder not in self._driver.modules:
+                    found.setdefault(holder, []).append(name)
+        return found
+
     @staticmethod
     def _differs(modules: KernelModules, name: str) -> bool:
         """Return whether a loaded module differs from the one on disk, which is loaded next time."""
@@ -162,8 +170,8 @@ class NicDriver(Subsystem):
 
     def changes(self, state: State) -> list[Change]:
         self.warnings = []
-        leftovers = sources.leftovers(self._system, self._manager)
-        if self._kind in INSTALLED:
+        leftovers = sources.leftovers(self._system, self._manager, self._unit)
+        if self._product:
             changes = self._installing(state)
         else:
             changes = self._to_inbox(state)
@@ -212,8 +220,8 @@ class NicDriver(Subsystem):
         errors = source.problems(self._unsigned)
         if not self._allow_unlisted:
             on = driver_compatibility.Node(**state["node"])
-            errors += driver_compatibility.problems(self._kind, self._version, source.source, on)
-            self.warnings += driver_compatibility.unconfirmed(self._kind, self._version, on)
+            errors += driver_compatibility.problems(self._driver, self._kind, self._version, source.source, on)
+            self.warnings += driver_compatibility.unconfirmed(self._driver, self._kind, self._version, on)
         release = state["running"]["kernel"]
         if self._builds():
             if not self._system.exists("/lib/modules/%s/build" % release):
@@ -231,8 +239,7 @@ class NicDriver(Subsystem):
         """Return whether the modules are built on the node."""
         if self._manager is not None and self._manager.name == "apt":
             return True
-        train = driver_compatibility.train(self._kind, self._version) or "0"
-        return tuple(int(part) for part in train.split(".")) >= driver_compatibility.BUILT_ON_NODE
+        return self._driver.is_built_on_node(self._driver.train(self._kind, self._version))
 
     def _key(self) -> str:
         option = self._key_option or ""
@@ -272,17 +279,13 @@ class NicDriver(Subsystem):
     def _packages(self, state: State, source: sources.Source, manager: packages.Packages) -> list[Change]:
         """Return one change per package; they are done in one transaction."""
         installed = state["installed"]
-        others = [
-            name
-            for name in state["packages"]
-            if any(meta.match(name) for kind, meta in packages.METAS.items() if kind != self._kind)
-        ]
+        others = [name for name in state["packages"] if self._driver.is_meta(name, but=self._kind)]
 
         def act() -> None:
             with source.open(manager, self._metas[0], self._version):
                 wanted = {name: self._candidate(manager, name) for name in self._metas}
                 self._system.write_file(UNFINISHED, "images\n")
-                with sources.quiet(self._system):
+                with sources.quiet(self._system, self._unit):
                     manager.install(wanted, others)
 
         rows = [(name, "version", installed.get(name), self._version) for name in self._metas]
@@ -302,7 +305,7 @@ class NicDriver(Subsystem):
         changes = []
         for release, stack in state["kernels"].items():
             running = release == state["running"]["kernel"]
-            if stack == OFED or (not running and not self._builds()):
+            if stack == self._driver.stack or (not running and not self._builds()):
                 continue
             if not running and not self._system.exists("/lib/modules/%s/build" % release):
                 self.warnings.append(
@@ -310,17 +313,17 @@ class NicDriver(Subsystem):
                     " install them before this kernel is booted." % release
                 )
                 continue
-            changes.append(Change(release, MODULE, stack, wanted, partial(self._build, release)))
+            changes.append(Change(release, self._driver.module, stack, wanted, partial(self._build, release)))
         return changes
 
     def _build(self, release: str) -> None:
-        if _stack(self._modules(release)) == OFED:
+        if self._stack_of(release) == self._driver.stack:
             return  # built by the scripts of the packages
         dkms = self._system.which("dkms")
         if dkms:
             remedy = "see 'dkms status' and its log"
             self._system.check([dkms, "autoinstall", "-k", release], remedy, packages.SECONDS)
-        if _stack(self._modules(release)) != OFED:
+        if self._stack_of(release) != self._driver.stack:
             raise RailyardError(
                 "the packages are installed, but their modules for this kernel are missing",
                 release,
@@ -331,12 +334,11 @@ class NicDriver(Subsystem):
         """Return the rebuilds of initramfs images, if packages change or were changed by an interrupted run."""
         if not changed and not self._system.exists(UNFINISHED):
             return []
-        images = _Images(self._system)
+        images = _Images(self._system, self._driver.module)
         rebuilds = [images.rebuild(*each) for each in images.images() if images.holds_module(each[1])]
-        changes = [Change(each.subject, MODULE, "older", "rebuilt", each.act) for each in rebuilds]
-        return changes + [
-            Change("initramfs", MODULE, "not checked", "as on disk", lambda: self._system.remove_file(UNFINISHED))
-        ]
+        changes = [Change(each.subject, self._driver.module, "older", "rebuilt", each.act) for each in rebuilds]
+        done = partial(self._system.remove_file, UNFINISHED)
+        return [*changes, Change("initramfs", self._driver.module, "not checked", "as on disk", done)]
 
     # -- the inbox driver ---------------------------------------------------------------------------------------------
 
@@ -353,7 +355,7 @@ class NicDriver(Subsystem):
 
             def act() -> None:
                 self._system.write_file(UNFINISHED, "images\n")
-                with sources.quiet(self._system):
+                with sources.quiet(self._system, self._unit):
                     manager.remove(removed, restored)
 
             changes = batch(
@@ -361,12 +363,12 @@ class NicDriver(Subsystem):
             )
         changes += self._removals([manager.pin, manager.repository, manager.login, manager.key])
         for release, stack in state["kernels"].items():
-            if stack == OFED:
-                changes.append(Change(release, MODULE, stack, INBOX, partial(self._unbuild, release)))
+            if stack == self._driver.stack:
+                changes.append(Change(release, self._driver.module, stack, INBOX, partial(self._unbuild, release)))
         return changes + self._images(changed=bool(installed))
 
     def _unbuild(self, release: str) -> None:
-        if _stack(self._modules(release)) == OFED:
+        if self._stack_of(release) == self._driver.stack:
             # the packages are removed; only the index of modules is outdated
             program = self._system.which("depmod") or "depmod"
             self._system.check([program, release], "run it by hand")
@@ -395,19 +397,17 @@ class NicDriver(Subsystem):
         if why:
             self.warnings.append("The driver stack is not restarted: %s. The driver takes effect after a reboot." % why)
             return []
-        return [Change(UNIT_NAME, "restart", None, "restarted", self._do_restart)]
+        return [Change(self._driver.service, "restart", None, "restarted", self._do_restart)]
 
     def _runs_other_driver(self, state: State, changes: t.Sequence[Change]) -> bool:
         running = state["running"]
         if running["stack"] is None:
             return False
-        if any(
-            change.attribute == "version" or (change.attribute == MODULE and change.subject == running["kernel"])
-            for change in changes
-        ):
+        builds = (self._driver.module, running["kernel"])
+        if any(change.attribute == "version" or (change.attribute, change.subject) == builds for change in changes):
             # predicted: modules of other kernels and initramfs images do not change the running driver
-            target = OFED if self._kind in INSTALLED else INBOX
-            return target == OFED or running["stack"] != INBOX
+            target = self._driver.stack if self._product else INBOX
+            return target == self._driver.stack or running["stack"] != INBOX
         if running["differing"]:
             return True
         on_disk = state["kernels"].get(running["kernel"])
@@ -415,76 +415,54 @@ class NicDriver(Subsystem):
 
     def _restart_blocker(self, users: t.Mapping[str, t.Sequence[str]]) -> str | None:
         """Return why the driver stack must not be restarted; None if it may be."""
-        if self._kind not in INSTALLED and not self._system.exists("/etc/init.d/openibd"):
-            return "openibd is removed with the driver, and it is the only safe way to restart the stack"
+        service = self._driver.service
+        if self._product is None and not self._system.exists("/etc/init.d/" + service):
+            return "%s is removed with the driver, and it is the only safe way to restart the stack" % service
         management = self._management = self._management or ManagementPath.observe(self._system)
         if not management.known:
             return management_path.UNKNOWN
         for function, why in management.functions.items():
-            if self._system.link_name(pci_functions.attribute(function, "driver")) in DRIVERS:
+            if self._system.link_name(pci_functions.attribute(function, "driver")) in self._driver.drivers:
                 return "%s uses this driver, and %s" % (function, why)
         if users:
             return "other modules use it: %s" % _listed(users)
-        functions = pci_functions.network_functions(self._system, pci_functions.NVIDIA_NETWORKING)
+        functions = pci_functions.network_functions(self._system, self._driver.pci_vendor)
         reasons = ["of %s, %s" % row for row in functions_elsewhere(self._system, functions).items()]
         with_vfs = [function for function in functions if pci_functions.virtual_functions(self._system, function)]
         return next(iter(["%s has VFs, which would be lost" % function for function in with_vfs] + reasons), None)
 
     def _do_restart(self) -> None:
         systemctl = self._system.which("systemctl")
-        argv = [systemctl, "restart", sources.UNIT] if systemctl else ["/etc/init.d/openibd", "restart"]
+        argv = [systemctl, "restart", self._unit] if systemctl else ["/etc/init.d/" + self._driver.service, "restart"]
         with boot_lock.turn(self._system, "the restart of the driver stack", boot_lock.SECONDS, boot_lock.DEVICES):
             # checked again, because the packages took long
-            why = self._restart_blocker(blocking(self._system))
+            why = self._restart_blocker(self._blocking())
             if why:
                 message = "the driver stack is not restarted: %s" % why
-                raise Refused(message, sources.UNIT, "run again without it, or reboot the node")
-            self._system.check(argv, "see 'journalctl -u openibd', and reboot the node", RESTART_SECONDS)
+                raise Refused(message, self._unit, "run again without it, or reboot the node")
+            remedy = "see 'journalctl -u %s', and reboot the node" % self._driver.service
+            self._system.check(argv, remedy, RESTART_SECONDS)
         self._restarted = True
 
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
         """Return ``reboot_required`` and ``reboot_reasons``, if the next boot loads another driver."""
-        restarts = any(change.subject == UNIT_NAME for change in pending)
+        restarts = any(change.subject == self._driver.service for change in pending)
         if self._gather or restarts or not self._runs_other_driver(state, pending):
             return {"reboot_required": False, "reboot_reasons": []}
-        wanted = "%s %s" % (self._kind, self._version) if self._kind in INSTALLED else INBOX
+        wanted = "%s %s" % (self._kind, self._version) if self._product else INBOX
         running = state["running"]
         now = "%s %s" % (running["stack"], running["version"]) if running["version"] else running["stack"]
         reason = "the running NIC driver is %s, and the next boot loads %s" % (now, wanted)
         return {"reboot_required": True, "reboot_reasons": [reason]}
 
 
-UNIT_NAME = "openibd"
-
-
-def blocking(system: System) -> dict[str, list[str]]:
-    """Return other modules that use the RDMA core or the driver: name -> the modules that they use."""
-    found: dict[str, list[str]] = {}
-    for name in sorted(OWN):
-        for holder in system.listdir("/sys/module/%s/holders" % name):
-            if holder not in OWN:
-                found.setdefault(holder, []).append(name)
-    return found
-
-
-def _stack(modules: KernelModules) -> str | None:
-    """Return the driver that a kernel would load, ``inbox`` or ``ofed``; None without one."""
-    path = modules.path(MODULE) or modules.path("ib_core")
-    if path is None:
-        return None
-    return INBOX if "/kernel/drivers/" in path else OFED
-
-
-def _kind(installed: t.Mapping[str, str]) -> tuple[str, str | None]:
-    """Return the kind and version of the installed driver, by its packages."""
-    for kind, meta in packages.METAS.items():
-        for name in sorted(installed):
-            if meta.match(name):
-                return kind, installed[name]
-    for name in sorted(installed):
-        if packages.KERNEL_PART.match(name):
-            return driver_compatibility.MLNX, installed[name]
-    return INBOX, None
+def _driver(kind: str, system: System) -> VendorDriver:
+    """Return the driver of the vendor of a kind; for the kernel's and a container's, that of the node's NICs."""
+    found = vendor_drivers.of_kind(kind)
+    if found:
+        return found
+    drivers = [each for each in vendor_drivers.DRIVERS if pci_functions.network_functions(system, each.pci_vendor)]
+    return next(iter(drivers), vendor_drivers.DRIVERS[0])
 
 
 def _shown(text: str | None) -> str | None:

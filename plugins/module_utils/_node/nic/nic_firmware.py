@@ -15,7 +15,6 @@ import json
 import time
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common import firmware_parameters
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change, batch
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
     RailyardError,
@@ -23,77 +22,74 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     Unsupported,
     raise_all,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.firmware import FIRMWARE
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol import vendor_firmware
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_firmware import (
+    Parameter,
+    VendorFirmware,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import firmware_tool
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_card import (
-    BLUEFIELD,
-    TWO_PORTS_A_FUNCTION,
     Card,
     functions_elsewhere,
     is_staged,
     vf_holders_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_observed import (
-    MODES,
     CardReader,
     Drivers,
     firmware_of_netdevs,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_spec import (
-    LINK_TYPE,
-    LINK_TYPES,
     ParameterSpec,
     is_value,
     parameter_specs,
     port_elements,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_tool import Parameter, Tool
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 
 # Removed by a boot, which makes a reset unnecessary.
 RESET_DIR = "/run/railyard/firmware"
-
-
 Specs = t.Mapping[str, ParameterSpec]
+# VFs -> the holders of each
+Holders = t.Callable[[System, t.Sequence[str]], t.Dict[str, t.List[str]]]
 # How many VFs are named in a refusal.
 NAMED = 8
 
 
-class Firmware(Subsystem):
-    """The firmware of a node's NICs.
+class Observers(t.NamedTuple):
+    """What is observed beside the cards, replaced in tests. ``management``: None: observed when it is needed."""
 
-    :param ports: each with ``pci`` and a spec: ``link_type``, ``link_types``, ``sriov_en``, ``num_of_vfs``,
-        ``parameters``, ``version``. None: all cards; a card that does not answer is left out with a warning.
-    :param tool: see :class:`.firmware_tool.Tool`.
-    :param reset: ``never`` or ``allowed``.
-    :param timeout: seconds that a card may take to return after a reset.
-    :param never_reset: PCI addresses whose cards are never reset.
-    :param management, holders, drivers: for tests; by default observed.
+    management: ManagementPath | None = None
+    holders: Holders = vf_holders_of
+    drivers: Drivers = firmware_of_netdevs
+
+
+class Firmware(Subsystem):
+    """The firmware of a node's NICs of one vendor. See the documentation of the module mlx_linktype for the options.
+
+    Without ``ports``, it observes all cards; a card that does not answer is left out with a warning.
     """
 
     def __init__(
         self,
+        options: t.Mapping[str, t.Any],
         system: System,
-        ports: t.Sequence[t.Mapping[str, t.Any]] | None,
-        tool: str = "auto",
-        reset: str = "never",
-        timeout: float = 120.0,
-        management: ManagementPath | None = None,
-        holders: t.Callable[[System, t.Sequence[str]], dict[str, list[str]]] = vf_holders_of,
-        never_reset: t.Sequence[str] = (),
-        drivers: Drivers = firmware_of_netdevs,
+        vendor: VendorFirmware,
+        observers: Observers | None = None,
     ) -> None:
         super().__init__()
         self._system = system
-        self._reset = reset == "allowed"
-        self._never_reset = frozenset(each.lower() for each in never_reset)
-        self._timeout = timeout
-        self._management = management
-        self._holders = holders
+        self._vendor = vendor
+        self._reset = options.get("reset") == "allowed"
+        self._never_reset = frozenset(each.lower() for each in options.get("never_reset", ()))
+        self._timeout: float = options.get("timeout", 120.0)
+        self._management, self._holders, drivers = observers or Observers()
+        ports: t.Sequence[t.Mapping[str, t.Any]] | None = options["ports"]
         self._every = ports is None
         self._staged: set[tuple[str, str]] = set()
         self._restarted: set[str] = set()
@@ -102,21 +98,15 @@ class Firmware(Subsystem):
         self._by_port: list[tuple[str, Card]] = []
         self._cards: dict[str, Card] = {}
         if ports is None:
-            ports = [{"pci": each} for each in pci_functions.network_functions(system, pci_functions.NVIDIA_NETWORKING)]
+            ports = [{"pci": each} for each in pci_functions.network_functions(system, vendor.pci_vendor)]
         self._add_ports(ports)
-        self._tool = Tool(system, tool)
+        self._tool = vendor.tool(system, options.get("tool", "auto"))
         self._reader = CardReader(system, self._tool, drivers)
 
     @classmethod
     def from_options(cls, options: t.Mapping[str, t.Any], system: System) -> Firmware:
-        return cls(
-            system,
-            options["ports"],
-            options["tool"],
-            options["reset"],
-            options["timeout"],
-            never_reset=options["never_reset"],
-        )
+        """Return the firmware of NVIDIA's cards, for the module mlx_linktype."""
+        return cls(options, system, FIRMWARE)
 
     # -- desired state ------------------------------------------------------------------------------------------------
 
@@ -135,7 +125,7 @@ class Firmware(Subsystem):
             card = self._card(function)
             self._by_port.append((function, card))
             try:
-                specs = list(parameter_specs(port, place, card.ports))
+                specs = list(parameter_specs(port, place, card.ports, self._vendor.parameters))
             except RailyardError as error:
                 errors += error.errors
                 continue
@@ -146,7 +136,7 @@ class Firmware(Subsystem):
                     errors.append(card.conflict("the firmware", *version, *card.version))
             for name, spec in specs:
                 other = card.specs.setdefault(name, spec)
-                if other is not spec and not firmware_tool.same(firmware_tool.plain(other.shown), spec.shown):
+                if other is not spec and not vendor_firmware.same(vendor_firmware.plain(other.shown), spec.shown):
                     errors.append(card.conflict(name, spec.shown, spec.place, other.shown, other.place))
         raise_all(errors)
 
@@ -155,8 +145,7 @@ class Firmware(Subsystem):
         device = functions[0]
         if device not in self._cards:
             model = pci_functions.hexadecimal(self._system, device, "device")
-            ports = 2 if model in TWO_PORTS_A_FUNCTION else len(functions)
-            self._cards[device] = Card(device, functions, ports, model in BLUEFIELD)
+            self._cards[device] = Card(device, functions, model, self._vendor)
         return self._cards[device]
 
     # -- observed state -----------------------------------------------------------------------------------------------
@@ -200,7 +189,7 @@ class Firmware(Subsystem):
                 errors += self._refusals(card, resets)
             changes += self._staging(card, parameters, staged)
             if resets:
-                level = "level %s" % firmware_tool.RESET_LEVEL
+                level = "level %s" % self._tool.reset_level
                 changes.append(Change(card.device, "reset", None, level, functools.partial(self._do_reset, card)))
         raise_all(errors)
         return changes
@@ -217,30 +206,31 @@ class Firmware(Subsystem):
     def _missing_parameter(
         self, card: Card, name: str, spec: ParameterSpec, parameters: t.Mapping[str, Parameter]
     ) -> RailyardError | None:
-        port = LINK_TYPE.match(name)
-        if not port:
+        known = card.vendor.parameters
+        port = known.port_of(name)
+        if port is None:
             others = port_elements(name, card.ports)
             if spec.every_port and (name != others[0] or any(other in parameters for other in others)):
                 return None  # covers the existing ports; one error is enough
             if self._hidden(card, name, parameters):
                 self._unseen.add((card.device, name))
                 return None
-            guard = parameters.get(firmware_parameters.ADVANCED)
+            guard = parameters.get(known.guard)
             remedy = "run '%s -d %s -e q' to list the parameters" % (self._tool.path, card.device)
-            if name in firmware_parameters.GUARDED and guard and not firmware_tool.same(guard["current"], 1):
-                remedy = "set %s: true too, without which the card hides it" % firmware_parameters.ADVANCED
+            if name in known.guarded and guard and not vendor_firmware.same(guard["current"], 1):
+                remedy = "set %s: true too, without which the card hides it" % known.guard
             return Unsupported("%s does not have the parameter %s" % (card.device, name), spec.place, remedy)
-        if spec.every_port and any(LINK_TYPE.match(other) for other in parameters):
+        if spec.every_port and any(known.port_of(other) for other in parameters):
             return None  # 'link_type' covers the existing ports
-        port_index = int(port.group(1)) - 1
+        port_index = port - 1
         layer = self._reader.link_layer(card.functions[port_index]) if port_index < len(card.functions) else None
         if spec.every_port and port_index > 0:
             return None  # one error is enough
-        if layer and LINK_TYPES[layer] == spec.shown:
+        if layer and known.link_types[layer] == spec.shown:
             return None  # fixed to the desired type
         reason = "its link type is fixed%s (not a VPI card)" % (" to %s" % layer if layer else "")
-        if any(LINK_TYPE.match(other) for other in parameters):
-            reason = "the card does not have port %s" % port.group(1)
+        if any(known.port_of(other) for other in parameters):
+            reason = "the card does not have port %d" % port
         return Unsupported(
             "%s does not have the parameter %s: %s" % (card.device, name, reason),
             spec.place,
@@ -250,10 +240,11 @@ class Firmware(Subsystem):
     @staticmethod
     def _hidden(card: Card, name: str, parameters: t.Mapping[str, Parameter]) -> bool:
         """Return whether the card may hide a parameter until the advanced settings are in force."""
-        spec, guard = card.specs.get(firmware_parameters.ADVANCED), parameters.get(firmware_parameters.ADVANCED)
+        guard_name = card.vendor.parameters.guard
+        spec, guard = card.specs.get(guard_name), parameters.get(guard_name)
         if name in parameters or spec is None or guard is None or spec.argument() != "1":
             return False
-        return LINK_TYPE.match(name) is None and not firmware_tool.same(guard["current"], 1)
+        return card.vendor.parameters.port_of(name) is None and not vendor_firmware.same(guard["current"], 1)
 
     def _must_reset(self, card: Card, parameters: t.Mapping[str, Parameter], staged: Specs) -> bool:
         if not self._reset or card.device in self._restarted:
@@ -261,10 +252,10 @@ class Firmware(Subsystem):
         if not self._never_reset.isdisjoint(pci_functions.card_functions(self._system, card.device)):
             return False
         waiting = self._waiting(card, parameters, staged)
-        if waiting and card.bluefield:
+        if waiting and card.has_processors:
             warning = (
-                "%s is a BlueField, which is not reset from the host: a reset restarts its Arm cores and may change its"
-                " mode. Its values take effect after a reboot." % card.device
+                "%s is a %s, which is not reset from the host: a reset restarts its Arm cores and may change its"
+                " mode. Its values take effect after a reboot." % (card.device, card.vendor.processor_name)
             )
             self.warnings += [] if warning in self.warnings else [warning]
             return False
@@ -304,8 +295,10 @@ class Firmware(Subsystem):
         if not resets:
             return []
         errors: list[RailyardError] = []
-        if self._tool.reset_program() is None:
-            errors.append(self._tool.no_reset_program())
+        try:
+            self._tool.check_reset()
+        except RailyardError as error:
+            errors.append(error)
         for function in functions:
             vfs = pci_functions.virtual_functions(self._system, function)
             if vfs:
@@ -390,20 +383,21 @@ class Firmware(Subsystem):
                 reasons.append("%s: %s is %s now, %s at the next boot%s" % (card.device, name, now, later, tried))
             reasons += [
                 "%s: %s is hidden until %s is in force; the run after the reboot sets it"
-                % (card.device, name, firmware_parameters.ADVANCED)
+                % (card.device, name, self._vendor.parameters.guard)
                 for name in card.specs
                 if self._hidden(card, name, parameters)
             ]
             reasons += [
                 "%s: %s is visible now that %s is in force; the next run sets it"
-                % (device, name, firmware_parameters.ADVANCED)
+                % (device, name, self._vendor.parameters.guard)
                 for device, name in sorted(self._unseen)
                 if device == card.device and name in parameters
             ]
-            if wanted and state["cards"][card.device]["mode"] == MODES[0]:
+            mode = state["cards"][card.device]["mode"]
+            if wanted and mode and mode == card.vendor.independent_mode:
                 self.warnings.append(
-                    "%s is a BlueField in DPU mode: a reboot of the host does not restart its firmware. Remedy:"
-                    " power-cycle the server." % card.device
+                    "%s is a %s in %s mode: a reboot of the host does not restart its firmware. Remedy:"
+                    " power-cycle the server." % (card.device, card.vendor.processor_name, str(mode).upper())
                 )
             self._check_total(card, parameters)
         return {
@@ -420,18 +414,20 @@ class Firmware(Subsystem):
             if card.version and version != card.version[0]:
                 found.append({"card": card.device, "wanted": card.version[0], "version": version})
                 self.warnings.append(
-                    "%s: the firmware is %s, not %s (%s). Remedy: burn it with the vendor's tool (mstflint or"
-                    " mlxfwmanager), or plan the other version."
-                    % (card.device, version or "not reported by a driver", *card.version)
+                    "%s: the firmware is %s, not %s (%s). Remedy: burn it with the vendor's tool (%s), or"
+                    " plan the other version."
+                    % (card.device, version or "not reported by a driver", *card.version, card.vendor.burner)
                 )
         return found
 
     def _check_total(self, card: Card, parameters: t.Mapping[str, Parameter]) -> None:
-        """Warn if NUM_OF_VFS differs from the kernel's count: it is not used while PF_NUM_OF_VF_VALID is set."""
-        count, enabled = (parameters.get(name, {}).get("current") for name in ("NUM_OF_VFS", "SRIOV_EN"))
+        """Warn if the number of VFs differs from the kernel's count: other parameters may replace it."""
+        known = card.vendor.parameters
+        values = {option: (name, parameters.get(name, {}).get("current")) for name, option in known.options.items()}
+        (name, count), (_name, enabled) = values["num_of_vfs"], values["sriov_en"]
         total = pci_functions.number(self._system, card.functions[0], "sriov_totalvfs")
         if enabled and isinstance(count, int) and total not in (None, count):
             self.warnings.append(
-                "%s: NUM_OF_VFS is %d, but the kernel allows %s VFs; check the parameters PF_NUM_OF_VF_VALID and "
-                "PF_NUM_OF_VF" % (card.device, count, total)
+                "%s: %s is %d, but the kernel allows %s VFs; check the parameters %s"
+                % (card.device, name, count, total, known.vf_override)
             )

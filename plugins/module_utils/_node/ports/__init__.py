@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Names, MTU, addresses, tables, rules and sysctls of rail ports.
-
-May import: _common, _node.core, _node.netlink, _node.readers, _node.safety.
-"""
+"""Names, MTU, addresses, tables, rules and sysctls of rail ports."""

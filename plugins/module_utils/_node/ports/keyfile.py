@@ -9,7 +9,7 @@ Source: nm-settings-keyfile(5).
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import bare
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import ANYWHERE, bare
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import port_observed
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import NM_PREFIX, Kept, ini
 
@@ -53,7 +53,7 @@ def _manual(each: Kept, version: int) -> list[str]:
         lines += ["route%d_options=%s" % (number, ",".join(options))]
     if side in each.sides_with_rules:
         rule = "priority %d %s table %d"
-        selectors = ("from %s" % bare(side.source), "from %s oif %s" % (port_observed.ANYWHERE[version], each.netdev))
+        selectors = ("from %s" % bare(side.source), "from %s oif %s" % (ANYWHERE[version], each.netdev))
         for number, selector in enumerate(selectors, 1):
             lines += ["routing-rule%d=" % number + rule % (port.priority or 0, selector, port.table or 0)]
     return lines

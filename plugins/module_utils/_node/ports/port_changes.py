@@ -13,6 +13,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.changes im
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Unsupported
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rail_routes import (
+    RouteSpec,
+    has_subnet,
+    make_route,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.route_lookup import RouteLookup
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
     IFA_F_DADFAILED,
@@ -39,7 +44,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_o
     duplicates,
     find,
     is_same_route,
-    make_route,
     port_routes,
     route_key,
     route_name,
@@ -397,8 +401,8 @@ class Plan:
             return
         # when the link comes up, the kernel restores the route of the address, unless it has noprefixroute
         by_kernel = down and not live.flags & IFA_F_NOPREFIXROUTE
-        if side.has_subnet and not by_kernel:
-            route = make_route(TABLE_MAIN, side, address.network, link.ifindex, None)
+        if has_subnet(address) and not by_kernel:
+            route = make_route(RouteSpec(address.network, None, None), link.ifindex, address)
             route = route._replace(metric=KERNEL_METRIC[side.version], protocol=PROTOCOL_KERNEL)
             if not any(is_same_route(each, route) for each in self._routes()):
                 self._add_route(target, route)

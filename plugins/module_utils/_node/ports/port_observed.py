@@ -6,19 +6,17 @@
 
 from __future__ import annotations
 
-import ipaddress
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rail_routes import rail_routes
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.route_lookup import InterfaceRoute
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
-    ANYWHERE,
     IFA_F_DADFAILED,
     IFA_F_OPTIMISTIC,
     IFA_F_TENTATIVE,
-    IP,
     TABLE_MAIN,
     Address,
     Interface,
@@ -27,16 +25,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
     Route,
     Rtnetlink,
     Rule,
-    static_route,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import Port, Record, Side
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import Port, Record
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.vf_holders import Moved
 
 # Metrics of the routes that the kernel adds with an address, by IP version.
 KERNEL_METRIC = {4: 0, 6: 256}
-LINK_LOCAL = ipaddress.ip_network("fe80::/64")
 
 # IPv6 sysctls of a rail port: router advertisements must not add a default route to the main table, nor addresses
 # that are not planned.
@@ -131,33 +127,9 @@ def rule_keys(port: Port, netdev: str) -> list[RuleKey]:
 
 def port_routes(port: Port, ifindex: int) -> list[Route]:
     """Return the routes of a port: those of its own table, then the additional ones of the plan, on-link ones first."""
-    found = [route for side in port.sides for route in _table_routes(port, side, ifindex)]
-    for planned in sorted(port.routes, key=lambda each: each.via is not None):
-        table = TABLE_MAIN if planned.table is None else planned.table
-        side = port.side(planned.to.version)
-        if side:
-            found.append(make_route(table, side, planned.to, ifindex, planned.via))
-    return found
-
-
-def _table_routes(port: Port, side: Side, ifindex: int) -> list[Route]:
-    if port.table is None:
-        return []
-    routes = []
-    if side.has_subnet:
-        routes.append(make_route(port.table, side, side.address.network, ifindex, None))
-    if side.version == 6:
-        # without it, the rule by outgoing interface would send link-local traffic to the gateway
-        routes.append(make_route(port.table, side, LINK_LOCAL, ifindex, None))
-    if side.gateway:
-        routes.append(make_route(port.table, side, ANYWHERE[side.version], ifindex, side.gateway))
-    return routes
-
-
-def make_route(table: int, side: Side, to: Network, ifindex: int, via: IP | None) -> Route:
-    # an IPv6 address cannot be the preferred source before duplicate address detection has ended
-    source = side.address.ip if not via and side.version == 4 else None
-    return static_route(table, to, ifindex, via, source)
+    addresses = [side.address for side in port.sides]
+    gateways = [side.gateway for side in port.sides if side.gateway]
+    return rail_routes(ifindex, addresses, port.table, gateways, port.routes, by_interface=True)
 
 
 def add_route(rtnl: Rtnetlink, target: Target, route: Route) -> None:

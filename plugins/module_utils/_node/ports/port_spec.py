@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rail_routes import RouteSpec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
     IP,
     RESERVED_TABLES,
@@ -52,22 +53,6 @@ class Side(t.NamedTuple):
         """The address as the selector of a rule."""
         return ipaddress.ip_network(self.address.ip)
 
-    @property
-    def has_subnet(self) -> bool:
-        """Whether the address's subnet has other addresses, so that the kernel adds a route to it."""
-        return self.address.network.prefixlen < self.address.network.max_prefixlen
-
-
-class Via(t.NamedTuple):
-    """A route in addition to those of address and gateway. ``table`` None: the main table; ``via`` None: on link."""
-
-    to: Network
-    via: IP | None
-    table: int | None
-
-    def as_options(self) -> dict[str, t.Any]:
-        return {"to": str(self.to), "via": str(self.via) if self.via else None, "table": self.table}
-
 
 class Port(t.NamedTuple):
     """One desired rail port. ``place``: the place of its options. ``sysctl``: values in the format of procfs."""
@@ -84,7 +69,7 @@ class Port(t.NamedTuple):
     sysctl: dict[str, str]
     address6: Interface | None = None
     gateway6: IP | None = None
-    routes: tuple[Via, ...] = ()
+    routes: tuple[RouteSpec, ...] = ()
 
     @property
     def sides(self) -> list[Side]:
@@ -189,8 +174,8 @@ def read_port(option: t.Mapping[str, t.Any], place: str, errors: list[RailyardEr
     return port._replace(routes=_routes(option, port, wrong))
 
 
-def _routes(option: t.Mapping[str, t.Any], port: Port, wrong: Wrong) -> tuple[Via, ...]:
-    found: list[Via] = []
+def _routes(option: t.Mapping[str, t.Any], port: Port, wrong: Wrong) -> tuple[RouteSpec, ...]:
+    found: list[RouteSpec] = []
     for number, each in enumerate(option.get("routes") or []):
         place = "routes[%d]" % number
         route = _route(each, place, option, port, wrong)
@@ -244,7 +229,7 @@ def _next_hop_problem(via: IP, address: Interface) -> str:
 
 def _route(
     route: t.Mapping[str, t.Any], place: str, option: t.Mapping[str, t.Any], port: Port, wrong: Wrong
-) -> Via | None:
+) -> RouteSpec | None:
     """Read one of a port's routes. Return None and add an error if it is invalid."""
     try:
         to: Network = ipaddress.ip_network(str(route.get("to")))
@@ -277,7 +262,7 @@ def _route(
     elif via is not None and _next_hop_problem(via, side.address):
         wrong(place + ".via", "%s %s" % (via, _next_hop_problem(via, side.address)), "plan one in the rail's subnet")
     else:
-        return Via(to, via, table)
+        return RouteSpec(to, via, table)
     return None
 
 

@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsyst
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.until_boot import UntilBoot
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rail_routes import RouteSpec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.route_lookup import RouteLookup
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
     IP,
@@ -46,7 +47,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_s
     RECORD,
     Port,
     Record,
-    Via,
     read_ports,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions, sysctl
@@ -430,21 +430,23 @@ def _gateway(address: Interface | None, table: int | None, link: Link, observed:
     return None
 
 
-def _additional_routes(live: Port, link: Link, observed: Seen) -> list[Via]:
+def _additional_routes(live: Port, link: Link, observed: Seen) -> list[RouteSpec]:
     """Return the interface's routes in the main table and its own, except those of its address and gateway."""
     own_routes = port_observed.port_routes(live, link.ifindex)
-    found: list[Via] = []
+    found: list[RouteSpec] = []
     for route in observed.routes:
         if route.oif != link.ifindex or route.table not in (TABLE_MAIN, live.table):
             continue
         if route.protocol == PROTOCOL_KERNEL or not route.destination.prefixlen or route.destination.is_link_local:
             continue
         if not any(port_observed.is_same_route(route, each) for each in own_routes):
-            found.append(Via(route.destination, route.gateway, None if route.table == TABLE_MAIN else route.table))
+            found.append(
+                RouteSpec(route.destination, route.gateway, None if route.table == TABLE_MAIN else route.table)
+            )
     return found
 
 
-def _in_planned_order(port: Port, found: t.Sequence[Via]) -> tuple[Via, ...]:
+def _in_planned_order(port: Port, found: t.Sequence[RouteSpec]) -> tuple[RouteSpec, ...]:
     """Return the routes in the order of the plan, followed by others."""
     order = {route: number for number, route in enumerate(port.routes)}
     return tuple(sorted(found, key=lambda route: (order.get(route, len(order)), str(route.to))))

@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Tests of traffic between two nodes, and the pods of a node.
-
-May import: _common, _node.agent, _node.core, _node.dra, _node.info, _node.netlink, _node.readers, _node.safety.
-"""
+"""Tests of traffic between two nodes, and the pods of a node."""

@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""QoS of RoCE: PFC, ETS, congestion control, traffic classes.
-
-May import: _common, _node.boot, _node.core, _node.netlink, _node.readers, _node.safety.
-"""
+"""QoS of RoCE: PFC, ETS, congestion control, traffic classes."""

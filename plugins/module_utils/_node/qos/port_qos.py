@@ -12,12 +12,13 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Act, Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, Unsupported
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import nic_vendors
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import dcb_netlink, ethtool
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.dcb_netlink import App, Dcb, DcbSocket
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import ARPHRD_INFINIBAND
-from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import congestion_control, rdma_traffic_class
+from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import cm_defaults
 from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.qos_spec import QosSpec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 
@@ -38,7 +39,7 @@ class Tools(t.NamedTuple):
     """The interfaces to the kernel, replaced in tests."""
 
     sock: DcbSocket
-    marks: rdma_traffic_class.Marks
+    defaults: cm_defaults.CmDefaults
     pauses: t.Callable[[t.Iterable[str]], dict[str, ethtool.Pause]] = ethtool.pauses
     set_pause: t.Callable[[str, ethtool.Pause], None] = ethtool.set_pause
 
@@ -55,22 +56,26 @@ class LivePort:
         self.driver = system.link_name(pci_functions.attribute(function, "driver")) if function else None
         self.dcb: Dcb | None = tools.sock.read(netdev)
         self.pause = tools.pauses([netdev]).get(netdev)
-        # older drivers have the trust in sysfs, not in the application table
-        self.trust_path = "/sys/class/net/%s/qos/trust" % netdev
-        self.map_path = "/sys/class/net/%s/qos/dscp2prio" % netdev
-        self.old_trust = system.read(self.trust_path)
-        self.ecn = congestion_control.observe(system, netdev, function)
+        self._vendor = nic_vendors.of_function(system, function)
+        self._trust_path, self._map_path = self._vendor.trust_files(netdev) or ("", "")
+        self.old_trust = system.read(self._trust_path) if self._trust_path else None
+        self._congestion = self._vendor.congestion_control(system, netdev, function) if function else None
+        self.ecn = self._congestion.observe() if self._congestion else None
         functions = [] if function is None else [function]
         if vfs and function:
             functions += pci_functions.virtual_functions(system, function)
+        self._class_files: dict[tuple[str, int], str] = {}
         self.rdma = [row for each in functions for row in self._rdma(each)]
 
     def _rdma(self, function: str) -> list[Row]:
         rows = []
+        vendor = nic_vendors.of_function(self._system, function)
         for device in pci_functions.rdma_devices(self._system, function):
-            for port in rdma_traffic_class.ports(self._system, device):
-                row: Row = {"device": device, "port": port, "pci": function}
-                row.update(self._tools.marks.read(device, port))
+            for port in cm_defaults.ports(self._system, device):
+                setting = vendor.traffic_class(self._system, device, port)
+                row: Row = {"device": device, "port": port, "pci": function, "tclass": setting and setting.value}
+                row.update(self._tools.defaults.read(device, port))
+                self._class_files[device, port] = setting.path if setting else ""
                 rows.append(row)
         return rows
 
@@ -92,7 +97,7 @@ class LivePort:
     def dscp2prio(self) -> dict[int, int]:
         if self.old_trust is None:
             return self.dcb.dscp2prio() if self.dcb else {}
-        rows = [line.split() for line in (self._system.read(self.map_path) or "").splitlines()]
+        rows = [line.split() for line in (self._system.read(self._map_path) or "").splitlines()]
         return {int(row[0]): int(row[1]) for row in rows if len(row) > 1 and row[0].isdigit() and row[1].isdigit()}
 
     @property
@@ -155,11 +160,11 @@ class LivePort:
             found.append(Refused(message, self.place, "set dcbx: host, or disable DCBX on the switch port"))
         found += self._dcb_limits(self.dcb, spec)
         if spec.ecn and self.ecn is None:
-            what = "ECN (neither ecn of NVIDIA's driver nor cc_params of mlx5 in debugfs)"
-            found += self._missing(what, "install NVIDIA's driver, or set qos.ecn to null and set ECN in the firmware")
+            found += self._missing(*self._vendor.no_congestion_control)
         if spec.rdma_cm_tos is not None and not [row for row in self.rdma if row["pci"] == self.pci]:
             message = "%s does not have an RDMA device in this network namespace" % self._who()
-            remedy = "load its RDMA driver (mlx5_ib), or bring the device back to this network namespace"
+            module = " (%s)" % self._vendor.rdma_module if self._vendor.rdma_module else ""
+            remedy = "load its RDMA driver%s, or bring the device back to this network namespace" % module
             found.append(RailyardError(message, self.place, remedy))
         return found
 
@@ -192,12 +197,8 @@ class LivePort:
         return [Unsupported("%s does not support %s" % (self._who(), what), self.place, remedy)]
 
     def warnings(self, spec: QosSpec) -> list[str]:
-        found = []
-        if spec.ecn and self.ecn and self.ecn["interface"] == "debugfs":
-            found.append(
-                "%s: this driver does not report the priorities with ECN: check that ROCE_CC_PRIO_MASK of the firmware "
-                "contains priority %s" % (self.netdev, ", ".join(map(str, spec.ecn["np"])))
-            )
+        warning = self._congestion.warning(spec.ecn) if spec.ecn and self._congestion else None
+        found = [warning] if warning else []
         missing = [row["device"] for row in self.rdma if row["tclass"] is None]
         if spec.tclass is not None and missing:
             found.append(
@@ -342,7 +343,7 @@ class LivePort:
     def _set_trust(self, spec: QosSpec) -> Act:
         def act() -> None:
             if self.old_trust is not None:
-                self._system.write_attribute(self.trust_path, spec.trust or "")
+                self._system.write_attribute(self._trust_path, spec.trust or "")
             elif self.dcb and self.dcb.trust is not None:
                 self._sock.set_trust(self.netdev, [dcb_netlink.SELECTORS[spec.trust or "pcp"]])
             elif spec.trust == "dscp":
@@ -355,7 +356,7 @@ class LivePort:
     def _set_entries(self, wanted: t.Mapping[int, int]) -> None:
         for dscp, priority in sorted(wanted.items()):
             if self.old_trust is not None:
-                self._system.write_attribute(self.map_path, "%d %d " % (dscp, priority))
+                self._system.write_attribute(self._map_path, "%d %d " % (dscp, priority))
                 continue
             entry = App(dcb_netlink.SELECTOR_DSCP, priority, dscp)
             if entry not in self._now().apps:
@@ -371,35 +372,28 @@ class LivePort:
                 self._sock.delete_app(self.netdev, entry)
 
     def _ecn(self, spec: QosSpec) -> list[Change]:
-        if spec.ecn is None or self.ecn is None:
-            return []
         found = []
-        for knob, value in congestion_control.wanted(self.ecn["interface"], spec.ecn, self.netdev, self.pci):
-            before = self._system.read_int(knob.path)
+        for name, path, value in self._congestion.settings(spec.ecn) if spec.ecn and self._congestion else ():
+            before = self._system.read_int(path)
             if before != value:
-                found.append(
-                    self._change(knob.name, before, value, self._do(knob.name, self._writer(knob.path, value)))
-                )
+                act = self._do(name, _bound(self._system.write_attribute, path, str(value)))
+                found.append(self._change(name, before, value, act))
         return found
-
-    def _writer(self, path: str, value: int) -> Act:
-        return lambda: self._system.write_attribute(path, str(value))
 
     def rdma_changes(self, spec: QosSpec) -> list[Change]:
         """The marks of the PF's and the VFs' RDMA devices. The connection manager must be loaded."""
         found = []
-        marks = self._tools.marks
         for row in self.rdma:
             device, port = row["device"], row["port"]
             if spec.tclass is not None and row["tclass"] is not None and row["tclass"] != spec.tclass:
-                act = self._do("tclass of %s" % device, _bound(marks.set_tclass, device, port, spec.tclass))
+                write = _bound(self._system.write_attribute, self._class_files[device, port], str(spec.tclass))
+                act = self._do("tclass of %s" % device, write)
                 found.append(self._change_of(device, "traffic_class", row["tclass"], spec.tclass, act))
             for key, name in (("rdma_cm_tos", "default_roce_tos"), ("roce_mode", "default_roce_mode")):
                 value = spec.rdma_cm_tos if key == "rdma_cm_tos" else spec.roce_mode
                 if value is not None and row[key] != value:
-                    act = self._do(
-                        "%s of %s" % (name, device), _bound(marks.set_default, device, port, name, str(value))
-                    )
+                    write = _bound(self._tools.defaults.set_default, device, port, name, str(value))
+                    act = self._do("%s of %s" % (name, device), write)
                     found.append(self._change_of(device, name, row[key], value, act))
         return found
 

@@ -21,9 +21,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsyst
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.dcb_netlink import DcbSocket
 from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import (
+    cm_defaults,
     dcb_managers,
     qos_spec,
-    rdma_traffic_class,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.port_qos import LivePort, Tools
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
@@ -69,7 +69,7 @@ class RoceQos(PersistentSubsystem):
     def observe(self) -> Seen:
         """``ports`` in the shape of the options, and ``others``: other programs that configure DCB."""
         if self._tools is None:
-            self._tools = Tools(DcbSocket(), rdma_traffic_class.Marks(self._system))
+            self._tools = Tools(DcbSocket(), cm_defaults.CmDefaults(self._system))
         errors: list[RailyardError] = []
         seen = Seen()
         seen.live = []
@@ -151,7 +151,7 @@ class RoceQos(PersistentSubsystem):
     def _manager(self, live: t.Sequence[LivePort], errors: list[RailyardError]) -> list[Change]:
         """Load the connection manager if its defaults are desired."""
         tools = self._tools
-        if tools is None or tools.marks.has_manager() or not any(each.rdma for each in live):
+        if tools is None or tools.defaults.has_manager() or not any(each.rdma for each in live):
             return []
         if self._spec.rdma_cm_tos is None and self._spec.roce_mode is None:
             return []
@@ -164,12 +164,12 @@ class RoceQos(PersistentSubsystem):
             return []
 
         def act() -> None:
-            if not system.exists(rdma_traffic_class.CONFIG):
+            if not system.exists(cm_defaults.CONFIG):
                 system.check([modprobe, "configfs"], "see the kernel's messages (dmesg)")
             system.check([modprobe, "rdma_cm"], "see the kernel's messages (dmesg)")
-            if not system.exists(rdma_traffic_class.RDMA_CM):
-                mount = [system.which("mount") or "mount", "-t", "configfs", "configfs", rdma_traffic_class.CONFIG]
-                system.check(mount, "mount configfs at %s" % rdma_traffic_class.CONFIG)
+            if not system.exists(cm_defaults.RDMA_CM):
+                mount = [system.which("mount") or "mount", "-t", "configfs", "configfs", cm_defaults.CONFIG]
+                system.check(mount, "mount configfs at %s" % cm_defaults.CONFIG)
 
         return [Change("rdma_cm", "module", None, "loaded", act)]
 

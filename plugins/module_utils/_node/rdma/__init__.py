@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""RDMA netns mode, RDMA links and InfiniBand ports.
-
-May import: _common, _node.boot, _node.core, _node.netlink, _node.readers, _node.safety.
-"""
+"""RDMA netns mode, RDMA links and InfiniBand ports."""

@@ -51,51 +51,33 @@ Connect = t.Callable[[System], t.Optional[NetlinkSocket]]
 
 
 class RdmaLink(PersistentSubsystem):
-    """The RDMA links of the given ports.
+    """The RDMA links of the given ports. See the module's documentation for the options.
 
-    :param wait_active: seconds to wait for the links to be ACTIVE; 0 does not wait.
-    :param force: also remove or rename a device in use.
-    :param absent: remove the settings of the ports, or of all persistent ports if there are none.
-    :param complete: the ports are all ports of the node; persistent settings of others are removed.
+    Without ports, ``state: absent`` removes the settings of all persistent ports.
+
+    :param connect, run_apart: the interfaces to the kernel, for tests.
     """
 
     changes_devices = True
 
     def __init__(
         self,
+        options: Options,
         system: System,
-        ports: t.Sequence[Options],
-        wait_active: float = 0,
-        force: bool = False,
-        persist: bool = False,
         connect: Connect = rdma_netlink.connect,
         run_apart: t.Callable[[t.Callable[[], None], float], bool] = apart,
-        absent: bool = False,
-        complete: bool = False,
     ) -> None:
-        super().__init__(system, RANK, MODULE, absent, persist)
-        self._ports = [Port("ports[%d]" % number, options) for number, options in enumerate(ports)]
-        self._wait_active = wait_active
-        self._force = force
+        state, persist = options.get("state"), bool(options.get("persist", False))
+        super().__init__(system, RANK, MODULE, state == "absent", persist)
+        ports: t.Sequence[Options] = () if state == "gathered" else options.get("ports") or ()
+        self._ports = [Port("ports[%d]" % number, each) for number, each in enumerate(ports)]
+        self._wait_active: float = options.get("wait_active") or 0
+        self._force = bool(options.get("force", False))
         self._connect = connect
         self._run_apart = run_apart
-        self._complete = complete and persist
+        self._complete = persist and bool(options.get("complete"))
         # the ports to remove, read once, because removal deletes the persistent options
         self._to_remove: list[Port] | None = None
-
-    @classmethod
-    def from_options(cls, options: Options, system: System) -> RdmaLink:
-        if options.get("state") == "gathered":
-            return cls(system, [])
-        return cls(
-            system,
-            options["ports"] or [],
-            options.get("wait_active") or 0,
-            options.get("force", False),
-            options.get("persist", False),
-            absent=options.get("state") == "absent",
-            complete=bool(options.get("complete")),
-        )
 
     def observe(self) -> State:
         """Return ``ports``: the visible RDMA devices in the shape of the options; ``links``: states of their ports."""

@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Read-only views of sysfs, procfs and configuration files, and events of links, devices and directories.
-
-May import: _common, _node.core.
-"""
+"""Read-only views of sysfs, procfs and configuration files, and events of links, devices and directories."""

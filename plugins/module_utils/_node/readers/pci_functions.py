@@ -20,7 +20,6 @@ NETWORK_CLASS = 0x02
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
 # The phys_port_name of the representor of a VF or SF in switchdev mode.
 REPRESENTOR = re.compile(r"([cp]\d+)?pf\d+[vs]f\d+\Z")
-NVIDIA_NETWORKING = "15b3"
 # Nearest first, in the terms of 'nvidia-smi topo'.
 PROXIMITIES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 # Classes of display and 3D controllers and processing accelerators, and vendors of compute GPUs.

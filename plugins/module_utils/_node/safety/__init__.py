@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What must not be touched: the management path, and VFs that a pod, VM or process holds.
-
-May import: _common, _node.core, _node.netlink, _node.readers.
-"""
+"""What must not be touched: the management path, and VFs that a pod, VM or process holds."""

@@ -28,7 +28,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
-from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov import vendor_files
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.pf_state import MARK, PfState, is_passed_on
 
 DRIVERS_PROBE = "/sys/bus/pci/drivers_probe"
@@ -39,7 +38,6 @@ PAUSE = 0.05
 LINK_LAYERS = {vf_attributes.ETHERNET: "Ethernet", vf_attributes.INFINIBAND: "InfiniBand"}
 RELEASE = "stop the holder, or drain the node, and run again"
 WRITE_REMEDIES = {
-    errno.ERANGE: "request at most sriov_totalvfs VFs, or raise the firmware's limit (mlx_linktype, num_of_vfs)",
     errno.ENOENT: "load the PF's driver, and check that it supports SR-IOV",
     errno.EBUSY: "stop the other program that changes the VFs on this node",
     errno.ENOMEM: "the firmware leaves no room for VFs: enable SR-IOV in the BIOS, or boot the kernel with pci=realloc",
@@ -69,15 +67,11 @@ class Pf(PfState):
             if not attribute.fits(self.link_layer):
                 of_attribute, of_port = LINK_LAYERS[attribute.link_layer or ""], LINK_LAYERS[self.link_layer]
                 return "%s is for VFs of %s NICs, and this is an %s one" % (name, of_attribute, of_port)
-            if self.index is None and not (self.infiniband and self._vendor_directory()):
+            if self.index is None and not (self.infiniband and self.vendor.vf_files.exist(self.system, self.directory)):
                 return "%s is set through the PF's netdev, which is missing in this network namespace" % name
             if not self.infiniband and not self._driver_knows(name, value):
                 return "the driver %s cannot set %s" % (self.driver, name)
         return ""
-
-    def _vendor_directory(self) -> bool:
-        # without VFs, the older name of sriov_numvfs shows that the directory will appear
-        return self.system.exists(self.path("sriov")) or self.system.exists(self.path("mlx5_num_vfs"))
 
     def _driver_knows(self, name: str, value: t.Any) -> bool:
         if self.attributes and vf_attributes.BY_NAME[name].kind == vf_attributes.FLAG:
@@ -91,12 +85,11 @@ class Pf(PfState):
 
     def set_attribute(self, index: int, values: Row, deadline: float) -> None:
         """Set one attribute of a VF, or two that the kernel sets together."""
-        for name, entry in vendor_files.FILES.items() if self.infiniband else ():
-            path = self.path("sriov/%d/%s" % (index, entry))
-            if name in values and self.system.exists(path):
-                text = vendor_files.encoded(vf_attributes.BY_NAME[name], values[name])
-                self._write(path, text, "%s %s" % (self.vf_name(index), name))
-                return
+        setting = self.vendor.vf_files.setting(self.system, self.directory, index, self.link_layer, values)
+        if setting:
+            name, path, text = setting
+            self._write(path, text, "%s %s" % (self.vf_name(index), name))
+            return
         if self.index is None:
             raise Unsupported(
                 "%s cannot be set: the PF has no netdev in this network namespace" % " and ".join(values),
@@ -279,10 +272,13 @@ class Pf(PfState):
             self.system.write_attribute(path, text)
         except OSError as error:
             number = error.errno or 0
+            remedy = WRITE_REMEDIES.get(number, "see the kernel's messages (dmesg) for the driver's reason")
+            if number == errno.ERANGE:
+                remedy = "request at most sriov_totalvfs VFs, or %s" % self.vendor.raise_vf_limit
             raise RailyardError(
                 "the kernel refuses %s in %s: %s (%s)"
                 % (text, path.rpartition("/")[2], os.strerror(number), errno.errorcode.get(number, number)),
                 place,
-                WRITE_REMEDIES.get(number, "see the kernel's messages (dmesg) for the driver's reason")
+                remedy
                 + ("; the NIC is in switchdev mode, which some drivers must leave first" if self.representors else ""),
             ) from None

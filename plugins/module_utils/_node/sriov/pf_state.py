@@ -14,12 +14,12 @@ import errno
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import nic_vendors
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import ARPHRD_INFINIBAND, Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
-from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov import vendor_files
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.vf_spec import ATTRIBUTES
 
 # Exists while sriov_drivers_autoprobe is temporarily 0, and holds its former value. A boot removes both.
@@ -39,6 +39,8 @@ class PfState:
         self.system = system
         self.table = table
         self.pci = address
+        self.directory = "%s/%s" % (pci_functions.DEVICES, address)
+        self.vendor = nic_vendors.of_function(system, address)
         self.read()
 
     def read(self) -> None:
@@ -106,10 +108,11 @@ class PfState:
             rows = self._attributes_by_netlink(self.netdev)
         if not self.count:
             return []
-        if len(rows) < self.count:
-            rows = [self._attributes_by_config(number) for number in range(self.count)]
+        known = len(rows) >= self.count
+        rows = rows if known else [{"index": number} for number in range(self.count)]
         for row in rows:
-            self._add_files(row)
+            files = self.vendor.vf_files
+            row.update(files.attributes(self.system, self.directory, row["index"], self.link_layer, known))
         if any(len(row) == 1 for row in rows):
             self.unreadable = self.unreadable or "it has no netdev in this network namespace"
             return []
@@ -132,18 +135,6 @@ class PfState:
         if len(rows) < self.count and not self.unreadable:
             self.unreadable = "the kernel reports %d of its %d VFs" % (len(rows), self.count)
         return rows[: self.count] if len(rows) >= self.count else []
-
-    def _attributes_by_config(self, number: int) -> Row:
-        """Return the attributes in the vendor's ``sriov/N/config``; only ``index`` without that file."""
-        text = self.system.read(self.path("sriov/%d/config" % number)) or ""
-        return dict({"index": number}, **vendor_files.attributes_in(text, self.link_layer))
-
-    def _add_files(self, row: Row) -> None:
-        """Add the attributes that have a file in the vendor's directory ``sriov/N``."""
-        for name, entry in vendor_files.FILES.items() if self.infiniband else ():
-            text = self.system.read(self.path("sriov/%d/%s" % (row["index"], entry)))
-            if text:
-                row[name] = vendor_files.decoded(vf_attributes.BY_NAME[name], text)
 
 
 def is_passed_on(driver: str) -> bool:

@@ -71,17 +71,14 @@ class PfChanges:
             # the netdev of a virtio NIC belongs to a virtio device, not to the PCI function
             name = "%s (%s)" % (pf.pci, port.netdev) if port.netdev and not pf.netdev else pf.name
             message = "%s has no SR-IOV%s" % (name, " (driver %s)" % pf.driver if pf.driver else "")
-            remedy = "enable SR-IOV in the BIOS and in the NIC's firmware, then reboot; or name a NIC that has SR-IOV"
-            if (pf.driver or "").startswith("mlx"):
-                remedy = "enable SR-IOV in the NIC's firmware (mlx_linktype, sriov_en) and in the BIOS, then reboot"
-            found.append(Unsupported(message, port.place, remedy))
+            found.append(Unsupported(message, port.place, pf.vendor.enable_sriov))
             return found
         if self.count > (pf.total or 0):
             found.append(
                 Unsupported(
                     "%d VFs are more than the %d that %s has" % (self.count, pf.total or 0, pf.name),
                     port.place + ".count",
-                    "request fewer, or raise the firmware's limit (mlx_linktype, num_of_vfs) and reboot",
+                    "request fewer, or %s and reboot" % pf.vendor.raise_vf_limit,
                 )
             )
         if self.recount and not pf.driver:

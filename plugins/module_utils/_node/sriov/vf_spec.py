@@ -62,13 +62,6 @@ def ports_of(options: t.Mapping[str, t.Any]) -> tuple[list[Port], list[RailyardE
     return found, errors
 
 
-def guid(text: str) -> str:
-    """Return a GUID of any usual spelling as ``00:11:22:33:44:55:66:77``."""
-    digits = re.sub(r"[:.-]", "", text.strip().lower())
-    digits = digits[2:] if digits.startswith("0x") else digits
-    return ":".join(digits[start : start + 2] for start in range(0, len(digits), 2))
-
-
 def _port(place: str, options: t.Mapping[str, t.Any], errors: list[RailyardError]) -> Port:
     reference = port_reference.read(options, place, errors)
     count = options.get("count")
@@ -126,7 +119,7 @@ def _checked(attribute: VfAttribute, value: t.Any) -> tuple[t.Any, str, str]:
         if int(value[:2], 16) & 1 or not value.strip("0:"):
             return value, "%s is not a unicast address" % value, "give a unicast address other than zero"
     elif attribute.kind == vf_attributes.GUID:
-        value = guid(str(value))
+        value = vf_attributes.guid(str(value))
         if not GUID.match(value.replace(":", "")):
             return value, "%r is not a GUID" % value, "write eight bytes as 00:11:22:33:44:55:66:77"
         if not value.strip("0:"):

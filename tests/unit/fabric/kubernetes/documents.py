@@ -95,6 +95,7 @@ def document(
             "max_nodes": nodes,
             "pods_per_node": 8,
             "routing": {"mode": routing, "cross_rail": cross_rail},
+            "subnets": {rail["name"]: _whole(rail, routing == "source" and cross_rail) for rail in rail_list},
             "qos": None,
             "namespace": "kube-system" if provider == "spiderpool" else "default",
             "resource_prefix": PREFIXES[provider],
@@ -131,6 +132,16 @@ def _rail(
         "pool6": "v6-ai-%s" % name if mode == "subnet" or provider == "network-operator" else None,
         "networks": [{"attachment": attachment, "network": network, "resource": "%s_%s" % (name, attachment)}],
     }
+
+
+def _whole(rail: Document, default: bool) -> Document:
+    """The networks of a rail, and where its gateways lead."""
+    several = rail["mode"] in ("prefix", "link")
+    found = {key: rail[key] for key in ("mode", "subnet", "subnet6")}
+    for six, anywhere in (("", "0.0.0.0/0"), ("6", "::/0")):
+        reached = [anywhere] if default else [rail["subnet" + six]] if several else []
+        found["routes" + six] = reached if rail["subnet" + six] else []
+    return found
 
 
 def _port(

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A strict reader of CustomResourceDefinitions: what a server with strict field validation would say of an object.
 
-Unknown fields are errors wherever the schema does not preserve them. The schemas are upstream's and are not part of
-this project:
-without them, tests that need them are skipped.
+Unknown fields are errors wherever the schema does not preserve them. The definitions are those of tests/schemas:
+upstream's, without texts.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def _definitions(flavour: str) -> dict[tuple[str, str], dict[str, t.Any]]:
     order = ["sriov-network-operator", "multus", "spiderpool"]
     if flavour == "upstream":
         order.reverse()
-    files = sorted(upstream.schemas().glob("*/*.yaml"), key=lambda file: (_rank(order, file.parent.name), file.name))
+    files = sorted(upstream.SCHEMAS.glob("*/*.yaml"), key=lambda file: (_rank(order, file.parent.name), file.name))
     for file in files:
         definition = yaml_text.load(file.read_text(encoding="utf-8"))
         spec = definition["spec"]
@@ -56,7 +55,7 @@ def problems(thing: t.Mapping[str, t.Any], flavour: str = "upstream") -> list[st
         name: each for name, each in schema["properties"].items() if name not in ("apiVersion", "kind", "metadata")
     }
     body = {name: value for name, value in thing.items() if name not in ("apiVersion", "kind", "metadata")}
-    found.extend(_walk(body, schema, thing["kind"]))
+    found.extend(violations(body, schema, thing["kind"]))
     return found
 
 
@@ -88,7 +87,8 @@ def _metadata(thing: t.Mapping[str, t.Any], scope: str) -> t.Iterator[str]:
             yield "metadata.annotations: %s=%r is not an annotation" % (key, value)
 
 
-def _walk(value: t.Any, schema: t.Mapping[str, t.Any], path: str) -> t.Iterator[str]:
+def violations(value: t.Any, schema: t.Mapping[str, t.Any], path: str) -> t.Iterator[str]:
+    """What is wrong with a value by a schema, each with its path below ``path``."""
     if value is None:
         if not schema.get("nullable"):
             yield "%s: null" % path
@@ -113,7 +113,7 @@ def _walk(value: t.Any, schema: t.Mapping[str, t.Any], path: str) -> t.Iterator[
         yield from _fields(value, schema, path)
     elif isinstance(value, list) and kind == "array":
         for at, each in enumerate(value):
-            yield from _walk(each, schema.get("items", {}), "%s[%d]" % (path, at))
+            yield from violations(each, schema.get("items", {}), "%s[%d]" % (path, at))
 
 
 def _limits(value: t.Any, schema: t.Mapping[str, t.Any], path: str) -> t.Iterator[str]:
@@ -144,8 +144,8 @@ def _fields(value: t.Mapping[str, t.Any], schema: t.Mapping[str, t.Any], path: s
             yield "%s.%s: required" % (path, name)
     for name, each in value.items():
         if name in properties:
-            yield from _walk(each, properties[name], "%s.%s" % (path, name))
+            yield from violations(each, properties[name], "%s.%s" % (path, name))
         elif isinstance(rest, dict):
-            yield from _walk(each, rest, "%s.%s" % (path, name))
+            yield from violations(each, rest, "%s.%s" % (path, name))
         elif not rest and not schema.get("x-kubernetes-preserve-unknown-fields"):
             yield "%s.%s: unknown field" % (path, name)

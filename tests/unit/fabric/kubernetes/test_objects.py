@@ -18,7 +18,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view import plan_view
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import IMAGES
-from tests import upstream
 
 from . import plans, schema, webhooks
 from .documents import ATTACHMENTS, REGISTRY, combinations, document
@@ -57,7 +56,6 @@ CASES = list(cases())
 
 @pytest.mark.parametrize("case", CASES)
 def test_objects_are_valid_by_the_upstream_schemas(case: Case) -> None:
-    upstream.schemas()
     plan = case()
     things = list(object_components.objects(plan, EVERYTHING))
     found = ["%s %s" % (each["metadata"]["name"], problem) for each in things for problem in schema.problems(each)]

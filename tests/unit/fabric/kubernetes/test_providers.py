@@ -13,7 +13,6 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view import plan_view
-from tests import upstream
 
 from . import schema, webhooks
 from .documents import REGISTRY, document
@@ -208,7 +207,6 @@ def test_dpdk_takes_the_last_vfs_of_its_rails() -> None:
     ]
     assert [each["spec"]["deviceType"] for each in policies] == ["netdevice", "netdevice", "vfio-pci"]
     assert webhooks.problems(policies) == []
-    upstream.schemas()
     assert [problem for each in policies for problem in schema.problems(each)] == []
     options["dpdk"]["driver"] = "netdevice"
     assert made("SriovNetworkNodePolicy", *plan, options=options)[2]["spec"]["isRdma"] is True

@@ -18,7 +18,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     object_files,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
-from tests import upstream
 from tests.random_fabric import FabricFile
 from tests.standins.spiderpool import Object, Settings
 
@@ -46,11 +45,9 @@ def problems(file: FabricFile) -> list[str]:
         return [] if error.place.startswith("kubernetes.") else ["refused: %s" % error]
     settings = Settings.of(values["spiderpool"]) if "spiderpool" in values else Settings()
     found = webhooks.problems(things, settings)
-    if upstream.folder("schemas"):
-        flavour = "bundled" if file.provider == "spiderpool" else "upstream"
-        known = [thing for thing in things if schema.known(thing)]
-        found += [each for thing in known for each in schema.problems(thing, flavour)]
-    return found
+    flavour = "bundled" if file.provider == "spiderpool" else "upstream"
+    known = [thing for thing in things if schema.known(thing)]
+    return found + [each for thing in known for each in schema.problems(thing, flavour)]
 
 
 @pytest.mark.parametrize("first", range(FIRST, FIRST + FILES, BATCH))

@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Facts and findings of an import.
-
-May import: _fabric.findings, _fabric.text.
-"""
+"""Facts and findings of an import."""

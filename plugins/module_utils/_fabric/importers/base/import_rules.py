@@ -34,7 +34,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 )
 
 IMPORT_RULES: dict[str, Rule] = {}
-# Codes of removed rules are not used again: IM106, IM111, IM307, IM322, IM323.
 
 
 def _rule(header: str, bad: str, good: str, severity: str = WARNING) -> Rule:

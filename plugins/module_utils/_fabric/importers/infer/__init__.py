@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Which network, pool and port belong together, and which address scheme they have.
-
-May import: _fabric.findings, _fabric.importers.base, _fabric.text.
-"""
+"""Which network, pool and port belong together, and which address scheme they have."""

@@ -2,8 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Readers of upstream's kinds, one module per family.
-
-May import: _common, _fabric.findings, _fabric.importers.base, _fabric.importers.infer, _fabric.importers.sources,
-_fabric.text.
-"""
+"""Readers of upstream's kinds, one module per family."""

@@ -2,8 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The import as a whole: a fabric file and findings.
-
-May import: _fabric.file, _fabric.findings, _fabric.importers.base, _fabric.importers.infer, _fabric.importers.kinds,
-_fabric.importers.sources, _fabric.lint, _fabric.model, _fabric.text.
-"""
+"""The import as a whole: a fabric file and findings."""

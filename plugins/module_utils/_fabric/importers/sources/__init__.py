@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Manifests in files, pages and scripts.
-
-May import: _fabric.findings, _fabric.importers.base, _fabric.text.
-"""
+"""Manifests in files, pages and scripts."""

@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What the GPU Operator must be set to.
-
-May import: _common, _fabric.kubernetes.view, _fabric.model.
-"""
+"""What the GPU Operator must be set to."""

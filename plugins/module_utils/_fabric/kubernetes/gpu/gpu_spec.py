@@ -16,7 +16,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu.gpu_settings import Wanted, as_yaml
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import CONTAINER, INSTALLED
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.host_model import (
     AUTO,
     DMABUF,
@@ -25,6 +24,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.host
     PEERMEM,
     PROPRIETARY,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_driver import CONTAINER
+from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.vendor_drivers import INSTALLED
 
 
 def nic_container(view: View | None, options: Options) -> bool:

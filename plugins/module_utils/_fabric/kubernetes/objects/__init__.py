@@ -2,8 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""All objects of a plan, as documents and as files, and whether a cluster has them.
-
-May import: _common, _fabric.kubernetes.gpu, _fabric.kubernetes.providers, _fabric.kubernetes.view, _fabric.model,
-_fabric.text.
-"""
+"""All objects of a plan, as documents and as files, and whether a cluster has them."""

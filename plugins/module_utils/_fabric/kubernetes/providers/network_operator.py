@@ -227,8 +227,8 @@ def _ip_pool(view: View, network: Network, share: Share) -> Object:
             {"startIP": ip_integers.show(each.first, each.bits), "endIP": ip_integers.show(each.last, each.bits)}
             for each in excluded
         ]
-    if share.routes:
-        spec["routes"] = [{"dst": route} for route in share.routes]
+    if share.networks:
+        spec["routes"] = [{"dst": route} for route in share.networks]
     spec["nodeSelector"] = _selector(view)
     return spec
 
@@ -277,8 +277,8 @@ def _cidr_pool(view: View, network: Network, version: int, shares: t.Sequence[tu
     spec["staticAllocations"] = [
         stated({"nodeName": node, "prefix": each.subnet, "gateway": each.gateway}) for node, each in shares
     ]
-    if share.routes:
-        spec["routes"] = [{"dst": route} for route in share.routes]
+    if share.networks:
+        spec["routes"] = [{"dst": route} for route in share.networks]
     spec["nodeSelector"] = _selector(view)
     return spec
 
@@ -440,4 +440,4 @@ class NetworkOperator(Provider):
         routes = super().pod_routes(attachment, port, shares)
         if attachment == "ipoib":
             return routes._replace(sourced=(), in_table=())
-        return routes._replace(in_main=()) if routes.sourced else routes
+        return routes._replace(in_table=routes.in_table + routes.in_main, in_main=()) if routes.sourced else routes

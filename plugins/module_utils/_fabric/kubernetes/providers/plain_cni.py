@@ -18,7 +18,6 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import device_plugins
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.provider import (
-    EVERYTHING,
     OwnTables,
     rdma_plugin,
 )
@@ -149,11 +148,7 @@ def _rail(shares: t.Sequence[Share], port: Port, mtu: int | None) -> list[Object
     conf = stated({"type": RAIL, "mtu": mtu, "sysctl": dict(sorted(sysctl.items()))})
     if shares and port["table"] is not None:
         conf.update(table=port["table"], priority=port["rule_priority"])
-        conf["routes"] = [
-            {"dst": to, "gw": share.gateway}
-            for share in shares
-            for to in ((EVERYTHING[share.version],) if share.default else share.routes)
-        ]
+        conf["routes"] = [{"dst": to, "gw": share.gateway} for share in shares for to in share.routes]
     return [conf] if len(conf) > 1 else []
 
 
@@ -161,7 +156,7 @@ def _manager(shares: t.Sequence[Share], port: Port) -> Object:
     """Return host-local with the node's addresses; ``static`` for one address, because host-local refuses a /31."""
     if not shares:
         return {}
-    routes = [{"dst": route, "gw": share.gateway} for share in shares for route in share.routes]
+    routes = [{"dst": route, "gw": share.gateway} for share in shares for route in share.networks]
     if all(share.first == share.last for share in shares):
         conf: Object = {
             "type": "static",

@@ -20,8 +20,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     View,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import ProviderFacts
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import ANYWHERE
 
-EVERYTHING = {4: "0.0.0.0/0", 6: "::/0"}
 # Attachments whose interfaces have the kernel's default MTU, because upstream's objects have no field for it.
 _OWN_MTU = ("ipoib", "ib-sriov")
 
@@ -87,8 +87,8 @@ class Provider:
             tuple(share.version for share in default),
             None,
             None,
-            tuple((EVERYTHING[share.version], share.gateway) for share in default),
-            tuple((to, share.gateway) for share in shares for to in share.routes),
+            tuple((ANYWHERE[share.version], share.gateway) for share in default),
+            tuple((to, share.gateway) for share in shares for to in share.networks),
         )
 
 

@@ -12,12 +12,17 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.provider import OwnTables
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.provider import (
+    OwnTables,
+    PodRoutes,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
     Document,
     Node,
     Object,
+    Port,
+    Share,
     View,
     made,
 )
@@ -51,6 +56,11 @@ class RailAgent(OwnTables):
 
     def node_files(self, view: View, options: Options, node: Node) -> dict[str, str]:
         return {FILE: json.dumps(node["agent"], indent=2) + "\n"}
+
+    def pod_routes(self, attachment: str, port: Port, shares: t.Sequence[Share]) -> PodRoutes:
+        """Return the planned table. The main table has a route only if the rail has no table."""
+        routes = super().pod_routes(attachment, port, shares)
+        return routes if routes.table is None else routes._replace(in_main=())
 
 
 def _rails_by_resource(view: View) -> dict[str, str | None]:

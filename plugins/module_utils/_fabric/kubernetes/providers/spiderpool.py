@@ -77,8 +77,8 @@ def _pool(share: Share, node: str | None) -> Object:
     spec: Object = {"ipVersion": share.version, "subnet": share.subnet, "ips": list(share.ips)}
     if share.default:
         spec["gateway"] = share.gateway
-    if share.routes:
-        spec["routes"] = [{"dst": route, "gw": share.gateway} for route in share.routes]
+    if share.networks:
+        spec["routes"] = [{"dst": route, "gw": share.gateway} for route in share.networks]
     if node is not None:
         spec["nodeName"] = [node]
     return spec

@@ -2,8 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Values and manifests of the software that a cluster needs first.
-
-May import: _common, _fabric.kubernetes.gpu, _fabric.kubernetes.providers, _fabric.kubernetes.view, _fabric.model,
-_fabric.text.
-"""
+"""Values and manifests of the software that a cluster needs first."""

@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The plan as providers see it: networks, options, labels, kinds, versions of software.
-
-May import: _common, _fabric.model, _fabric.text.
-"""
+"""The plan as providers see it: networks, options, labels, kinds, versions of software."""

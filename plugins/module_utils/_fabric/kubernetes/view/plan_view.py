@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
     ATTACHMENTS,
     EXCLUSIVE,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import ANYWHERE
 
 Document = t.Mapping[str, t.Any]
 Object = t.Dict[str, t.Any]
@@ -53,8 +54,7 @@ class Share:
     """The pod addresses of one family on one port, as text.
 
     ``ips``: ranges of ``subnet`` in ascending order; ``first`` and ``last``: the lowest and highest address.
-    ``gateway``: the next hop of pods, or None. ``default``: whether it is the default route of the rail's table;
-    otherwise ``routes`` are the networks behind it.
+    ``gateway``: the next hop of pods, or None. ``routes``: the networks that pods reach through it.
     """
 
     version: int
@@ -62,9 +62,18 @@ class Share:
     first: str
     last: str
     gateway: str | None
-    default: bool
     routes: tuple[str, ...]
     ips: tuple[str, ...]
+
+    @property
+    def default(self) -> bool:
+        """Whether the gateway is the next hop of a default route."""
+        return ANYWHERE[self.version] in self.routes
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """The routes without the default route."""
+        return tuple(to for to in self.routes if to != ANYWHERE[self.version])
 
     @property
     def prefix(self) -> int:
@@ -161,9 +170,6 @@ class View:
         self.rails: dict[str, t.Mapping[str, t.Any]] = {rail["name"]: rail for rail in document["rails"]}
         self.namespace: str = self.fabric["namespace"]
         self.prefix: str = self.fabric["resource_prefix"]
-        routing = self.fabric["routing"]
-        # Whether all traffic of a pod's rail interface uses the gateway of its rail.
-        self.source_routing: bool = routing["mode"] == "source" and routing["cross_rail"]
         self._labels = {MANAGED_BY: MANAGER, PART_OF: MANAGER, FABRIC: self.name}
         self._variants = _variants(self.nodes)
         self._networks: dict[str, Network] = {}
@@ -218,18 +224,16 @@ class View:
         pods = port.get("pods")
         if not pods:
             return []
-        rail = self.rails[port["rail"]]
+        rail = self.fabric["subnets"][port["rail"]]
         found = []
         for version, six in ((4, ""), (6, "6")):
             first = pods.get("first" + six)
             if not first:
                 continue
-            subnet, gateway, rail_subnet = pods["subnet" + six], pods.get("gateway" + six), rail.get("subnet" + six)
-            default = self.source_routing and gateway is not None
-            routes = () if default or gateway is None or rail_subnet in (None, subnet) else (rail_subnet,)
-            last = pods["last" + six]
+            subnet, last, gateway = pods["subnet" + six], pods["last" + six], pods.get("gateway" + six)
+            routes = () if gateway is None else rail["routes" + six]
             ips = pods.get("ranges" + six) or [first if first == last else "%s-%s" % (first, last)]
-            found.append(Share(version, subnet, first, last, gateway, default, routes, tuple(ips)))
+            found.append(Share(version, subnet, first, last, gateway, tuple(routes), tuple(ips)))
         return found
 
     def variant(self, node: Node) -> str:

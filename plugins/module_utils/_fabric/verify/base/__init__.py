@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Codes of verify and drift, failures, the live node.
-
-May import: _fabric.text.
-"""
+"""Codes of verify and drift, failures, the live node."""

@@ -2,8 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The layers of verify and drift, one module each.
-
-May import: _common, _fabric.kubernetes.objects, _fabric.kubernetes.providers, _fabric.kubernetes.view, _fabric.model,
-_fabric.plan, _fabric.text, _fabric.verify.base, _fabric.verify.probing.
-"""
+"""The layers of verify and drift, one module each."""

@@ -10,6 +10,7 @@ import ipaddress
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import ANYWHERE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import (
     ROCE,
     Live,
@@ -17,7 +18,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.bas
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
 
-ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
 STRICT = 1
 Place = t.Tuple[str, str]
 

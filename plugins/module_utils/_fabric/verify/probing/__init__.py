@@ -2,7 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Who probes whom, and what.
-
-May import: _fabric.plan.
-"""
+"""Who probes whom, and what."""

@@ -2,8 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""One verdict from all layers, and its output.
-
-May import: _fabric.model, _fabric.plan, _fabric.text, _fabric.verify.base, _fabric.verify.layers,
-_fabric.verify.probing.
-"""
+"""One verdict from all layers, and its output."""

@@ -1,8 +1,0 @@
-# Copyright (c) 2026, Railyard contributors
-# SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
-
-"""Lint rules of the file's structure, names and addresses: code, title, severity, examples.
-
-May import: _fabric.findings.
-"""

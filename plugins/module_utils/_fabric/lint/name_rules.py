@@ -1,0 +1,124 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY2xx: names of fabrics, rails, profiles, nodes, devices, groups and variables."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_nodes import NODE_NAME
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, Report, rule
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
+    NETDEV_OF_KERNEL,
+    RDMA_OF_KERNEL,
+)
+
+RAIL_ORDER = rule(
+    "RY203 rail-order: Rail names that do not sort in the order of the rails",
+    """
+rails:
+  gpu9: {subnet: 172.16.19.0/24, hosts: .201-.253}
+  gpu10: {subnet: 172.16.20.0/24, hosts: .201-.253}
+profiles:
+  hgx:
+    ports:
+      gpu9: {netdev: enp19s0f0np0}
+      gpu10: {netdev: enp20s0f0np0}
+""",
+    """
+rails:
+  gpu09: {subnet: 172.16.19.0/24, hosts: .201-.253}
+  gpu10: {subnet: 172.16.20.0/24, hosts: .201-.253}
+profiles:
+  hgx:
+    ports:
+      gpu09: {netdev: enp19s0f0np0}
+      gpu10: {netdev: enp20s0f0np0}
+""",
+)
+
+RDMA_OF_THE_KERNEL = rule(
+    "RY211 kernel-rdma-device-name: RDMA device name that the kernel itself assigns",
+    """
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: enp11s0f0np0, pci: "0000:0b:00.0", rdma: mlx5_0}
+      gpu02: {netdev: enp12s0f0np0, pci: "0000:0c:00.0", rdma: mlx5_gpu02}
+""",
+    example_file.RDMA_PORTS,
+    WARNING,
+)
+
+NETDEV_OF_THE_KERNEL = rule(
+    "RY215 kernel-netdev-name: Netdev name that the kernel itself assigns",
+    """
+profiles:
+  hgx:
+    ports:
+      gpu01: {netdev: eth0, pci: "0000:0b:00.0"}
+      gpu02: {netdev: enp12s0f0np0, pci: "0000:0c:00.0"}
+""",
+    example_file.RDMA_PORTS,
+    WARNING,
+    why="A port that is identified by its PCI address gets the name in netdev. The kernel assigns eth0 and ib0 in the"
+    " order in which it finds the cards, so another card may have the name at boot. Then the rename fails.",
+)
+
+
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    names = [rail.name for rail in fabric.rails]
+    for before, rail in zip(fabric.rails, fabric.rails[1:]):
+        if rail.name <= before.name and names.count(rail.name) == 1:
+            report.add(
+                RAIL_ORDER,
+                rail.path,
+                "%s is rail %d and sorts before %s, rail %d" % (rail.name, rail.number, before.name, before.number),
+                "number the rails in their order, all with as many digits: %s01, %s02" % ((_stem(before.base),) * 2),
+            )
+            break
+    groups = {"all", "ungrouped"}.union(fabric.groups, *(node.groups for node in fabric.nodes))
+    for node in fabric.nodes:
+        if node.name in groups:
+            # Ansible applies variables and --limit to the group if a host and a group have the same name.
+            message = "%s is also the name of a group" % node.name
+            report.add(NODE_NAME, node.path, message, "rename the node or the group")
+    # Names of netdev and RDMA device that are not the kernel's.
+    clean: set[tuple[str | None, str | None]] = set()
+    for variant, ports in variants.tables():
+        if variant.profile.soft_rdma:
+            continue  # soft RDMA devices are created with their name and never renamed
+        for port in ports.values():
+            # A port that is identified only by its RDMA device keeps the device's name.
+            if (port.netdev, port.rdma) in clean or port.netdev is None and port.pci is None:
+                continue
+            netdev, rdma = NETDEV_OF_KERNEL.match(port.netdev or ""), RDMA_OF_KERNEL.match(port.rdma or "")
+            if not netdev and not rdma:
+                clean.add((port.netdev, port.rdma))
+            if port.netdev and netdev and port.renamed:
+                report.add(
+                    NETDEV_OF_THE_KERNEL,
+                    port.paths.get("netdev", port.path),
+                    "the kernel may assign %s to another card" % port.netdev,
+                    "name it after its rail, such as %s" % port.rail[:15],
+                )
+            if port.rdma and rdma:
+                report.add(
+                    RDMA_OF_THE_KERNEL,
+                    port.paths["rdma"],
+                    "the kernel may give %s to another device" % port.rdma,
+                    "name it after its rail, such as %s_%s" % (_driver_prefix(port.rdma), port.rail),
+                )
+
+
+def _driver_prefix(device: str) -> str:
+    """Return the driver's prefix of a device name: ``mlx5`` of ``mlx5_0``, ``bnxt`` of ``bnxt_re0``."""
+    return device.partition("_")[0] if "_" in device else device.rstrip("0123456789")
+
+
+def _stem(name: str) -> str:
+    """Return a rail's name without the digits at its end."""
+    return name.rstrip("0123456789") or "rail"

@@ -1,0 +1,176 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""RY42x: units, places and leaves."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import UNIT_NUMBER
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, rule, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
+
+_UNITS = "units:\n  su[1:2]: {nodes: 32}\n"
+
+_NODES = 'nodes:\n  ai-su[1:2]-[01:02]: {profile: hgx, unit: "su[1:2]"}\n'
+
+_GOOD = _UNITS + _NODES
+
+GROWN = rule(
+    "RY429 more-than-max-nodes: More nodes than max_nodes",
+    "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200, max_nodes: 1}\n",
+    "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200, max_nodes: 16}\n",
+)
+
+
+def check(fabric: Fabric, variants: Variants, report: Report) -> None:
+    if fabric.max_nodes and len(fabric.nodes) > fabric.max_nodes:
+        message = "max_nodes is %d, and there are %d nodes" % (fabric.max_nodes, len(fabric.nodes))
+        report.add(GROWN, ("fabric", "max_nodes"), message, "raise it to the planned number of nodes")
+    _numbers(fabric, report)
+    _nodes(fabric, report)
+    if fabric.units and not report.within(("units",)) and not report.within(("rails",)):
+        _leaves(fabric, variants, report)
+
+
+UNEQUAL = rule(
+    "RY422 unit-size-mismatch: Units of different sizes",
+    "units:\n  su1: {nodes: 32}\n  su2: {nodes: 16}\n" + _NODES,
+    _GOOD,
+    why="An index combines the unit's number and the place in the unit, and the aggregates of all leaves have the"
+    " same size. A smaller unit leaves places empty, which costs only addresses.",
+)
+
+LEAF_UNKNOWN = rule(
+    "RY428 leaf-of-undefined-rail: Leaf of an undefined rail",
+    "units:\n  su1: {nodes: 32, leaves: {gpu1: leaf-a}}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: su1}\n",
+    "units:\n  su1: {nodes: 32, leaves: {gpu01: leaf-a}}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: su1}\n",
+)
+
+
+def _numbers(fabric: Fabric, report: Report) -> None:
+    """Report unit numbers, sizes and leaves that are inconsistent."""
+    known: dict[int, str] = {}
+    size: tuple[str, int] | None = None
+    for unit in fabric.units.values():
+        first = known.setdefault(unit.number, unit.name) if unit.number else unit.name
+        if first != unit.name:
+            message = "%s and %s both have the number %d" % (first, unit.name, unit.number)
+            report.add(UNIT_NUMBER, unit.path, message, "set number, which must never change")
+        if unit.nodes is None:
+            continue
+        size = size or (unit.name, unit.nodes)
+        if unit.nodes != size[1]:
+            message = "%s has %d places, but %s has %d" % (unit.name, unit.nodes, size[0], size[1])
+            most = max(unit.nodes, size[1])
+            report.add(UNEQUAL, unit.path + ("nodes",), message, "set nodes: %d for both" % most)
+    rails = {rail.name for rail in fabric.rails}
+    for unit in fabric.units.values():
+        for name in unit.leaves:
+            if rails and name not in rails and not report.within(("rails",)):
+                near = nearest(name, rails)
+                message = "undefined rail %s%s" % (shown(name), did_you_mean(near))
+                remedy = "write %s" % near if near else "name a rail, or remove the leaf"
+                report.add(LEAF_UNKNOWN, unit.path + ("leaves", name), message, remedy)
+
+
+UNIT_UNKNOWN = rule(
+    "RY423 undefined-unit: Undefined unit",
+    _UNITS + 'nodes:\n  ai-su[1:2]-[01:02]: {profile: hgx, unit: "unit[1:2]"}\n',
+    _GOOD,
+)
+
+UNIT_MISSING = rule(
+    "RY424 node-without-unit: Node without a unit", _UNITS + "nodes:\n  ai-[1:2]: {profile: hgx}\n", _GOOD
+)
+
+PLACE_HIGH = rule(
+    "RY425 place-outside-unit: Place beyond the size of the unit",
+    _UNITS + "nodes:\n  ai-[31:34]: {profile: hgx, unit: su1}\n",
+    _UNITS + "nodes:\n  ai-[29:32]: {profile: hgx, unit: su1}\n",
+)
+
+PLACE_TWICE = rule(
+    "RY426 duplicate-place: Two nodes in the same place of a unit",
+    _UNITS + "nodes:\n  ai-1: {profile: hgx, unit: su1}\n  bi-1: {profile: hgx, unit: su1, index: 7}\n",
+    _UNITS + "nodes:\n  ai-1: {profile: hgx, unit: su1}\n  bi-2: {profile: hgx, unit: su1}\n",
+)
+
+
+def _nodes(fabric: Fabric, report: Report) -> None:
+    """Report nodes with an invalid unit or place."""
+    owners: dict[tuple[str, int], Node] = {}
+    if report.has(("units",)):
+        return
+    for node in fabric.nodes:
+        if node.unit is None:
+            if fabric.units and not report.within(node.path):
+                message = "%s has no unit, which its addresses depend on" % node.name
+                report.add(
+                    UNIT_MISSING, node.path, message, "set unit to one of %s" % ", ".join(list(fabric.units)[:8])
+                )
+            continue
+        unit = fabric.units.get(node.unit)
+        path: Path = node.path + ("unit",)
+        if unit is None:
+            near = nearest(node.unit, fabric.units)
+            message = "undefined unit %s%s" % (shown(node.unit), did_you_mean(near))
+            remedy = "write %s" % near if near else "define it in units, or remove unit"
+            if not report.within(("units",)):
+                report.add(UNIT_UNKNOWN, path, message, remedy)
+            continue
+        if node.place is None or not unit.nodes:
+            continue
+        if node.place > unit.nodes:
+            message = "%s has place %d, and %s has %d places" % (node.name, node.place, unit.name, unit.nodes)
+            report.add(PLACE_HIGH, node.path, message, "set place to a number from 1 to %d" % unit.nodes)
+            continue
+        first = owners.setdefault((unit.name, node.place), node)
+        if first is not node:
+            message = "%s and %s both have place %d in %s" % (first.name, node.name, node.place, unit.name)
+            beside = sum(1 for each in fabric.nodes if each.path == node.path and each.unit == node.unit)
+            form = 'place: "[1:%d]"' % beside if beside > 1 else "place: %d" % (len(owners) + 1)
+            remedy = "give each node its own place, which must never change, such as %s" % form
+            report.add(PLACE_TWICE, node.path, message, remedy)
+
+
+LEAF_PORT_TWICE = rule(
+    "RY427 duplicate-leaf-port: Two rail ports on the same leaf port",
+    'units: {su1: {nodes: 32, leaf: leaf, leaf_port: "swp{i}"}}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: su1}\n',
+    'units: {su1: {nodes: 32, leaf: "r{n}", leaf_port: "swp{i}"}}\nnodes:\n  ai-[1:2]: {profile: hgx, unit: su1}\n',
+)
+
+
+def _leaves(fabric: Fabric, variants: Variants, report: Report) -> None:
+    """Report two rail ports on one leaf port."""
+    # Nodes at the same place have the same leaf port, and are reported already.
+    if report.within_by(PLACE_TWICE, ("nodes",)) or not any(unit.leaf_port for unit in fabric.units.values()):
+        return
+    leaves = Leaves(fabric)
+    owners: dict[tuple[str, str], tuple[Node, str]] = {}
+    for node in fabric.nodes:
+        variant = variants.of(node)
+        unit = fabric.units.get(node.unit or "")
+        if not variant or not unit or not unit.leaf_port or not node.place:
+            continue
+        ports = ports_of(node, variant)
+        for rail in fabric.rails:
+            if rail.name not in ports:
+                continue
+            leaf, port = leaves.name(unit, rail), leaves.port(unit, rail, node.place)
+            first = owners.setdefault((leaf, port or ""), (node, rail.name))
+            if first != (node, rail.name):
+                message = "%s on %s and %s on %s are both on port %s of %s" % (
+                    first[0].name,
+                    first[1],
+                    node.name,
+                    rail.name,
+                    port,
+                    leaf,
+                )
+                remedy = "use {n}, {p} and {i} in leaf or leaf_port, so that rails, planes and places differ"
+                report.add(LEAF_PORT_TWICE, unit.path + ("leaf_port",), message, remedy)
+                return

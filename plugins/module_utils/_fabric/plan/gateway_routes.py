@@ -1,0 +1,27 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Where the gateway of a rail leads: a default route, or routes to the rail's networks.
+
+Only this module reads the section ``routing`` for it. Host variables, agents, Kubernetes objects and verify follow.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import Planner
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.network_per_node import (
+    NetworkPerNodePlanner,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Routing
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import ANYWHERE, IPV4
+
+
+def gateway_routes(routing: Routing, planner: Planner) -> list[str]:
+    """Return the networks that a node's port and its pods on a rail reach through the gateway."""
+    network = planner.network
+    if routing.mode == "source" and routing.cross_rail:
+        return [ANYWHERE[4 if planner.bits == IPV4 else 6]]
+    # an address has a route to the network of its node; other nodes' networks of the rail are behind the leaf
+    several = isinstance(planner, NetworkPerNodePlanner) and planner.length > network.prefix
+    return [str(network)] if several else []
