@@ -32,6 +32,7 @@ NUMBERS = {
     "pcie_lanes": (1, 32, "lanes"),
 }
 _NAMES = ("netdev", "pci", "rdma", "slot", "serial", "mac")
+_SINGLE = (*_NAMES, *NUMBERS)
 
 # Key -> its texts with their places. Only gpu can have several.
 Texts = t.Dict[str, t.List[t.Tuple[str, Path]]]
@@ -131,7 +132,7 @@ _KINDS = {
 def port_texts(section: Section) -> Texts:
     """Return the keys of a port in a section, as texts."""
     texts: Texts = {}
-    for key in _NAMES + tuple(NUMBERS):
+    for key in _SINGLE:
         text = section.text(key)
         if text is not None:
             texts[key] = [(text, section.path + (key,))]

@@ -41,7 +41,8 @@ class Section:
 
     def has(self, key: str) -> bool:
         """Return whether the key has a value, valid or not."""
-        return key in self.mapping.entries and not self.mapping.entries[key][1].null
+        entry = self.mapping.entries.get(key)
+        return entry is not None and not entry[1].null
 
     def value(self, key: str, required: str = "", lists: bool = False) -> Value | None:
         """Return the value as it is written.
@@ -51,9 +52,10 @@ class Section:
         :param lists: declare in the schema that the value is one text or a list of texts.
         """
         self._known[key] = None
-        if self.has(key):
-            return self.mapping.entries[key][1]
-        if required and key in self.mapping.entries:
+        entry = self.mapping.entries.get(key)
+        if entry and not entry[1].null:
+            return entry[1]
+        if required and entry:
             self._report_missing(key, required)
         elif required:
             self._missing[key] = required
@@ -176,7 +178,7 @@ def text_of(value: Value, path: Path, report: Report) -> str | None:
     if value.null or not value.text.strip():
         report.add(rules.KIND, path, "the value is empty", "write a value, or remove the key")
         return None
-    if any(mark in value.text for mark in _TEMPLATE_MARKS):
+    if "{" in value.text and any(mark in value.text for mark in _TEMPLATE_MARKS):
         message = "%s is a template, and templates are not evaluated in this file" % shown(value.text)
         report.add(rules.TEMPLATE, path, message, "write the value itself")
         return None
