@@ -131,14 +131,10 @@ PACKAGES: dict[str, Package] = {
         "Tests of traffic between two nodes, and the pods of a node.",
         "_common _node.agent _node.core _node.dra _node.info _node.netlink _node.readers _node.safety",
     ),
-    "_node.boot_service": Package(
-        "The program that applies persistent options at boot.",
-        "_common _node.core _node.host _node.qos _node.rdma _node.sriov",
-    ),
     "_node.layers": Package(
-        "The options of the modules of the layers, and the run of all of them in one process.",
-        "_common _node.agent_service _node.boot _node.boot_service _node.cni _node.core _node.gpu _node.host _node.nic "
-        "_node.ports _node.rdma _node.readers",
+        "The layers of a node: the run of all of them in one process, and of those with persistent options at boot.",
+        "_common _node.agent_service _node.boot _node.cni _node.core _node.gpu _node.host _node.nic _node.ports "
+        "_node.qos _node.rdma _node.readers _node.sriov",
     ),
     "_fabric.findings": Package("Findings, and the registry of lint rules."),
     "_fabric.catalog": Package(

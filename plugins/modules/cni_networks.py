@@ -138,8 +138,8 @@ errors:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.node_networks import LAYER
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.cni_networks_options import LAYER
 
 
 def main() -> None:

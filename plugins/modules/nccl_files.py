@@ -75,7 +75,7 @@ gathered:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.nccl_files_options import LAYER
+from ansible_collections.railyard.fabric.plugins.module_utils._node.host.settings_files import LAYER
 
 
 def main() -> None:

@@ -139,7 +139,7 @@ reboot_reasons:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import MANAGEMENT
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import MANAGEMENT
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import host_layers
 

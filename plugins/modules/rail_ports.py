@@ -306,7 +306,7 @@ reboot_reasons:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.rail_ports_options import LAYER
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.rail_ports import LAYER
 
 
 def main() -> None:

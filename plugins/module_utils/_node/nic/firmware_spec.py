@@ -14,11 +14,32 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     RailyardError,
     raise_all,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import MANAGEMENT
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import firmware_tool
 
 LINK_TYPES = {"ib": "IB(1)", "eth": "ETH(2)"}
 
 LINK_TYPE = re.compile(r"^LINK_TYPE_P(\d+)$")
+
+PORT_SPEC: dict[str, t.Any] = {
+    "pci": {"type": "str", "required": True},
+    "link_type": {"type": "str", "choices": ["eth", "ib"]},
+    "link_types": {"type": "dict"},
+    "sriov_en": {"type": "bool"},
+    "num_of_vfs": {"type": "int"},
+    "parameters": {"type": "dict"},
+    "version": {"type": "str"},
+}
+
+SPEC: dict[str, t.Any] = {
+    **MANAGEMENT,
+    "ports": {"type": "list", "elements": "dict", "options": PORT_SPEC},
+    "tool": {"type": "str", "default": "auto"},
+    "reset": {"type": "str", "choices": ["never", "allowed"], "default": "never"},
+    "never_reset": {"type": "list", "elements": "str", "default": []},
+    "timeout": {"type": "float", "default": 120.0},
+    "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
+}
 
 
 class ParameterSpec:

@@ -24,11 +24,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import HIDDEN, masked
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer, State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_compatibility
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_compatibility, driver_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_packages as packages
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_sources as sources
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.driver_spec import CONTAINER, INBOX, INSTALLED
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_card import functions_elsewhere
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import kernel_modules, pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.initramfs import Initramfs
@@ -36,11 +37,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.kern
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 
-INBOX = "inbox"
-CONTAINER = "container"
 OFED = "ofed"
-INSTALLED = (driver_compatibility.DOCA, driver_compatibility.MLNX)
-DEFAULT = {driver_compatibility.DOCA: ["doca-ofed"], driver_compatibility.MLNX: ["mlnx-ofed-all"]}
 MODULE = "mlx5_core"
 # Modules that are compared with those on disk while they are loaded.
 STACK = ("ib_core", MODULE, "mlx5_ib", "ib_uverbs", "rdma_cm")
@@ -93,7 +90,7 @@ class NicDriver(Subsystem):
         self._source_text: str = options.get("source") or ""
         self._key_option: str | None = options.get("key")
         self._unsigned = bool(options.get("unsigned"))
-        self._metas: list[str] = list(options.get("packages") or DEFAULT.get(self._kind, []))
+        self._metas: list[str] = list(options.get("packages") or driver_spec.PACKAGES.get(self._kind, []))
         self._allow_unlisted = bool(options.get("allow_unlisted"))
         self._restart = options.get("restart") == "allowed"
         self._restarted = False
@@ -498,3 +495,6 @@ def _shown(text: str | None) -> str | None:
 
 def _listed(found: t.Mapping[str, t.Sequence[str]]) -> str:
     return ", ".join("%s (uses %s)" % (name, ", ".join(users)) for name, users in found.items())
+
+
+LAYER = Layer(driver_spec.SPEC, NicDriver, driver_spec.REQUIRED_IF)

@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     raise_all,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer, State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import firmware_tool
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_card import (
@@ -44,6 +44,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_spec import (
     LINK_TYPE,
     LINK_TYPES,
+    SPEC,
     ParameterSpec,
     is_value,
     parameter_specs,
@@ -435,3 +436,6 @@ class Firmware(Subsystem):
                 "%s: NUM_OF_VFS is %d, but the kernel allows %s VFs; check the parameters PF_NUM_OF_VF_VALID and "
                 "PF_NUM_OF_VF" % (card.device, count, total)
             )
+
+
+LAYER = Layer(SPEC, Firmware.from_options, required_if=[("state", "present", ["ports"])])

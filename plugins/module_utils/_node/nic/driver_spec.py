@@ -2,18 +2,24 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The options of the module nic_driver."""
+"""The options of the NIC driver: kinds of drivers, and what each requires."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import MANAGEMENT, Layer
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_driver import NicDriver
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import MANAGEMENT
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.driver_compatibility import DOCA, MLNX
+
+INBOX = "inbox"
+CONTAINER = "container"
+INSTALLED = (DOCA, MLNX)
+# Kind -> packages that are installed if the options name none.
+PACKAGES = {DOCA: ["doca-ofed"], MLNX: ["mlnx-ofed-all"]}
 
 SPEC: dict[str, t.Any] = {
     **MANAGEMENT,
-    "kind": {"type": "str", "choices": ["inbox", "doca", "mlnx", "container"]},
+    "kind": {"type": "str", "choices": [INBOX, DOCA, MLNX, CONTAINER]},
     "version": {"type": "str"},
     "source": {"type": "str"},
     "key": {"type": "str", "no_log": False},
@@ -23,13 +29,7 @@ SPEC: dict[str, t.Any] = {
     "restart": {"type": "str", "choices": ["never", "allowed"], "default": "never"},
     "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
 }
-
-LAYER = Layer(
-    SPEC,
-    NicDriver,
-    required_if=[
-        ("state", "present", ["kind"]),
-        ("kind", "doca", ["version", "source"]),
-        ("kind", "mlnx", ["version", "source"]),
-    ],
+REQUIRED_IF = (
+    ("state", "present", ["kind"]),
+    *(("kind", kind, ["version", "source"]) for kind in INSTALLED),
 )
