@@ -157,7 +157,7 @@ PACKAGES: dict[str, Package] = {
         "_common _fabric.allocate _fabric.catalog _fabric.findings _fabric.model _fabric.settings_catalog _fabric.text",
     ),
     "_fabric.plan": Package(
-        "The plan: host variables, the plan document, options of modules, matching of ports, memory of the plan.",
+        "The plan: host variables, the plan document, the table of host layers, matching of ports, memory of the plan.",
         "_common _fabric.allocate _fabric.model _fabric.text",
     ),
     "_fabric.lint.settings_checks": Package(
@@ -224,7 +224,7 @@ PACKAGES: dict[str, Package] = {
         "_fabric.text",
     ),
     "_fabric.layers": Package(
-        "The modules of the layers of a node, each with its options.",
+        "The modules of the chosen layers of a node, each with its options.",
         "_common _fabric.kubernetes.objects _fabric.kubernetes.providers _fabric.plan _fabric.text",
     ),
     "_fabric.verify.base": Package(

@@ -10,9 +10,10 @@ from pathlib import Path
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules as layers
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_matching
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import PREFLIGHT
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _planned
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -53,10 +54,9 @@ class ActionModule(ActionBase):
         chosen = layers.chosen_layers([tag for tag in self._task.tags if isinstance(tag, str)], *tags)
         node = self._value("railyard_node")
         state = options.get("state") or layers.PRESENT
-        planned = layers.without_effect(self._vars, chosen) if state == layers.PRESENT else []
-        if planned:
-            raise Errors(planned)
-        preflight = layers.PREFLIGHT in chosen and state == layers.PRESENT
+        if state == layers.PRESENT:
+            layers.check_states(self._vars, chosen)
+        preflight = PREFLIGHT in chosen and state == layers.PRESENT
         if preflight and any(port.get("match") for port in node["ports"]):
             seen = self._execute_module("railyard.fabric.rail_info", {"subset": ["nics"]}, task_vars=self._vars)
             if "nics" not in seen:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers.layer_modules import MODULES
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import HOST_LAYERS
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import host_layers
 
@@ -108,7 +108,7 @@ def test_only_modules_that_need_a_package_wait_for_it(node: System) -> None:
 
 
 def test_every_module_is_known(node: System) -> None:
-    for row in MODULES:
+    for row in HOST_LAYERS:
         assert host_layers._layer(row.module).spec["state"]["default"] == "present"
 
 

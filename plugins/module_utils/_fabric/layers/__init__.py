@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The modules of the layers of a node, each with its options.
+"""The modules of the chosen layers of a node, each with its options.
 
 May import: _common, _fabric.kubernetes.objects, _fabric.kubernetes.providers, _fabric.plan, _fabric.text.
 """
