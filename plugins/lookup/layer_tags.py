@@ -43,8 +43,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer
 
 
 class LookupModule(LookupBase):
-    def run(self, _terms: t.Any, variables: t.Any = None, **options: t.Any) -> list[str]:
-        self.set_options(var_options=variables, direct=options)
+    def run(self, terms: t.Any, variables: t.Any = None, **kwargs: t.Any) -> list[str]:
+        self.set_options(var_options=variables, direct=kwargs)
         skipped = (variables or {}).get("ansible_skip_tags") or ()
         return [
             layer for layer in (REMOVABLE if self.get_option("state") == "absent" else LAYERS) if layer not in skipped

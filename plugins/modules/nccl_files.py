@@ -40,16 +40,19 @@ options:
     choices: [present, absent, gathered]
     default: present
 seealso:
-  - plugin: railyard.fabric.nccl_settings
-    plugin_type: filter
+  - module: railyard.fabric.rail_host
 """
 
 EXAMPLES = r"""
 - name: Write the settings of the plan
+  railyard.fabric.rail_host:
+    layers: [nccl]
+
+- name: Write settings of your own
   railyard.fabric.nccl_files:
     files:
       - path: /etc/nccl.conf
-        settings: "{{ railyard_node | railyard.fabric.nccl_settings(railyard_fabric) }}"
+        settings: {NCCL_IB_HCA: "=mlx5_gpu01:1"}
 """
 
 RETURN = r"""

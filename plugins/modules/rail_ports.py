@@ -191,9 +191,10 @@ EXAMPLES = r"""
           - {to: "fd00::/32", via: "fe80::1"}
 
 - name: Configure all ports of the plan with systemd-networkd
-  railyard.fabric.rail_ports:
-    ports: "{{ railyard_node.ports | railyard.fabric.port_options('rail_ports') }}"
-    backend: networkd
+  railyard.fabric.rail_host:
+    layers: [rail_ports]
+  vars:
+    rail_ports_backend: networkd
 
 - name: Read the state of the configured ports
   railyard.fabric.rail_ports:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
@@ -26,6 +27,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playb
 PRESENT, ABSENT = "present", "absent"
 # Python module or program that the modules need on a node -> its package; the default of preflight_packages.
 PACKAGES = {"pyroute2": "python3-pyroute2", "perftest": "perftest"}
+# Where the role cni copies an archive of plugins to.
+_ARCHIVES = "/var/cache/railyard"
 # Files that are reverted even if the plan does not have them.
 _NCCL_FILE, _UCX_FILE = "/etc/nccl.conf", "/etc/ucx/ucx.conf"
 
@@ -90,6 +93,14 @@ def check_states(defined: Values, layers: t.Collection[str]) -> None:
     raise_all(errors)
 
 
+def named_layers(names: t.Collection[str]) -> list[str]:
+    """Return the layers that are named, in the order of preparation. Raises :class:`RailyardError` for other names."""
+    unknown = sorted(set(names) - set(LAYERS))
+    if unknown:
+        raise RailyardError("%s is not a layer" % unknown[0], "layers", "use layers of %s" % ", ".join(LAYERS))
+    return [layer for layer in LAYERS if layer in names]
+
+
 def chosen_layers(task: t.Collection[str], run: t.Collection[str], skip: t.Collection[str]) -> list[str]:
     """Return the layers that ``--tags`` and ``--skip-tags`` select. The preflight is selected with any other layer.
 
@@ -113,6 +124,8 @@ def layer_modules(
     :param given: the variables of :data:`VARIABLES` that are defined.
     :raises RailyardError: for a plan that a layer cannot implement, such as some CNI networks.
     """
+    if given.get("cni_archive"):
+        given = dict(given, cni_sources=["%s/%s" % (_ARCHIVES, os.path.basename(given["cni_archive"]))])
     rows = []
     for each in HOST_LAYERS[::-1] if state == ABSENT else HOST_LAYERS:
         if each.layer not in layers or (state == ABSENT and not each.removable):
