@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "collections"))
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import LAYERS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
 from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import host_layers
 from tests.browser.samples import UNIT, servers
@@ -67,7 +68,7 @@ def plan(text: str) -> Plan:
 def planned_results(world: World, name: str) -> dict[str, Row]:
     """Return name of the recording -> result of a module on a node that is as planned."""
     node = world.plans[name]
-    rows = layer_modules.layer_modules(node, world.fabric, {}, layer_modules.LAYERS)
+    rows = layer_modules.layer_modules(node, world.fabric, {}, LAYERS)
     result: Row = {"modules": {}, "needs": {}, "system": {"boot_id": world.infos[name]["system"]["boot_id"]}}
     for row in rows:
         part = {"changed": False, "changes": [], "diff": {"before": "", "after": ""}, "gathered": row["options"]}

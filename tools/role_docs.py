@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write README.md and defaults of each role, and docs/variables.md of all, from argument_specs.yml.
+"""Write README.md, defaults and meta/main.yml of each role, and docs/variables.md of all, from argument_specs.yml.
 
 With ``--check``, only report whether they are up to date.
 """
@@ -27,9 +27,25 @@ INDEX_HEAD = """\
 <!-- Written by tools/role_docs.py from roles/*/meta/argument_specs.yml. Change these and run it. -->
 
 The variables of each role, for `-e`, `group_vars` and `host_vars`. Most of what a role does follows from the
-[fabric file](fabric-file.md): the playbooks take it from the plan, and refuse the role's variable for it
-([which](hosts.md#the-layers)). In plays of your own, roles take all of their variables. Variables of playbooks
+[fabric file](fabric-file.md), in the playbooks and in plays of your own. Variables of playbooks
 (`fabric_file`, `report_dir`, `kubernetes_kubeconfig` and the like) are on the pages of those playbooks.
+"""
+META = """\
+---
+galaxy_info:
+  author: Railyard contributors
+  description: %s
+  license: GPL-3.0-or-later
+  min_ansible_version: "2.17"
+  platforms:
+    - name: Debian
+      versions: [all]
+    - name: Ubuntu
+      versions: [all]
+    - name: EL
+      versions: [all]
+  galaxy_tags: [networking, rdma, kubernetes]
+dependencies: []
 """
 
 
@@ -102,6 +118,7 @@ def texts() -> dict[Path, str]:
         spec = specs[role.name] = yaml.safe_load(path.read_text())["argument_specs"]["main"]
         found[role / "README.md"] = readme(role.name, spec)
         found[role / "defaults/main.yml"] = defaults(spec)
+        found[role / "meta/main.yml"] = META % spec["short_description"]
     return {**found, INDEX: index(specs)}
 
 

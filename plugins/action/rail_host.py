@@ -10,9 +10,10 @@ from pathlib import Path
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules as layers
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_matching
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import PREFLIGHT
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _planned
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -34,11 +35,13 @@ class ActionModule(ActionBase):
                 problem = self._derive(options, needs)
                 if problem:
                     return dict(result, **problem)
+            result.update(self._execute_module("railyard.fabric.rail_host", module_args=options, task_vars=task_vars))
+            if "needs" in result:
+                result["needs"].update(needs)
+                if options.get("layers") and "control_node" in result["needs"]:
+                    raise self._control_node()
         except RailyardError as error:
             return dict(result, **error.as_result())
-        result.update(self._execute_module("railyard.fabric.rail_host", module_args=options, task_vars=task_vars))
-        if "needs" in result:
-            result["needs"].update(needs)
         return result
 
     def _derive(self, options: Row, needs: Row) -> Row | None:
@@ -49,15 +52,18 @@ class ActionModule(ActionBase):
             raise RailyardError(
                 "%s is not defined" % " and ".join(missing), str(self._vars["inventory_hostname"]), remedy
             )
-        tags = (self._vars.get(name) or () for name in ("ansible_run_tags", "ansible_skip_tags"))
-        chosen = layers.chosen_layers([tag for tag in self._task.tags if isinstance(tag, str)], *tags)
+        named = options.get("layers")
+        if named:
+            chosen = layers.named_layers(named)
+        else:
+            tags = (self._vars.get(name) or () for name in ("ansible_run_tags", "ansible_skip_tags"))
+            chosen = layers.chosen_layers([tag for tag in self._task.tags if isinstance(tag, str)], *tags)
         node = self._value("railyard_node")
         state = options.get("state") or layers.PRESENT
-        planned = layers.without_effect(self._vars, chosen) if state == layers.PRESENT else []
-        if planned:
-            raise Errors(planned)
-        preflight = layers.PREFLIGHT in chosen and state == layers.PRESENT
-        if preflight and any(port.get("match") for port in node["ports"]):
+        if state == layers.PRESENT:
+            layers.check_states(self._vars, chosen)
+        preflight = PREFLIGHT in chosen and state == layers.PRESENT
+        if (preflight or (named and state == layers.PRESENT)) and port_matching.unidentified(node, again=preflight):
             seen = self._execute_module("railyard.fabric.rail_info", {"subset": ["nics"]}, task_vars=self._vars)
             if "nics" not in seen:
                 return t.cast("Row", seen)
@@ -68,23 +74,36 @@ class ActionModule(ActionBase):
         options.setdefault("management_interfaces", given.get("preflight_management_interfaces") or [])
         rows = layers.layer_modules(node, self._value("railyard_fabric"), given, chosen, state)
         if state == layers.PRESENT:
-            rows = [row for row in rows if not self._is_left(row, given, needs)]
+            rows = [row for row in rows if not self._is_left(row, given, needs, bool(named))]
         allowed = self._value("preflight_control_node_allowed")
         if not boolean(allowed or False):
             options["control_boot_id"] = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else None
         options["modules"] = rows
         return None
 
-    def _is_left(self, row: Row, given: Row, needs: Row) -> bool:
-        """Return whether the role of a layer must run, because it copies files to the node or installs packages."""
+    def _is_left(self, row: Row, given: Row, needs: Row, named: bool) -> bool:
+        """Return whether the role of a layer must run, because it copies files to the node or installs packages.
+
+        :param named: whether the role runs this task, with its layer named.
+        """
         if row["layer"] not in ("cni", "agent"):
             return False
-        if row["layer"] == "cni" and given.get("cni_archive"):
+        archive = row["layer"] == "cni" and given.get("cni_archive")
+        if archive and not named:
             needs["cni"] = True
             return True
         install = given.get(row["layer"] + "_install")
-        row["skip_missing"] = boolean(True if install is None else install)
+        row["skip_missing"] = not archive and boolean(True if install is None else install)
         return False
+
+    def _control_node(self) -> RailyardError:
+        name = str(self._vars["inventory_hostname"])
+        return RailyardError(
+            "this is the machine on which Ansible runs",
+            name,
+            "correct the address of %s in the inventory. If the control node is meant to be a rail node, add -e "
+            "preflight_control_node_allowed=true" % name,
+        )
 
     def _value(self, name: str) -> t.Any:
         return _planned.variable(name, self._vars, self._templar)

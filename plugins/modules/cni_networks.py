@@ -28,7 +28,8 @@ extends_documentation_fragment:
 options:
   networks:
     description:
-      - CNI configurations with their chains of plugins, from the filter P(railyard.fabric.cni_networks#filter).
+      - CNI configurations with their chains of plugins. M(railyard.fabric.rail_host) and the role C(cni) derive them
+        from the plan.
       - An empty list removes those of an earlier run.
     type: list
     elements: dict
@@ -68,14 +69,18 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Configure the node's networks, with the plugins of Debian's package
+- name: Configure the planned networks
+  railyard.fabric.rail_host:
+    layers: [cni]
+
+- name: Configure networks of your own, with the plugins of Debian's package
   railyard.fabric.cni_networks:
-    networks: "{{ railyard_node | railyard.fabric.cni_networks(railyard_fabric) }}"
+    networks: "{{ networks }}"
     source: [/usr/lib/cni, /usr/libexec/cni]
 
-- name: Configure the node's networks, with plugins from a released archive
+- name: Configure networks of your own, with plugins from a released archive
   railyard.fabric.cni_networks:
-    networks: "{{ railyard_node | railyard.fabric.cni_networks(railyard_fabric) }}"
+    networks: "{{ networks }}"
     source: [/var/cache/railyard/cni-plugins.tgz]
     checksum: "{{ cni_checksum }}"
 
@@ -138,8 +143,8 @@ errors:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.node_networks import LAYER
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.cni_networks_options import LAYER
 
 
 def main() -> None:

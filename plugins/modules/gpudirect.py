@@ -227,7 +227,7 @@ errors:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.gpudirect_options import LAYER
+from ansible_collections.railyard.fabric.plugins.module_utils._node.gpu.gpudirect_modules import LAYER
 
 
 def main() -> None:

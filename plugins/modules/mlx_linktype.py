@@ -214,7 +214,7 @@ errors:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.mlx_linktype_options import LAYER
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_firmware import LAYER
 
 
 def main() -> None:

@@ -40,16 +40,19 @@ options:
     choices: [present, absent, gathered]
     default: present
 seealso:
-  - plugin: railyard.fabric.nccl_settings
-    plugin_type: filter
+  - module: railyard.fabric.rail_host
 """
 
 EXAMPLES = r"""
 - name: Write the settings of the plan
+  railyard.fabric.rail_host:
+    layers: [nccl]
+
+- name: Write settings of your own
   railyard.fabric.nccl_files:
     files:
       - path: /etc/nccl.conf
-        settings: "{{ railyard_node | railyard.fabric.nccl_settings(railyard_fabric) }}"
+        settings: {NCCL_IB_HCA: "=mlx5_gpu01:1"}
 """
 
 RETURN = r"""
@@ -75,7 +78,7 @@ gathered:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.nccl_files_options import LAYER
+from ansible_collections.railyard.fabric.plugins.module_utils._node.host.settings_files import LAYER
 
 
 def main() -> None:

@@ -190,7 +190,7 @@ errors:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.nic_driver_options import LAYER
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_driver import LAYER
 
 
 def main() -> None:

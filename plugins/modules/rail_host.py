@@ -13,9 +13,10 @@ description:
   - Runs the modules of a node's layers in order in one process, which is one module execution. The result has a part
     per module, which is the module's result without C(gathered).
   - An action plugin on the control node derives the options of each module from the plan, C(railyard_node) and
-    C(railyard_fabric), and from the variables of the layers' roles, such as C(sriov_allow_recreate). A variable that
-    the plan decides, such as C(limits_memlock), is an error. C(module_defaults) of these modules do not apply.
-  - Each layer has a tag of its role's name. C(--tags) and C(--skip-tags) choose layers, also within one task.
+    C(railyard_fabric), and from the variables of the layers' roles, such as C(sriov_allow_recreate).
+    C(module_defaults) of these modules do not apply.
+  - The roles of the layers run this module with O(layers). In playbooks, each layer has a tag of its role's name.
+    C(--tags) and C(--skip-tags) choose layers, also within one task.
   - It stops at the first layer that fails, with the error of that layer.
   - It does not run layers on the control node, or while packages are missing. RV(needs) names what other tasks must do.
 author:
@@ -24,6 +25,15 @@ extends_documentation_fragment:
   - railyard.fabric.node
   - railyard.fabric.node.management
 options:
+  layers:
+    description:
+      - The layers to run, by the names of their roles, independently of tags. If not given, tags choose layers.
+      - On the control node, the module fails, unless C(preflight_control_node_allowed) is true. Other RV(needs) are
+        for the role.
+      - V(preflight) checks for missing packages, and finds the ports that the plan identifies by slot, serial number,
+        MAC address or RDMA device.
+    type: list
+    elements: str
   state:
     description:
       - V(present) brings the layers to the plan.
@@ -85,6 +95,10 @@ EXAMPLES = r"""
   railyard.fabric.rail_host:
   register: prepared
 
+- name: Configure only VFs and RDMA links
+  railyard.fabric.rail_host:
+    layers: [sriov, rdma_links]
+
 - name: Read the drift of all layers
   railyard.fabric.rail_host:
     keep_going: true
@@ -139,7 +153,7 @@ reboot_reasons:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import MANAGEMENT
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import MANAGEMENT
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import host_layers
 
@@ -153,6 +167,7 @@ def main() -> None:
     }
     spec = {
         **MANAGEMENT,
+        "layers": {"type": "list", "elements": "str"},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "keep_going": {"type": "bool", "default": False},
         "states": {"type": "bool", "default": False},

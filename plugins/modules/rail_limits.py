@@ -194,7 +194,7 @@ errors:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.rail_limits_options import LAYER
+from ansible_collections.railyard.fabric.plugins.module_utils._node.host.rail_limits import LAYER
 
 
 def main() -> None:

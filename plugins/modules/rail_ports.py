@@ -191,9 +191,10 @@ EXAMPLES = r"""
           - {to: "fd00::/32", via: "fe80::1"}
 
 - name: Configure all ports of the plan with systemd-networkd
-  railyard.fabric.rail_ports:
-    ports: "{{ railyard_node.ports | railyard.fabric.port_options('rail_ports') }}"
-    backend: networkd
+  railyard.fabric.rail_host:
+    layers: [rail_ports]
+  vars:
+    rail_ports_backend: networkd
 
 - name: Read the state of the configured ports
   railyard.fabric.rail_ports:
@@ -306,7 +307,7 @@ reboot_reasons:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.rail_ports_options import LAYER
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.rail_ports import LAYER
 
 
 def main() -> None:

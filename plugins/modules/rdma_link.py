@@ -175,12 +175,13 @@ reboot_reasons:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.rdma_link_options import LAYER
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import boot_program
 
 
 def main() -> None:
-    module = AnsibleModule(LAYER.spec, required_if=LAYER.required_if, supports_check_mode=True)
-    module_runner.run(module, LAYER.build)
+    layer = boot_program.layer("rdma_link")
+    module = AnsibleModule(layer.spec, required_if=layer.required_if, supports_check_mode=True)
+    module_runner.run(module, layer.build)
 
 
 if __name__ == "__main__":

@@ -141,7 +141,7 @@ reboot_reasons:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
-from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.rdma_netns_mode_options import LAYER
+from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_mode import LAYER
 
 
 def main() -> None:

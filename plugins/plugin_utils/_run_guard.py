@@ -17,7 +17,7 @@ from pathlib import Path
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers.layer_modules import LAYERS, REMOVABLE
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import LAYERS, REMOVABLE
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import node_parts
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import jinja2
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import layer_table
 from tests import playbook, yaml_text
 from tests.browser.samples import Sample
 
@@ -183,12 +184,13 @@ def takes(playbook: Path) -> Takes:
                 role(each["role"] if isinstance(each, dict) else each)
         elif key == "tags":
             for each in [value] if isinstance(value, str) else value:
-                # those that skipped layers do not take along are in a template
-                tags.update(re.findall(r"'(\w+)'", each) if "{{" in each else [each])
+                layers = layer_table.REMOVABLE if "state='absent'" in each else layer_table.LAYERS
+                tags.update(layers if "railyard.fabric.layer_tags" in each else [each])
             return
         elif key in ("rail_host", "rail_verify"):
             variables.update(layer_modules.VARIABLES, ["preflight_control_node_allowed"])
-            tags.update(layer_modules.REMOVABLE if value.get("state") == "absent" else layer_modules.LAYERS)
+            if not value.get("layers"):
+                tags.update(layer_table.REMOVABLE if value.get("state") == "absent" else layer_table.LAYERS)
         elif key in ("when", "that", "changed_when", "failed_when", "until"):
             for each in value if isinstance(value, list) else [value]:
                 variables.update(_names("{{ %s }}" % each))

@@ -150,7 +150,7 @@ def test_killed_in_the_middle(host: Node) -> None:
         port["name"] = name
     host.module("rdma_link", ports=one)
     # this file alone, of those that may lie there
-    apply = "from {0}.boot_service.boot_program import apply; from {0}.core.system import System; "
+    apply = "from {0}.layers.boot_program import apply; from {0}.core.system import System; "
     apply += "print(*apply({1!r}, System(), %s))"
     apply = 'PYTHONPATH=%s python3 -c "%s"' % (PROGRAM, apply.format(NODE_CODE, BOOT_FILE))
     for wanted in (other, one, other, ports(5, 6, prefix="rail") + ports(7, 8)):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import typing as t
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from tests import playbook
+from tests.functional.entry_points.test_packages import MANAGER
 from tests.functional.entry_points.test_verify import FABRIC, judge
 from tests.playbook import Played
 from tests.unit.fabric.verify_nodes import World
@@ -32,15 +34,19 @@ def play(book: str | Path, *words: str, inventory: str | Path = FABRIC, **given:
 
 def test_plugins_that_may_not_be_installed_are_not(tmp_path: Path) -> None:
     """The text "false" of a command line is not consent. This machine is only read."""
-    role = {"role": "railyard.fabric.cni", "vars": {"cni_networks": [], "cni_sources": []}}
-    book = {"hosts": "localhost", "connection": "local", "gather_facts": False, "roles": [role]}
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "manager_of_none.py").write_text(MANAGER % [])
+    given = {"cni_sources": [], "cni_plugin_directory": str(tmp_path), "preflight_control_node_allowed": True}
+    given["ansible_package_use"] = "ansible.legacy.manager_of_none"
+    roles = [{"role": "railyard.fabric.cni", "vars": given}]
+    book = {"hosts": "node-1", "connection": "local", "gather_facts": False, "roles": roles}
     (tmp_path / "play.yml").write_text(yaml.safe_dump([book]))
-    looked = {}
-    for answer in ("false", "true"):
-        done = play(tmp_path / "play.yml", "--check", "-e", "cni_install=" + answer, inventory="localhost,")
-        task = done.one_line.partition("Check for missing plugins]")[2].partition("TASK [")[0]
-        looked[answer] = "skipping" not in task and bool(task)
-    assert looked == {"false": False, "true": True}
+    inventory = playbook.ROOT / "inventories/lab-cni/fabric.yml"
+    for answer, message in (("false", "is not in %s" % tmp_path), ("true", "No package matching")):
+        python = "ansible_python_interpreter=" + sys.executable
+        done = play(tmp_path / "play.yml", "--check", "-e", python, "-e", "cni_install=" + answer, inventory=inventory)
+        assert done.returncode == 2 and message in done.one_line, done.text
+        assert ("Install the package of plugins]" in done.one_line) is (answer == "true"), done.text
 
 
 @pytest.fixture

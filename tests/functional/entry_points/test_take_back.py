@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import layer_table
 from tests import playbook
 from tests.playbook import ROOT, Played
 
@@ -33,34 +34,41 @@ def options(role: str) -> dict[str, t.Any]:
     return t.cast("dict[str, t.Any]", yaml.safe_load(text)["argument_specs"]["main"].get("options", {}))
 
 
-def shared_tags(task: Task) -> list[str]:
-    """The tags of a task that all layers need, which a layer that is skipped does not take with it."""
-    (text,) = task["tags"]
-    assert "| difference(ansible_skip_tags) }}" in text, task["name"]
-    return sorted(re.findall(r"'(\w+)'", text))
-
-
-LAYERS = list(layer_modules.REMOVABLE)
+# The tags of a task that all layers need; a skipped layer does not skip the task.
+SHARED = ["{{ query('railyard.fabric.layer_tags', state='absent') }}"]
+LAYERS = list(layer_table.REMOVABLE)
 
 
 def test_layers_are_reverted_from_the_last_to_the_first() -> None:
-    assert [each for each in layer_modules.LAYERS if each not in NOT_TAKEN_BACK] == LAYERS and len(LAYERS) == 12
+    assert [each for each in layer_table.LAYERS if each not in NOT_TAKEN_BACK] == LAYERS and len(LAYERS) == 12
     # what is on a node decides, and not what the plan has
-    rows = layer_modules.layer_modules({}, {}, {}, layer_modules.LAYERS, "absent")
+    rows = layer_modules.layer_modules({}, {}, {}, layer_table.LAYERS, "absent")
     assert list(dict.fromkeys(row["layer"] for row in rows)) == LAYERS[::-1]
     assert {row["options"]["state"] for row in rows} == {"absent"}
 
 
 def test_all_tasks_have_the_tags_of_all_layers() -> None:
     for task in tasks(TAKE_BACK):
-        assert shared_tags(task) == sorted(LAYERS)
+        assert task["tags"] == SHARED
     plays = yaml.safe_load((ROOT / "playbooks/teardown.yml").read_text())
     assert [play["tags"] for play in plays] == [["kubernetes"], ["kubernetes"], ["hosts"], ["hosts"]]
     for play in plays[2:]:
         for task in play["tasks"]:
             shared = "tags" in task
-            assert not shared or shared_tags(task) == sorted(LAYERS), task["name"]
+            assert not shared or task["tags"] == SHARED, task["name"]
             assert shared or "take_back" in str(task) or task["name"] == "Show the settings that are not reverted"
+
+
+@pytest.mark.parametrize(
+    ("name", "skip", "layers"),
+    [("hosts", "", layer_table.LAYERS), ("teardown", "", LAYERS), ("hosts", "qos", layer_table.LAYERS)],
+)
+def test_tags_of_playbooks_are_the_layers(name: str, skip: str, layers: t.Sequence[str]) -> None:
+    """A skipped layer does not skip the tasks of all layers."""
+    arguments = ["--list-tags", "-e", "teardown_hosts=true", *(["--skip-tags", skip] if skip else [])]
+    played = playbook.play("playbooks/%s.yml" % name, *arguments, inventory=ROOT / "inventories/lab")
+    listed = [set(re.findall(r"\w+", line)) for line in played.stdout.splitlines() if "TASK TAGS" in line]
+    assert listed and all(tags - {"TASK", "TAGS", "always", "hosts"} == {*layers} - {skip} for tags in listed[-2:])
 
 
 def test_every_role_of_a_layer_needs_only_a_state_to_be_removed() -> None:

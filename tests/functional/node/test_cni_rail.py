@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core import 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from tests.cni_runtime import PluginError, Runtime, together
 from tests.functional.node.own_namespace import LiveNode, has_kind, in_own_namespace, ip, shown
-from tests.unit.node.packed import reached
+from tests.unit.node.packed import contents, reached
 
 UNPACKED = str(Path(__file__).resolve().parents[3] / ".cache/cni/usr/lib/cni")  # by tools/cni_plugins
 PLACES = [os.environ.get("RAILYARD_CNI_PLUGINS", ""), "/usr/lib/cni", "/opt/cni/bin", UNPACKED]
@@ -48,7 +48,7 @@ RESULT = {
 
 
 def test_the_program_contains_exactly_the_modules_it_imports() -> None:
-    assert sorted(cni_plugins.PACKED) == sorted(reached("_node.cni.rail_plugin"))
+    assert sorted(contents(built())) == sorted(reached("_node.cni.rail_plugin"))
 
 
 def test_the_plan_names_the_plugin_as_it_is_installed() -> None:

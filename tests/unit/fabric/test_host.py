@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import typing as t
 from pathlib import Path
@@ -13,11 +14,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import module_options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import layer_table, module_options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -150,16 +152,11 @@ def test_sizes_are_those_of_the_kernel(text: str, size: int | None) -> None:
 
 # -- the playbook
 
+ALL = list(layer_table.LAYERS)
+
 
 def tasks() -> list[dict[str, t.Any]]:
     return t.cast("list[dict[str, t.Any]]", yaml.safe_load((ROOT / "playbooks/tasks/prepare.yml").read_text()))
-
-
-def shared(task: dict[str, t.Any]) -> list[str]:
-    """The tags of a task that all layers need, which a layer that is skipped does not take with it."""
-    text = task["tags"][-1]
-    assert "| difference(ansible_skip_tags) }}" in text, task["name"]
-    return sorted(re.findall(r"'(\w+)'", text))
 
 
 def options(role: str) -> dict[str, t.Any]:
@@ -168,20 +165,21 @@ def options(role: str) -> dict[str, t.Any]:
 
 
 def test_the_tasks_have_the_tags_of_all_layers() -> None:
+    shared = "{{ query('railyard.fabric.layer_tags') }}"
     for task in tasks():
-        assert shared(task) == sorted(layer_modules.LAYERS)
+        assert task["tags"] == [shared]
     for play in yaml.safe_load((ROOT / "playbooks/hosts.yml").read_text()):
         assert play["tags"] == ["hosts"]
         for task in play["tasks"]:
-            assert "ansible.builtin.import_tasks" in task or shared(task) == sorted(layer_modules.LAYERS), task["name"]
+            assert "ansible.builtin.import_tasks" in task or task["tags"] == [shared], task["name"]
 
 
-@pytest.mark.parametrize("layer", layer_modules.LAYERS[1:])
-def test_a_layer_has_the_modules_of_its_role_and_the_roles_variables(layer: str) -> None:
+@pytest.mark.parametrize("layer", layer_table.LAYERS[1:])
+def test_a_role_runs_its_layer_and_has_the_variables_that_set_options(layer: str) -> None:
     text = (ROOT / "roles" / layer / "tasks/main.yml").read_text()
-    mine = [each for each in layer_modules.MODULES if each.layer == layer]
-    assert list(dict.fromkeys(re.findall(r"railyard\.fabric\.(\w+):", text))) == [each.module for each in mine]
-    for each in mine:
+    assert set(re.findall(r"railyard\.fabric\.(\w+):", text)) == {"rail_host"}
+    assert set(re.findall(r"layers: (.*)", text)) == {"[%s]" % layer}
+    for each in (row for row in layer_table.HOST_LAYERS if row.layer == layer):
         documented = yaml.safe_load(module_documentation(each.module))["options"]
         for variable in each.variables:
             of_module = documented[variable.option].get("default")
@@ -197,9 +195,6 @@ def module_documentation(module: str) -> str:
 
 def test_the_packages_are_those_of_the_role() -> None:
     assert options("preflight")["preflight_packages"]["default"] == layer_modules.PACKAGES
-
-
-ALL = list(layer_modules.LAYERS)
 
 
 @pytest.mark.parametrize(
@@ -251,38 +246,25 @@ def test_soft_devices_have_no_quality_of_service() -> None:
     ]
 
 
-def test_every_variable_of_a_role_is_an_option_or_refused() -> None:
-    """None is ignored: what the plan decides is refused, what other tasks read is listed here."""
-    elsewhere = {"preflight_install", "preflight_control_node_allowed", "cni_package", "agent_package"}
-    for layer in layer_modules.LAYERS:
-        specs = yaml.safe_load((ROOT / "roles" / layer / "meta/argument_specs.yml").read_text())
-        names = set(specs["argument_specs"]["main"]["options"])
-        refused = {each.place for each in layer_modules.without_effect(dict.fromkeys(names, "absent"), [layer])}
-        assert not refused.intersection(layer_modules.VARIABLES)
-        assert names - refused - elsewhere <= set(layer_modules.VARIABLES)
-
-
-def test_keys_that_are_named_for_refused_variables_exist() -> None:
-    page = (ROOT / "docs/fabric-file.md").read_text()
-    keys = {key for each in layer_modules.MODULES for key in each.planned.values()}
-    assert [
-        key for key in sorted(keys) if not re.search(r"`(%s|%s)`|\b%s:" % (key, *2 * [key.rpartition(".")[2]]), page)
-    ] == []
+def test_the_variables_of_roles_have_an_effect() -> None:
+    """Tasks of playbooks and roles read the others."""
+    others = {"preflight_install", "preflight_control_node_allowed", "cni_package", "agent_package"}
+    others |= {layer + "_state" for layer in layer_table.REMOVABLE}
+    documented = {name for layer in layer_table.LAYERS for name in options(layer)}
+    assert documented | {"kubernetes_options"} == others | set(layer_modules.VARIABLES)
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "layers", "remedy"),
+    ("value", "layers", "refused"),
     [
-        ("limits_memlock", "leave", ["limits"], "set limits.memlock in the fabric file, and remove"),
-        ("limits_memlock", "leave", ["sriov"], ""),
-        ("limits_hugepages", None, ["limits"], ""),
-        ("sriov_ports", [], ["sriov"], "set ports in the fabric file"),
-        ("sriov_state", "absent", ["sriov"], "playbooks/teardown.yml with -e teardown_hosts=true --tags sriov"),
-        ("sriov_state", "present", ["sriov"], ""),
-        ("pci_kernel_managed", False, ["pci"], "set pci.iommu"),
+        ("absent", ["sriov"], True),
+        ("absent", ["limits"], False),
+        ("present", ["sriov"], False),
+        (None, ["sriov"], False),
     ],
 )
-def test_a_variable_that_the_plan_decides_is_refused(name: str, value: t.Any, layers: list[str], remedy: str) -> None:
-    errors = layer_modules.without_effect({name: value}, layers)
-    assert [each.place for each in errors] == ([name] if remedy else [])
-    assert all(remedy in each.remedy for each in errors)
+def test_a_state_is_refused_by_a_run_that_prepares_the_layer(value: t.Any, layers: list[str], refused: bool) -> None:
+    remedy = "playbooks/teardown.yml with -e teardown_hosts=true --tags sriov"
+    expected = pytest.raises(RailyardError, match=remedy) if refused else contextlib.nullcontext()
+    with expected:
+        layer_modules.check_states({"sriov_state": value}, layers)

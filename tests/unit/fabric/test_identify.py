@@ -7,11 +7,9 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible.errors import AnsibleFilterError
 
-from ansible_collections.railyard.fabric.plugins.filter.identified import identified
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_matching import identify
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_matching import identify, unidentified
 
 Row = t.Dict[str, t.Any]
 FIRST, SECOND, THIRD = "0000:0b:00.0", "0000:0b:00.1", "0000:41:00.0"
@@ -142,10 +140,16 @@ def test_values_that_no_nic_reports_are_an_error_with_a_remedy() -> None:
     assert "no NIC of the node reports its serial number: use another identity" in only[2]
 
 
-def test_the_filter_reports_it_in_one_error() -> None:
-    assert identified(node(port("gpu01", slot="7")), NICS)["ports"][0]["pci"] == THIRD
-    with pytest.raises(AnsibleFilterError) as error:
-        identified(node(port("gpu01", slot="9"), port("gpu02", slot="8")), NICS)
+def test_all_mismatches_are_reported_in_one_error() -> None:
+    assert identify(node(port("gpu01", slot="7")), NICS)["ports"][0]["pci"] == THIRD
+    with pytest.raises(RailyardError) as error:
+        identify(node(port("gpu01", slot="9"), port("gpu02", slot="8")), NICS)
     assert str(error.value).count("Remedy:") == 2
-    with pytest.raises(AnsibleFilterError, match="this is not the plan of a node"):
-        identified({"name": "ai-1"}, NICS)
+
+
+def test_ports_are_identified_again_only_after_a_reboot() -> None:
+    planned = node(port("gpu01", slot="7"))
+    assert unidentified(planned, again=False)
+    found = identify(planned, NICS)
+    assert unidentified(found, again=True) and not unidentified(found, again=False)
+    assert not unidentified(node(port("gpu01", pci=THIRD)), again=True)

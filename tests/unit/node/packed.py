@@ -6,9 +6,22 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import io
+import zipfile
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
+
+
+def contents(program: bytes) -> set[str]:
+    """The private modules that a packed program contains."""
+    with zipfile.ZipFile(io.BytesIO(program)) as archive:
+        names = [name[: -len(".py")].replace("/", ".") for name in archive.namelist() if name.endswith(".py")]
+    return {
+        name[len(packed_program.PACKAGE) + 1 :]
+        for name in names
+        if name.startswith(packed_program.PACKAGE + ".") and not name.endswith(".__init__")
+    }
 
 
 def reached(first: str) -> set[str]:

@@ -15,12 +15,12 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot import boot_state
-from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer, State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from tests.unit.node.packed import reached, sent_with
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import boot_program
+from tests.unit.node.packed import contents, reached, sent_with
 
 
 def apply(changes: list[Change]) -> None:
@@ -29,8 +29,8 @@ def apply(changes: list[Change]) -> None:
 
 
 def test_the_program_contains_exactly_the_modules_it_imports() -> None:
-    assert sorted(boot_state.PACKED) == sorted(
-        reached("_node.boot_service.boot_program")
+    assert sorted(contents(boot_state.pack())) == sorted(
+        reached("_node.layers.boot_program")
         - {"_node.boot.boot_state", "_node.core.packed_program", "_node.core.root_owned", "_node.core.until_boot"}
     )
 
@@ -38,7 +38,7 @@ def test_the_program_contains_exactly_the_modules_it_imports() -> None:
 @pytest.mark.parametrize("module", ["ib_ports", "pci_tuning", "rdma_link", "roce_qos", "sriov_vfs"])
 def test_ansible_sends_every_module_that_the_program_needs(module: str) -> None:
     """The program is packed on the node, from the sources that came with the module."""
-    assert set(boot_state.PACKED) <= sent_with(module)
+    assert contents(boot_state.pack()) <= sent_with(module)
 
 
 def test_the_same_sources_give_the_same_bytes() -> None:
@@ -269,7 +269,9 @@ def late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[System, list[
     )
     system.write_file(boot_state.BOOT_DIR + "/10-counter.json.dpkg-old", "not ours")
     monkeypatch.setattr(
-        boot_program, "build", lambda module, options, system: Counter(system, options["wanted"], failures)
+        boot_program,
+        "layer",
+        lambda module: Layer({}, lambda options, system: Counter(system, options["wanted"], failures)),
     )
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     return system, failures

@@ -19,10 +19,10 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot import boot_state
-from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock, layer
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer, State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_driver import NicDriver
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_firmware import Firmware
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.rail_ports import RailPorts
@@ -248,7 +248,8 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
     for rank in (10, 20):
         text = json.dumps({"module": "value", "options": {"wanted": 5}})
         system.write_file("%s/%d-value.json" % (boot_state.BOOT_DIR, rank), text)
-    monkeypatch.setattr(boot_program, "build", lambda module, options, system: Value(system, options["wanted"]))
+    layer = Layer({}, lambda options, system: Value(system, options["wanted"]))
+    monkeypatch.setattr(boot_program, "layer", lambda module: layer)
     return system
 
 

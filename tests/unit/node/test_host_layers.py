@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import HOST_LAYERS
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import host_layers
 
@@ -107,8 +108,8 @@ def test_only_modules_that_need_a_package_wait_for_it(node: System) -> None:
 
 
 def test_every_module_is_known(node: System) -> None:
-    for path in Path(host_layers.__file__).parent.glob("*_options.py"):
-        assert host_layers._layer(path.name[: -len("_options.py")]).spec["state"]["default"] == "present"
+    for row in HOST_LAYERS:
+        assert host_layers._layer(row.module).spec["state"]["default"] == "present"
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot import boot_state
-from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult
 from ansible_collections.railyard.fabric.plugins.module_utils._node.host.pci_tuning import PciTuning
 from ansible_collections.railyard.fabric.plugins.module_utils._node.host.pci_tuning_spec import between
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import boot_program
 from tests.unit.node.nic_kernel import Killed
 from tests.unit.node.pci_kernel import PciKernel
 

@@ -17,10 +17,9 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import qos_model as fabric_qos
-from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, converge
-from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import roce_qos_options
-from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import dcb_managers
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import boot_program
+from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import dcb_managers, qos_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import roce_qos as qos
 from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.roce_qos import RoceQos
 from tests.unit.node.nic_kernel import Killed
@@ -462,7 +461,7 @@ def test_settings_are_persistent_and_return_with_the_port(kernel: QosKernel) -> 
 
 
 def test_the_boot_program_applies_qos(kernel: QosKernel) -> None:
-    one = boot_program.build("roce_qos", {"ports": PORTS, "qos": FULL}, kernel)
+    one = boot_program.layer("roce_qos").build({"ports": PORTS, "qos": FULL}, kernel)
     assert isinstance(one, RoceQos)
 
 
@@ -595,7 +594,7 @@ def test_the_module_accepts_the_options_of_the_plan() -> None:
             if isinstance(each, dict) and "options" in spec[key]:
                 known(each, spec[key]["options"])
 
-    known(FULL, roce_qos_options.QOS)
+    known(FULL, qos_spec.QOS_SPEC)
 
 
 def test_a_port_that_a_pod_has_is_not_changed_and_stays_persistent(kernel: QosKernel) -> None:

@@ -20,8 +20,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, rdma_netlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma import rdma_mode
-from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_mode import FILE, UNFINISHED, RdmaMode
-from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_mode_removal import RdmaModeBack
+from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_mode import (
+    FILE,
+    UNFINISHED,
+    RdmaMode,
+    RdmaModeBack,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.initramfs import KNOWN
 from tests.unit.node.stored_notes import stored
 

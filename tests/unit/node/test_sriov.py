@@ -16,8 +16,8 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import STEP, Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Errors, RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.boot_service import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.virtual_functions import SriovVfs
 from tests.unit.node.nic_kernel import Killed, NicKernel, NicTable
 
@@ -559,7 +559,7 @@ def test_boot_settings_contain_no_permission_and_no_management_card(kernel: NicK
     kept = json.loads(kernel.read("/etc/railyard/boot.d/10-sriov_vfs.json") or "")
     assert kept == {"module": "sriov_vfs", "options": {"ports": [port()], "timeout": 0}}
     assert "enp6s0" in it.warnings[0] and "not made persistent" in it.warnings[0]
-    assert isinstance(boot_program.build(kept["module"], kept["options"], kernel), SriovVfs)
+    assert isinstance(boot_program.layer(kept["module"]).build(kept["options"], kernel), SriovVfs)
     # a call that wants none takes it away
     it = subsystem(kernel, ports=[port(count=0, attributes=[])], persist=True, allow_recreate=True)
     converge(it, {}, it.changes(it.observe()), [])

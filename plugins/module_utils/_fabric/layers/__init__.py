@@ -2,4 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The modules of the layers of a node, each with its options."""
+"""The modules of the chosen layers of a node, each with its options."""

@@ -2,4 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The plan: host variables, the plan document, options of modules, matching of ports, memory of the plan."""
+"""The plan: host variables, the plan document, the table of host layers, matching of ports, memory of the plan."""

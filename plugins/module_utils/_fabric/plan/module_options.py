@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import BY_MODULE
+
 Port = t.Mapping[str, t.Any]
 
 
@@ -21,64 +23,11 @@ def _stated(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _firmware(port: Port) -> dict[str, t.Any] | None:
-    firmware = port.get("firmware")
-    return dict(firmware, pci=port["pci"]) if firmware else None
-
-
-def _ipoib(port: Port) -> dict[str, t.Any] | None:
-    ipoib = port.get("ipoib")
-    return dict(_pick(port, "pci", "netdev"), **_pick(ipoib, "mode", "pkeys")) if ipoib else None
-
-
-def _vfs(port: Port) -> dict[str, t.Any] | None:
-    vfs = port.get("vfs")
-    if not vfs:
-        return None
-    return dict(_pick(port, "pci", "netdev"), count=vfs["count"], attributes=[_stated(vf) for vf in vfs["attributes"]])
-
-
-def _rdma(port: Port) -> dict[str, t.Any] | None:
-    rdma = port["rdma"]
-    return dict(_pick(port, "pci", "netdev"), name=rdma["name"], type=rdma["type"]) if rdma["name"] else None
-
-
-def _rail_ports(port: Port) -> dict[str, t.Any]:
-    keys = ("address", "gateway", "address6", "gateway6", "table", "rule_priority", "routes", "sysctl")
-    return _pick(port, "rail", "pci", "netdev", "mtu", *keys)
-
-
 def _probe(port: Port) -> dict[str, t.Any]:
     address = port.get("address") or port.get("address6")
     row = {"rail": port["rail"], "device": port["rdma"]["name"], "address": bare(address) if address else None}
     # A GID of InfiniBand contains no address, so a device without a planned name is found by its port.
     return row if address and row["device"] else dict(row, **_pick(port, "pci", "netdev"))
-
-
-def _pci(port: Port) -> dict[str, t.Any]:
-    return _pick(port, "pci", "netdev", "gpus", "expect")
-
-
-def _qos(port: Port) -> dict[str, t.Any] | None:
-    # The NIC below a soft RDMA device applies no QoS to it.
-    return _pick(port, "pci", "netdev") if port["rdma"]["type"] == "hardware" else None
-
-
-def _names(port: Port) -> dict[str, t.Any]:
-    return _pick(port, "pci", "netdev")
-
-
-OPTIONS_OF_PORT: dict[str, t.Callable[[Port], dict[str, t.Any] | None]] = {
-    "ib_ports": _ipoib,
-    "mlx_linktype": _firmware,
-    "pci_tuning": _pci,
-    "rail_limits": _names,
-    "rail_ports": _rail_ports,
-    "rail_probe": _probe,
-    "rdma_link": _rdma,
-    "roce_qos": _qos,
-    "sriov_vfs": _vfs,
-}
 
 
 def bare(address: str) -> str:
@@ -115,10 +64,11 @@ def port_options(
     :param link_layer: of the fabric. On InfiniBand, ``rail_probe`` also gets ports without addresses.
     :raises ValueError: for a module without the option ``ports``.
     """
-    if module not in OPTIONS_OF_PORT:
-        raise ValueError("%r takes no ports; these do: %s" % (module, ", ".join(sorted(OPTIONS_OF_PORT))))
-    chosen = [(port, OPTIONS_OF_PORT[module](port)) for port in ports]
     if module == "rail_probe":
-        served = [(port, each) for port, each in chosen if each and provable(port, link_layer)]
-        return [_stated(dict(each, gpu=gpu_of(node, port) if node else None)) for port, each in served]
-    return [_stated(each) for _port, each in chosen if each]
+        served = [port for port in ports if provable(port, link_layer)]
+        return [_stated(dict(_probe(port), gpu=gpu_of(node, port) if node else None)) for port in served]
+    row = BY_MODULE.get(module)
+    if row is None or row.ports is None:
+        known = sorted(["rail_probe", *(each.module for each in BY_MODULE.values() if each.ports)])
+        raise ValueError("%r takes no ports; these do: %s" % (module, ", ".join(known)))
+    return [_stated(each) for each in map(row.ports, ports) if each]

@@ -26,6 +26,11 @@ COMPARE = "compare the plan with the nics that railyard.fabric.rail_info reports
 UNREPORTED = "no NIC of the node reports its %s: use another identity (mac, slot, pci), or run with become"
 
 
+def unidentified(node: t.Mapping[str, t.Any], again: bool) -> bool:
+    """Return whether ports of the node must be identified. ``again``: also those that were, such as after a reboot."""
+    return any(port.get("match") and (again or "identified" not in port) for port in node["ports"])
+
+
 def identify(node: t.Mapping[str, t.Any], nics: t.Sequence[t.Mapping[str, t.Any]]) -> Row:
     """Return the node with ``pci`` and ``netdev`` filled in for ports that have ``match``.
 

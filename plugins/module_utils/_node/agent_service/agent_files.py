@@ -31,70 +31,6 @@ COMMAND = "/usr/local/bin/railyard-agent"
 SERVICE = "railyard-agent.service"
 UNIT = "/etc/systemd/system/railyard-agent.service"
 UNIT_WANTED = "/etc/systemd/system/multi-user.target.wants/railyard-agent.service"
-# The modules that the programs import; a unit test compares these lists with the imports.
-AGENT_PACKED = (
-    "_common.errors",
-    "_common.urls",
-    "_common.version",
-    "_common.vf_attributes",
-    "_nic_vendors.nvidia.congestion_control",
-    "_nic_vendors.nvidia.nic",
-    "_nic_vendors.nvidia.vf_files",
-    "_nic_vendors.protocol.nic_vendor",
-    "_nic_vendors.registry.nic_vendors",
-    "_node.agent.agent_main",
-    "_node.agent.agent_metrics",
-    "_node.agent.agent_problems",
-    "_node.agent.agent_service",
-    "_node.agent.agent_socket",
-    "_node.agent.agent_spec",
-    "_node.agent.attach_request",
-    "_node.agent.cdi_files",
-    "_node.agent.dra_front",
-    "_node.agent.hook",
-    "_node.agent.host_links",
-    "_node.agent.kubelet_servers",
-    "_node.agent.pod_attach",
-    "_node.agent.pod_desired",
-    "_node.agent.pod_links",
-    "_node.agent.rail_health",
-    "_node.agent.slot_state",
-    "_node.core.answers",
-    "_node.core.boot_lock",
-    "_node.core.record_file",
-    "_node.core.root_owned",
-    "_node.core.system",
-    "_node.dra.node_api",
-    "_node.dra.prepared_claims",
-    "_node.dra.resource_slices",
-    "_node.dra.slice_publisher",
-    "_node.kubelet.device_plugin",
-    "_node.kubelet.dra_messages",
-    "_node.kubelet.dra_server",
-    "_node.kubelet.kubelet_messages",
-    "_node.kubelet.pod_resources",
-    "_node.kubelet.unattached",
-    "_node.kubelet.unix_sockets",
-    "_node.metrics.device_counters",
-    "_node.metrics.exposition",
-    "_node.metrics.metrics_server",
-    "_node.netlink.address_watch",
-    "_node.netlink.arp",
-    "_node.netlink.codec",
-    "_node.netlink.ethtool",
-    "_node.netlink.in_namespace",
-    "_node.netlink.link_messages",
-    "_node.netlink.namespace_entry",
-    "_node.netlink.rail_routes",
-    "_node.netlink.rdma_netlink",
-    "_node.netlink.rtnetlink",
-    "_node.netlink.vf_setter",
-    "_node.readers.gids",
-    "_node.readers.network_namespaces",
-    "_node.readers.node_events",
-    "_node.readers.pci_functions",
-)
-HOOK_PACKED = ("_node.agent.hook",)
 # Environment variable with a hash of program, spec and unit: a service with another value must be restarted.
 STAMP = "RAILYARD_AGENT_STAMP"
 
@@ -178,8 +114,9 @@ def changed_files(system: System, spec: t.Mapping[str, t.Any]) -> tuple[list[Des
     """Return the files that must be written, in the order of writing, and the stamp of the service."""
     interpreter = python(system)
     compiled = packed_program.is_running(system, interpreter)
-    agent = packed_program.pack(AGENT_PACKED, _entry(agent_main.__name__), compiled)
-    hook_program = packed_program.executable(interpreter, HOOK_PACKED, _entry(hook.__name__), compiled)
+    agent_entry, hook_entry = _entry(agent_main.__name__), _entry(hook.__name__)
+    agent = packed_program.pack(packed_program.imported(agent_entry), agent_entry, compiled)
+    hook_program = packed_program.executable(interpreter, packed_program.imported(hook_entry), hook_entry, compiled)
     text = json.dumps(spec, indent=2, sort_keys=True) + "\n"
     command = COMMAND_TEXT.format(python=interpreter, program=PROGRAM)
     installed = system.read_bytes(PROGRAM)

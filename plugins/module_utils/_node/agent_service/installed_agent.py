@@ -29,7 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_servic
     container_runtime,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import root_owned
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer, State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.dra import prepared_claims
 
@@ -46,6 +46,13 @@ _IMPORTS = (
 )
 Record = t.TypeVar("Record")
 LOG = "run 'journalctl -u %s'" % agent_files.SERVICE
+
+SPEC: dict[str, t.Any] = {
+    "spec": {"type": "dict"},
+    "runtime_check": {"type": "bool", "default": True},
+    "force": {"type": "bool", "default": False},
+    "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
+}
 
 
 class RailAgent(Subsystem):
@@ -373,3 +380,6 @@ def _parts(value: t.Any) -> dict[str, t.Any] | None:
 
 def _brief(value: t.Any, whole: str) -> t.Any:
     return value if _parts(value) is None else whole
+
+
+LAYER = Layer(SPEC, RailAgent, [("state", "present", ["spec"])])

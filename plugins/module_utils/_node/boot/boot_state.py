@@ -32,62 +32,6 @@ AGAIN = "/etc/systemd/system/railyard-again@.service"
 RULES = "/etc/udev/rules.d/90-railyard-%s.rules"
 SYSTEMCTL = "/usr/bin/systemctl"
 PACKAGE = packed_program.PACKAGE
-# The modules that boot_program imports; a unit test compares this list with the imports.
-PACKED = (
-    "_common.changes",
-    "_common.errors",
-    "_common.urls",
-    "_common.vf_attributes",
-    "_nic_vendors.nvidia.congestion_control",
-    "_nic_vendors.nvidia.nic",
-    "_nic_vendors.nvidia.vf_files",
-    "_nic_vendors.protocol.nic_vendor",
-    "_nic_vendors.registry.nic_vendors",
-    "_node.boot.persistent",
-    "_node.boot_service.boot_program",
-    "_node.core.boot_lock",
-    "_node.core.boot_paths",
-    "_node.core.staying",
-    "_node.core.subsystem",
-    "_node.core.system",
-    "_node.host.pci_tuning",
-    "_node.host.pci_tuning_spec",
-    "_node.netlink.codec",
-    "_node.netlink.dcb_netlink",
-    "_node.netlink.ethtool",
-    "_node.netlink.in_child",
-    "_node.netlink.in_namespace",
-    "_node.netlink.link_messages",
-    "_node.netlink.namespace_entry",
-    "_node.netlink.rdma_netlink",
-    "_node.netlink.rename_order",
-    "_node.netlink.route_lookup",
-    "_node.netlink.rtnetlink",
-    "_node.netlink.vf_setter",
-    "_node.qos.cm_defaults",
-    "_node.qos.dcb_managers",
-    "_node.qos.port_qos",
-    "_node.qos.qos_spec",
-    "_node.qos.roce_qos",
-    "_node.rdma.infiniband_ports",
-    "_node.rdma.rdma_link_changes",
-    "_node.rdma.rdma_links",
-    "_node.readers.network_namespaces",
-    "_node.readers.pci_config",
-    "_node.readers.pci_functions",
-    "_node.safety.management_path",
-    "_node.safety.namespace_holders",
-    "_node.safety.port_reference",
-    "_node.safety.tunnels",
-    "_node.safety.vf_holders",
-    "_node.sriov.pf_actions",
-    "_node.sriov.pf_state",
-    "_node.sriov.unmanaged_vfs",
-    "_node.sriov.vf_changes",
-    "_node.sriov.vf_spec",
-    "_node.sriov.virtual_functions",
-)
-
 UNIT_TEXT = """\
 # Written by railyard.fabric. Applies settings that the kernel loses at a reboot: {0}
 [Unit]
@@ -284,4 +228,5 @@ def _file_change(system: System, path: str, attribute: str, data: str | bytes, m
 @lru_cache(maxsize=None)
 def pack() -> bytes:
     """Return the program that runs at boot. rail_host compares it once per module with options at boot."""
-    return packed_program.pack(PACKED, "_node.boot_service.boot_program")
+    entry = "_node.layers.boot_program"
+    return packed_program.pack(packed_program.imported(entry, without=["_node.boot.boot_state"]), entry)

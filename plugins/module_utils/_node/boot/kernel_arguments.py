@@ -14,7 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.changes im
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot import boot_loader
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer, State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.until_boot import UntilBoot
 
@@ -25,6 +25,13 @@ SEVERAL = frozenset(
     ("console", "earlycon", "earlyprintk", "hugepages", "hugepagesz", "initcall_blacklist", "module_blacklist", "pci")
 )
 PASSTHROUGH = "passthrough"
+
+SPEC: dict[str, t.Any] = {
+    "arguments": {"type": "list", "elements": "str", "default": []},
+    "iommu": {"type": "str", "choices": ["leave", "passthrough"], "default": "leave"},
+    "allow_change": {"type": "bool", "default": False},
+    "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
+}
 
 
 class KernelArguments(Subsystem):
@@ -148,3 +155,6 @@ class KernelArguments(Subsystem):
             if word in after_reboot
         ]
         return self._until_boot.outcome(reasons)
+
+
+LAYER = Layer(SPEC, KernelArguments)

@@ -25,21 +25,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.cni_reco
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import packed_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
-# The modules that railyard-rail imports; a unit test compares this list with the imports.
-PACKED = (
-    "_common.errors",
-    "_common.urls",
-    "_common.vf_attributes",
-    "_node.cni.rail_plugin",
-    "_node.core.boot_lock",
-    "_node.core.system",
-    "_node.netlink.codec",
-    "_node.netlink.in_namespace",
-    "_node.netlink.link_messages",
-    "_node.netlink.rail_routes",
-    "_node.netlink.rtnetlink",
-    "_node.netlink.vf_setter",
-)
+# The module of the plugin railyard-rail.
+_ENTRY = "_node.cni.rail_plugin"
 # Projects of plugins that are not part of the CNI project's release.
 PROJECTS = {"rdma": "rdma-cni", "sriov": "sriov-cni"}
 # Larger files are not plugins, and would only use memory.
@@ -177,7 +164,8 @@ class Plugins:
         path = first_line[2:].split(b" ")[0].decode("utf-8", "replace") if first_line.startswith(b"#!") else None
         python = packed_program.interpreter(self._system, path)
         compiled = packed_program.is_running(self._system, python)
-        return packed_program.executable(python, PACKED, "_node.cni.rail_plugin", compiled)
+        modules = packed_program.imported(_ENTRY)
+        return packed_program.executable(python, modules, _ENTRY, compiled)
 
     # -- files and their record ---------------------------------------------------------------------------------------
 

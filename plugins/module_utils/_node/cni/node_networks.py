@@ -18,7 +18,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.cni import rail_plugin
 from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.cni_plugins import PROJECTS, Plugins
 from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.cni_record import RECORD
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import (
+    MANAGEMENT,
+    Layer,
+    State,
+    Subsystem,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
@@ -35,6 +40,16 @@ K3S_PLUGIN_DIRS = ("/var/lib/rancher/k3s/data/cni", "/var/lib/rancher/k3s/data/c
 ARCHIVES = "/var/cache/railyard"
 READ_BY_MULTUS = (".conf", ".json", ".conflist")
 Document = t.Dict[str, t.Any]
+
+SPEC: dict[str, t.Any] = {
+    **MANAGEMENT,
+    "networks": {"type": "list", "elements": "dict", "default": []},
+    "directory": {"type": "path"},
+    "plugin_directory": {"type": "path"},
+    "source": {"type": "list", "elements": "path", "default": []},
+    "checksum": {"type": "str"},
+    "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
+}
 
 
 class CniNetworks(Subsystem):
@@ -234,3 +249,6 @@ def required_plugins(networks: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:
                 if part.get("type"):
                     names.add(str(part["type"]))
     return sorted(names, key=lambda name: (name == rail_plugin.NAME, name))
+
+
+LAYER = Layer(SPEC, CniNetworks)

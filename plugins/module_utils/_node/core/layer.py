@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""One layer of a node: the options of its module, its subsystem, and the run from observation to result."""
+"""The run of one module, from the observation of its subsystem to the result."""
 
 from __future__ import annotations
 
@@ -13,22 +13,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.changes im
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, unforeseen
 from ansible_collections.railyard.fabric.plugins.module_utils._common.urls import all_masked
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Subsystem, converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Builder, Options, converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
-Options = t.Mapping[str, t.Any]
-Builder = t.Callable[[Options, System], Subsystem]
 Result = t.Dict[str, t.Any]
-# The option of modules that do not change the management path, and of rail_host.
-MANAGEMENT: dict[str, t.Any] = {"management_interfaces": {"type": "list", "elements": "str", "default": []}}
-
-
-class Layer(t.NamedTuple):
-    """The parts of a module: ``spec`` and ``required_if`` as in ``AnsibleModule``; ``build`` creates the subsystem."""
-
-    spec: dict[str, t.Any]
-    build: Builder
-    required_if: t.Sequence[t.Any] = ()
 
 
 def run(name: str, build: Builder, options: Options, system: System, check: bool, warnings: list[str]) -> Result:

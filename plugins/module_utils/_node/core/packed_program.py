@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import io
 import marshal
 import os
+import re
 import sys
 import typing as t
 import zipfile
@@ -21,6 +23,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 
 PACKAGE = "ansible_collections.railyard.fabric.plugins.module_utils"
 GENERAL_PYTHON = "/usr/bin/python3"
+# The only form of imports from this collection (tools/import_rules.py). Syntax trees would take 100 times as long.
+_IMPORT = re.compile(r"^ *from %s[.]([\w.]+) import (\([^)]*\)|.+)" % re.escape(PACKAGE), re.MULTILINE)
+_IMPORTED = re.compile(r"(\w+)(?: as \w+)?(?:,|\s|\)|$)")
 
 
 def interpreter(system: System, kept: str | None, hidden: t.Sequence[str] = ()) -> str:
@@ -66,10 +71,29 @@ def executable(python: str, modules: t.Sequence[str], entry: str, compiled: bool
     return b"#!%s -IS\n" % python.encode() + pack(modules, entry, compiled)
 
 
+def imported(entry: str, without: t.Collection[str] = ()) -> list[str]:
+    """Return the modules of a program, sorted: ``entry``, and all that it imports, directly or not.
+
+    :param without: modules that the program never uses, although others import them inside functions.
+    """
+    found: set[str] = set()
+    left = [entry]
+    while left:
+        name = left.pop()
+        if name in found or name in without:
+            continue
+        found.add(name)
+        for base, names in _IMPORT.findall(_source(PACKAGE + "." + name)):
+            is_package = getattr(_spec("%s.%s" % (PACKAGE, base)), "submodule_search_locations", None) is not None
+            left += ["%s.%s" % (base, each) for each in _IMPORTED.findall(names)] if is_package else [base]
+    return sorted(found)
+
+
 def pack(modules: t.Sequence[str], entry: str, compiled: bool = False) -> bytes:
     """Return a program as a zip application. The same sources give the same bytes, except for bytecode.
 
-    :param entry: the module of ``modules`` that has ``main``.
+    :param modules: those of :func:`imported`.
+    :param entry: the module that has ``main``.
     :param compiled: add bytecode of the running Python, for programs that are started often. Another Python ignores
         it and uses the sources.
     """
@@ -134,8 +158,13 @@ def _members(program: bytes) -> dict[str, bytes]:
         return {}
 
 
+# many modules import from the same package
+_spec = functools.lru_cache(maxsize=None)(importlib.util.find_spec)
+
+
+@functools.lru_cache(maxsize=None)
 def _source(name: str) -> str:
-    spec = importlib.util.find_spec(name)
+    spec = _spec(name)
     source = spec.loader.get_source(name) if spec and spec.loader and hasattr(spec.loader, "get_source") else None
     if source is None:
         raise RailyardError("its source is not at hand to be packed", name, "install the collection with its sources")

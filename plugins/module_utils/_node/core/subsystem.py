@@ -12,8 +12,21 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change, NotTaken
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 State = t.Dict[str, t.Any]
+Options = t.Mapping[str, t.Any]
+Builder = t.Callable[[Options, System], "Subsystem"]
+# The option of modules that do not change the management path, and of rail_host.
+MANAGEMENT: dict[str, t.Any] = {"management_interfaces": {"type": "list", "elements": "str", "default": []}}
+
+
+class Layer(t.NamedTuple):
+    """The parts of a module: ``spec`` and ``required_if`` as in ``AnsibleModule``; ``build`` creates the subsystem."""
+
+    spec: dict[str, t.Any]
+    build: Builder
+    required_if: t.Sequence[t.Any] = ()
 
 
 class Subsystem:

@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     raise_all,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer, State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.until_boot import UntilBoot
 from ansible_collections.railyard.fabric.plugins.module_utils._node.gpu import gpu_observed as observed
@@ -36,6 +36,16 @@ NAMES = {observed.PEERMEM: "nvidia-peermem", observed.GDRDRV: "gdrdrv"}
 ORDER = "softdep nvidia_peermem pre: ib_core ib_uverbs nvidia\n"
 # openibd unloads the users of the RDMA core, and does not load nvidia-peermem again.
 DROP_IN_TEXT = HEAD + "[Service]\nExecStartPost=-%s nvidia-peermem\n"
+
+SPEC: dict[str, t.Any] = {
+    "path": {"type": "str", "choices": ["auto", "dmabuf", "peermem", "none"], "default": "auto"},
+    "gdrcopy": {"type": "bool"},
+    "cuda_dmabuf": {"type": "bool"},
+    "flavour": {"type": "str", "choices": ["open", "proprietary"]},
+    "unload": {"type": "bool", "default": False},
+    "persist": {"type": "bool", "default": True},
+    "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
+}
 
 
 class GpuDirectState(t.Dict[str, t.Any]):
@@ -288,3 +298,6 @@ def _body(text: str | None) -> str | None:
     if text is None:
         return None
     return ", ".join(line for line in text.splitlines() if line and line[0] not in "#[")
+
+
+LAYER = Layer(SPEC, GpuDirect)

@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import nic_vendors
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import PersistentSubsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer, State
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.host import pci_tuning_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.host.pci_tuning_spec import DISABLED, PciSpec, Port
@@ -324,3 +324,6 @@ def _bridge_row(bridge: Bridge) -> Row:
         "acs_supported": acs[0] if acs else None,
         "ports": [port.pci for port in bridge.ports],
     }
+
+
+LAYER = Layer(pci_tuning_spec.SPEC, PciTuning)

@@ -9,12 +9,39 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import MANAGEMENT
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions as pci
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_config import SIZES
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
 
 LEAVE, DISABLED = "leave", "disabled"
+
+SIZE_SPEC = {"type": "int", "choices": list(SIZES)}
+EXPECT_SPEC = {
+    "pcie_gen": {"type": "int"},
+    "pcie_lanes": {"type": "int"},
+    "gpu_distance": {"type": "str"},
+    "speed": {"type": "raw"},
+    "width": {"type": "raw"},
+}
+PORT_SPEC = {
+    "pci": {"type": "str"},
+    "netdev": {"type": "str"},
+    "gpus": {"type": "list", "elements": "int", "default": []},
+    "max_read_request": SIZE_SPEC,
+    "expect": {"type": "dict", "options": EXPECT_SPEC},
+}
+
+SPEC: dict[str, t.Any] = {
+    **MANAGEMENT,
+    "ports": {"type": "list", "elements": "dict", "default": [], "options": PORT_SPEC},
+    "gpus": {"type": "dict", "default": {}},
+    "acs": {"type": "str", "choices": ["leave", "disabled"], "default": "leave"},
+    "max_read_request": SIZE_SPEC,
+    "persist": {"type": "bool", "default": True},
+    "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
+}
 
 
 class Port(t.NamedTuple):

@@ -17,7 +17,12 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change, NotTaken
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import (
+    MANAGEMENT,
+    Layer,
+    State,
+    Subsystem,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.until_boot import UntilBoot
 from ansible_collections.railyard.fabric.plugins.module_utils._node.host import memlock
@@ -49,6 +54,21 @@ UNMANAGED, DISABLED = "unmanaged", "disabled"
 SHORT = "memory is too scattered, or pages are in use; a reboot brings the wanted number. It is now"
 STRICT = 1
 Row = t.Dict[str, t.Any]
+
+PORT_SPEC = {"pci": {"type": "str"}, "netdev": {"type": "str"}}
+PAGES_SPEC = {"size_kb": {"type": "int", "required": True}, "count": {"type": "int", "required": True}}
+
+SPEC: dict[str, t.Any] = {
+    **MANAGEMENT,
+    "ports": {"type": "list", "elements": "dict", "default": [], "options": PORT_SPEC},
+    "memlock": {"type": "str", "choices": ["leave", "unlimited"], "default": "leave"},
+    "services": {"type": "list", "elements": "str"},
+    "hugepages": {"type": "list", "elements": "dict", "options": PAGES_SPEC},
+    "neighbours": {"type": "dict", "options": {key: {"type": "int"} for key in THRESHOLDS}},
+    "network_manager": {"type": "str", "choices": ["leave", "unmanaged"], "default": "leave"},
+    "cloud_init": {"type": "str", "choices": ["leave", "disabled"], "default": "leave"},
+    "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
+}
 
 
 class Port(t.NamedTuple):
@@ -393,3 +413,6 @@ class RailLimits(Subsystem):
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
         reasons = ["%s is %d and will be as wanted after a reboot" % each for each in self._short.items()]
         return self._until_boot.outcome(reasons)
+
+
+LAYER = Layer(SPEC, RailLimits)

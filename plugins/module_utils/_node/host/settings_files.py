@@ -11,13 +11,20 @@ import typing as t
 from functools import partial
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer, State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 # Without "=": releases of NCCL that do not support comments would parse a line with it as a setting.
 BEGIN, END = "# BEGIN railyard.fabric\n", "# END railyard.fabric\n"
 _BLOCK = re.compile("^# BEGIN railyard[.]fabric$\n(.*?)^# END railyard[.]fabric$\n?", re.MULTILINE | re.DOTALL)
 _MODE = 0o644
+
+FILE_SPEC: dict[str, t.Any] = {"path": {"type": "path", "required": True}, "settings": {"type": "dict"}}
+
+SPEC: dict[str, t.Any] = {
+    "files": {"type": "list", "elements": "dict", "required": True, "options": FILE_SPEC},
+    "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
+}
 
 
 class SettingsFiles(Subsystem):
@@ -68,3 +75,6 @@ def _settings(text: str) -> dict[str, str] | None:
     """Return the settings in the block of a file; None if the file has no block."""
     found = _BLOCK.search(text)
     return None if found is None else dict(line.split("=", 1) for line in found.group(1).splitlines() if "=" in line)
+
+
+LAYER = Layer(SPEC, SettingsFiles)

@@ -12,8 +12,10 @@ from ansible.module_utils.common.arg_spec import ModuleArgumentSpecValidator
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import layer as layers
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import Layer, Result
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import Result
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import boot_program
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import installed_tools
 
 Row = t.Mapping[str, t.Any]
@@ -109,38 +111,30 @@ def _combined(result: Result) -> Result:
 
 def _layer(name: str) -> Layer:
     """Return the layer of a module. Imports only this one: imports take most of the time of a converged run."""
-    # fmt: off
     if name == "cni_networks":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.cni_networks_options import LAYER
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.cni.node_networks import LAYER
     elif name == "gpudirect":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.gpudirect_options import LAYER
-    elif name == "ib_ports":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.ib_ports_options import LAYER
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.gpu.gpudirect_modules import LAYER
     elif name == "kernel_arguments":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.kernel_arguments_options import LAYER
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.kernel_arguments import LAYER
     elif name == "mlx_linktype":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.mlx_linktype_options import LAYER
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_firmware import LAYER
     elif name == "nccl_files":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.nccl_files_options import LAYER
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.host.settings_files import LAYER
     elif name == "nic_driver":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.nic_driver_options import LAYER
-    elif name == "pci_tuning":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.pci_tuning_options import LAYER
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_driver import LAYER
     elif name == "rail_agent":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.rail_agent_options import LAYER
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.agent_service.installed_agent import LAYER
     elif name == "rail_limits":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.rail_limits_options import LAYER
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.host.rail_limits import LAYER
     elif name == "rail_ports":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.rail_ports_options import LAYER
-    elif name == "rdma_link":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.rdma_link_options import LAYER
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.rail_ports import LAYER
     elif name == "rdma_netns_mode":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.rdma_netns_mode_options import LAYER
-    elif name == "roce_qos":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.roce_qos_options import LAYER
-    elif name == "sriov_vfs":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.layers.sriov_vfs_options import LAYER
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_mode import LAYER
     else:
-        raise RailyardError("is not a module of a layer", name, "name modules of the layers, as the action plugin does")
-    # fmt: on
+        try:
+            return boot_program.layer(name)
+        except RailyardError:
+            remedy = "name modules of the layers, as the action plugin does"
+            raise RailyardError("is not a module of a layer", name, remedy) from None
     return LAYER

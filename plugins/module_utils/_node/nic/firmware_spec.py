@@ -17,6 +17,27 @@ from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.proto
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_firmware import (
     FirmwareParameters,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import MANAGEMENT
+
+PORT_SPEC: dict[str, t.Any] = {
+    "pci": {"type": "str", "required": True},
+    "link_type": {"type": "str", "choices": ["eth", "ib"]},
+    "link_types": {"type": "dict"},
+    "sriov_en": {"type": "bool"},
+    "num_of_vfs": {"type": "int"},
+    "parameters": {"type": "dict"},
+    "version": {"type": "str"},
+}
+
+SPEC: dict[str, t.Any] = {
+    **MANAGEMENT,
+    "ports": {"type": "list", "elements": "dict", "options": PORT_SPEC},
+    "tool": {"type": "str", "default": "auto"},
+    "reset": {"type": "str", "choices": ["never", "allowed"], "default": "never"},
+    "never_reset": {"type": "list", "elements": "str", "default": []},
+    "timeout": {"type": "float", "default": 120.0},
+    "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
+}
 
 
 class ParameterSpec:

@@ -30,9 +30,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.proto
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import vendor_drivers
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer, State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_compatibility
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_compatibility, driver_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_packages as packages
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_sources as sources
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_card import functions_elsewhere
@@ -476,3 +476,6 @@ def _shown(text: str | None) -> str | None:
 
 def _listed(found: t.Mapping[str, t.Sequence[str]]) -> str:
     return ", ".join("%s (uses %s)" % (name, ", ".join(users)) for name, users in found.items())
+
+
+LAYER = Layer(driver_spec.SPEC, NicDriver, driver_spec.REQUIRED_IF)

@@ -29,7 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.proto
     VendorFirmware,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer, State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_card import (
     Card,
@@ -43,6 +43,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware
     firmware_of_netdevs,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.firmware_spec import (
+    SPEC,
     ParameterSpec,
     is_value,
     parameter_specs,
@@ -431,3 +432,6 @@ class Firmware(Subsystem):
                 "%s: %s is %d, but the kernel allows %s VFs; check the parameters %s"
                 % (card.device, name, count, total, known.vf_override)
             )
+
+
+LAYER = Layer(SPEC, Firmware.from_options, required_if=[("state", "present", ["ports"])])

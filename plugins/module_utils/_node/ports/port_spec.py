@@ -12,6 +12,7 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import MANAGEMENT
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rail_routes import RouteSpec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
@@ -35,6 +36,39 @@ MTU_LEAST = 68
 MTU_LEAST_6 = 1280
 
 Wrong = t.Callable[[str, str, str], None]
+
+ROUTE_SPEC = {
+    "to": {"type": "str", "required": True},
+    "via": {"type": "str"},
+    "table": {"type": "int"},
+}
+PORT_SPEC = {
+    "rail": {"type": "str", "required": True},
+    "pci": {"type": "str"},
+    "netdev": {"type": "str"},
+    "mtu": {"type": "int"},
+    "address": {"type": "str"},
+    "gateway": {"type": "str"},
+    "address6": {"type": "str"},
+    "gateway6": {"type": "str"},
+    "table": {"type": "int"},
+    "rule_priority": {"type": "int"},
+    "routes": {"type": "list", "elements": "dict", "options": ROUTE_SPEC, "default": []},
+    "sysctl": {"type": "dict", "default": {}},
+}
+
+SPEC: dict[str, t.Any] = {
+    **MANAGEMENT,
+    "ports": {"type": "list", "elements": "dict", "options": PORT_SPEC, "default": []},
+    "backend": {
+        "type": "str",
+        "choices": ["auto", "networkd", "netplan", "networkmanager", "none"],
+        "default": "auto",
+    },
+    "persist": {"type": "bool", "default": True},
+    "timeout": {"type": "int", "default": 30},
+    "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
+}
 
 
 class Side(t.NamedTuple):

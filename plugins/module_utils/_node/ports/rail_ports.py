@@ -17,7 +17,7 @@ from functools import partial
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import STEP, Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State, Subsystem
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer, State, Subsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.until_boot import UntilBoot
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link
@@ -45,6 +45,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_o
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import (
     NAME,
     RECORD,
+    SPEC,
     Port,
     Record,
     read_ports,
@@ -454,3 +455,6 @@ def _in_planned_order(port: Port, found: t.Sequence[RouteSpec]) -> tuple[RouteSp
 
 def _remover(system: System, path: str) -> t.Callable[[], None]:
     return lambda: system.forget_file(path) if netplan_output.is_drop_in(path) else system.remove_file(path)
+
+
+LAYER = Layer(SPEC, RailPorts.from_options)

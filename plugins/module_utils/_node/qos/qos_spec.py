@@ -12,12 +12,62 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import MANAGEMENT
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.dcb_netlink import TSA_NUMBERS
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.port_reference import PortReference
 
 EIGHT = 8
 Options = t.Mapping[str, t.Any]
+
+INTS_SPEC = {"type": "list", "elements": "int"}
+QOS_SPEC = {
+    "priority": {"type": "int"},
+    "dscp": {"type": "int"},
+    "trust": {"type": "str", "choices": ["dscp", "pcp"]},
+    "pfc": INTS_SPEC,
+    "dscp2prio": {"type": "list", "elements": "list", "default": []},
+    "tclass": {"type": "int"},
+    "rdma_cm_tos": {"type": "int"},
+    "roce_mode": {"type": "str", "choices": ["RoCE v2", "IB/RoCE v1"], "default": "RoCE v2"},
+    "ecn": {
+        "type": "dict",
+        "options": {
+            "enable": {"type": "bool", "default": True},
+            "np": {"type": "list", "elements": "int", "default": []},
+            "rp": {"type": "list", "elements": "int", "default": []},
+            "cnp_dscp": {"type": "int", "default": 48},
+            "cnp_priority": {"type": "int", "default": 6},
+        },
+    },
+    "ets": {
+        "type": "dict",
+        "options": {
+            "prio_tc": {"type": "list", "elements": "int", "required": True},
+            "tc_bw": {"type": "list", "elements": "int", "required": True},
+            "tc_tsa": {"type": "list", "elements": "str", "required": True},
+        },
+    },
+    "buffers": {
+        "type": "dict",
+        "options": {"prio_buffer": INTS_SPEC, "buffer_size": INTS_SPEC, "cable_len": {"type": "int"}},
+    },
+    "global_pause": {"type": "bool"},
+    "nccl": {"type": "dict"},
+}
+
+PORT_SPEC: dict[str, t.Any] = {"netdev": {"type": "str"}, "pci": {"type": "str"}}
+
+SPEC: dict[str, t.Any] = {
+    **MANAGEMENT,
+    "ports": {"type": "list", "elements": "dict", "default": [], "options": PORT_SPEC},
+    "qos": {"type": "dict", "options": QOS_SPEC},
+    "dcbx": {"type": "str", "choices": ["host", "any"], "default": "host"},
+    "others": {"type": "str", "choices": ["refuse", "warn"], "default": "refuse"},
+    "vfs": {"type": "bool", "default": True},
+    "persist": {"type": "bool", "default": True},
+    "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
+}
 
 
 class Ets(t.NamedTuple):

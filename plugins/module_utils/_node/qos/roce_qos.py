@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import PersistentSubsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying, without
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer, State
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.dcb_netlink import DcbSocket
 from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import (
@@ -192,3 +192,6 @@ class RoceQos(PersistentSubsystem):
             for kind in ("net", "infiniband") if function else ():
                 found.append('ACTION=="add", SUBSYSTEM=="%s", KERNELS=="%s"' % (kind, function))
         return found
+
+
+LAYER = Layer(qos_spec.SPEC, RoceQos, required_if=[("state", "present", ["qos"])])

@@ -25,7 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import PersistentSubsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying, without
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import MANAGEMENT, Layer, State
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import ARPHRD_INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions as pci
@@ -46,6 +46,22 @@ ASK_SECONDS = 10.0
 #: the program that queries the subnet manager, from the package infiniband-diags
 ASK = "sminfo"
 NO_GUIDS = "0000:0000:0000:0000"
+
+PORT_SPEC: dict[str, t.Any] = {
+    "pci": {"type": "str"},
+    "netdev": {"type": "str"},
+    "mode": {"type": "str", "choices": ["datagram", "connected"]},
+    # numbers of partitions, not secrets
+    "pkeys": {"type": "list", "elements": "str", "default": [], "no_log": False},
+}
+
+SPEC: dict[str, t.Any] = {
+    **MANAGEMENT,
+    "ports": {"type": "list", "elements": "dict", "options": PORT_SPEC},
+    "subnet_manager": {"type": "str", "choices": ["reported", "required", "ignored"], "default": "reported"},
+    "persist": {"type": "bool", "default": True},
+    "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
+}
 
 
 class Port(t.NamedTuple):
@@ -478,3 +494,6 @@ def _bring_up(netdev: str) -> None:
             message = "the kernel has not made it"
             raise RailyardError(message, netdev, "see the kernel's messages (dmesg)")
         table.set_link(link.ifindex, up=True)
+
+
+LAYER = Layer(SPEC, IbPorts, required_if=[("state", "present", ["ports"])])

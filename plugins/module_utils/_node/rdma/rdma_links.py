@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.changes im
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import PersistentSubsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying, without
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import MANAGEMENT, Layer, State
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import rdma_netlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.codec import NetlinkError, NetlinkSocket
@@ -48,6 +48,24 @@ REMEDIES = {
 Options = t.Mapping[str, t.Any]
 Row = t.Dict[str, t.Any]
 Connect = t.Callable[[System], t.Optional[NetlinkSocket]]
+
+PORT_SPEC: dict[str, t.Any] = {
+    "name": {"type": "str", "required": True},
+    "type": {"type": "str", "choices": ["hardware", "rxe", "siw"], "default": "hardware"},
+    "netdev": {"type": "str"},
+    "pci": {"type": "str"},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+}
+
+SPEC: dict[str, t.Any] = {
+    **MANAGEMENT,
+    "ports": {"type": "list", "elements": "dict", "options": PORT_SPEC},
+    "wait_active": {"type": "float", "default": 0},
+    "force": {"type": "bool", "default": False},
+    "persist": {"type": "bool", "default": True},
+    "complete": {"type": "bool", "default": False},
+    "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
+}
 
 
 class RdmaLink(PersistentSubsystem):
@@ -310,3 +328,6 @@ class RdmaLink(PersistentSubsystem):
 def _named(ports: t.Iterable[Row]) -> list[Row]:
     """Return the persistent ports that have names, which are those of this module."""
     return [each for each in ports if each.get("name")]
+
+
+LAYER = Layer(SPEC, RdmaLink, required_if=[("state", "present", ["ports"])])

@@ -11,7 +11,8 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
-from ansible_collections.railyard.fabric.plugins.module_utils._common.vf_attributes import VfAttribute
+from ansible_collections.railyard.fabric.plugins.module_utils._common.vf_attributes import VF_ATTRIBUTES, VfAttribute
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import MANAGEMENT
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import VF_CODES
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference
 
@@ -19,6 +20,27 @@ MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
 GUID = re.compile(r"[0-9a-f]{16}\Z")
 # In the order in which they are set: the identity first, because a VF's driver reads it only when it binds.
 ATTRIBUTES = tuple(sorted(VF_CODES, key=lambda name: not vf_attributes.BY_NAME[name].identity))
+
+VF_SPEC = dict(
+    {"index": {"type": "int", "required": True}},
+    **{attribute.name: attribute.option() for attribute in VF_ATTRIBUTES},
+)
+PORT_SPEC = {
+    "pci": {"type": "str"},
+    "netdev": {"type": "str"},
+    "count": {"type": "int"},
+    "attributes": {"type": "list", "elements": "dict", "default": [], "options": VF_SPEC},
+}
+
+SPEC: dict[str, t.Any] = {
+    **MANAGEMENT,
+    "ports": {"type": "list", "elements": "dict", "default": [], "options": PORT_SPEC},
+    "allow_recreate": {"type": "bool", "default": False},
+    "autoprobe": {"type": "bool"},
+    "timeout": {"type": "int", "default": 120},
+    "persist": {"type": "bool", "default": True},
+    "state": {"type": "str", "choices": ["present", "absent", "gathered"], "default": "present"},
+}
 
 
 class Vf(t.NamedTuple):

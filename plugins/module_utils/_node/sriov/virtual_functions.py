@@ -12,7 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.changes im
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import PersistentSubsystem
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying, without
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import State
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer, State
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Row
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import Rtnetlink
@@ -275,3 +275,6 @@ def _without_none(value: t.Any) -> t.Any:
     if isinstance(value, dict):
         return {key: _without_none(each) for key, each in value.items() if each is not None}
     return [_without_none(each) for each in value] if isinstance(value, list) else value
+
+
+LAYER = Layer(vf_spec.SPEC, SriovVfs)

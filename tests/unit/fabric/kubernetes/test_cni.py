@@ -9,10 +9,10 @@ import json
 from pathlib import Path
 
 import pytest
-from ansible.errors import AnsibleFilterError
 
-from ansible_collections.railyard.fabric.plugins.filter.cni_networks import cni_networks
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers import plain_cni
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 
@@ -44,7 +44,7 @@ def test_a_node_knows_its_networks_from_its_own_variables(name: str) -> None:
     whole = dict(object_components.node_files(planned.document(), OPTIONS))
     for node in planned.nodes:
         variables = planned.node_vars(node)
-        own = cni_networks(variables, planned.fabric_vars(), OPTIONS)
+        own = plain_cni.of_node(planned.fabric_vars(), variables, OPTIONS)
         assert len(own) == len(variables["ports"])
         paths = {"/etc/cni/multus/net.d/railyard-%s.conflist" % each["name"]: each for each in own}
         files = {path: json.loads(text) for path, text in whole[variables["name"]].items() if "/cni/" in path}
@@ -56,7 +56,7 @@ def test_the_blocks_of_all_nodes_are_apart() -> None:
     given: dict[str, set[ipaddress.IPv4Address]] = {}
     for node in planned.nodes:
         variables = planned.node_vars(node)
-        for port, conf in zip(variables["ports"], cni_networks(variables, planned.fabric_vars())):
+        for port, conf in zip(variables["ports"], plain_cni.of_node(planned.fabric_vars(), variables)):
             ((block,),) = conf["plugins"][0]["ipam"]["ranges"]
             first, last = (ipaddress.IPv4Address(block[key]) for key in ("rangeStart", "rangeEnd"))
             own = {ipaddress.IPv4Address(number) for number in range(int(first), int(last) + 1)}
@@ -72,7 +72,7 @@ def test_a_link_local_router_is_the_pods_too_and_no_operators() -> None:
     rails = 'rails: {count: 8, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24"'
     six = ', subnet6: "fd00:{n}::/64", pods6: "::1-::100", hosts6: "::1001-::10ff", gateway6: "fe80::1", block6: 32'
     planned = plan("lab-cni", **{rails: rails + six})
-    (first, *_others) = cni_networks(planned.node_vars(planned.nodes[0]), planned.fabric_vars(), OPTIONS)
+    (first, *_others) = plain_cni.of_node(planned.fabric_vars(), planned.node_vars(planned.nodes[0]), OPTIONS)
     interface, rail = first["plugins"]
     assert [each["gateway"] for (each,) in interface["ipam"]["ranges"]] == ["172.16.11.254", "fe80::1"]
     assert {"dst": "::/0", "gw": "fe80::1"} in rail["routes"]
@@ -82,11 +82,7 @@ def test_a_link_local_router_is_the_pods_too_and_no_operators() -> None:
         assert ("RY819", "rails.gateway6") in [(each.code, each.place) for each in found], provider
 
 
-def test_a_file_without_a_plan_is_one_line() -> None:
+def test_an_unknown_option_is_an_error() -> None:
     planned = plan("lab-cni")
-    node, fabric = planned.node_vars(planned.nodes[0]), planned.fabric_vars()
-    for wrong in (({}, fabric), (None, fabric), (node, {}), (dict(node, ports=[{}]), fabric)):
-        with pytest.raises(AnsibleFilterError, match="this is not the plan of a node"):
-            cni_networks(*wrong)
-    with pytest.raises(AnsibleFilterError, match="kubernetes.no_such: is not an option"):
-        cni_networks(node, fabric, {"no_such": 1})
+    with pytest.raises(RailyardError, match="kubernetes.no_such: is not an option"):
+        plain_cni.of_node(planned.fabric_vars(), planned.node_vars(planned.nodes[0]), {"no_such": 1})

@@ -5,9 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible.errors import AnsibleFilterError
 
-from ansible_collections.railyard.fabric.plugins.filter.nccl_settings import nccl_settings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
     nccl_objects,
     object_components,
@@ -21,18 +19,10 @@ def test_a_host_has_the_settings_of_the_whole_plan(provider: str, attachment: st
     plan = document(provider, attachment, mode, families=(4, 6))
     files = {node: own["/etc/nccl.conf"] for node, own in object_components.node_files(plan, REGISTRY)}
     for node in plan["nodes"]:
-        settings = nccl_settings(node, plan["fabric"])
+        settings = nccl_objects.host_settings(plan["fabric"], node)
         assert nccl_objects.text(settings) == files[node["name"]]
         assert not [key for key in settings if "GID_INDEX" in key]
         # the host sees every device of its own, whatever pods see
         devices = [port["rdma"]["name"] for port in node["ports"]]
-        ucx = nccl_settings(node, plan["fabric"], "ucx")
+        ucx = nccl_objects.host_ucx(plan["fabric"], node)
         assert ucx.get("UCX_NET_DEVICES", "") == ",".join("%s:1" % name for name in devices if name)
-
-
-def test_every_error_is_reported() -> None:
-    plan = document()
-    with pytest.raises(AnsibleFilterError, match="neither nccl nor ucx"):
-        nccl_settings(plan["nodes"][0], plan["fabric"], "mpi")
-    with pytest.raises(AnsibleFilterError, match="not railyard_node and railyard_fabric"):
-        nccl_settings({"name": "a"}, plan["fabric"])

@@ -7,9 +7,10 @@
 Each change that they predict has a code, and a rail if it is about a rail port. Codes and rails follow from the fields
 of changes and errors (``kind``, ``port``, ``attribute``), never from sentences.
 
-Facts that the layers compare from ``rail_info`` (:data:`_OBSERVED`) are not taken from modules: ``rail_info`` is always
-read, but a module predicts nothing if it refuses one of its ports, if tags do not select it, or at the end of
-``site.yml``. Addresses, routes and rules are taken from both, because only modules know which ones they would remove.
+Facts that the layers compare from ``rail_info`` (``observed`` in the table of host layers) are not taken from modules:
+``rail_info`` is always read, but a module predicts nothing if it refuses one of its ports, if tags do not select it, or
+at the end of ``site.yml``. Addresses, routes and rules are taken from both, because only modules know which ones they
+would remove.
 """
 
 from __future__ import annotations
@@ -17,40 +18,16 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import FILE, ROUTE, RULE, STEP
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import HOST_LAYERS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import first_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
 
-_MODE_FILE, _FILE, _REFUSED, _SYSCTL = "RV302", "RV550", "RV590", "RV506"
-# module -> the code of what it would change, unless the change has a code of its own
-_CODES = {
-    "mlx_linktype": "RV101",
-    "sriov_vfs": "RV206",
-    "rdma_netns_mode": "RV301",
-    "rdma_link": "RV405",
-    "rail_ports": _SYSCTL,
-    "roce_qos": "RV601",
-    "pci_tuning": "RV602",
-    "kernel_arguments": "RV603",
-    "rail_limits": "RV604",
-    "gpudirect": "RV605",
-    "nic_driver": "RV210",
-    "ib_ports": "RV408",
-    "rail_agent": "RV005",
-    "cni_networks": _FILE,
-}
-# Facts that the layers compare from rail_info, as (module, attribute).
-_OBSERVED = {
-    ("rail_ports", "name"),
-    ("rail_ports", "mtu"),
-    ("rail_ports", "state"),
-    ("rdma_link", "name"),
-    ("rdma_netns_mode", "netns"),
-    ("sriov_vfs", "sriov_numvfs"),
-    ("sriov_vfs", "state"),
-}
-# (module, attribute) -> code
-_ATTRIBUTES = {("rail_ports", "address"): "RV501", ("sriov_vfs", "bound"): "RV205"}
+# Module -> how its changes are reported.
+_DRIFT = {row.module: row.drift for row in HOST_LAYERS if row.drift}
+_REFUSED, _SYSCTL = "RV590", "RV506"
+# Codes of files of the next boot, of which one failure per node is reported.
+_FILES = {drift.file for drift in _DRIFT.values()}
 # What is removed: (kind or attribute) -> code
 _SURPLUS = {ROUTE: "RV508", "address": "RV503"}
 _KINDS = {ROUTE: "RV504", RULE: "RV505"}
@@ -83,13 +60,12 @@ def _of_node(report: NodeReport) -> list[Drifted]:
     rails = _rails(report)
     drifted: list[Drifted] = []
     for module, result in report.states.items():
-        if module not in _CODES:
+        if module not in _DRIFT:
             continue
+        observed = _DRIFT[module].observed
         if "changes" in result and not result.get("errors"):
             changes = [change for change in result["changes"] if change.get("kind") != STEP]
-            drifted += [
-                _changed(rails, module, change) for change in changes if (module, change["attribute"]) not in _OBSERVED
-            ]
+            drifted += [_changed(rails, module, change) for change in changes if change["attribute"] not in observed]
         else:
             drifted += _refused(rails, module, result)
     return drifted
@@ -108,8 +84,9 @@ def _rails(report: NodeReport) -> dict[str, str]:
 
 def _changed(rails: t.Mapping[str, str], module: str, change: Row) -> Drifted:
     subject, attribute, before, after = (change[key] for key in ("subject", "attribute", "before", "after"))
-    if change.get("kind") == FILE or _CODES[module] == _FILE:
-        code = _MODE_FILE if module == "rdma_netns_mode" else _FILE
+    drift = _DRIFT[module]
+    if change.get("kind") == FILE or drift.code == drift.file:
+        code = drift.file
         expected, found = _shown(after, "as planned"), _shown(before, "something else")
         return Drifted(CODES[code].layer, code, None, "%s (%s)" % (subject, attribute), expected, found)
     code = _code(module, change)
@@ -135,13 +112,14 @@ def _code(module: str, change: Row) -> str:
             return _SURPLUS[kind]
         if kind in _KINDS:
             return _KINDS[kind]
-    return _ATTRIBUTES.get((module, change["attribute"]), _CODES[module])
+    drift = _DRIFT[module]
+    return drift.attributes.get(change["attribute"], drift.code)
 
 
 def _refused(rails: t.Mapping[str, str], module: str, result: Row) -> list[Drifted]:
     """Return the errors of a module that could not predict its changes."""
-    code = "RV102" if module == "mlx_linktype" else _REFUSED
-    layer = CODES[_CODES[module]].layer
+    code = _DRIFT[module].refused
+    layer = CODES[_DRIFT[module].code].layer
     return [
         Drifted(
             *(layer, code, rails.get(str(error.get("port"))), module, "as planned"),
@@ -161,12 +139,12 @@ def _first(result: Row) -> str:
 def changes(run: Run, layer: str, drifted: Drifts) -> None:
     """Add what the modules would change in a layer, unless a failure of the layer on the same rail covers it."""
     for node, rows in drifted.items():
-        files: list[str] = []
+        files: dict[str, list[str]] = {}
         for each in rows:
             if each.layer != layer or each.code == _REFUSED:
                 continue
-            if each.code in (_MODE_FILE, _FILE):
-                files.append(each.what)
+            if each.code in _FILES:
+                files.setdefault(each.code, []).append(each.what)
                 continue
             if run.has(each.code, node, each.rail) or run.blocked(layer, node, each.rail):
                 continue
@@ -174,8 +152,8 @@ def changes(run: Run, layer: str, drifted: Drifts) -> None:
             if each.code != _SYSCTL and each.rail and run.failed(node, each.rail, layer):
                 continue
             run.fail(each.code, node, each.rail, each.what, expected=each.expected, found=each.found)
-        if files:
-            _not_persistent(run, node, layer, files)
+        for code, paths in files.items():
+            _not_persistent(run, node, code, paths)
 
 
 def refusals(run: Run, drifted: Drifts) -> None:
@@ -190,9 +168,8 @@ def refusals(run: Run, drifted: Drifts) -> None:
             run.fail(each.code, node, each.rail, each.what, **about)
 
 
-def _not_persistent(run: Run, node: str, layer: str, files: t.Sequence[str]) -> None:
+def _not_persistent(run: Run, node: str, code: str, files: t.Sequence[str]) -> None:
     """Report one failure per node for all files of the next boot."""
-    code = _MODE_FILE if layer == "mode" else _FILE
     if run.has(code, node, None):
         return
     run.fail_drift(code, node, None, "next boot", expected="as planned", found=first_of(files, _LINES))

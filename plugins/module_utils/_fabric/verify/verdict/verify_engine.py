@@ -9,8 +9,10 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import HOST_LAYERS
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import provable
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.failure_codes import LAYERS, STATE
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import (
     DRIFT,
     VERIFY,
@@ -134,15 +136,13 @@ def _nodes(run: Run) -> None:
 
 def _why_not(run: Run) -> None:
     """Note why the layers of modules are not checked, and count the nodes on which they are."""
-    modules = {module for report in run.nodes() for module in report.states}
-    if "mlx_linktype" not in modules:
-        run.why_not["firmware"] = "the plan manages no firmware"
-    tuned = ("roce_qos", "pci_tuning", "kernel_arguments", "rail_limits", "gpudirect")
-    if not modules.intersection(tuned):
-        run.why_not["qos"] = "the plan has none"
-    for report in run.nodes():
-        for module, layer in (("mlx_linktype", "firmware"), *((each, "qos") for each in tuned)):
-            if module in report.states and layer in run.layers:
+    layers = {row.module: CODES[row.drift.code].layer for row in HOST_LAYERS if row.drift}
+    found = {layers.get(module) for report in run.nodes() for module in report.states}
+    for layer, why_not in (("firmware", "the plan manages no firmware"), ("qos", "the plan has none")):
+        if layer not in found:
+            run.why_not[layer] = why_not
+        for report in run.nodes() if layer in run.layers else ():
+            if any(layers.get(module) == layer for module in report.states):
                 run.checked[layer].add(report.name)
 
 

@@ -17,7 +17,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import boot_lock
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.boot_paths import BOOT_DIR
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Subsystem, converge
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer, converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 # Seconds to wait for devices: a NIC's driver may be ready long after udev has settled.
@@ -29,41 +29,28 @@ UDEV_QUEUE = "/run/udev/queue"
 PAUSE, PAUSE_MAX, PAUSE_GROWTH = 1.0, 5.0, 1.25
 
 
-def build(module: str, options: t.Mapping[str, t.Any], system: System) -> Subsystem:
-    """Return the subsystem of a module. Only its code is imported, because imports take most of a short program's time.
+def layer(module: str) -> Layer:
+    """Return the layer of a module. Only its code is imported, because imports take most of a short program's time.
+
+    The modules themselves call this too, so that Ansible sends the code of the whole program to the node.
 
     :raises RailyardError: if the module cannot be applied at boot.
     """
-    if module == "rdma_link":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_links import RdmaLink
-
-        return RdmaLink(options, system)
-    if module == "sriov_vfs":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.virtual_functions import SriovVfs
-
-        return SriovVfs(options, system)
     if module == "ib_ports":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.infiniband_ports import IbPorts
-
-        return IbPorts(options, system)
-    if module == "pci_tuning":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.host.pci_tuning import PciTuning
-
-        return PciTuning(options, system)
-    if module == "roce_qos":
-        from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.roce_qos import RoceQos
-
-        return RoceQos(options, system)
-    raise RailyardError(
-        "is not a module that can be applied at boot", module, "run the playbook again to replace the file"
-    )
-
-
-def builder(module: str) -> t.Callable[[t.Mapping[str, t.Any], System], Subsystem]:
-    """Return a function that builds the subsystem of a module, for the module itself. So Ansible sends the code of the
-    boot program to the node too.
-    """
-    return lambda options, system: build(module, options, system)
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.infiniband_ports import LAYER
+    elif module == "pci_tuning":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.host.pci_tuning import LAYER
+    elif module == "rdma_link":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.rdma.rdma_links import LAYER
+    elif module == "roce_qos":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.roce_qos import LAYER
+    elif module == "sriov_vfs":
+        from ansible_collections.railyard.fabric.plugins.module_utils._node.sriov.virtual_functions import LAYER
+    else:
+        raise RailyardError(
+            "is not a module that can be applied at boot", module, "run the playbook again to replace the file"
+        )
+    return LAYER
 
 
 def read(path: str, system: System) -> tuple[str, dict[str, t.Any]]:
@@ -85,7 +72,7 @@ def apply(path: str, system: System, check: bool, until: float = 0) -> list[str]
 
 
 def _apply(module: str, options: t.Mapping[str, t.Any], system: System, check: bool, until: float) -> list[str]:
-    subsystem = build(module, options, system)
+    subsystem = layer(module).build(options, system)
     who = "the program for boot, with %s," % module
     locks = [] if check else subsystem.locks
     with boot_lock.changing(system, locks, who, until - time.monotonic()):

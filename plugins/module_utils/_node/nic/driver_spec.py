@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The options of the module nic_driver."""
+"""The options of the NIC driver: kinds of drivers, and what each requires."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.regis
     INSTALLED,
     KINDS,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.layer import MANAGEMENT, Layer
-from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_driver import NicDriver
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import MANAGEMENT
 
 SPEC: dict[str, t.Any] = {
     **MANAGEMENT,
@@ -27,9 +26,7 @@ SPEC: dict[str, t.Any] = {
     "restart": {"type": "str", "choices": ["never", "allowed"], "default": "never"},
     "state": {"type": "str", "choices": ["present", "gathered"], "default": "present"},
 }
-
-LAYER = Layer(
-    SPEC,
-    NicDriver,
-    required_if=[("state", "present", ["kind"]), *(("kind", kind, ["version", "source"]) for kind in INSTALLED)],
+REQUIRED_IF = (
+    ("state", "present", ["kind"]),
+    *(("kind", kind, ["version", "source"]) for kind in INSTALLED),
 )

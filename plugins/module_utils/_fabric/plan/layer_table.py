@@ -1,0 +1,264 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The layers of a host, one row per module, in the order of preparation.
+
+The option ``modules`` of ``rail_host``, the tags of playbooks, the variables of roles that set options, and the codes
+of drift are derived from this table. ``_node.layers`` imports the code of each module.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+Values = t.Mapping[str, t.Any]
+Options = t.Dict[str, t.Any]
+Ports = t.List[Options]
+PREFLIGHT = "preflight"
+
+
+class Variable(t.NamedTuple):
+    """A variable of a role that sets an option of a module.
+
+    ``default``: the role's default, where it differs from the module's. Without ``name``, it is always set.
+    """
+
+    name: str
+    option: str
+    default: t.Any = None
+
+
+class Drift(t.NamedTuple):
+    """How drift reports the changes that a module predicts.
+
+    ``code``: of a change, unless ``attributes`` has another for its attribute. ``file``: of a change in a file.
+    ``refused``: of a refusal. ``observed``: attributes that the layers of verify compare from ``rail_info``.
+    """
+
+    code: str
+    attributes: t.Mapping[str, str] = {}
+    file: str = "RV550"
+    refused: str = "RV590"
+    observed: t.Sequence[str] = ()
+
+
+class HostLayer(t.NamedTuple):
+    """A module of a layer.
+
+    ``ports``: returns the module's options of a planned port; None for a port that it does not manage.
+    ``options``: returns the options that the plan determines, from ``railyard_node``, ``railyard_fabric`` and the
+    options of the ports; None if the layer has nothing to do. ``removable``: whether ``state: absent`` reverts it.
+    ``variables``: those of the role. ``drift``: None if verify compares its state.
+    """
+
+    layer: str
+    module: str
+    options: t.Callable[[Values, Values, Ports], Options | None]
+    ports: t.Callable[[Values], Options | None] | None = None
+    removable: bool = True
+    variables: t.Sequence[Variable] = ()
+    drift: Drift | None = None
+
+
+def _pick(values: Values, *keys: str) -> Options:
+    return {key: values.get(key) for key in keys}
+
+
+def _names(port: Values) -> Options:
+    return _pick(port, "pci", "netdev")
+
+
+def _only_ports(_node: Values, _fabric: Values, ports: Ports) -> Options | None:
+    return {"ports": ports}
+
+
+def _if_ports(_node: Values, _fabric: Values, ports: Ports) -> Options | None:
+    return {"ports": ports} if ports else None
+
+
+def _of_objects(_node: Values, _fabric: Values, _ports: Ports) -> Options | None:
+    """Options that are derived like Kubernetes objects; ``_fabric.layers.layer_modules`` returns them."""
+    return None
+
+
+def _driver(node: Values, _fabric: Values, _ports: Ports) -> Options | None:
+    return dict(node["driver"]) if node["driver"] else None
+
+
+def _firmware_port(port: Values) -> Options | None:
+    firmware = port.get("firmware")
+    return dict(firmware, pci=port["pci"]) if firmware else None
+
+
+def _firmware(node: Values, _fabric: Values, ports: Ports) -> Options | None:
+    never_reset = [port["pci"] for port in node["other_ports"] if port.get("pci")]
+    return {"ports": ports, "never_reset": never_reset} if ports else None
+
+
+def _rdma_mode(node: Values, _fabric: Values, _ports: Ports) -> Options | None:
+    return {"mode": node["rdma_mode"]}
+
+
+def _vf_port(port: Values) -> Options | None:
+    vfs = port.get("vfs")
+    attributes = [{key: vf[key] for key in vf if vf[key] is not None} for vf in vfs["attributes"]] if vfs else []
+    return dict(_names(port), count=vfs["count"], attributes=attributes) if vfs else None
+
+
+def _pci_port(port: Values) -> Options:
+    return _pick(port, "pci", "netdev", "gpus", "expect")
+
+
+def _pci(node: Values, _fabric: Values, ports: Ports) -> Options | None:
+    pci = node["pci"]
+    return dict(_pick(pci, "acs", "max_read_request"), ports=ports, gpus=node["gpus"]) if pci else None
+
+
+def _kernel(node: Values, _fabric: Values, _ports: Ports) -> Options | None:
+    kernel = (node["pci"] or {}).get("kernel")
+    return _pick(kernel, "iommu", "arguments") if kernel else None
+
+
+def _infiniband_port(port: Values) -> Options | None:
+    ipoib = port.get("ipoib")
+    return dict(_names(port), **_pick(ipoib, "mode", "pkeys")) if ipoib else None
+
+
+def _infiniband(_node: Values, fabric: Values, ports: Ports) -> Options | None:
+    return {"ports": ports, "subnet_manager": (fabric["infiniband"] or {}).get("subnet_manager")} if ports else None
+
+
+def _rail_port(port: Values) -> Options:
+    keys = ("address", "gateway", "address6", "gateway6", "table", "rule_priority", "routes", "sysctl")
+    return _pick(port, "rail", "pci", "netdev", "mtu", *keys)
+
+
+def _rdma_port(port: Values) -> Options | None:
+    rdma = port["rdma"]
+    return dict(_names(port), **_pick(rdma, "name", "type")) if rdma["name"] else None
+
+
+def _agent(node: Values, _fabric: Values, _ports: Ports) -> Options | None:
+    return {"spec": node["agent"]} if node["agent"] else None
+
+
+def _limits(node: Values, _fabric: Values, ports: Ports) -> Options | None:
+    return dict(node["limits"], ports=ports) if node["limits"] else None
+
+
+def _gpudirect(node: Values, _fabric: Values, _ports: Ports) -> Options | None:
+    gpudirect = node["gpudirect"]
+    # With a GPU driver from a container, the GPU Operator loads its modules.
+    managed = gpudirect and gpudirect["gpu_driver"] == "host"
+    return _pick(gpudirect, "path", "gdrcopy", "flavour") if managed else None
+
+
+def _qos_port(port: Values) -> Options | None:
+    # The NIC below a soft RDMA device applies no QoS to it.
+    return _names(port) if port["rdma"]["type"] == "hardware" else None
+
+
+def _qos(_node: Values, fabric: Values, ports: Ports) -> Options | None:
+    return {"ports": ports, "qos": fabric["qos"]} if ports and fabric["qos"] else None
+
+
+# QoS comes late: buffer sizes depend on the MTU of the ports, and DSCP values are set on RDMA devices, by their planned
+# names.
+HOST_LAYERS = (
+    HostLayer(
+        "ofed",
+        "nic_driver",
+        _driver,
+        removable=False,
+        variables=[Variable("ofed_source", "source"), Variable("ofed_key", "key"), Variable("ofed_restart", "restart")],
+        drift=Drift("RV210"),
+    ),
+    HostLayer(
+        "nic_firmware",
+        "mlx_linktype",
+        _firmware,
+        _firmware_port,
+        removable=False,
+        variables=[Variable("nic_firmware_reset", "reset")],
+        drift=Drift("RV101", refused="RV102"),
+    ),
+    HostLayer("rdma_mode", "rdma_netns_mode", _rdma_mode, drift=Drift("RV301", file="RV302", observed=("netns",))),
+    HostLayer(
+        "sriov",
+        "sriov_vfs",
+        _if_ports,
+        _vf_port,
+        variables=[Variable("sriov_allow_recreate", "allow_recreate"), Variable("sriov_timeout", "timeout")],
+        drift=Drift("RV206", {"bound": "RV205"}, observed=("sriov_numvfs", "state")),
+    ),
+    HostLayer("pci", "pci_tuning", _pci, _pci_port, drift=Drift("RV602")),
+    HostLayer(
+        "pci",
+        "kernel_arguments",
+        _kernel,
+        variables=[Variable("pci_boot_loader_allowed", "allow_change")],
+        drift=Drift("RV603"),
+    ),
+    HostLayer("infiniband", "ib_ports", _infiniband, _infiniband_port, drift=Drift("RV408")),
+    HostLayer(
+        "rail_ports",
+        "rail_ports",
+        _only_ports,
+        _rail_port,
+        variables=[Variable("rail_ports_backend", "backend")],
+        drift=Drift("RV506", {"address": "RV501"}, observed=("name", "mtu", "state")),
+    ),
+    HostLayer(
+        "rdma_links",
+        "rdma_link",
+        _only_ports,
+        _rdma_port,
+        variables=[
+            Variable("rdma_links_wait_active", "wait_active", 60),
+            Variable("rdma_links_force", "force"),
+            Variable("", "complete", default=True),
+        ],
+        drift=Drift("RV405", observed=("name",)),
+    ),
+    HostLayer(
+        "cni",
+        "cni_networks",
+        _of_objects,
+        variables=[
+            Variable("cni_directory", "directory"),
+            Variable("cni_plugin_directory", "plugin_directory"),
+            Variable("cni_sources", "source", ["/usr/lib/cni", "/usr/libexec/cni"]),
+            Variable("cni_checksum", "checksum"),
+        ],
+        drift=Drift("RV550"),
+    ),
+    HostLayer(
+        "agent",
+        "rail_agent",
+        _agent,
+        variables=[Variable("agent_runtime_check", "runtime_check"), Variable("agent_force", "force")],
+        drift=Drift("RV005"),
+    ),
+    HostLayer("limits", "rail_limits", _limits, _names, drift=Drift("RV604")),
+    HostLayer(
+        "gpudirect",
+        "gpudirect",
+        _gpudirect,
+        variables=[Variable("gpudirect_unload", "unload")],
+        drift=Drift("RV605"),
+    ),
+    HostLayer(
+        "qos",
+        "roce_qos",
+        _qos,
+        _qos_port,
+        variables=[Variable("qos_dcbx", "dcbx"), Variable("qos_others", "others")],
+        drift=Drift("RV601"),
+    ),
+    HostLayer("nccl", "nccl_files", _of_objects),
+)
+BY_MODULE = {row.module: row for row in HOST_LAYERS}
+# The tags of hosts.yml, in the order of preparation, and those of the layers that teardown.yml reverts.
+LAYERS = (PREFLIGHT, *dict.fromkeys(row.layer for row in HOST_LAYERS))
+REMOVABLE = tuple(dict.fromkeys(row.layer for row in HOST_LAYERS if row.removable))
