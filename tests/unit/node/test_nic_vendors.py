@@ -30,10 +30,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.proto
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry import nic_vendors, vendor_drivers
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import converge
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult
-from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import nic_driver_options
 from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics import device_counters
 from ansible_collections.railyard.fabric.plugins.module_utils._node.metrics.device_counters import Statistic
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ethtool
+from ansible_collections.railyard.fabric.plugins.module_utils._node.nic import driver_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.nic.nic_driver import NicDriver
 from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.roce_qos import RoceQos
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
@@ -314,7 +314,7 @@ def test_the_driver_of_a_second_vendor_is_installed_only_where_its_vendor_lists_
 
 def test_kinds_of_drivers_are_the_same_everywhere() -> None:
     options = yaml.safe_load(nic_driver.DOCUMENTATION)["options"]
-    assert options["kind"]["choices"] == nic_driver_options.SPEC["kind"]["choices"] == list(vendor_drivers.KINDS)
+    assert options["kind"]["choices"] == driver_spec.SPEC["kind"]["choices"] == list(vendor_drivers.KINDS)
 
 
 # -- imports -----------------------------------------------------------------------------------------------------------
