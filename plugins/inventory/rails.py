@@ -204,7 +204,7 @@ def _trusted(value: t.Any, texts: dict[str, str]) -> t.Any:
     """Return a copy of a value in which strings have Ansible's mark of templates.
 
     ``ansible-inventory`` prints strings without the mark as ``{"__ansible_unsafe": ...}``. The inventory's own
-    ``set_variable`` marks each string again, which takes a third of the time of ``ansible-inventory --list``.
+    ``set_variable`` marks each string again, which takes half of the time of ``ansible-inventory --list``.
 
     :param texts: text -> the marked text, for all that are marked already.
     """
