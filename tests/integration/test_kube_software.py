@@ -12,6 +12,7 @@ import copy
 import itertools
 import json
 import os
+import re
 import subprocess
 import typing as t
 from pathlib import Path
@@ -554,6 +555,24 @@ def definitions_again(cluster: Cluster) -> t.Iterator[None]:
     yield
     cluster.kubectl("delete", "crd", "-l", "railyard.fabric/software", "--timeout=300s")
     cluster.load_crds(*[Path(each) for each in cluster.running.crds or ()] or [schemas.DEFAULT])
+
+
+def test_every_role_of_software_runs_in_a_play_of_its_own(bench: Bench, chart: Path) -> None:
+    """Check mode of a removal needs no upstream files. The cluster has Spiderpool only."""
+    assert bench.play("cluster")[0] == 0
+    given = {"file": str(bench.place / "fabric.yml"), "kubeconfig": str(bench.cluster.kubeconfig), "state": "absent"}
+    roles = [name.replace("-", "_") for name in PINS]
+    variables = {"%s_%s" % (role, key): value for role in [*roles, "rail_networks"] for key, value in given.items()}
+    variables.update(("%s_helm" % role, bench.helm) for role in roles)
+    variables["ansible_python_interpreter"] = "{{ ansible_playbook_python }}"
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": variables}
+    play["roles"] = ["railyard.fabric." + role for role in ["rail_networks", *roles]]
+    (bench.place / "play.yml").write_text(yaml.safe_dump([play]))
+    done = playbook.play(bench.place / "play.yml", "--check", inventory="localhost,")
+    assert done.returncode == 0, done.text
+    assert re.findall(r"\[railyard.fabric.(\w+) : Remove the objects", done.stdout) == ["rail_networks"]
+    assert done.stdout.count("cluster_software : Remove the manifest's objects") == len(roles)
+    assert "changed=1" in done.one_line and list(bench.releases()) == ["spiderpool"], done.text
 
 
 @pytest.mark.usefixtures("upstreams", "definitions_again")
