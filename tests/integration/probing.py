@@ -48,4 +48,4 @@ def call(node: Node, options: Row) -> Row:
     """The result of ``rail_probe`` on a guest, which must not fail."""
     (result,) = node.modules.call(("rail_probe", options, False))
     assert not result.get("failed"), result
-    return t.cast("Row", result)
+    return result

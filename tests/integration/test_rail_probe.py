@@ -88,8 +88,8 @@ def prove(
     given = {"iterations": 50, "lifetime": 180, "timeout": 10, **options}
     starts = probing.schedules(nodes or ends(), [["node-1", "node-2"]], **given)
     for name, spec in starts.items():
-        assert node(name).module("rail_probe", **spec)["port"] in probing.LISTEN
-    found = {name: node(name).module("rail_probe", **probing.collection(name)) for name in starts}
+        assert probing.call(node(name), spec)["port"] in probing.LISTEN
+    found = {name: probing.call(node(name), probing.collection(name)) for name in starts}
     assert [row["refused"] for row in found.values()] == ["", ""]
     return {row["rail"]: row for row in found["node-2"]["results"]}
 
@@ -165,14 +165,14 @@ def test_a_prober_is_a_unit_of_systemd_that_ends_at_its_deadline(node: t.Callabl
     """The control node is killed after the start: nothing is collected, and the partner does not come."""
     spec = probing.schedules(ends(), [["node-1", "node-2"]], deadline=20)["node-1"]
     one = node("node-1")
-    one.module("rail_probe", **spec)
+    probing.call(one, spec)
     units = "systemctl list-units --all --no-legend --plain 'railyard-probe-*'"
     (unit,) = (line.split()[0] for line in one.run(units).splitlines())
     shown = one.run("systemctl show -P RuntimeMaxUSec %s; ls /run/railyard/probe" % unit).split()
     assert shown[0] == "50s" and "railyard-probe-%s.service" % shown[1] == unit
     one.until('[ -z "$(%s)" ] && [ -z "$(ls /run/railyard/probe)" ]' % units)
     # killed, it leaves neither files nor processes
-    one.module("rail_probe", **spec)
+    probing.call(one, spec)
     one.run("systemctl kill --signal=KILL 'railyard-probe-*'")
     one.until('[ -z "$(ls /run/railyard/probe)" ] && ! pgrep -f node.probe.prober')
 
@@ -180,7 +180,7 @@ def test_a_prober_is_a_unit_of_systemd_that_ends_at_its_deadline(node: t.Callabl
 def test_an_unreachable_server_is_reported_as_unreachable(node: t.Callable[[str], Node]) -> None:
     nodes = ends("172.30.2.9")
     starts = probing.schedules(nodes, [["node-1", "node-2"]], lifetime=180, timeout=10, silence=5)
-    node("node-2").module("rail_probe", **starts["node-2"])
-    for result in node("node-2").module("rail_probe", **probing.collection("node-2"))["results"]:
+    probing.call(node("node-2"), starts["node-2"])
+    for result in probing.call(node("node-2"), probing.collection("node-2"))["results"]:
         assert not result["ok"] and result["reach"]["received"] == 3
         assert "node-1 could not be met at 172.30.2.9, TCP port" in result["error"], result

@@ -110,13 +110,12 @@ class Site:
         server, client = NAMES
         probed: list[Row] = []
         if traffic:
-            pods = {
-                name: pod_node(self.plans[name], self.document["fabric"], inside[name]["pods"][0]) for name in NAMES
-            }
+            fabric = self.document["fabric"]
+            pods = {name: pod_node(self.plans[name], fabric, inside[name]["pods"][0]) for name in NAMES}
             starts = probing.schedules(pods, [[server, client]], True)
             for name in NAMES:
-                self.guests[name].node.module("rail_probe", **starts[name])
-            found = {name: self.guests[name].node.module("rail_probe", **probing.collection(name)) for name in NAMES}
+                probing.call(self.guests[name].node, starts[name])
+            found = {name: probing.call(self.guests[name].node, probing.collection(name)) for name in NAMES}
             probed = found[client]["pod_results"]
             assert [row["pod_refused"] for row in found.values()] == ["", ""]
             assert len(probed) == len(inside[client]["pods"][0]["links"]) - 1
