@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Recorded results of modules: a node's names and addresses are replaced by their places in its plan.
 
-``python -m benchmarks record --lab NAME`` records what the nodes of a lab return; without a lab, the results follow
-from the plan of `replay_fabric.py`.
+``python -m benchmarks record --lab NAME`` records what the nodes of a lab return for rail_host and rail_info. The other
+results, and without a lab all of them, follow from the plan of `replay_fabric.py`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def of_plan(directory: Path = DIRECTORY) -> None:
     world = replay_fabric.World(replay_fabric.plan(replay_fabric.fabric(2)), rounds=1)
     ((_server, client),) = world.pairs
     for name, result in replay_fabric.planned_results(world, client).items():
-        peer = _server if name == "rail_probe.probe" else ""
+        peer = _server if name == "rail_probe.collect" else ""
         (directory / (name + ".json")).write_text(template(result, world.plans[client], peer))
 
 

@@ -164,6 +164,8 @@ def _proportional(pid: int) -> int:
 
 
 def main(arguments: t.Sequence[str] = ()) -> int:
+    from benchmarks import replay_pods
+
     options = _parser().parse_args(arguments)
     before: dict[tuple[str, float], tuple[int, Replayed]] = {}
     for nodes in map(int, options.nodes.split(",")):
@@ -172,7 +174,9 @@ def main(arguments: t.Sequence[str] = ()) -> int:
             prepare(directory, nodes)
             delays = map(float, options.delay.split(","))
             for playbook, delay in itertools.product(options.playbook.split(","), delays):
-                run = play(directory, playbook, *options.words, delay=delay)
+                with contextlib.ExitStack() as stack:
+                    words = stack.enter_context(replay_pods.cluster(directory, options.pods)) if options.pods else []
+                    run = play(directory, playbook, *words, *options.words, delay=delay)
                 _figures(playbook, nodes, delay, run, before.get((playbook, delay)), options.tasks)
                 before[playbook, delay] = (nodes, run)
                 if options.parts:
@@ -188,6 +192,7 @@ def _parser() -> t.Any:
     parser.add_argument("--delay", default="0", help="seconds that a module execution takes")
     parser.add_argument("--playbook", default=",".join(PLAYBOOKS), help="names of playbooks")
     parser.add_argument("--parts", type=int, default=0, help="run verify or drift in so many parts too")
+    parser.add_argument("--pods", type=int, default=0, help="give each N-th node a test pod, for verify")
     parser.add_argument("--tasks", action="store_true", help="print each task")
     parser.add_argument("words", nargs="*", help="further options of ansible-playbook, after --")
     return parser
@@ -218,7 +223,7 @@ def _figures(
     if run.status not in (0, 2) or not run.executions:
         sys.exit("%s ended with %d:\n%s" % (head, run.status, run.output))
     if run.status:
-        print(run.output)
+        print(run.output[-20000:])
     say(head, "%.1f s, processor time %.1f s, %d MB" % (run.seconds, run.processor, run.memory / 1e6))
     executions = ", ".join("%s %.2f" % (name, count / nodes) for name, count in sorted(run.executions.items()))
     say("  per node: processor time; results; module executions", "%.3f s; %.2f; %s" % (

@@ -15,7 +15,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers imp
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import LAYERS
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import port_options
 from ansible_collections.railyard.fabric.plugins.module_utils._node.layers import host_layers
 from tests.browser.samples import UNIT, servers
 from tests.unit.fabric.verify_nodes import World
@@ -48,8 +47,8 @@ profiles:
 nodes:
 %s
 """
-# TCP ports of the servers of rail_probe.
-_SERVERS = 40001
+# The TCP port of a prober.
+_PORT = 40100
 
 
 def fabric(nodes: int) -> str:
@@ -73,23 +72,18 @@ def planned_results(world: World, name: str) -> dict[str, Row]:
     for row in rows:
         part = {"changed": False, "changes": [], "diff": {"before": "", "after": ""}, "gathered": row["options"]}
         result["modules"][row["module"]] = dict(part, reboot_required=False, reboot_reasons=[])
-    served = [
-        {
-            "rail": port["rail"],
-            "port": _SERVERS + 2 * place,
-            "latency_port": _SERVERS + 2 * place + 1,
-            "error": "",
-            "remedy": "",
-            "gpu": False,
-            "meet": None,
-        }
-        for place, port in enumerate(port_options(node["ports"], "rail_probe", node))
-    ]
-    info = dict(world.infos[name], tools={"pyroute2": "0.7.2", "perftest": "6.06"}, management_path="eno1 carries this")
+    outside = {"connection": "eno1", "default_route": ["eno1"], "netdevs": {"eno1": "carries this connection"}}
+    tools = {"pyroute2": "0.7.2", "perftest": "6.06"}
+    info = dict(
+        world.infos[name], tools=tools, management_path={**outside, "functions": {}, "addresses": ["192.0.2.1"]}
+    )
     return {
         "rail_host": host_layers._combined(result),
         "rail_info": dict(info, changed=False),
-        "rail_probe.serve": {"results": served, "others": [], "changed": False},
-        "rail_probe.probe": {"results": world.probes[name], "others": [], "changed": False},
-        "rail_probe.stop": {"results": [], "others": [], "changed": False},
+        "rail_pods": {**world.insides[name], "cordons": {}, "changed": False},
+        "rail_probe.start": {"port": _PORT, "changed": False},
+        "rail_probe.collect": {
+            **{"results": world.probes[name], "refused": "", "others": [], "changed": False},
+            **{"pod_results": world.pod_probes[name], "pod_refused": ""},
+        },
     }

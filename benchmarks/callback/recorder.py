@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.connection.replay import recording_name
 from benchmarks.recordings import template
 
-_MODULES = ("rail_host", "rail_info", "rail_probe")
+_MODULES = ("rail_host", "rail_info")
 
 
 class CallbackModule(CallbackBase):
@@ -53,7 +53,6 @@ class CallbackModule(CallbackBase):
             return
         self.known.add(name)
         node = self.variables.get_vars(host=result.host)["railyard_node"]
-        peers = [row["peer"] for row in data.get("results") or () if "peer" in row]
         # templates of Ansible as plain text
-        text = template(json.loads(json.dumps(data)), json.loads(json.dumps(node)), peers[0] if peers else "")
+        text = template(json.loads(json.dumps(data)), json.loads(json.dumps(node)))
         Path(os.environ["RAILYARD_RECORDINGS"], name + ".json").write_text(text)

@@ -96,13 +96,26 @@ def answer(directory: Path, address: str, module: str, options: t.Mapping[str, t
     if dark.exists() and dark.read_text() == name:
         raise AnsibleConnectionFailure("the node does not answer")
     values = json.loads((directory / "values" / address).read_text())
-    peers = [target["peer"] for target in options.get("targets") or ()]
-    values[PEER] = peers[0] if peers else ""
+    values[PEER] = ""
     result = _recorded(directory, name, values)
-    if name == "rail_probe.probe" and options.get("ports"):
-        result["served"] = _recorded(directory, "rail_probe.serve", values)["results"]
-    if module == "rail_probe" and options.get("counters"):
-        result["counters"] = _recorded(directory, "rail_info", values)["counters"]
+    if name == "rail_probe.start":
+        # what its prober will find depends on its partners
+        given = {"results": options, "pod_results": options.get("pod") or {}}
+        peers = {
+            key: [turn["partner"] for turn in part.get("turns") or () if turn["mode"] == "probe"]
+            for key, part in given.items()
+        }
+        (directory / "values" / (address + ".peers")).write_text(json.dumps(peers))
+    if name == "rail_probe.collect":
+        for key, peers in json.loads((directory / "values" / (address + ".peers")).read_text()).items():
+            rows = (_recorded(directory, name, {**values, PEER: peer})[key] for peer in peers)
+            result[key] = [row for each in rows for row in each]
+        if options.get("counters"):
+            result["counters"] = _recorded(directory, "rail_info", values)["counters"]
+    if module == "rail_pods":
+        for pod in result["pods"]:
+            pod["uid"] = options["pods"][0]
+        result["pods"] = result["pods"] if options.get("pods") else []
     if module == "rail_host" and not options.get("states"):
         for part in result["modules"].values():
             part.pop("gathered", None)
@@ -127,4 +140,4 @@ def _recorded(directory: Path, name: str, values: t.Mapping[str, t.Any]) -> dict
 
 def recording_name(module: str, options: t.Mapping[str, t.Any]) -> str:
     """The recording of a module execution: the name of the module, with its mode if it has several."""
-    return "%s.%s" % (module, options.get("mode") or "probe") if module == "rail_probe" else module
+    return "%s.%s" % (module, options.get("mode") or "start") if module == "rail_probe" else module

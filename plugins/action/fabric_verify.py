@@ -39,18 +39,15 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     _verify_parts,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
-from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import NODE, OPTIONS, Spool
+from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import ALL, NODE, PAIRS, Spool
 
-# Variables in which the role verify and the playbooks register the results of nodes.
-_STATES = "__verify_modules"
-_INFO, _AFTER, _BEGAN = "__verify_info", "__verify_after", "__verify_began"
 _PREFIX = "Task failed: "
-_PROBED, _REFUSED, _OTHERS = "__proof_results", "__proof_refused", "__proof_others"
 # Options of the role nccl that override the plan.
 _OWN = ("nccl_settings", "nccl_ucx_settings")
-_INSIDE, _POD_PROBED, _POD_REFUSED = "__verify_inside", "__verify_pod_results", "__verify_pod_refused"
-# The variables with which a node reports; a part keeps them.
-_REPORTED = (*(_INFO, _STATES, _AFTER, _PROBED, _REFUSED, _OTHERS), *(_INSIDE, _POD_PROBED, _POD_REFUSED))
+# What rail_verify keeps of a node in files; parts keep it too.
+_INFO, _STATES, _AFTER, _INSIDE = "info", "states", "after", "inside"
+_PROBED, _REFUSED, _OTHERS = "probed", "refused", "others"
+_POD_PROBED, _POD_REFUSED, _UNCOLLECTED = "pod_probed", "pod_refused", "uncollected"
 
 Row = t.Dict[str, t.Any]
 
@@ -64,8 +61,7 @@ class ActionModule(ControllerAction):
         "nodes": {"type": "list", "elements": "str", "required": True},
         "layers": {"type": "list", "elements": "str", "choices": list(LAYERS), "default": []},
         "rails": {"type": "list", "elements": "str", "default": []},
-        "rounds": {"type": "list", "elements": "list", "default": []},
-        "pod_rounds": {"type": "list", "elements": "list", "default": []},
+        "began": {"type": "float"},
         "budget": {"type": "float"},
         "share": {"type": "float", "default": SHARE},
         "unproven_allowed": {"type": "bool", "default": False},
@@ -86,7 +82,8 @@ class ActionModule(ControllerAction):
         """Return the verdict, and write its files. Of a part, only keep what the nodes reported."""
         parts = self._parts(options) if options["part"] == node_parts.JUDGE else []
         names = [name for each in parts for name in each.head["nodes"]] or options["nodes"]
-        hosts = self._hosts(names, Spool(options["run"] or ""), parts)
+        spool = Spool(options["run"] or "")
+        hosts = {name: self._vars["hostvars"].raw_get(name) for name in names}
         unknown_nodes = [name for name, variables in hosts.items() if "railyard_node" not in variables]
         if unknown_nodes:
             remedy = "use the inventory with the fabric file (-i), and its nodes"
@@ -98,16 +95,18 @@ class ActionModule(ControllerAction):
         if unknown:
             remedy = "name some of %s" % ", ".join(fabric["rails"])
             raise RailyardError("no rail is called %s" % ", ".join(unknown), "verify_rails", remedy)
+        planned = spool.noted(ALL, PAIRS) or {}
         pairs, pod_pairs = (
-            [pair for each in parts for pair in each.head[key]] + [pair for each in options[rounds] for pair in each]
-            for key, rounds in (("pairs", "rounds"), ("pod_pairs", "pod_rounds"))
+            [pair for each in parts for pair in each.head[key]] + planned.get(key, []) for key in ("pairs", "pod_pairs")
         )
-        began = min(
-            [float(variables[_BEGAN]) for variables in hosts.values() if _BEGAN in variables], default=time.time()
-        )
+        began = options["began"] or time.time()
+        reported = self._reported(names, spool, parts)
         if options["part"] and not parts:
-            return self._leave(options, hosts, {"began": began, "pairs": pairs, "pod_pairs": pod_pairs}, check)
-        reports = [_node_report(name, variables, options["states"]) for name, variables in hosts.items()]
+            left = {"began": began, "pairs": pairs, "pod_pairs": pod_pairs}
+            return self._leave(options, spool, reported, left, check)
+        reports = [
+            _node_report(name, variables, reported[name], options["states"]) for name, variables in hosts.items()
+        ]
         requested = (options[key] for key in ("layers", "rails", "budget", "share", "unproven_allowed"))
         asked = Asked(names, *requested, **self._tags())
         verdict = judge(options["kind"], fabric, reports, asked, pairs, _seen(options["cluster"]), pod_pairs)
@@ -167,42 +166,42 @@ class ActionModule(ControllerAction):
         _verify_parts.check_made_by(parts, self._made_by(options))
         return parts
 
-    def _hosts(self, names: t.Sequence[str], spool: Spool, parts: t.Sequence[_verify_parts.Written]) -> dict[str, Row]:
-        """Return the variables of nodes, with what they reported in this run and in their part."""
-        hosts = {name: dict(self._vars["hostvars"].raw_get(name)) for name in names}
+    @staticmethod
+    def _reported(names: t.Sequence[str], spool: Spool, parts: t.Sequence[_verify_parts.Written]) -> dict[str, Row]:
+        """Return what nodes reported in this run and in their part."""
+        reported: dict[str, Row] = {name: {} for name in names}
         for part in parts:
-            for name, row in part.rows().items():
-                own = {key: value for key, value in hosts[name].items() if key not in _REPORTED}
-                hosts[name] = {**own, **row}
-        for name, variables in hosts.items():
+            reported.update(part.rows())
+        for name, row in reported.items():
             for key, value in spool.variables(name).items():
-                variables[key] = [*variables.get(key, ()), *value] if parts and isinstance(value, list) else value
-        return hosts
+                row[key] = [*row.get(key, ()), *value] if parts and isinstance(value, list) else value
+        return reported
 
-    def _leave(self, options: t.Mapping[str, t.Any], hosts: t.Mapping[str, Row], about: Row, check: bool) -> Row:
+    def _leave(
+        self, options: t.Mapping[str, t.Any], spool: Spool, reported: t.Mapping[str, Row], about: Row, check: bool
+    ) -> Row:
         """Write what nodes reported, for the run that gives the verdict."""
-        spool, part = Spool(options["run"] or ""), node_parts.parse(options["part"])
-        notes = {name: {key: spool.noted(name, key) for key in (NODE, OPTIONS)} for name in hosts}
-        units = {name: row[NODE]["unit"] for name, row in notes.items() if row[NODE]}
+        part = node_parts.parse(options["part"])
+        notes = {name: spool.noted(name, NODE) for name in reported}
+        units = {name: row["unit"] for name, row in notes.items() if row}
         head = {
             "kind": options["kind"],
             "made_by": self._made_by(options),
-            "nodes": list(hosts),
+            "nodes": list(reported),
             **about,
             "links": {name: notes[name] for name in node_parts.links(units)},
         }
-        rows = {name: {key: each[key] for key in _REPORTED if key in each} for name, each in hosts.items()}
-        done = _verify_parts.write(options["parts_dir"], part, head, rows, check)
+        done = _verify_parts.write(options["parts_dir"], part, head, reported, check)
         line = "part %s: %d of %d nodes were read; the results are in %s" % (
-            *(part, len(units), len(hosts), done["path"]),
+            *(part, len(units), len(reported), done["path"]),
         )
         return {"changed": done["changed"], "ok": True, "lines": [line], "files": [done["path"]]}
 
 
-def _node_report(name: str, variables: t.Mapping[str, t.Any], states: bool) -> NodeReport:
-    """Return the report of one host from its variables."""
+def _node_report(name: str, variables: t.Mapping[str, t.Any], reported: Row, states: bool) -> NodeReport:
+    """Return the report of one host from its variables, and from what it reported."""
     node: Row = variables["railyard_node"]
-    info: Row = variables.get(_INFO) or {}
+    info: Row = reported.get(_INFO) or {}
     unread = NodeReport(name, node, None, {})
     if not info:
         # an earlier play of the run failed on the node, such as one of site.yml
@@ -213,17 +212,21 @@ def _node_report(name: str, variables: t.Mapping[str, t.Any], states: bool) -> N
         node = port_matching.identify(node, info["nics"])
     except RailyardError as error:
         return unread._replace(why=_first(error), code="RV003")
-    state = (variables.get(_STATES) or {}) if states else {}
+    if _UNCOLLECTED in reported:
+        # partners may have reached it, but what it has found is not known
+        found = _failed(unread._replace(plan=node), reported[_UNCOLLECTED])
+        return found._replace(why="its results were not collected: %s" % found.why)
+    state = (reported.get(_STATES) or {}) if states else {}
     if state.get("failed") or state.get("unreachable"):
         return _failed(unread._replace(plan=node), state)
     # a layer that is not planned has no result
     results: dict[str, Row] = state.get("modules") or {}
-    after = (variables.get(_AFTER) or {}).get("counters") or {}
-    inside, why = _inside(variables.get(_INSIDE))
+    after = (reported.get(_AFTER) or {}).get("counters") or {}
+    inside, why = _inside(reported.get(_INSIDE))
     if inside is not None:
         inside = dict(inside, own_settings=[key for name in _OWN for key in variables.get(name) or ()])
     probed, pod_probed, others, refused, pod_refused = (
-        list(variables.get(key) or ()) for key in (_PROBED, _POD_PROBED, _OTHERS, _REFUSED, _POD_REFUSED)
+        list(reported.get(key) or ()) for key in (_PROBED, _POD_PROBED, _OTHERS, _REFUSED, _POD_REFUSED)
     )
     return NodeReport(
         *(name, node, info, results, probed, after),

@@ -5,61 +5,72 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import os
+import secrets
 import time
 import typing as t
 
-from ansible.errors import AnsibleActionFail
+from ansible import context
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import module_options, port_matching
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_matching
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import DRIFT, VERIFY
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_targets import pod_node
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import (
     node_parts,
     probe_pairs,
     probe_targets,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _planned, _verify_parts
-from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import NODE, OPTIONS, Spool, plain
+from ansible_collections.railyard.fabric.plugins.plugin_utils._verify_spool import (
+    ALL,
+    NODE,
+    PAIRS,
+    RUN,
+    Spool,
+    plain,
+)
 
 _INFO, _PROBE, _HOST = "railyard.fabric.rail_info", "railyard.fabric.rail_probe", "railyard.fabric.rail_host"
 _PODS = "railyard.fabric.rail_pods"
-# The variable with the name of the run.
-_RUN = "__proof_run"
-READ, CHOOSE, STEP = "read", "choose", "step"
-# Kinds of values in the spool beside NODE and OPTIONS: the turns of a node, the servers of its last round, whether a
-# round passed, and that it could not end a step.
-_TURNS, _SERVED, _PROBED, _GONE = "turns", "served", "probed%d", "gone"
-# Seconds that a node waits in a step for another node, and seconds between two checks.
-_WAIT_SECONDS, _LOOK_SECONDS = 300.0, 0.1
-# Options of rail_probe that are variables of the role proof, and those that probes of pods use too.
+# The variables with the result of the part begin, and of kube_pods.
+_BEGUN, _WORKLOAD = "__verify_run", "__verify_workload"
+BEGIN, READ, CHOOSE, START, COLLECT = "begin", "read", "choose", "start", "collect"
+# Kinds of values in the spool beside its own: the test pod of a node, its turns, that its prober was started, and the
+# names of its counters.
+_POD, _TURNS, _STARTED, _COUNTERS = "pod", "turns", "started", "counters"
+# Parts of rail_info that verdicts always need, and layers that need more.
+_SUBSET = ("system", "nics", "rdma", "gids", "gpus", "vfs", "ip", "sysctls")
+_TRAFFIC, _IN_CLUSTER, _IN_PODS = {"reach", "rdma"}, {"kubernetes", "pods", "nccl"}, {"pods", "nccl"}
+# Options of rail_probe that are variables of the role proof, with their types.
 _PROBE_OPTIONS: t.Mapping[str, type] = {
     "count": int,
     "size": int,
     "iterations": int,
     "lifetime": int,
-    "meet": str,
     "tcp_ports": str,
 }
-_POD_OPTIONS = ("count", "size", "iterations", "lifetime")
 # The type of ports' RDMA devices whose latency is measured.
 _HARDWARE = "hardware"
 # Modules whose state a verdict reads. Of other modules it reads only changes and errors.
 _STATES = ("rdma_netns_mode",)
+# Seconds in which a prober waits for a partner that was not started yet, beside those for each batch of nodes; seconds
+# of a turn beside those of its transfers; the most seconds of a prober.
+_PATIENCE, _BATCH_SECONDS, _TURN_SECONDS, _DEADLINE_MAX = 300, 10, 120, 7200
 Row = t.Dict[str, t.Any]
 
 
 class ActionModule(ActionBase):
-    """Reads and probes a node for a verdict; documented in ``plugins/modules/rail_verify.py``."""
+    """Reads and probes nodes for a verdict; documented in ``plugins/modules/rail_verify.py``."""
 
     TRANSFERS_FILES = False
     SPEC: t.Mapping[str, t.Any] = {
-        "part": {"type": "str", "choices": [READ, CHOOSE, STEP], "required": True},
+        "part": {"type": "str", "choices": [BEGIN, READ, CHOOSE, START, COLLECT], "required": True},
         "nodes": {"type": "list", "elements": "str", "default": []},
-        "max_rounds": {"type": "int", "default": 8},
-        "parts": {"type": "path"},
-        "step": {"type": "int", "default": 0},
     }
 
     def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> Row:
@@ -67,19 +78,20 @@ class ActionModule(ActionBase):
         self._vars: t.Mapping[str, t.Any] = task_vars or {}
         self._name = str(self._vars["inventory_hostname"])
         _validated, options = self.validate_argument_spec(argument_spec=dict(self.SPEC))
-        if _RUN not in self._vars:
-            raise AnsibleActionFail("rail_verify: the fact %s is not set. Remedy: run playbooks/verify.yml." % _RUN)
-        # a fact, so that the task of each node has no template
-        self._run = str(self._vars[_RUN])
-        self._spool = Spool(self._run)
-        work: dict[str, t.Callable[[Row], Row]] = {
-            READ: self._read,
-            CHOOSE: self._choose,
-            STEP: self._step,
-        }
+        part = options["part"]
+        # a registered result, so that the task of each node has no template
+        self._begun: Row = self._begin() if part == BEGIN else plain(self._vars.get(_BEGUN) or {})
+        if "run" not in self._begun:
+            raise AnsibleActionFail("rail_verify: part begin has not run. Remedy: run playbooks/verify.yml.")
+        self._spool = Spool(self._begun["run"])
         self._notices: dict[str, list[t.Any]] = {}
         self._facts: Row = {}
-        result.update(work[options["part"]](options))
+        if part == BEGIN:
+            result.update(self._begun)
+        elif part == CHOOSE:
+            result.update(self._choose(options["nodes"]))
+        else:
+            result.update({READ: self._read, START: self._start, COLLECT: self._collect}[part]())
         for key, notices in self._notices.items():
             result.setdefault(key, []).extend(notices)
         if self._facts:
@@ -88,26 +100,71 @@ class ActionModule(ActionBase):
         result.setdefault("changed", False)
         return result
 
-    def _read(self, _options: Row) -> Row:
-        """Read the state of the node, and what the modules would change."""
-        info = self._execute(
-            _INFO, {"subset": self._value("__verify_subset"), "listen": self._value("__verify_listens")}
+    def _begin(self) -> Row:
+        """Return what this run compares, from the variables of the roles. It is the same for all nodes."""
+        kind, part = str(self._value("verify_kind")), str(self._value("verify_part") or "")
+        layers, rails = (_names(self._value(name)) for name in ("verify_layers", "verify_rails"))
+        budget, began = float(self._value("verify_budget")), time.time()
+        thorough, kubernetes = (boolean(self._value(name)) for name in ("verify_thorough", "verify_kubernetes"))
+        verifies, check = kind == VERIFY, bool(self._task.check_mode)
+
+        def has(names: set[str]) -> bool:
+            return not layers or bool(names.intersection(layers))
+
+        pods = verifies and kubernetes and has(_IN_PODS)
+        active = ["duplicates", *(["counters", "lldp"] if thorough else [])] if verifies else []
+        run: Row = {"run": self._run_name(), "began": began, "until": began + budget if budget > 0 else 0}
+        run.update(kind=kind, layers=layers, rails=rails, thorough=thorough, judges=part == node_parts.JUDGE)
+        run.update(
+            subset=[*_SUBSET, *active],
+            listen=float(self._value("verify_lldp_seconds")) if has({"cabling"}) else 0,
+            probes=verifies and not check and has(_TRAFFIC),
+            # whether the modules of hosts.yml run in check mode
+            states=kind == DRIFT or (thorough and not check),
+            cluster=kubernetes and has(_IN_CLUSTER),
+            objects=kubernetes and part in ("", node_parts.JUDGE) and has({"kubernetes"}),
+            # pods come and go; they do not drift
+            pods=pods,
+            # hosts.yml has only just written these files in the same run
+            files=thorough and has(_IN_PODS),
+            max_rounds=int(self._value("verify_max_rounds")),
         )
-        if "system" not in info:
-            return dict(info, readable=False)
+        return run
+
+    def _run_name(self) -> str:
+        """Return a name that distinguishes the probers of this run from those of other runs, which report it."""
+        job, number = self._value("awx_job_id"), 10000 + secrets.randbelow(90000)
+        if job is not None:
+            user = self._value("awx_user_name") or "a schedule"
+            return "job %s of AWX, by %s (%d)" % (job, user, number)
+        user = os.environ.get("USER") or os.environ.get("LOGNAME") or "unknown"
+        return "%s@%s (%d)" % (user, os.uname().nodename, number)
+
+    # -- reading a node ------------------------------------------------------------------------------------------------
+
+    def _read(self) -> Row:
+        """Read the state of the node and its pods, and what the modules would change."""
+        try:
+            info = self._execute(_INFO, {key: self._begun[key] for key in ("subset", "listen")})
+        except AnsibleConnectionFailure as error:
+            self._spool.add(self._name, {"info": {"unreachable": True, "msg": str(error)}})
+            raise
+        row: Row = {"info": info}
+        result: Row = {}
+        if "system" in info:
+            result.update(self._read_more(info, row))
+        self._spool.add(self._name, row)
+        return result if "system" in info else dict(info)
+
+    def _read_more(self, info: Row, row: Row) -> Row:
+        """Read the other parts of a node that answers, and write what its partners need of it."""
         node = self._value("railyard_node")
         # the verdict reports ports that are not found
         with contextlib.suppress(RailyardError):
             node = port_matching.identify(node, info["nics"])
-        probe = {name: self._probe_option(name) for name in _PROBE_OPTIONS}
-        hardware = any(port["rdma"]["type"] == _HARDWARE for port in node["ports"])
-        probe["latency"] = hardware and boolean(self._value("verify_thorough"))
-        row: Row = {"__verify_info": info}
-        result: Row = {"readable": True, "tools": info.get("tools") or {}}
-        result["probe"] = {name: probe[name] for name in _POD_OPTIONS}
-        if boolean(self._value("__verify_states")):
-            states = self._states(node)
-            row["__verify_modules"] = states
+        result: Row = {}
+        if self._begun["states"]:
+            states = row["states"] = self._states(node)
             shown = {
                 name: {key: part[key] for key in ("changed", "changes", "diff") if key in part}
                 for name, part in (states.get("modules") or {}).items()
@@ -115,17 +172,27 @@ class ActionModule(ActionBase):
             }
             failed: Row = {key: states[key] for key in ("failed", "msg") if key in states}
             result.update(failed, modules=shown)
-        files = [path for path in (node.get("nccl") or {}).values() if path]
-        if files and boolean(self._value("__verify_reads_files")):
-            row["__verify_inside"] = self._execute(_PODS, {"files": files})
-        self._spool.add(self._name, row)
-        rails = self._value("__verify_rails")
-        ports = [port for port in node["ports"] if not rails or port["rail"] in rails]
-        self._spool.note(self._name, NODE, plain(dict(node, ports=ports)))
+        self._read_pods(node, row)
+        # where its partners meet it
+        meet = {key: self._value("proof_" + key) for key in ("meet", "tcp_ports")}
+        meet["management"] = (info.get("management_path") or {}).get("addresses") or []
+        self._spool.note(self._name, NODE, plain(probe_targets.probe_node(node, self._begun["rails"], **meet)))
         counters = {kind: list(rows) for kind, rows in (info.get("counters") or {}).items()}
-        noted = {"probe": probe, "deadline": float(self._value("__verify_until")), "counters": counters}
-        self._spool.note(self._name, OPTIONS, plain(noted))
+        self._spool.note(self._name, _COUNTERS, plain(counters))
         return result
+
+    def _read_pods(self, node: Row, row: Row) -> None:
+        """Read the node's test pods, and the files with NCCL's and UCX's settings."""
+        running = (self._vars.get(_WORKLOAD) or {}).get("running") if self._begun["pods"] else None
+        pods = [str(uid) for uid in (running or {}).get(node["name"]) or ()]
+        files = [path for path in (node.get("nccl") or {}).values() if path] if self._begun["files"] else []
+        if not pods and not files:
+            return
+        inside = row["inside"] = self._execute(_PODS, {"pods": pods, "files": files})
+        # without pods that could not be read, whose `why` has the reason
+        seen = [each for each in inside.get("pods") or () if not each["why"]]
+        if seen:
+            self._spool.note(self._name, _POD, plain(pod_node(node, self._value("railyard_fabric"), seen[0])))
 
     def _probe_option(self, name: str) -> t.Any:
         """Return a variable of the role proof with its own type. Values of ansible-core have their origin with them."""
@@ -157,179 +224,130 @@ class ActionModule(ActionBase):
                 part.pop("gathered", None)
         return {key: value for key, value in result.items() if key not in ("invocation", "changes", "diff")}
 
-    def _choose(self, options: Row) -> Row:
-        """Choose who probes whom, from all nodes that could be read, or from those that link parts of other runs."""
-        if options["parts"]:
-            nodes, rounds = options["nodes"], self._rounds_across(options)
-        else:
-            read = self._spool.nodes(NODE)
-            nodes = [name for name in options["nodes"] if name in read]
-            rounds = probe_pairs.rounds(nodes, options["max_rounds"])
-        steps, turns = probe_pairs.turns(rounds, nodes)
-        for name, own in turns.items():
-            # the last steps of every run have the same numbers, so that tasks name them without templates
-            self._spool.note(
-                name,
-                _TURNS,
-                [turn._replace(step=steps - 1 - turn.step, partner_step=steps - 1 - turn.partner_step) for turn in own],
-            )
-        # without parts, a filter computes the rounds again: results of tasks have no long lists
-        return {"nodes": nodes, "steps": steps, **({"rounds": rounds} if options["parts"] else {})}
+    # -- the proof -----------------------------------------------------------------------------------------------------
 
-    def _rounds_across(self, options: Row) -> list[list[probe_pairs.Pair]]:
+    def _choose(self, names: t.Sequence[str]) -> Row:
+        """Choose who probes whom: all nodes that could be read, or those that link parts of other runs."""
+        most = self._begun["max_rounds"]
+        if self._begun["judges"]:
+            rounds, pod_rounds = self._rounds_across(most), []
+        else:
+            read, with_pod = self._spool.nodes(NODE), self._spool.nodes(_POD)
+            rounds = probe_pairs.rounds([name for name in names if name in read], most) if self._begun["probes"] else []
+            # in check mode, pods are read and not probed
+            pods = [name for name in names if name in with_pod and self._spool.noted(name, _POD)["ports"]]
+            pod_rounds = probe_pairs.rounds(pods, most) if not self._task.check_mode else []
+        turns: dict[str, list[t.Any]] = {}
+        for number, pairs in enumerate([*rounds, *pod_rounds]):
+            for server, client in pairs:
+                of_pods = number >= len(rounds)
+                turns.setdefault(server, []).append([number, probe_targets.SERVE, client, of_pods])
+                turns.setdefault(client, []).append([number, probe_targets.PROBE, server, of_pods])
+        for name, own in turns.items():
+            self._spool.note(name, _TURNS, own)
+        self._spool.note(ALL, RUN, {"token": secrets.token_hex(32), "nodes": len(turns)})
+        pairs_of = {
+            key: [pair for each in of for pair in each] for key, of in (("pairs", rounds), ("pod_pairs", pod_rounds))
+        }
+        self._spool.note(ALL, PAIRS, pairs_of)
+        return {"nodes": len(turns)}
+
+    def _rounds_across(self, most: int) -> list[list[probe_pairs.Pair]]:
         """Return the rounds of pairs of different parts. Notes the nodes as their parts have read them.
 
-        Their counters are not read again, because other traffic has raised them since then.
+        Their counters are not read again: other traffic has raised them since then.
         """
-        links = [each.head["links"] for each in _verify_parts.read(options["parts"], VERIFY)]
+        links = [each.head["links"] for each in _verify_parts.read(str(self._value("verify_parts_dir")), VERIFY)]
         for name, notes in (item for each in links for item in each.items()):
-            self._spool.note(name, NODE, notes[NODE])
-            self._spool.note(name, OPTIONS, dict(notes[OPTIONS], deadline=0, counters={}))
-        return node_parts.rounds_across([list(each) for each in links], options["max_rounds"])
+            self._spool.note(name, NODE, notes)
+        return node_parts.rounds_across([list(each) for each in links], most)
 
-    def _step(self, options: Row) -> Row:
-        """Probe the partners of this step's rounds, and then serve the partner of the next round or end all servers."""
-        options.update(self._spool.noted(self._name, OPTIONS) or {})
-        turns = [probe_pairs.Turn(*each) for each in self._spool.noted(self._name, _TURNS) or ()]
-        current = [turn for turn in turns if turn.step == options["step"]]
-        if not current:
-            return {"skipped": True, "skip_reason": "The node has no turn in this step"}
-        probes = [turn for turn in current if turn.mode == probe_pairs.PROBE]
-        serves = next((turn for turn in current if turn.mode == probe_pairs.SERVE), None)
-        ends = any(turn.mode == probe_pairs.END for turn in current)
-        failed: list[str] = []
+    def _start(self) -> Row:
+        """Start the prober of the node with its turns."""
+        turns = self._spool.noted(self._name, _TURNS)
+        if not turns:
+            return {"skipped": True, "skip_reason": "The node has no partner"}
         try:
-            self._end_service(options["step"], ends)
-            for turn in probes:
-                last = turn is probes[-1]
-                failed += self._probe(turn, serves if last else None, ends and last, options)
-            if serves and not probes:
-                failed += self._serve(serves, options)
-            if ends and not probes:
-                self._end(options)
-        except BaseException:
-            # it is unreachable and has no later step, so that no node waits for it
-            self._spool.note(self._name, _GONE, True)
-            raise
-        return {"failed": True, "msg": "; ".join(failed)} if failed else {}
+            result = self._reached(lambda: self._execute(_PROBE, self._schedule(turns)))
+        except AnsibleActionFail as error:
+            result = {"failed": True, "msg": str(error)}
+        if result.get("failed"):
+            self._spool.add(self._name, {"refused": [result.get("msg", "no message")]})
+            return {"failed": True, "msg": result.get("msg", "no message")}
+        self._spool.note(self._name, _STARTED, True)
+        return {}
 
-    def _probe(self, turn: probe_pairs.Turn, serves: probe_pairs.Turn | None, ends: bool, options: Row) -> list[str]:
-        """Probe the partner of a round when it serves. Return errors.
+    def _schedule(self, turns: t.Sequence[t.Any]) -> Row:
+        """Return the options of ``rail_probe`` with which the prober of the node is started."""
+        fabric, run = self._value("railyard_fabric"), self._spool.noted(ALL, RUN)
+        values = {name: self._probe_option(name) for name in _PROBE_OPTIONS}
+        probe: Row = {key: value for key, value in values.items() if value not in (None, "")}
+        hardware = any(port["rdma"]["type"] == _HARDWARE for port in self._noted(NODE)["ports"])
+        probe["latency"] = hardware and self._begun["thorough"]
+        layer, cross_rail = fabric["link_layer"], bool(fabric["routing"]["cross_rail"])
+        spec: Row = {"mode": "start", "run": self._begun["run"], "token": run["token"], "name": self._name}
+        spec.update(probe, listen=self._listen(self._name))
+        most = 0
+        for of_pods, kind in ((False, NODE), (True, _POD)):
+            own = [turn for turn in turns if turn[3] == of_pods]
+            if not own:
+                continue
+            node = self._noted(kind)
+            rules = (True, "ethernet") if of_pods else (cross_rail, layer)
+            rows = [
+                probe_targets.turn(number, mode, node, self._spool.noted(partner, kind), self._listen(partner), *rules)
+                for number, mode, partner, _of_pods in own
+            ]
+            ports = [port for port in node["ports"] if port["rdma"].get("transfers", True)]
+            part: Row = {"turns": rows, "addresses": probe_targets.listen_addresses(node, rules[1])}
+            part["ports"] = probe_targets.served_ports(dict(node, ports=ports), rules[1])
+            most = max(most, len(ports))
+            spec.update({"pod": dict(part, uid=node["pod"])} if of_pods else part)
+        batches = math.ceil(run["nodes"] / max(1, int(context.CLIARGS.get("forks") or 1)))
+        patience = _PATIENCE + _BATCH_SECONDS * batches
+        transfers = most * (2 if probe.get("latency") else 1)
+        test = _TURN_SECONDS + probe.get("lifetime", 0) * transfers
+        spec.update(patience=patience, test_seconds=test)
+        spec["deadline"] = max(patience + test, min(patience + test * (1 + len(turns)), _DEADLINE_MAX))
+        if self._begun["until"]:
+            # 0 would be no limit
+            spec["begin_seconds"] = max(0.001, self._begun["until"] - time.time())
+        return spec
 
-        :param serves: the turn in which the node then serves, in the same module execution.
-        :param ends: whether the node then ends its servers, in the same module execution.
-        """
+    def _listen(self, name: str) -> list[int]:
+        """Return the TCP ports on which the prober of a node tries to listen."""
+        return probe_targets.listen_ports(self._begun["run"], (self._spool.noted(name, NODE) or {})["tcp_ports"])
 
-        def served_now() -> Row:
-            note: Row = self._spool.noted(turn.partner, _SERVED) or {}
-            return note if note.get("round") == turn.round else {}
-
-        # if the partner could not be reached, it serves nothing
-        served = self._waited(served_now, turn.partner) if turn.partner_step == turn.step else served_now()
-        if served.get("late"):
-            self._spool.note(self._name, _PROBED % turn.round, False)
-            if ends:
-                self._end(options)
-            return self._serve(serves, options) if serves else []
-        fabric = self._value("railyard_fabric")
-        node, partner = (self._spool.noted(name, NODE) for name in (self._name, turn.partner))
-        targets = probe_targets.targets(
-            node, partner, served.get("results") or [], fabric["routing"]["cross_rail"], fabric["link_layer"]
-        )
-        service = self._service(options) if serves else None
-        given = self._given(options, "count", "size", "iterations", "lifetime")
-        ending = {"stop": True, "counters": options["counters"]} if ends else {}
-        result, failed = self._kept({**given, **(service or {}), **ending, "targets": targets}, key="__proof_results")
-        rows = result.get("results") or []
-        passed = bool(rows) and all(row["ok"] for row in rows)
-        self._spool.note(self._name, _PROBED % turn.round, passed)
-        if serves:
-            self._note_service(serves, (result.get("served") or []) if service else None)
-        if ends and result.get("failed"):
-            self._end(options)
-        return failed
-
-    def _serve(self, turn: probe_pairs.Turn, options: Row) -> list[str]:
-        """Serve the partner of a round, unless the time is over. Return errors."""
-        service = self._service(options)
-        result, failed = self._kept(dict(service, mode="serve")) if service else ({}, [])
-        self._note_service(turn, (result.get("results") or []) if service else None)
-        return failed
-
-    def _service(self, options: Row) -> Row | None:
-        """Return the options of ``rail_probe`` for servers; None if no further round starts."""
-        if options["deadline"] and time.time() >= options["deadline"]:
-            return None
-        node = self._spool.noted(self._name, NODE)
-        layer = self._value("railyard_fabric")["link_layer"]
-        ports = module_options.port_options(node["ports"], "rail_probe", node, layer)
-        given = self._given(options, "size", "iterations", "lifetime", "latency", "meet", "tcp_ports")
-        return dict(given, ports=ports)
-
-    def _note_service(self, turn: probe_pairs.Turn, servers: list[Row] | None) -> None:
-        """Write the servers for the partner of a round; None if the time is over."""
-        note: Row = {"round": turn.round, "late": servers is None, "results": servers or []}
-        if servers is not None:
-            note.update(client=turn.partner, client_step=turn.partner_step)
-        self._spool.note(self._name, _SERVED, note)
-
-    def _end_service(self, step: int, ends: bool) -> None:
-        """Wait until the last client has probed. End servers whose client did not come or did not pass.
-
-        Otherwise they would listen for a long time, also on the management network.
-
-        :param ends: whether this step ends all servers anyway.
-        """
-        served = self._spool.noted(self._name, _SERVED)
-        if not served or not served.get("client"):
-            return
-
-        def probed() -> t.Any:
-            return self._spool.noted(served["client"], _PROBED % served["round"])
-
-        passed = self._waited(probed, served["client"]) if served["client_step"] == step else probed()
-        if not passed and not ends:
-            self._kept({"mode": "stop"})
-        self._spool.note(self._name, _SERVED, dict(served, client=""))
-
-    def _waited(self, noted: t.Callable[[], t.Any], node: str) -> t.Any:
-        """Return what another node writes in this step, or has written when it cannot end the step."""
-        end = time.monotonic() + _WAIT_SECONDS
-        while True:
-            ended = self._spool.noted(node, _GONE) or time.monotonic() >= end
-            value = noted()
-            # False is a note too, and {} is a note of an earlier round
-            if ended or value not in (None, {}):
-                return value
-            time.sleep(_LOOK_SECONDS)
-
-    def _end(self, options: Row) -> None:
-        """End servers after the last round, ask which other runs probed, and read the counters again."""
-        if self._spool.noted(self._name, _SERVED) or options["counters"]:
-            self._kept({"mode": "stop", "counters": options["counters"]})
-
-    def _kept(self, arguments: Row, key: str = "") -> tuple[Row, list[str]]:
-        """Run ``rail_probe``. Keep its results under ``key``, its errors, and which other runs it met.
-
-        :return: the result, and the errors.
-        """
-        result = self._execute(_PROBE, dict(arguments, run=self._run))
-        failed = [result.get("msg", "no message")] if result.get("failed") else []
-        failed += [result["serve_error"]] if result.get("serve_error") else []
-        row: Row = {"__proof_others": result.get("others") or []}
-        if failed and arguments.get("mode") != "stop":
-            row["__proof_refused"] = failed
-        if key:
-            row[key] = result.get("results") or []
+    def _collect(self) -> Row:
+        """Wait for the prober of the node, and take its results."""
+        if not self._spool.noted(self._name, _STARTED):
+            return {"skipped": True, "skip_reason": "No prober was started on the node"}
+        options: Row = {"mode": "collect", "run": self._begun["run"], "name": self._name}
+        options["counters"] = self._noted(_COUNTERS) or None
+        result = self._reached(lambda: self._execute(_PROBE, options))
+        if "results" not in result:
+            failed = {"failed": True, "msg": result.get("msg") or result.get("module_stderr") or "no message"}
+            self._spool.add(self._name, {"uncollected": failed})
+            return failed
+        row: Row = {"probed": result["results"], "pod_probed": result["pod_results"], "others": result["others"]}
+        for key in ("refused", "pod_refused"):
+            row[key] = [result[key]] if result[key] else []
         if result.get("counters"):
-            row["__verify_after"] = {"counters": result["counters"]}
+            row["after"] = {"counters": result["counters"]}
         self._spool.add(self._name, row)
-        return result, failed
+        return {}
 
-    @staticmethod
-    def _given(options: Row, *names: str) -> Row:
-        """Return the options of probes with these names that are set."""
-        return {name: options["probe"][name] for name in names if options["probe"].get(name) not in (None, "")}
+    def _reached(self, execute: t.Callable[[], Row]) -> Row:
+        """Return a result. A node that cannot be reached is unknown, whatever its partners report."""
+        try:
+            return execute()
+        except AnsibleConnectionFailure as error:
+            self._spool.add(self._name, {"uncollected": {"unreachable": True, "msg": str(error)}})
+            raise
+
+    def _noted(self, kind: str) -> Row:
+        noted: Row = self._spool.noted(self._name, kind) or {}
+        return noted
 
     def _execute(self, module: str, arguments: Row) -> Row:
         return self._without_notices(self._execute_module(module, arguments, task_vars=self._vars))
@@ -345,3 +363,9 @@ class ActionModule(ActionBase):
 
     def _value(self, name: str) -> t.Any:
         return _planned.variable(name, self._vars, self._templar)
+
+
+def _names(value: t.Any) -> list[str]:
+    """Return the names of a list, or of a text with commas."""
+    names = value.split(",") if isinstance(value, str) else value or []
+    return [str(name).strip() for name in names if str(name).strip()]

@@ -13,9 +13,8 @@ module: fabric_verify
 short_description: Compare the live state of nodes with the plan
 version_added: 0.2.0
 description:
-  - Reads the results that the tasks of the role C(verify), and roles in check mode, have registered in the variables of
-    each node, and compares them with the plan. It does not contact nodes. C(playbooks/verify.yml) and
-    C(playbooks/drift.yml) use it.
+  - Reads the results of each node that M(railyard.fabric.rail_verify) has kept in files, and compares them with the
+    plan. It does not contact nodes. C(playbooks/verify.yml) and C(playbooks/drift.yml) use it.
   - If a layer fails on a rail of a node, the layers that depend on it are not judged there. So one cause gives one
     failure, with code, rail, node, the expected and the observed value, the likeliest cause, the remedy, and the
     playbook that fixes it.
@@ -38,7 +37,7 @@ options:
     choices: [verify, drift]
     default: verify
   run:
-    description: The name of the run whose results M(railyard.fabric.rail_verify) has kept in files.
+    description: The name of the run, from the part C(begin) of M(railyard.fabric.rail_verify).
     type: str
   nodes:
     description: The nodes to judge.
@@ -56,16 +55,9 @@ options:
     type: list
     elements: str
     default: []
-  rounds:
-    description: The rounds of pairs to probe, from the filter C(proof_rounds).
-    type: list
-    elements: list
-    default: []
-  pod_rounds:
-    description: The rounds of pairs whose test pods probe each other.
-    type: list
-    elements: list
-    default: []
+  began:
+    description: When the run began, in seconds since 1970. If omitted, now.
+    type: float
   budget:
     description: The time limit of the rounds in seconds, for the verdict.
     type: float
@@ -111,8 +103,7 @@ options:
     description: Directory for the parts, C(KIND-K-of-N.jsonl).
     type: path
 seealso:
-  - module: railyard.fabric.rail_info
-  - module: railyard.fabric.rail_probe
+  - module: railyard.fabric.rail_verify
 """
 
 EXAMPLES = r"""

@@ -107,6 +107,7 @@ management_path:
   description:
     - The management path. C(connection) is the netdev of this SSH session, or null.
     - C(netdevs) and C(functions) are those that must not be changed, each with the reason.
+    - C(addresses) are the node's address of this SSH session, and those of the interfaces with the default route.
   returned: when O(subset) has V(system)
   type: dict
   sample:

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rail_probe
-short_description: Test that rails carry traffic between two nodes
+short_description: Test that rails carry traffic between nodes
 version_added: 0.1.0
 description:
-  - Sends echo requests of exactly the planned MTU, not to be fragmented, over every rail at once, and then moves data
-    by RDMA over each rail's own device and GID.
-  - One node serves (O(mode=serve)), its partner probes (O(mode=probe)). A failed rail does not fail the task; see
+  - Starts a prober on a node (O(mode=start)), and collects what it has found (O(mode=collect)). In between, the probers
+    of all nodes test their rails in pairs by themselves, round by round, as O(turns) say.
+  - In a turn, the probing node sends echo requests of exactly the planned MTU, not to be fragmented, over every rail at
+    once, and then moves data by RDMA over each rail's own device and GID. A failed rail does not fail the task; see
     RV(results).
-  - The GID of the rail port's address is looked up in each run. Over InfiniBand, a port does not need an address. Then
-    no echo requests are sent, and both ends exchange their connection data over O(meet).
+  - The GID of the rail port's address is looked up in each turn. Over InfiniBand, a port does not need an address. Then
+    no echo requests are sent, and both ends exchange their connection data over O(ports[].meet).
+  - The prober is a transient unit of systemd, C(railyard-probe-ID), or a process group on nodes without systemd. It
+    ends when it was collected, and at its O(deadline), with its servers and files. Probers of other runs are not
+    changed.
+  - Probers authenticate each other with O(token), and each of their messages.
 author:
   - Railyard contributors (@railyard)
 requirements:
@@ -25,69 +30,127 @@ extends_documentation_fragment:
 options:
   mode:
     description:
-      - V(serve) starts one C(ib_write_bw) server per port and returns; each ends after one transfer, or
-        some time after its client should have connected (see O(lifetime)).
-      - V(probe) probes each of O(targets), and then serves O(ports).
-      - V(stop) ends waiting servers, those of O(run) if it is given, else all.
+      - V(start) starts the prober of O(run), instead of an earlier one of the same run, and returns when it listens.
+      - V(collect) waits until the prober has ended its turns, and returns and removes its results. Call it when all
+        nodes of the run were started. Probers then give up partners that they do not reach.
+      - V(stop) ends the prober of O(run), or those of all runs without it.
     type: str
-    choices: [serve, probe, stop]
-    default: probe
-  pod:
-    description:
-      - The uid of a pod on this node. The module then uses the pod's network, with its interfaces, addresses and RDMA
-        devices. The programs are the node's.
-    type: str
+    choices: [start, collect, stop]
+    default: start
     version_added: 0.2.0
   run:
-    description:
-      - A unique name of this run. Servers of other runs are not changed; RV(others) lists them.
-      - Servers of an interrupted run end by themselves, see O(lifetime).
+    description: A unique name of this run. Required, except with O(mode=stop).
     type: str
     default: ""
     version_added: 0.2.0
-  meet:
-    description:
-      - With O(mode=serve), the IP address of this node at which clients connect to all servers. The measured traffic
-        does not use it.
-      - Without it, clients connect to O(ports[].address), or to the node's management address if the port has none.
-        That is the local address of this connection, else an address of the interface with the default route, never a
-        rail's.
+  token:
+    description: The secret that all nodes of the run have.
     type: str
     version_added: 0.2.0
-  tcp_ports:
-    description:
-      - With O(mode=serve), the TCP ports that servers may use, as V(FIRST-LAST), one for each of O(ports), and with
-        O(latency) another. Without it the kernel chooses.
+  name:
+    description: The name of this node, as in O(turns[].partner) of its partners. Required, except with O(mode=stop).
     type: str
     version_added: 0.2.0
-  stop:
-    description: With O(mode=probe), whether to end waiting servers of O(run) after the probes, as O(mode=stop) does.
-    type: bool
-    default: false
-    version_added: 0.2.0
-  counters:
-    description: With O(mode=stop) or O(stop), the netdevs and RDMA devices whose counters to read at the end.
-    type: dict
-    version_added: 0.2.0
-    suboptions:
-      netdevs:
-        description: Names of netdevs.
-        type: list
-        elements: str
-        default: []
-      devices:
-        description: Names of RDMA devices.
-        type: list
-        elements: str
-        default: []
-  ports:
+  listen:
     description:
-      - The rail ports to serve. With O(mode=probe), they are served after the probes, and RV(served) has the servers.
-        So a node that probes in one round and serves in the next needs one module execution.
+      - The TCP ports at which partners look for the prober. It listens on the first of them that is free.
+    type: list
+    elements: int
+    default: []
+    version_added: 0.2.0
+  addresses:
+    description: The IP addresses of this node at which the prober listens, those that the node does not have excepted.
+    type: list
+    elements: str
+    default: []
+    version_added: 0.2.0
+  turns:
+    description: The turns of this node, in the order of the rounds.
     type: list
     elements: dict
     default: []
-    suboptions:
+    version_added: 0.2.0
+    suboptions: &turn
+      turn:
+        description: The number of the round. The same for both nodes of a pair.
+        type: int
+        required: true
+      mode:
+        description: V(probe) probes O(turns[].targets) of the partner. V(serve) serves it O(ports).
+        type: str
+        choices: [probe, serve]
+        required: true
+      partner:
+        description: The name of the partner.
+        type: str
+        required: true
+      ways:
+        description: The IP addresses at which the prober of the partner listens (C(address)), each with the own
+          address from which to connect (C(source)), or null.
+        type: list
+        elements: dict
+        default: []
+      listen:
+        description: As O(listen), of the partner.
+        type: list
+        elements: int
+        default: []
+      others:
+        description:
+          - The partner's addresses on its rails, each with C(rail) and C(address). If no echo reply arrives, ARP
+            requests for those of other rails find swapped cables.
+        type: list
+        elements: dict
+        default: []
+      targets:
+        description: What to probe, each rail once.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          rail:
+            description: The rail's name.
+            type: str
+            required: true
+          netdev:
+            description: The rail port's netdev, from which packets are sent.
+            type: str
+          device:
+            description:
+              - The rail port's RDMA device; without it the one whose GID table contains the port's address, else that
+                of its PCI function or netdev.
+            type: str
+          pci:
+            description: PCI address of the port, used to find its RDMA device if no address identifies it.
+            type: str
+          source:
+            description: The rail port's own IP address, without prefix.
+            type: str
+          address:
+            description: The partner's IP address on this rail. Without it, no packets are sent.
+            type: str
+          source6:
+            description: The rail port's own IPv6 address, without prefix.
+            type: str
+          address6:
+            description: The partner's IPv6 address on this rail, which then gets the same echo requests.
+            type: str
+          mtu:
+            description: Size of the echo request as an IP packet, in bytes.
+            type: int
+            required: true
+          gpu:
+            description: PCI address of the GPU whose memory is used, if the partner uses GPU memory as well.
+            type: str
+          cross:
+            description: An C(address) of the partner on another C(rail), to see whether rails reach each other.
+            type: dict
+  ports:
+    description: The rail ports to serve.
+    type: list
+    elements: dict
+    default: []
+    suboptions: &ports
       rail:
         description: The rail's name.
         type: str
@@ -105,7 +168,7 @@ options:
         type: str
         version_added: 0.2.0
       netdev:
-        description: The port's netdev, with the same use; its addresses are never used as the management address.
+        description: The port's netdev, with the same use.
         type: str
         version_added: 0.2.0
       gpu:
@@ -114,106 +177,61 @@ options:
             memory is used.
         type: str
         version_added: 0.2.0
-  targets:
-    description: With O(mode=probe), what to probe, each rail and peer once.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      rail:
-        description: The rail's name.
-        type: str
-        required: true
-      peer:
-        description: The partner node's name, for the result.
-        type: str
-        required: true
-      netdev:
-        description: The rail port's netdev, from which packets are sent.
-        type: str
-      device:
-        description:
-          - The rail port's RDMA device; without it the one whose GID table contains O(targets[].source), else that of
-            O(targets[].pci) or O(targets[].netdev).
-        type: str
-      pci:
-        description: PCI address of the port, used to find its RDMA device if no address identifies it.
-        type: str
-        version_added: 0.2.0
-      source:
-        description: The rail port's own IP address, without prefix. Given together with O(targets[].address).
-        type: str
-      address:
-        description:
-          - The partner's IP address on this rail. Without it no packets are sent, and RDMA needs O(targets[].meet).
-        type: str
       meet:
-        description: IP address at which the partner's server accepts connections, from the result of O(mode=serve).
+        description:
+          - The IP address of this node at which the client connects to set up RDMA, instead of O(ports[].address).
         type: str
         version_added: 0.2.0
-      gpu:
-        description: As O(ports[].gpu), if the partner uses GPU memory as well.
+  pod:
+    description:
+      - A pod on this node that probes and serves after the node, with the programs of the node in the network of the
+        pod, and its interfaces, addresses and RDMA devices.
+      - The C(uid) of the pod, and C(addresses), C(turns) and C(ports) as O(addresses), O(turns) and O(ports).
+    type: dict
+    version_added: 0.2.0
+    suboptions:
+      uid:
+        description: The uid of the pod.
         type: str
-        version_added: 0.2.0
-      source6:
-        description: The rail port's own IPv6 address, without prefix. Given together with O(targets[].address6).
-        type: str
-        version_added: 0.2.0
-      address6:
-        description: The partner's IPv6 address on this rail, which then gets the same echo requests.
-        type: str
-        version_added: 0.2.0
-      mtu:
-        description: Size of the echo request as an IP packet, in bytes.
-        type: int
         required: true
-      port:
-        description:
-          - TCP port of the partner's server, from the result of O(mode=serve).
-          - Without it RDMA is not tested and the rail fails.
-        type: int
-      error:
-        description: Why the partner has no server, from the result of O(mode=serve).
-        type: str
-        default: ''
-      remedy:
-        description: What to do about O(targets[].error), from the result of O(mode=serve).
-        type: str
-        default: ''
-      latency_port:
-        description: TCP port of the partner's server for latency, from the result of O(mode=serve).
-        type: int
-        version_added: 0.2.0
-      others:
-        description:
-          - The partner's addresses on its other rails. If no echo reply arrives, ARP requests for these addresses find
-            swapped cables.
+      addresses:
+        description: As O(addresses).
+        type: list
+        elements: str
+        default: []
+      turns:
+        description: As O(turns).
         type: list
         elements: dict
         default: []
-        version_added: 0.2.0
-        suboptions:
-          rail:
-            description: The rail's name.
-            type: str
-            required: true
-          address:
-            description: The partner's IP address on it.
-            type: str
-            required: true
-      cross:
-        description: An address of the partner on another rail, to see whether rails reach each other.
-        type: dict
-        version_added: 0.2.0
-        suboptions:
-          rail:
-            description: The other rail's name.
-            type: str
-            required: true
-          address:
-            description: The partner's IP address on it.
-            type: str
-            required: true
+        suboptions: *turn
+      ports:
+        description: As O(ports).
+        type: list
+        elements: dict
+        default: []
+        suboptions: *ports
+  tcp_ports:
+    description:
+      - The TCP ports that servers may use, as V(FIRST-LAST), one for each of O(ports), and with O(latency) another.
+        Without it the kernel chooses.
+    type: str
+    version_added: 0.2.0
+  counters:
+    description: With O(mode=collect), the netdevs and RDMA devices whose counters to read.
+    type: dict
+    version_added: 0.2.0
+    suboptions:
+      netdevs:
+        description: Names of netdevs.
+        type: list
+        elements: str
+        default: []
+      devices:
+        description: Names of RDMA devices.
+        type: list
+        elements: str
+        default: []
   count:
     description: Echo requests per target. All must be answered.
     type: int
@@ -235,55 +253,81 @@ options:
   lifetime:
     description:
       - Seconds after which a transfer is aborted.
-      - A server waits that long for each transfer of its round, and a minute more.
+      - A server waits that long for each transfer of its turn, and a minute more.
     type: int
     default: 60
   latency:
-    description: With O(mode=serve), also start one C(ib_write_lat) server per port.
+    description: Whether latencies are measured too, with C(ib_write_lat).
     type: bool
     default: false
     version_added: 0.2.0
+  begin_seconds:
+    description: Seconds after which no further turn begins; 0 without a limit.
+    type: float
+    default: 0
+    version_added: 0.2.0
+  silence:
+    description:
+      - Seconds without a sign of life after which a partner is given up. Those that wait or test send signs of life.
+    type: float
+    default: 30
+    version_added: 0.2.0
+  patience:
+    description: Seconds in which a partner must have been started, unless O(mode=collect) comes first.
+    type: float
+    default: 300
+    version_added: 0.2.0
+  test_seconds:
+    description: The longest time in seconds that the test of a turn takes.
+    type: float
+    default: 1800
+    version_added: 0.2.0
+  deadline:
+    description: Seconds after which the prober ends, with its servers, and removes its files.
+    type: float
+    default: 7200
+    version_added: 0.2.0
 seealso:
+  - module: railyard.fabric.rail_verify
   - module: railyard.fabric.rail_info
-  - module: railyard.fabric.rdma_link
 """
 
 EXAMPLES = r"""
-- name: Serve every rail on one node
+- name: Start a prober that serves one rail to its partner
   railyard.fabric.rail_probe:
-    mode: serve
+    mode: start
+    run: example
+    token: "{{ token }}"
+    name: ai-10-1-16-1
+    listen: [40100, 40101]
+    addresses: [172.16.11.201]
+    turns:
+      - {turn: 0, mode: serve, partner: ai-10-1-16-2, ways: [{address: 172.16.11.202}], listen: [40100, 40101]}
     ports:
       - {rail: gpu01, device: mlx5_gpu01, address: 172.16.11.201}
-      - {rail: gpu02, device: mlx5_gpu02, address: 172.16.12.201}
-  register: servers
 
-- name: Probe one rail from its partner
+- name: Collect what the probers have found
   railyard.fabric.rail_probe:
-    targets:
-      - rail: gpu01
-        peer: ai-10-1-16-1
-        netdev: enp11s0f0np0
-        device: mlx5_gpu01
-        source: 172.16.11.202
-        address: 172.16.11.201
-        mtu: 4200
-        port: "{{ servers.results[0].port }}"
+    mode: collect
+    run: example
+    name: ai-10-1-16-1
 
-- name: Serve an InfiniBand port without an address; the result has the address at which its partner connects
+- name: End the probers of all runs
   railyard.fabric.rail_probe:
-    mode: serve
-    ports:
-      - {rail: gpu01, pci: "0000:18:00.0"}
-  register: servers
+    mode: stop
 """
 
 RETURN = r"""
+port:
+  description: The TCP port at which the prober listens; null if it does not, for which RV(refused) has the reason.
+  returned: with O(mode=start)
+  type: int
+  sample: 40100
 others:
   description:
-    - Other runs that have probed on this node since the first call with O(run), each with C(run) and C(since), the time
-      of its first call. The measured bandwidth may then be less than a rail can carry.
-    - Always empty without O(run).
-  returned: success
+    - Other runs that have tested on this node at the same time, each with C(run) and C(since), the start of its prober.
+      The measured bandwidth may then be less than a rail can carry.
+  returned: with O(mode=collect)
   type: list
   elements: dict
   sample: [{run: "anna@bastion (48213)", since: "2026-11-22T10:02:05Z"}]
@@ -292,20 +336,24 @@ counters:
   returned: with O(counters)
   type: dict
   sample: {netdevs: {enp11s0f0np0: {rx_errors: 0}}, devices: {mlx5_gpu01: {symbol_error: 0}}}
-served:
-  description: The servers, in the form of RV(results) with O(mode=serve).
-  returned: O(mode=probe) with O(ports)
+refused:
+  description: Why the node could not probe or serve; empty if it could.
+  returned: with O(mode=collect)
+  type: str
+  sample: "tcp_ports: 0 of the TCP ports 18515-18516 are free, and 16 are needed. Remedy: set a larger range."
+pod_refused:
+  description: As RV(refused), of the pod.
+  returned: with O(mode=collect)
+  type: str
+pod_results:
+  description: As RV(results), of the pod.
+  returned: with O(mode=collect)
   type: list
   elements: dict
-  sample: [{rail: gpu01, port: 40123, latency_port: null, error: '', remedy: '', gpu: false, meet: null}]
-serve_error:
-  description: Why O(ports) are not served. The probes have then ended without this error.
-  returned: O(mode=probe) with O(ports), if no server could be started
-  type: str
-  sample: "tcp_ports: 18515-18516 has too few free ports. Remedy: give 16 ports."
+  sample: []
 results:
-  description: One entry per port or target, in the order of the option.
-  returned: success
+  description: One entry per probed target, in the order of the turns. Turns that did not begin have none.
+  returned: with O(mode=collect)
   type: list
   elements: dict
   contains:
@@ -315,19 +363,14 @@ results:
       returned: always
       sample: gpu01
     peer:
-      description: The partner node's name.
+      description: The partner's name.
       type: str
-      returned: O(mode=probe)
+      returned: always
       sample: ai-10-1-16-1
-    port:
-      description: TCP port on which the server listens; null if it could not be started.
-      type: int
-      returned: O(mode=serve)
-      sample: 40123
     ok:
       description: Whether all packets were answered and the transfer succeeded.
       type: bool
-      returned: O(mode=probe)
+      returned: always
     error:
       description: The error; empty after a success.
       type: str
@@ -342,47 +385,34 @@ results:
         - Echo requests C(sent) and answers C(received), the least round trip C(rtt_ms) in milliseconds, and the
           kernel's C(error); null if the rail does not have addresses.
       type: dict
-      returned: O(mode=probe)
+      returned: always
       sample: {sent: 3, received: 3, rtt_ms: 0.21, error: ''}
     reach6:
-      description: As RV(results[].reach), for IPv6; null without O(targets[].address6).
+      description: As RV(results[].reach), for IPv6; null without O(turns[].targets[].address6).
       type: dict
-      returned: O(mode=probe)
+      returned: always
       sample: {sent: 3, received: 3, rtt_ms: 0.23, error: ''}
     transfer:
       description:
         - Average C(gbits) per second, the used C(gid_index), C(error) and C(remedy); null if there was no transfer.
         - C(gpu) is whether the data was in GPU memory.
-        - C(latency_us) is the typical one-way latency in microseconds; null without a latency server.
+        - C(latency_us) is the typical one-way latency in microseconds; null without O(latency).
       type: dict
-      returned: O(mode=probe)
+      returned: always
       sample: {gbits: 96.4, latency_us: 1.62, gid_index: 3, gpu: false, error: '', remedy: ''}
-    gpu:
-      description: Whether the server's data is in GPU memory.
-      type: bool
-      returned: O(mode=serve)
-    meet:
-      description: IP address at which clients connect to the server; null for the rail port's address.
-      type: str
-      returned: O(mode=serve)
-      sample: 10.2.1.1
-    latency_port:
-      description: TCP port on which the latency server listens; null without one.
-      type: int
-      returned: O(mode=serve)
-      sample: 40124
     found:
       description:
         - Facts about lost packets; null if none was lost. C(small) is whether packets of 96 bytes pass, C(path_mtu) the
           largest usual size in bytes that passes, C(answers) the partner's other rails for whose addresses a host
           answers on this rail.
       type: dict
-      returned: O(mode=probe)
+      returned: always
       sample: {small: true, path_mtu: 1500, answers: []}
     cross:
-      description: Whether the C(rail) of O(targets[].cross) is reachable from this rail (C(open)); null without it.
+      description:
+        - Whether the C(rail) of O(turns[].targets[].cross) is reachable from this rail (C(open)); null without it.
       type: dict
-      returned: O(mode=probe)
+      returned: always
       sample: {rail: gpu02, open: true}
 """
 
@@ -393,86 +423,70 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core import module_runner
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import namespace_entry
-from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import probe_runs, rail_probe
-from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import counters, pod_processes
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import probe_unit
 
-RAIL = {
-    "rail": {"type": "str", "required": True},
-    "device": {"type": "str"},
-    "address": {"type": "str"},
-    "pci": {"type": "str"},
-    "netdev": {"type": "str"},
-    "gpu": {"type": "str"},
-}
 NAMES = {"type": "list", "elements": "str", "default": []}
+ROWS = {"type": "list", "elements": "dict", "default": []}
+TEXT = {"type": "str"}
+RAIL = {"rail": {"type": "str", "required": True}}
+PORT = {**RAIL, **{name: dict(TEXT) for name in ("device", "address", "pci", "netdev", "gpu", "meet")}}
+TARGET = {
+    **RAIL,
+    **{name: dict(TEXT) for name in ("netdev", "device", "pci", "source", "address", "source6", "address6", "gpu")},
+    "mtu": {"type": "int", "required": True},
+    "cross": {"type": "dict"},
+}
+TURN = {
+    "turn": {"type": "int", "required": True},
+    "mode": {"type": "str", "choices": ["probe", "serve"], "required": True},
+    "partner": {"type": "str", "required": True},
+    "ways": dict(ROWS),
+    "listen": {"type": "list", "elements": "int", "default": []},
+    "others": dict(ROWS),
+    "targets": {**ROWS, "options": TARGET},
+}
+PART = {"addresses": dict(NAMES), "turns": {**ROWS, "options": TURN}, "ports": {**ROWS, "options": PORT}}
+SPEC = {
+    "mode": {"type": "str", "choices": ["start", "collect", "stop"], "default": "start"},
+    "run": {"type": "str", "default": ""},
+    "token": {"type": "str", "no_log": True},
+    "name": dict(TEXT),
+    "listen": {"type": "list", "elements": "int", "default": []},
+    **PART,
+    "pod": {"type": "dict", "options": {"uid": {"type": "str", "required": True}, **PART}},
+    "tcp_ports": dict(TEXT),
+    "counters": {"type": "dict", "options": {"netdevs": dict(NAMES), "devices": dict(NAMES)}},
+    "count": {"type": "int", "default": 3},
+    "timeout": {"type": "float", "default": 2.0},
+    "size": {"type": "int", "default": 65536},
+    "iterations": {"type": "int", "default": 1000},
+    "lifetime": {"type": "int", "default": 60},
+    "latency": {"type": "bool", "default": False},
+    "begin_seconds": {"type": "float", "default": 0},
+    "silence": {"type": "float", "default": 30},
+    "patience": {"type": "float", "default": 300},
+    "test_seconds": {"type": "float", "default": 1800},
+    "deadline": {"type": "float", "default": 7200},
+}
+_MODES: t.Mapping[str, t.Callable[[t.Mapping[str, t.Any], System], dict[str, t.Any]]] = {
+    "start": probe_unit.start,
+    "collect": probe_unit.collect,
+    "stop": probe_unit.stop,
+}
 
 
 def look(options: t.Mapping[str, t.Any], system: System) -> dict[str, t.Any]:
-    """Return the results of the module and the other runs."""
-    if options["pod"] and options["mode"] != "stop":
-        namespace_entry.move(system, pod_processes.namespace(system, options["pod"]))
-    run = options["run"]
-    with probe_runs.in_turn(system, run):
-        others = probe_runs.others(system, run, options["mode"] == "probe")
-        if options["mode"] == "serve":
-            return {"results": rail_probe.serve(options, system), "others": others}
-        if options["mode"] == "stop":
-            return {"results": [], "others": others, **_ended(options, system)}
-    result: dict[str, t.Any] = {"results": rail_probe.probe(options, system)}
-    with probe_runs.in_turn(system, run):
-        result["others"] = probe_runs.others(system, run)
-        if options["ports"]:
-            try:
-                result["served"] = rail_probe.serve(options, system)
-            except RailyardError as error:
-                result.update(served=[], serve_error=str(error))
-        elif options["stop"]:
-            result.update(_ended(options, system))
-    return result
-
-
-def _ended(options: t.Mapping[str, t.Any], system: System) -> dict[str, t.Any]:
-    """End the servers of the run, or of all runs without a name. Return the counters, if they are requested."""
-    probe_runs.stop(system, options["run"] or None)
-    names = options["counters"]
-    return {"counters": counters.look(system, names["netdevs"], names["devices"])} if names else {}
+    """Return the result of a mode."""
+    mode = options["mode"]
+    if not options["run"] and mode != "stop":
+        raise RailyardError("is required with mode=%s" % mode, "run", "give the run a name")
+    return _MODES[mode](options, system)
 
 
 def main() -> None:
-    other = {"rail": {"type": "str", "required": True}, "address": {"type": "str", "required": True}}
-    target = {
-        "peer": {"type": "str", "required": True},
-        "source": {"type": "str"},
-        "meet": {"type": "str"},
-        "source6": {"type": "str"},
-        "address6": {"type": "str"},
-        "mtu": {"type": "int", "required": True},
-        "port": {"type": "int"},
-        "error": {"type": "str", "default": ""},
-        "remedy": {"type": "str", "default": ""},
-        "latency_port": {"type": "int"},
-        "others": {"type": "list", "elements": "dict", "options": dict(other), "default": []},
-        "cross": {"type": "dict", "options": dict(other)},
-    }
-    spec = {
-        "mode": {"type": "str", "choices": ["serve", "probe", "stop"], "default": "probe"},
-        "pod": {"type": "str"},
-        "run": {"type": "str", "default": ""},
-        "meet": {"type": "str"},
-        "tcp_ports": {"type": "str"},
-        "stop": {"type": "bool", "default": False},
-        "counters": {"type": "dict", "options": {"netdevs": dict(NAMES), "devices": dict(NAMES)}},
-        "ports": {"type": "list", "elements": "dict", "options": RAIL, "default": []},
-        "targets": {"type": "list", "elements": "dict", "options": dict(RAIL, **target), "default": []},
-        "count": {"type": "int", "default": 3},
-        "timeout": {"type": "float", "default": 2.0},
-        "size": {"type": "int", "default": 65536},
-        "iterations": {"type": "int", "default": 1000},
-        "lifetime": {"type": "int", "default": 60},
-        "latency": {"type": "bool", "default": False},
-    }
-    module_runner.read(AnsibleModule(argument_spec=spec, supports_check_mode=True), look)
+    required = [("mode", "start", ["token", "name", "listen"]), ("mode", "collect", ["name"])]
+    module = AnsibleModule(argument_spec=SPEC, required_if=required, supports_check_mode=True)
+    module_runner.read(module, look)
 
 
 if __name__ == "__main__":

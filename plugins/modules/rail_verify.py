@@ -4,21 +4,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 
-# The documentation of an action plugin, plugins/action/rail_verify.py, which runs rail_info, rail_host and rail_probe.
+# The documentation of an action plugin, plugins/action/rail_verify.py, which runs rail_info, rail_host, rail_pods and
+# rail_probe.
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rail_verify
-short_description: Read and probe a node for a verdict
+short_description: Read nodes for a verdict, and let them probe each other
 version_added: 0.2.0
 description:
   - Runs M(railyard.fabric.rail_info), M(railyard.fabric.rail_host), M(railyard.fabric.rail_pods) and
     M(railyard.fabric.rail_probe) on a node as the parts of C(playbooks/verify.yml) and C(playbooks/drift.yml) need
     them, with one result per part.
   - The states of nodes are kept in files on the control node, in Ansible's temporary directory, until
-    M(railyard.fabric.fabric_verify) reads them by the name of the run, which is the fact C(__proof_run). Results of
-    this action have only the values that later tasks need.
+    M(railyard.fabric.fabric_verify) reads them by the name of the run. Results of this action have only the values that
+    later tasks need.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -26,88 +27,91 @@ extends_documentation_fragment:
 options:
   part:
     description:
-      - V(read) reads the state of the node, and what the modules would change, as the variables of the roles C(verify)
-        and C(proof) request it.
-      - V(choose) chooses the pairs of nodes and their steps, from the read nodes of O(nodes). It contacts no node.
-      - V(step) probes the partner of a round, and then serves the partner of the next round, as the node has turns in
-        O(step). After its last round, it ends servers that still wait, and reads counters again. A node without a turn
-        is skipped. A node waits for nodes before it in O(nodes), so the strategy of the play must begin tasks in that
-        order, as the strategy V(linear) does.
+      - V(begin) chooses what this run compares, as the variables of the role C(verify) request it. It contacts no node.
+        Register its result as C(__verify_run), from which all other parts take it.
+      - V(read) reads the state of the node and its test pods, and what the modules would change.
+      - V(choose) chooses the pairs of nodes and of test pods, from the read nodes of O(nodes). With the variable
+        C(verify_part=judge), these are the nodes that other runs have left for pairs with nodes of other parts. It
+        contacts no node.
+      - V(start) starts the prober of the node with its turns. A node without a partner is skipped.
+      - V(collect) waits until the prober has ended its turns, and takes its results. Run it when V(start) has ended on
+        all nodes.
     type: str
-    choices: [read, choose, step]
+    choices: [begin, read, choose, start, collect]
     required: true
   nodes:
     description: With O(part=choose), the names of the nodes, in the order of the play.
     type: list
     elements: str
     default: []
-  max_rounds:
-    description: With O(part=choose), the most rounds.
-    type: int
-    default: 8
-  parts:
-    description:
-      - With O(part=choose), the directory in which other runs have left parts. The nodes are then those that the parts
-        name for pairs with nodes of other parts. They are not read again.
-    type: path
-  step:
-    description: With O(part=step), the number of the step, counted back from the last step, which is 0.
-    type: int
-    default: 0
 seealso:
   - module: railyard.fabric.fabric_verify
   - module: railyard.fabric.rail_probe
 """
 
 EXAMPLES = r"""
-- name: Read the node, and what the modules would change
+- name: Choose what is compared
+  railyard.fabric.rail_verify:
+    part: begin
+  register: __verify_run
+  run_once: true
+
+- name: Read the node, its pods, and what the modules would change
   railyard.fabric.rail_verify:
     part: read
-
-- name: Choose the pairs of nodes
-  railyard.fabric.rail_verify:
-    part: choose
-    nodes: "{{ ansible_play_hosts_all }}"
-  register: chosen
-  run_once: true
 """
 
 RETURN = r"""
-readable:
-  description: Whether the state of the node could be read.
-  returned: with O(part=read)
+run:
+  description: The name of the run.
+  returned: with O(part=begin)
+  type: str
+  sample: anna@bastion (48213)
+began:
+  description: When the run began, in seconds since 1970.
+  returned: with O(part=begin)
+  type: float
+  sample: 1795514525.0
+layers:
+  description: The layers to compare; empty for all. RV(rails) are the rails.
+  returned: with O(part=begin)
+  type: list
+  elements: str
+  sample: []
+rails:
+  description: The rails to compare; empty for all.
+  returned: with O(part=begin)
+  type: list
+  elements: str
+  sample: []
+thorough:
+  description: Whether modules run in check mode, and counters and latencies are read.
+  returned: with O(part=begin)
   type: bool
-  sample: true
-tools:
-  description: The installed programs that modules need, each with its version.
-  returned: with O(part=read), if the node could be read
-  type: dict
-  sample: {pyroute2: 0.7.2, perftest: '6.06'}
-probe:
-  description: The options of probes. Probes of the node's pods use them too.
-  returned: with O(part=read), if the node could be read
-  type: dict
-  sample: {count: 3, size: 65536, iterations: 1000, lifetime: 120}
+cluster:
+  description: Whether the cluster is compared, with its objects (RV(objects)) and test pods (RV(pods)).
+  returned: with O(part=begin)
+  type: bool
+objects:
+  description: Whether the objects of the cluster are compared.
+  returned: with O(part=begin)
+  type: bool
+pods:
+  description: Whether test pods are read and probed.
+  returned: with O(part=begin)
+  type: bool
+judges:
+  description: Whether the run gives the verdict on parts of other runs.
+  returned: with O(part=begin)
+  type: bool
 modules:
   description: The changes that modules would make, of modules that would change something.
   returned: with O(part=read), if modules ran in check mode
   type: dict
   sample: {rail_ports: {changed: true, changes: []}}
 nodes:
-  description: The nodes that probe each other.
-  returned: with O(part=choose)
-  type: list
-  elements: str
-  sample: [ai-1, ai-2]
-rounds:
-  description: The rounds of pairs, each pair with its server first.
-  returned: with O(part=choose) and O(parts)
-  type: list
-  elements: list
-  sample: [[[ai-1, ai-9]]]
-steps:
-  description: The number of steps.
+  description: The number of nodes that have a partner.
   returned: with O(part=choose)
   type: int
-  sample: 5
+  sample: 2
 """

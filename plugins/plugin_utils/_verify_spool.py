@@ -20,8 +20,10 @@ from ansible import constants
 
 Row = t.Dict[str, t.Any]
 _ROWS = "rows"
-# Kinds of notes: the plan of a node that was read, with the rails to probe; and options of its probes.
-NODE, OPTIONS = "node", "options"
+# The kind of note with what partners need of a node that was read.
+NODE = "node"
+# Kinds of notes of no single node: the token of the run, and its pairs.
+ALL, RUN, PAIRS = "", "run", "pairs"
 
 
 class Spool:

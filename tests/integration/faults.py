@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.ver
     judge,
 )
 from lab import cli
+from tests.integration import probing
 from tests.integration.conftest import LAB, Node
 from tests.integration.modules import Call, Row
 
@@ -80,26 +81,25 @@ class Faults:
         """Judge what was read, or is read now; for verify let the pairs probe each other before."""
         read = looked or self.look()
         pairs = self.pairs if kind == VERIFY else []
-        probed: dict[str, list[Row]] = {name: [] for name in self.plans}
-        refused: dict[str, str] = {}
-        for server, client in pairs:
-            ports = port_options(self.plans[server]["ports"], "rail_probe")
-            options: Row = {"iterations": 20, "lifetime": 180}
-            (served,) = self.nodes[server].modules.call(("rail_probe", dict(options, mode="serve", ports=ports), False))
-            given = (self.plans[client], self.plans[server], served.get("results") or ())
-            targets = probe_targets.targets(*given, self.fabric["routing"]["cross_rail"])
-            options.update(targets=targets, count=self.count, timeout=3)
-            (result,) = self.nodes[client].modules.call(("rail_probe", options, False))
-            probed[client] += result.get("results") or []
-            for name, each in ((server, served), (client, result)):
-                if each.get("failed"):
-                    refused[name] = str(each["msg"])
-            self.nodes[server].modules.call(("rail_probe", {"mode": "stop"}, False))
+        found = self._probed(pairs) if pairs else {}
         reports = [
-            NodeReport(name, plan, *read[name], probed[name], refused=refused.get(name, ""))
+            NodeReport(
+                *(name, plan, *read[name], found.get(name, {}).get("results") or []),
+                refused=found.get(name, {}).get("refused") or "",
+            )
             for name, plan in self.plans.items()
         ]
         return judge(kind, self.fabric, reports, Asked(list(self.plans)), pairs)
+
+    def _probed(self, pairs: probing.Pairs) -> dict[str, Row]:
+        """What the probers of the nodes have found in all rounds."""
+        nodes = {name: probe_targets.probe_node(plan, [], None, None, []) for name, plan in self.plans.items()}
+        options = {"iterations": 20, "lifetime": 180, "count": self.count, "timeout": 3}
+        cross_rail = self.fabric["routing"]["cross_rail"]
+        starts = probing.schedules(nodes, pairs, cross_rail, **options)
+
+        self.each(lambda name: probing.call(self.nodes[name], starts[name]))
+        return self.each(lambda name: probing.call(self.nodes[name], probing.collection(name)))
 
 
 def cable(*words: str) -> None:

@@ -9,6 +9,7 @@ import typing as t
 
 import pytest
 
+from tests.integration import probing
 from tests.integration.conftest import LAB, ROOT, Node
 
 pytestmark = pytest.mark.lab
@@ -64,27 +65,33 @@ def restore(node: t.Callable[[str], Node]) -> None:
     node("node-2").until(both)
 
 
-def prove(node: t.Callable[[str], Node], **options: t.Any) -> dict[str, dict[str, t.Any]]:
-    """Serve both rails on node-1, probe them from node-2; the results by rail."""
-    ports = [{"rail": rail, "device": "probe%d" % n, "address": "172.30.%d.1" % n} for n, rail in enumerate(NETDEVS, 1)]
-    served = node("node-1").module("rail_probe", mode="serve", ports=ports, iterations=50, lifetime=180)["results"]
-    targets = [
-        {
-            "rail": rail,
-            "peer": "node-1",
-            "netdev": netdev,
-            "device": "probe%d" % number,
-            "source": "172.30.%d.2" % number,
-            "address": "172.30.%d.1" % number,
-            "mtu": 4200,
-            "port": server["port"],
-        }
-        for number, ((rail, netdev), server) in enumerate(zip(NETDEVS.items(), served), 1)
-    ]
-    arguments = dict({"targets": targets, "iterations": 50, "lifetime": 180, "timeout": 10}, **options)
-    results = node("node-2").module("rail_probe", **arguments)["results"]
-    node("node-1").module("rail_probe", mode="stop")
-    return {result["rail"]: result for result in results}
+def ends(meet: str | None = None) -> dict[str, dict[str, t.Any]]:
+    """Both nodes in the form of :func:`.probe_targets.probe_node`. ``meet``: where the serving node is met."""
+    nodes: dict[str, dict[str, t.Any]] = {}
+    for number in (1, 2):
+        ports = [
+            {"rail": rail, "netdev": netdev, "pci": None, "mtu": 4200, "gateway": None, "gpus": []}
+            for rail, netdev in NETDEVS.items()
+        ]
+        for place, port in enumerate(ports, 1):
+            address = {"address": "172.30.%d.%d/24" % (place, number), "address6": None}
+            port.update(address, rdma={"name": "probe%d" % place, "type": "rxe"})
+        name = "node-%d" % number
+        nodes[name] = {"name": name, "ports": ports, "meet": meet if number == 1 else None, "management": None}
+    return nodes
+
+
+def prove(
+    node: t.Callable[[str], Node], nodes: dict[str, dict[str, t.Any]] | None = None, **options: t.Any
+) -> dict[str, dict[str, t.Any]]:
+    """node-2 probes both rails of node-1; the results by rail."""
+    given = {"iterations": 50, "lifetime": 180, "timeout": 10, **options}
+    starts = probing.schedules(nodes or ends(), [["node-1", "node-2"]], **given)
+    for name, spec in starts.items():
+        assert probing.call(node(name), spec)["port"] in probing.LISTEN
+    found = {name: probing.call(node(name), probing.collection(name)) for name in starts}
+    assert [row["refused"] for row in found.values()] == ["", ""]
+    return {row["rail"]: row for row in found["node-2"]["results"]}
 
 
 def test_sound_rails_are_green_with_their_bandwidth(node: t.Callable[[str], Node]) -> None:
@@ -140,19 +147,12 @@ def received(node: t.Callable[[str], Node]) -> dict[str, int]:
 def test_the_ends_meet_outside_the_rail_and_the_data_uses_the_rail(node: t.Callable[[str], Node]) -> None:
     """As on rails without addresses; the second rail is for the management network, which guests do not share."""
     beside, iterations, size = "172.30.2.1", 50, 65536
-    port = {"rail": "gpu01", "device": "probe1", "address": "172.30.1.1"}
-    common = {"iterations": iterations, "size": size, "lifetime": 180, "timeout": 10}
-    served = node("node-1").module("rail_probe", mode="serve", ports=[port], meet=beside, **common)
-    (server,) = served["results"]
-    assert (server["meet"], server["error"]) == (beside, "")
-    try:
-        target = {"rail": "gpu01", "peer": "node-1", "netdev": "enp1s0", "device": "probe1", "mtu": 4200}
-        target.update(source="172.30.1.2", address="172.30.1.1", meet=beside, port=server["port"])
-        before = received(node)
-        (result,) = node("node-2").module("rail_probe", targets=[target], **common)["results"]
-        after = received(node)
-    finally:
-        node("node-1").module("rail_probe", mode="stop")
+    nodes = ends(beside)
+    for each in nodes.values():
+        del each["ports"][1:]
+    before = received(node)
+    result = prove(node, nodes, iterations=iterations, size=size)["gpu01"]
+    after = received(node)
     assert result["ok"], result
     assert result["transfer"]["gbits"] is not None and result["transfer"]["gid_index"] is not None
     rose = {rail: after[rail] - before[rail] for rail in NETDEVS}
@@ -161,10 +161,26 @@ def test_the_ends_meet_outside_the_rail_and_the_data_uses_the_rail(node: t.Calla
     assert 0 < rose["gpu02"] < size, rose
 
 
+def test_a_prober_is_a_unit_of_systemd_that_ends_at_its_deadline(node: t.Callable[[str], Node]) -> None:
+    """The control node is killed after the start: nothing is collected, and the partner does not come."""
+    spec = probing.schedules(ends(), [["node-1", "node-2"]], deadline=20)["node-1"]
+    one = node("node-1")
+    probing.call(one, spec)
+    units = "systemctl list-units --all --no-legend --plain 'railyard-probe-*'"
+    (unit,) = (line.split()[0] for line in one.run(units).splitlines())
+    shown = one.run("systemctl show -P RuntimeMaxUSec %s; ls /run/railyard/probe" % unit).split()
+    assert shown[0] == "50s" and "railyard-probe-%s.service" % shown[1] == unit
+    one.until('[ -z "$(%s)" ] && [ -z "$(ls /run/railyard/probe)" ]' % units)
+    # killed, it leaves neither files nor processes
+    probing.call(one, spec)
+    one.run("systemctl kill --signal=KILL 'railyard-probe-*'")
+    one.until('[ -z "$(ls /run/railyard/probe)" ] && ! pgrep -f node.probe.prober')
+
+
 def test_an_unreachable_server_is_reported_as_unreachable(node: t.Callable[[str], Node]) -> None:
-    target = {"rail": "gpu01", "peer": "node-1", "netdev": "enp1s0", "device": "probe1", "mtu": 4200}
-    target.update(source="172.30.1.2", address="172.30.1.1", meet="172.30.2.1", port=9)
-    (result,) = node("node-2").module("rail_probe", targets=[target], lifetime=180, timeout=10)["results"]
-    assert not result["ok"] and result["reach"]["received"] == 3
-    assert "node-1 could not be met at 172.30.2.1, TCP port 9" in result["error"], result
-    assert "firewalls" in result["remedy"]
+    nodes = ends("172.30.2.9")
+    starts = probing.schedules(nodes, [["node-1", "node-2"]], lifetime=180, timeout=10, silence=5)
+    probing.call(node("node-2"), starts["node-2"])
+    for result in probing.call(node("node-2"), probing.collection("node-2"))["results"]:
+        assert not result["ok"] and result["reach"]["received"] == 3
+        assert "node-1 could not be met at 172.30.2.9, TCP port" in result["error"], result

@@ -9,14 +9,15 @@ import json
 import os
 import re
 import sys
-import time
 import typing as t
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import probe_runs
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _run_history
 from tests.functional.node.own_namespace import LiveNode, in_own_namespace
 from tests.playbook import ROOT, Played, environment, play
@@ -28,23 +29,29 @@ PLAY = """
   gather_facts: false
   connection: local
   tasks:
-    - ansible.builtin.set_fact:
-        __verify_began: "{{ now(utc=true).timestamp() }}"
-        verify_readable: true
-        __proof_results: "{{ reports[inventory_hostname].probes }}"
-        __proof_others: "{{ reports[inventory_hostname].others }}"
-        __verify_after: {}
-        __verify_modules: "{{ {'modules': {'rail_ports': reports[inventory_hostname].rail_ports}} }}"
-        __verify_info: "{{ reports[inventory_hostname].info }}"
-      vars:
-        reports: "{{ lookup('ansible.builtin.file', reports_file) | from_json }}"
-      no_log: true
+    - railyard.fabric.rail_verify:
+        part: begin
+      register: __verify_run
+      run_once: true
+    - ansible.builtin.command:
+        argv: ["{{ ansible_playbook_python }}", "{{ fill }}", "{{ __verify_run.run }}"]
+      vars: {ansible_python_interpreter: "{{ ansible_playbook_python }}"}
+      run_once: true
     - ansible.builtin.import_role:
         name: railyard.fabric.verify
         tasks_from: judge
       run_once: true
-      vars:
-        __verify_nodes: "{{ ansible_play_hosts }}"
+"""
+# Writes what nodes have reported to the files of a run, as the action rail_verify does.
+FILL = """
+import glob, hashlib, json, os, sys
+here = os.path.dirname(os.path.abspath(__file__))
+(local,) = glob.glob(here + "/local/ansible-local-*")
+directory = os.path.join(local, "railyard-" + hashlib.sha256(sys.argv[1].encode()).hexdigest()[:16])
+os.makedirs(directory)
+for name, row in json.load(open(here + "/reports.json")).items():
+    with open(os.path.join(directory, name), "w") as file:
+        file.write(json.dumps(row) + chr(10))
 """
 
 
@@ -56,19 +63,23 @@ def world() -> World:
 
 
 def judge(tmp_path: Path, world: World, *arguments: str) -> Played:
-    reported = {
-        name: {
+    reported: dict[str, t.Any] = {
+        name + ".rows": {
             "info": {"unreachable": True, "msg": world.dark[name]} if name in world.dark else info,
-            "probes": world.probes[name],
+            "probed": world.probes[name],
             "others": world.others.get(name, []),
-            "rail_ports": world.states[name]["rail_ports"],
+            "after": {},
+            "states": {"modules": {"rail_ports": world.states[name]["rail_ports"]}},
         }
         for name, info in world.infos.items()
     }
+    reported[".pairs"] = {"pairs": world.pairs, "pod_pairs": []}
     (tmp_path / "reports.json").write_text(json.dumps(reported))
     (tmp_path / "play.yml").write_text(PLAY)
-    given = {"reports_file": str(tmp_path / "reports.json"), "verify_report_dir": str(tmp_path / "reports")}
-    return play(tmp_path / "play.yml", *arguments, inventory=FABRIC, given=given)
+    (tmp_path / "fill.py").write_text(FILL)
+    given = {"fill": str(tmp_path / "fill.py"), "verify_report_dir": str(tmp_path / "reports")}
+    env = {"ANSIBLE_LOCAL_TEMP": str(tmp_path / "local")}
+    return play(tmp_path / "play.yml", *arguments, inventory=FABRIC, given=given, env=env)
 
 
 def test_a_sound_fabric_ends_well_and_a_sick_one_with_its_cause(tmp_path: Path, world: World) -> None:
@@ -182,11 +193,11 @@ ROUND = """
   tasks:
     - ansible.builtin.include_role:
         name: railyard.fabric.proof
-        tasks_from: last_steps
+        tasks_from: probe
 - <<: *play
   tasks:
     - ansible.builtin.set_fact:
-        known: "{{ __proof_run }}"
+        known: "{{ __verify_run.run }}"
     - ansible.builtin.command:
         argv: [cp, -r, "{{ local }}", "{{ answer }}"]
       run_once: true
@@ -195,7 +206,7 @@ ROUND = """
 - <<: *play
   tasks:
     - ansible.builtin.copy:
-        content: "{{ [hostvars['ib-1'].known, hostvars['ib-2'].known, __proof_run] | to_json }}"
+        content: "{{ [hostvars['ib-1'].known, hostvars['ib-2'].known, __verify_run.run] | to_json }}"
         dest: "{{ answer }}/runs.json"
         mode: "0600"
       run_once: true
@@ -232,11 +243,13 @@ def test_a_round_on_rails_without_addresses_asks_by_pci_function_and_meets_at_th
 
     @in_own_namespace
     def scenario(_live: LiveNode) -> None:
-        # one that comes back to the node while this one is there
-        other = {"run": "anna@bastion (48213)", "since": time.time(), "last": time.time() + 600, "sends": None}
-        place = Path(probe_runs.RUNS_DIR)
+        # another run, which tests on the node while this one is there
+        place = Path(probe_runs.directory("anna@bastion (48213)", "ib-1"))
         place.mkdir(parents=True)
-        (place / "other.json").write_text(json.dumps(dict(other, waiting={}, met={})))
+        (place / probe_runs.TESTS).write_text("")
+        row = {"run": "anna@bastion (48213)", "began": 1795514525.0, "pid": os.getpid()}
+        ticks = network_namespaces.started(System(), os.getpid())
+        (place / "process.json").write_text(json.dumps({**row, "ticks": ticks}))
         done = play(tmp_path / "play.yml", inventory=tmp_path / "fabric.yml", given=given, env=env)
         assert done.returncode == 0, done.text
 
@@ -249,16 +262,12 @@ def test_a_round_on_rails_without_addresses_asks_by_pci_function_and_meets_at_th
     rows = {name: [json.loads(line) for line in (spool / (name + ".rows")).read_text().splitlines()] for name in NODES}
     # whom it met on each node
     for name in NODES:
-        met = [other["run"] for row in rows[name] for other in row.get("__proof_others", ())]
-        assert met and set(met) == {"anna@bastion (48213)"}
-    served = json.loads((spool / "ib-2.served").read_text())["results"]
-    assert [(each["rail"], each["meet"]) for each in served] == [("gpu01", "127.0.0.9"), ("gpu02", "127.0.0.9")]
-    assert {each["error"] for each in served} == {"there is no RDMA device of the port"}
-    probed = [each for row in rows["ib-1"] for each in row.get("__proof_results", ())]
+        assert {other["run"] for row in rows[name] for other in row.get("others", ())} == {"anna@bastion (48213)"}
+    notes = {name: json.loads((spool / (name + ".node")).read_text()) for name in NODES}
+    assert {each["meet"] for each in notes.values()} == {"127.0.0.9"}
+    probed = [each for row in rows["ib-1"] for each in row.get("probed", ())]
     assert [(each["rail"], each["peer"], each["reach"]) for each in probed] == [
         ("gpu01", "ib-2", None),
         ("gpu02", "ib-2", None),
     ]
     assert {each["error"] for each in probed} == {"the other side has no server: there is no RDMA device of the port"}
-    # every node ends its servers after its last round
-    assert [json.loads((spool / (name + ".turns")).read_text())[-1][1] for name in NODES] == ["end", "end"]

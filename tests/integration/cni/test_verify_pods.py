@@ -21,9 +21,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import VERIFY, NodeReport
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_targets import pod_node
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import probe_targets
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.verdict.verify_engine import Asked, judge
 from tests.cni_runtime import together
+from tests.integration import probing
 from tests.integration.cni.cni_guest import MTU, NAMES, RAILS, Guest, address
 from tests.integration.conftest import ROOT
 
@@ -110,11 +110,14 @@ class Site:
         server, client = NAMES
         probed: list[Row] = []
         if traffic:
-            one, other = (
-                pod_node(self.plans[name], self.document["fabric"], inside[name]["pods"][0]) for name in NAMES
-            )
-            targets = probe_targets.targets(other, one, [])
-            probed = self.guests[client].node.module("rail_probe", pod=UIDS[client], targets=targets)["results"]
+            fabric = self.document["fabric"]
+            pods = {name: pod_node(self.plans[name], fabric, inside[name]["pods"][0]) for name in NAMES}
+            starts = probing.schedules(pods, [[server, client]], True)
+            for name in NAMES:
+                probing.call(self.guests[name].node, starts[name])
+            found = {name: probing.call(self.guests[name].node, probing.collection(name)) for name in NAMES}
+            probed = found[client]["pod_results"]
+            assert [row["pod_refused"] for row in found.values()] == ["", ""]
             assert len(probed) == len(inside[client]["pods"][0]["links"]) - 1
         reports = [
             NodeReport(name, plan, {"system": {}}, {}, inside=inside[name], pod_probed=probed if name == client else ())

@@ -7,7 +7,6 @@ from __future__ import annotations
 import ipaddress
 import re
 import typing as t
-from random import Random
 
 import pytest
 import yaml
@@ -157,66 +156,6 @@ def test_every_node_serves_and_probes() -> None:
         rounds = probe_pairs.rounds(_names(count), 100)
         servers = [server for each in rounds for server, _client in each]
         assert all(abs(servers.count(name) - (count - 1) / 2) <= 1 for name in _names(count))
-
-
-@given(st.integers(2, 40), st.integers(1, 20), st.integers(1, 40), st.randoms())
-def test_steps_end_with_any_number_of_workers(count: int, most: int, workers: int, random: Random) -> None:
-    nodes = _names(count)
-    rounds = probe_pairs.rounds(nodes, most)
-    steps, turns = probe_pairs.turns(rounds, nodes)
-    serving: dict[str, tuple[int, str]] = {}
-    probed: set[tuple[str, str, int]] = set()
-    ended: list[str] = []
-
-    def work(node: str, step: int) -> t.Iterator[None]:
-        """Yields each time the node waits; as the action rail_verify does its turns."""
-        yield
-        for turn in turns.get(node, []):
-            if turn.step != step:
-                continue
-            while node in serving and (serving[node][1], node, serving[node][0]) not in probed:
-                yield
-            serving.pop(node, None)
-            if turn.mode == probe_pairs.END:
-                ended.append(node)
-                continue
-            if turn.mode == probe_pairs.SERVE:
-                serving[node] = (turn.round, turn.partner)
-                continue
-            while serving.get(turn.partner) != (turn.round, node):
-                yield
-            probed.add((node, turn.partner, turn.round))
-
-    for step in range(steps):
-        waiting = list(nodes)
-        running: list[t.Iterator[None]] = []
-        looks = 0
-        while waiting or running:
-            while waiting and len(running) < workers:
-                running.append(work(waiting.pop(0), step))
-            one = random.choice(running)
-            before = len(probed)
-            try:
-                next(one)
-                looks = 0 if len(probed) > before else looks + 1
-            except StopIteration:
-                running.remove(one)
-                looks = 0
-            assert looks < 10_000, "all running nodes wait"
-    assert probed == {(client, server, number) for number, each in enumerate(rounds) for server, client in each}
-    assert not serving and sorted(ended) == sorted(nodes)
-
-
-@pytest.mark.parametrize("count", [16, 17, 4096])
-def test_eight_rounds_take_five_steps(count: int) -> None:
-    nodes = _names(count)
-    steps, turns = probe_pairs.turns(probe_pairs.rounds(nodes, 8), nodes)
-    assert steps == 5
-    for own in turns.values():
-        for step in range(steps):
-            modes = [turn.mode for turn in own if turn.step == step]
-            assert len(modes) <= 3 and "serve" not in modes[:-1], "a server waits for its client until the next step"
-        assert [turn.mode for turn in own].index("end") == len(own) - 1
 
 
 def test_nodes_probe_neighbours_and_distant_nodes() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import node_parts, probe_pairs
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import node_parts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing.node_parts import Part, cut
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _verify_parts
 
@@ -63,8 +63,6 @@ def test_pairs_across_parts_link_all_parts(count: int, per_part: int) -> None:
     for each in rounds:
         names = [name for pair in each for name in pair]
         assert len(set(names)) == len(names)
-    # each node waits in a step only for nodes before it
-    probe_pairs.turns(rounds, list(of))
 
 
 def test_a_part_without_nodes_to_probe_is_in_no_pair() -> None:
@@ -75,7 +73,7 @@ def test_a_part_without_nodes_to_probe_is_in_no_pair() -> None:
 def write(directory: Path, part: str, kind: str = "verify", **head: t.Any) -> Path:
     nodes = list(cut(NODES, node_parts.parse(part)))
     whole = {"kind": kind, "began": time.time(), "made_by": MADE_BY, "nodes": nodes, **head}
-    rows = {name: {"__verify_info": {"system": {"name": name}}} for name in nodes}
+    rows = {name: {"info": {"system": {"name": name}}} for name in nodes}
     done = _verify_parts.write(str(directory), node_parts.parse(part), whole, rows, False)
     return Path(done["path"])
 
@@ -99,7 +97,7 @@ def test_parts_are_read_as_they_were_written(directory: Path) -> None:
     write(directory, "1/2", kind="drift")
     parts = _verify_parts.read(str(directory), "verify")
     assert [each.part for each in parts] == [Part(number, 4) for number in range(1, 5)]
-    assert parts[1].rows() == {name: {"__verify_info": {"system": {"name": name}}} for name in NODES[2:4]}
+    assert parts[1].rows() == {name: {"info": {"system": {"name": name}}} for name in NODES[2:4]}
     _verify_parts.check_nodes(parts, NODES, str(directory))
     _verify_parts.check_made_by(parts, MADE_BY)
     parts[0].remove()

@@ -427,14 +427,13 @@ def test_a_pod_is_probed_by_its_own_interfaces_addresses_and_devices(world: Worl
     rows(world, "links")[0]["up"] = False
     pods = [pod_node(world.plans[name], world.fabric, world.inside(name)) for name in ("ai-1", NODE)]
     assert [port["rail"] for port in pods[1]["ports"]] == ["gpu01", "gpu02", "gpu04"]
-    targets = probe_targets.targets(pods[1], pods[0], [{"rail": "gpu01", "port": 4711}])
-    assert targets[0] == {
-        **{"rail": "gpu01", "peer": "ai-1", "netdev": "net1", "device": "mlx5_11", "mtu": 4200, "port": 4711},
+    turn = probe_targets.turn(0, "probe", pods[1], pods[0], [40000], True, "ethernet")
+    assert turn["targets"][0] == {
+        **{"rail": "gpu01", "netdev": "net1", "device": "mlx5_11", "mtu": 4200},
         **{"source": "172.16.11.2", "address": "172.16.11.1"},
-        "others": [{"rail": "gpu%02d" % n, "address": "172.16.%d.1" % (10 + n)} for n in (2, 3, 4)],
-        **{"error": "it was not started", "remedy": "see why ai-1 was not reached"},
     }
-    assert "port" not in targets[1]
+    assert turn["others"] == [{"rail": "gpu%02d" % n, "address": "172.16.%d.1" % (10 + n)} for n in (1, 2, 3, 4)]
+    assert [each["source"] for each in turn["ways"]] == ["172.16.11.2", "172.16.12.2", "172.16.14.2"]
     shared = World(plan(2, SHARED))
     (first, *_rest) = pod_node(shared.plans["ai-1"], shared.fabric, shared.inside("ai-1"))["ports"]
     # in the mode shared the device is the one whose table has the address

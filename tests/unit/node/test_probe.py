@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -20,7 +19,13 @@ import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import probe_rendezvous, probe_runs
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import (
+    perftest as programs,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import (
+    perftest_servers,
+    probe_runs,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import rail_probe as probe
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.echo_requests import (
     checksum,
@@ -28,10 +33,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.echo_r
     payload_size,
     reach,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.perftest_servers import Servers
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
-from ansible_collections.railyard.fabric.plugins.modules import rail_probe
-from tests.waiting import wait_for
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a raw socket needs root")
 
@@ -41,8 +44,21 @@ TABLE = (RECORDINGS / "ib_write_bw-6.06.txt").read_text()
 
 def target(**other: t.Any) -> dict[str, t.Any]:
     base = {"rail": "gpu01", "peer": "node-2", "netdev": "lo", "device": "rxe0", "source": "127.0.0.1"}
-    base.update({"address": "127.0.0.2", "mtu": 4200, "port": None, "error": "", "remedy": ""})
+    base.update({"address": "127.0.0.2", "mtu": 4200})
     return dict(base, **other)
+
+
+def server_of(*rows: dict[str, t.Any]) -> t.Callable[[t.Sequence[str]], list[dict[str, t.Any]]]:
+    """What a partner answers: a server for each target with a port, as its prober starts them."""
+    known = {row["rail"]: {"error": "", "remedy": "", "gpu": False, **row} for row in rows}
+    return lambda rails: [known[rail] for rail in rails if rail in known]
+
+
+def probed(asked: dict[str, t.Any], system: System) -> list[dict[str, t.Any]]:
+    """Probe targets whose partner has the servers that they name."""
+    keys = ("rail", "port", "latency_port", "meet", "error", "remedy")
+    rows = [{key: each[key] for key in keys if key in each} for each in asked["targets"]]
+    return probe.probe(asked, system, server_of(*rows))
 
 
 def options(**other: t.Any) -> dict[str, t.Any]:
@@ -91,11 +107,11 @@ def test_a_missing_local_address_is_reported_and_other_rails_are_probed() -> Non
 def test_the_gid_is_the_roce_v2_entry_of_the_address(tmp_path: Path) -> None:
     rdma_device(tmp_path, "rxe0", {0: (LINK_LOCAL, "RoCE v2"), 10: (MAPPED, "RoCE v2"), 9: (MAPPED, "IB/RoCE v1")})
     system = System(str(tmp_path))
-    assert probe.gid_index(system, "rxe0", "172.16.11.201") == 10
-    assert probe.gid_index(system, "rxe0", "172.16.11.202") is None
-    assert probe.gid_index(system, "rxe0", "fe80::5054:ff:fe00:101") == 0
-    assert probe.device_with_address(system, "172.16.11.201") == "rxe0"
-    assert probe.device_with_address(system, "172.16.11.9") is None
+    assert programs.gid_index(system, "rxe0", "172.16.11.201") == 10
+    assert programs.gid_index(system, "rxe0", "172.16.11.202") is None
+    assert programs.gid_index(system, "rxe0", "fe80::5054:ff:fe00:101") == 0
+    assert programs.device_with_address(system, "172.16.11.201") == "rxe0"
+    assert programs.device_with_address(system, "172.16.11.9") is None
 
 
 def test_bandwidth_is_read_from_table_or_json_only() -> None:
@@ -183,7 +199,7 @@ def test_rdma_is_not_probed_on_an_unreachable_rail(
 ) -> None:
     runner, system = perftest(CommandResult(0, TABLE, ""))
     asked = options(targets=[target(address="192.0.2.77"), target(error="it has no link", remedy="fix it")])
-    dark, unserved = probe.probe(asked, system)
+    dark, unserved = probed(asked, system)
     assert not dark["ok"]
     assert dark["error"].startswith("0 of 2 packets of 4200 bytes came back")
     assert dark["transfer"] is None
@@ -193,38 +209,37 @@ def test_rdma_is_not_probed_on_an_unreachable_rail(
 
 def test_only_the_recorded_process_is_ended(tmp_path: Path) -> None:
     system = System()
-    server = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
-    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
-
-    class Noted(System):
-        def path(self, path: str) -> str:
-            return str(tmp_path / Path(path).name) if path.startswith(probe_runs.SERVER_DIR) else path
-
-        def listdir(self, path: str, complete: bool = False) -> list[str]:
-            return sorted(os.listdir(tmp_path)) if path == probe_runs.SERVER_DIR else super().listdir(path, complete)
-
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    own, other = (subprocess.Popen(command, start_new_session=True) for _ in range(2))
+    places = [tmp_path / name for name in ("own", "other")]
     try:
-        noted = {"port": 1, "until": 0, "run": "", "started": network_namespaces.started(system, server.pid)}
-        (tmp_path / str(server.pid)).write_text(json.dumps(dict(noted, pid=server.pid)))
-        # an earlier process of the same number
-        (tmp_path / str(other.pid)).write_text(json.dumps(dict(noted, pid=other.pid, started="1")))
-        probe_runs.stop(Noted())
-        assert server.wait(timeout=120) < 0
+        for place, pid, ticks in (
+            (places[0], own.pid, network_namespaces.started(system, own.pid)),
+            # an earlier process of the same number
+            (places[1], other.pid, "1"),
+        ):
+            place.mkdir()
+            row = {"run": "a", "began": 0.0, "pid": pid, "ticks": ticks}
+            (place / "process.json").write_text(json.dumps(row))
+            prober = probe_runs.prober(system, str(place))
+            assert prober
+            prober.end(system)
+        assert own.wait(timeout=120) < 0
         assert other.poll() is None
         assert os.listdir(tmp_path) == []
     finally:
-        server.kill()
+        own.kill()
         other.kill()
-        server.wait()
+        own.wait()
         other.wait()
 
 
 def test_a_listening_port_is_reported() -> None:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
-        assert sock.getsockname()[1] not in probe_runs.listening(System())
+        assert sock.getsockname()[1] not in perftest_servers.listening(System())
         sock.listen()
-        assert sock.getsockname()[1] in probe_runs.listening(System())
+        assert sock.getsockname()[1] in perftest_servers.listening(System())
 
 
 SIX = {"source6": "::1", "address6": "::1"}
@@ -246,7 +261,7 @@ def test_ipv6_is_reported_beside_ipv4_and_alone_makes_a_rail_red(
     _runner, system = perftest(CommandResult(0, TABLE, ""))
     given = target(port=1, source="127.0.0.1", device="rxe0")
     specs = [dict(given, **SIX), dict(given, peer="b", source6="::1", address6="2001:db8::9"), dict(given, peer="c")]
-    both, dark, unasked = probe.probe(options(targets=specs), system)
+    both, dark, unasked = probed(options(targets=specs), system)
     assert (both["reach6"]["received"], unasked["reach6"]) == (2, None)
     assert dark["reach"]["received"] == 2 and dark["reach6"]["received"] == 0 and not dark["ok"]
     # the transfer's own error comes first: here is no GID for the address
@@ -307,7 +322,7 @@ def test_infiniband_transfers_use_lids_and_meet_over_the_management_network(
     infiniband: t.Callable[..., tuple[Perftest, System]],
 ) -> None:
     runner, system = infiniband(CommandResult(0, TABLE, ""), NEWER)
-    (result,) = probe.probe(options(targets=[bare_target()]), system)
+    (result,) = probed(options(targets=[bare_target()]), system)
     assert (result["ok"], result["reach"], result["reach6"], result["found"]) == (True, None, None, None)
     assert result["transfer"]["gbits"] == 0.032069 and result["transfer"]["gid_index"] is None
     # the device found by its PCI function, no GID, and the management address at the end alone
@@ -323,7 +338,7 @@ def test_ipoib_names_the_port_of_a_device(infiniband: t.Callable[..., tuple[Perf
     (second / "link_layer").write_text("InfiniBand\n")
     (tmp_path / "sys/class/net/ib1").mkdir(parents=True)
     (tmp_path / "sys/class/net/ib1/dev_port").write_text("1\n")
-    probe.probe(options(targets=[bare_target(netdev="ib1")]), system)
+    probed(options(targets=[bare_target(netdev="ib1")]), system)
     assert runner.asked[1:5] == ["-d", "mlx5_0", "-i", "2"]
 
 
@@ -343,12 +358,10 @@ def test_a_management_address_of_ipv6_needs_a_perftest_that_knows_it(
     infiniband: t.Callable[..., tuple[Perftest, System]],
 ) -> None:
     runner, system = infiniband(CommandResult(0, TABLE, ""))
-    (old,) = probe.probe(options(targets=[dict(bare_target(), meet="2001:db8::1")]), system)
+    (old,) = probed(options(targets=[dict(bare_target(), meet="2001:db8::1")]), system)
     assert "supports only IPv4" in old["error"] and "23.10" in old["remedy"] and runner.asked == [""]
     runner.help_text = NEWER
-    (new,) = probe.probe(
-        options(targets=[dict(bare_target(), meet="2001:db8::1")]), System(system.root, runner.__call__)
-    )
+    (new,) = probed(options(targets=[dict(bare_target(), meet="2001:db8::1")]), System(system.root, runner.__call__))
     assert new["ok"] and "--ipv6-addr" in runner.asked and runner.asked[-1] == "2001:db8::1"
 
 
@@ -370,9 +383,7 @@ def test_an_unreachable_server_does_not_fail_the_rail_and_is_tried_once(
         calls.append(list(argv))
         return asked(argv, timeout)
 
-    found = probe.probe(
-        options(targets=[bare_target(), dict(bare_target(), rail="gpu02")]), System(system.root, counted)
-    )
+    found = probed(options(targets=[bare_target(), dict(bare_target(), rail="gpu02")]), System(system.root, counted))
     assert [each["ok"] for each in found] == [False, False]
     assert "node-1 could not be met at 10.2.1.1, TCP port 40000" in found[0]["error"]
     assert found[1]["error"] == found[0]["error"] and "firewalls" in found[0]["remedy"]
@@ -385,7 +396,7 @@ def test_an_rdma_failure_after_the_rendezvous_is_a_rail_failure(
 ) -> None:
     message = "Completion with error at client\nFailed status 12: wr_id 0 syndrom 0x81\n"
     runner, system = infiniband(CommandResult(1, "", message))
-    first, second = probe.probe(options(targets=[bare_target(), dict(bare_target(), rail="gpu02")]), system)
+    first, second = probed(options(targets=[bare_target(), dict(bare_target(), rail="gpu02")]), system)
     assert first["error"] == second["error"] == "ib_write_bw ended with 1: Completion with error at client"
     assert runner.asked[-1] == MET
 
@@ -394,16 +405,14 @@ def test_missing_programs_and_devices_are_named(
     infiniband: t.Callable[..., tuple[Perftest, System]], tmp_path: Path
 ) -> None:
     _runner, system = infiniband(CommandResult(0, TABLE, ""))
-    (gone,) = probe.probe(options(targets=[dict(bare_target(), pci="0000:99:00.0")]), system)
+    (gone,) = probed(options(targets=[dict(bare_target(), pci="0000:99:00.0")]), system)
     assert gone["error"] == "there is no RDMA device of the port"
     rdma_device(tmp_path, "rxe0", {1: (MAPPED, "RoCE v2")})
-    (ethernet,) = probe.probe(options(targets=[dict(bare_target(), device="rxe0")]), system)
+    (ethernet,) = probed(options(targets=[dict(bare_target(), device="rxe0")]), system)
     assert "GIDs are made from addresses" in ethernet["error"]
     unserved = dict(bare_target(), port=None, meet=None, error="it has no link", remedy="fix it")
-    (result,) = probe.probe(options(targets=[unserved]), system)
+    (result,) = probed(options(targets=[unserved]), system)
     assert result["error"] == "the other side has no server: it has no link"
-    with pytest.raises(RailyardError, match="needs meet"):
-        probe.probe(options(targets=[dict(bare_target(), meet=None)]), system)
 
 
 SIMULATED = """#!{python}
@@ -421,24 +430,30 @@ client.recv(1)
 
 
 class Node(System):
-    """The machine itself, except its RDMA devices and the notes of what was started."""
+    """The machine itself, except its RDMA devices and the files of runs."""
 
     def __init__(self, place: Path) -> None:
         super().__init__()
         self.place = place
+        self.started: list[Servers] = []
 
     def path(self, path: str) -> str:
-        own = ("/sys/class/infiniband", "/sys/bus/pci/devices", probe_runs.SERVER_DIR)
+        own = ("/sys/class/infiniband", "/sys/bus/pci/devices", probe_runs.RUNS_DIR)
         return str(self.place / path.lstrip("/")) if path.startswith(own) else path
 
     def which(self, program: str) -> str | None:
         return str(self.place / program)
 
+    def serve(self, *ports: dict[str, t.Any], run: str = "a run", until: float = 3600, **other: t.Any) -> list[t.Any]:
+        """Start servers as the prober of a run does."""
+        self.started.append(Servers(options(run=run, **other), self, time.monotonic() + until))
+        return self.started[-1].start(ports)
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> t.Iterator[Node]:
     """A node with InfiniBand, and a fake perftest that listens where it is configured to."""
-    for program in (probe.PROGRAM, probe.LATENCY):
+    for program in (programs.PROGRAM, programs.LATENCY):
         text = SIMULATED.format(python=sys.executable, help=str(tmp_path / "help"), log=str(tmp_path / "log"))
         (tmp_path / program).write_text(text)
         (tmp_path / program).chmod(0o755)
@@ -448,17 +463,16 @@ def server(tmp_path: Path) -> t.Iterator[Node]:
     (tmp_path / "sys/bus/pci/devices/0000:18:00.0/infiniband/mlx5_0").mkdir(parents=True)
     node = Node(tmp_path)
     yield node
-    probe_runs.stop(node)
+    for each in node.started:
+        each.stop()
 
 
 PORT = {"rail": "gpu01", "device": None, "address": None, "pci": "0000:18:00.0", "netdev": "ibrail01", "gpu": None}
+ROCE = dict(PORT, device="rxe0", address="172.16.11.201", pci=None, netdev=None)
 
 
-def test_a_server_listens_only_at_the_management_address_and_reports_it(
-    server: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(probe_rendezvous, "management_address", lambda *_known: "127.0.0.9")
-    (result,) = probe.serve(options(ports=[PORT], latency=True), server)
+def test_a_server_listens_only_at_the_management_address_and_reports_it(server: Node, tmp_path: Path) -> None:
+    (result,) = server.serve({**PORT, "meet": "127.0.0.9"}, latency=True)
     assert (result["meet"], result["error"]) == ("127.0.0.9", "")
     started = (tmp_path / "log").read_text().splitlines()
     assert len(started) == 2
@@ -468,25 +482,22 @@ def test_a_server_listens_only_at_the_management_address_and_reports_it(
             socket.create_connection(("127.0.0.1", port), timeout=60)
 
 
-def test_an_older_server_gets_only_known_options(server: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_server_gets_only_known_options(server: Node, tmp_path: Path) -> None:
     (tmp_path / "help").write_text("  -d, --ib-dev=<dev>\n")
-    monkeypatch.setattr(probe_rendezvous, "management_address", lambda *_known: "127.0.0.9")
-    (result,) = probe.serve(options(ports=[PORT]), server)
+    (result,) = server.serve({**PORT, "meet": "127.0.0.9"})
     assert result["port"] and "--bind_source_ip" not in (tmp_path / "log").read_text()
 
 
 def test_an_infiniband_server_is_found_by_address_without_a_name(server: Node, tmp_path: Path) -> None:
-    port = {**PORT, "address": "127.0.0.1"}
-    (result,) = probe.serve(options(mode="serve", ports=[port], lifetime=60), server)
+    (result,) = server.serve({**PORT, "address": "127.0.0.1"})
     assert result["error"] == "" and result["meet"] is None
     assert (tmp_path / "log").read_text().startswith("-d mlx5_0 ")
 
 
 def test_ports_with_addresses_are_the_default_rendezvous(server: Node, tmp_path: Path) -> None:
-    roce = dict(PORT, device="rxe0", address="172.16.11.201", pci=None, netdev=None)
-    (result,) = probe.serve(options(ports=[roce]), server)
+    (result,) = server.serve(ROCE)
     assert (result["meet"], "--bind_source_ip" in (tmp_path / "log").read_text()) == (None, False)
-    (result,) = probe.serve(options(ports=[roce], meet="127.0.0.9"), server)
+    (result,) = server.serve({**ROCE, "meet": "127.0.0.9"})
     assert result["meet"] == "127.0.0.9"
     # the traffic keeps to the rail's GID
     assert "-d rxe0 -x 1 -u 17 --bind_source_ip 127.0.0.9" in (tmp_path / "log").read_text()
@@ -503,215 +514,105 @@ def free_ports(count: int) -> int:
 
 
 def test_a_server_that_ends_at_once_is_reported(server: Node, tmp_path: Path) -> None:
-    (tmp_path / probe.PROGRAM).write_text("#!/bin/sh\nexit 1\n")
-    (result,) = probe.serve(options(ports=[dict(PORT, address="127.0.0.1")]), server)
+    (tmp_path / programs.PROGRAM).write_text("#!/bin/sh\nexit 1\n")
+    (result,) = server.serve({**PORT, "address": "127.0.0.1"})
     assert (result["port"], result["error"]) == (None, "ib_write_bw did not start to listen")
 
 
-def test_servers_listen_on_the_ports_that_a_firewall_allows(server: Node, tmp_path: Path) -> None:
-    roce = dict(PORT, device="rxe0", address="172.16.11.201", pci=None, netdev=None)
+def test_servers_listen_on_the_ports_that_a_firewall_allows(server: Node) -> None:
     first = free_ports(9)
     with socket.create_server(("127.0.0.1", first)):
         spec = "%d-%d" % (first, first + 8)
-        served = probe.serve(options(ports=[roce, dict(roce, rail="gpu02")], latency=True, tcp_ports=spec), server)
+        served = server.serve(ROCE, dict(ROCE, rail="gpu02"), latency=True, tcp_ports=spec)
         held = [each[key] for each in served for key in ("port", "latency_port")]
         assert len(set(held)) == 4 and all(first < each <= first + 8 for each in held)
         with pytest.raises(RailyardError, match="0 of the TCP ports %d-%d are free, and 1 are needed" % (first, first)):
-            probe.serve(options(ports=[roce], tcp_ports="%d-%d" % (first, first)), server)
+            server.serve(ROCE, tcp_ports="%d-%d" % (first, first))
     for wrong in ("18515", "20-30", "18530-18515", "18515-70000", "a-b"):
         with pytest.raises(RailyardError, match="is not a range of TCP ports"):
-            probe.serve(options(ports=[roce], tcp_ports=wrong), server)
-    assert len(set(probe._free_ports(None, 16))) == 16
+            server.serve(ROCE, tcp_ports=wrong)
+    assert len(set(perftest_servers.free_ports(None, 16))) == 16
 
 
-def test_a_server_waits_longer_than_hanging_earlier_transfers(server: Node, tmp_path: Path) -> None:
-    roce = dict(PORT, device="rxe0", address="172.16.11.201", pci=None, netdev=None)
-    probe.serve(options(ports=[roce, dict(roce, rail="gpu02")], latency=True, lifetime=5), server)
-    waiting = [
-        Path("/proc/%s/cmdline" % pid).read_bytes().split(b"\0") for pid in server.listdir(probe_runs.SERVER_DIR)
-    ]
-    assert len(waiting) == 4
-    assert {(words[0], int(words[1])) for words in waiting} == {(b"timeout", 4 * 5 + probe.SLACK)}
+def test_a_server_waits_longer_than_hanging_earlier_transfers_and_not_past_the_deadline(server: Node) -> None:
+    def lifetimes() -> set[int]:
+        running = [each for servers in server.started for each in servers._running.values()]
+        words = [Path("/proc/%d/cmdline" % each.pid).read_bytes().split(b"\0") for each in running]
+        assert {each[0] for each in words} == {b"timeout"}
+        return {int(each[1]) for each in words}
+
+    server.serve(ROCE, dict(ROCE, rail="gpu02"), latency=True, lifetime=5)
+    assert lifetimes() == {4 * 5 + int(perftest_servers.SLACK)}
+    server.started.pop().stop()
+    server.serve(ROCE, until=7.9)
+    assert max(lifetimes()) <= 7
 
 
-def test_a_node_without_another_address_is_reported(server: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe_rendezvous, "management_address", lambda *_known: None)
-    (result,) = probe.serve(options(ports=[PORT]), server)
+def test_a_node_without_another_address_is_reported(server: Node) -> None:
+    (result,) = server.serve(PORT)
     assert result["port"] is None and "proof_meet" in result["remedy"]
     assert "does not have an IP address" in result["error"]
-
-
-def test_the_management_address_is_the_connections_and_never_a_rails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSH_CONNECTION", "192.0.2.7 50000 127.0.0.1 22")
-    system = System()
-    assert probe_rendezvous.management_address(system) == "127.0.0.1"
-    # what the connection came in on is a rail: then the default route's
-    assert probe_rendezvous.management_address(system, {"lo"}) != "127.0.0.1"
-    assert probe_rendezvous.management_address(system, addresses={"127.0.0.1"}) != "127.0.0.1"
-    # an address of something before the node is not the node's
-    monkeypatch.setenv("SSH_CONNECTION", "192.0.2.7 50000 203.0.113.5 22")
-    assert probe_rendezvous.management_address(system) != "203.0.113.5"
-    path = ManagementPath({}, {}, default_routes=["lo"])
-    monkeypatch.setattr(ManagementPath, "observe", lambda _system: path)
-    monkeypatch.setattr(
-        probe_rendezvous, "_global_addresses", lambda netdevs: ["10.0.0.5", "10.0.0.6"] if netdevs == ["lo"] else []
-    )
-    assert probe_rendezvous.management_address(system) == "10.0.0.5"
-    assert probe_rendezvous.management_address(system, addresses={"10.0.0.5"}) == "10.0.0.6"
-    assert probe_rendezvous.management_address(system, {"lo"}) is None
-
-
-def test_addresses_of_an_interface_are_those_that_reach_further_than_it() -> None:
-    # the loopback's are host-wide, and so not a management address
-    assert probe_rendezvous._global_addresses(["lo"]) == []
 
 
 # -- several runs at the same time -------------------------------------------------------------------------------------
 
 ONE, TWO = "anna@bastion (48213)", "job 12 of AWX, by a schedule (10001)"
-# without packets and without a server
-UNSERVED = dict(bare_target(), port=None, error="perftest is missing")
-ROCE = dict(PORT, device="rxe0", address="172.16.11.201", pci=None, netdev=None)
-
-
-def call(server: Node, mode: str, run: str, **other: t.Any) -> dict[str, t.Any]:
-    """As the module is called."""
-    given = {"stop": False, "counters": None, **other}
-    return rail_probe.look(options(mode=mode, run=run, pod=None, **given), server)
-
-
-def serve(server: Node, run: str, **other: t.Any) -> tuple[int, list[str]]:
-    """The port of a run's server, and the names it was passed to."""
-    found = call(server, "serve", run, ports=[ROCE], **other)
-    assert found["results"][0]["error"] == ""
-    return found["results"][0]["port"], [each["run"] for each in found["others"]]
 
 
 def waits(port: int) -> bool:
-    return port in probe_runs.listening(System())
+    return port in perftest_servers.listening(System())
+
+
+def note(node: Node, run: str, pid: int, *files: str) -> Path:
+    """Let a process be the prober of a run. Its directory."""
+    place = Path(node.path(probe_runs.directory(run, "ai-1")))
+    place.mkdir(parents=True)
+    row = {"run": run, "began": 1795514525.0, "pid": pid, "ticks": network_namespaces.started(System(), pid)}
+    (place / "process.json").write_text(json.dumps(row))
+    for name in files:
+        (place / name).write_text("")
+    return place
 
 
 def test_a_run_does_not_end_the_servers_of_another_run(server: Node) -> None:
-    first, _names = serve(server, ONE)
-    second, _names = serve(server, TWO)
-    assert first != second and waits(first) and waits(second)
-    # its own of an earlier round end
-    again, _names = serve(server, TWO)
-    wait_for(lambda: not waits(second))
-    assert waits(first) and waits(again)
-    call(server, "stop", TWO)
-    wait_for(lambda: not waits(again))
-    assert waits(first)
-    # who names no run ends all, as of one that was cut off
-    call(server, "stop", "")
-    wait_for(lambda: not waits(first))
-    assert server.listdir(probe_runs.SERVER_DIR) == []
-
-
-def test_a_probe_of_the_last_round_ends_servers_and_reads_counters(server: Node) -> None:
-    names = {"netdevs": ["lo"], "devices": []}
-    first, _names = serve(server, ONE)
-    second, _names = serve(server, TWO)
-    done = call(server, "probe", TWO, targets=[], ports=[], stop=True, counters=names)
-    wait_for(lambda: not waits(second))
-    assert waits(first) and done["results"] == []
-    assert done["counters"]["devices"] == {} and set(done["counters"]["netdevs"]) == {"lo"}
-    assert call(server, "stop", ONE, counters=names)["counters"] == done["counters"]
-    wait_for(lambda: not waits(first))
+    (first,), (second,) = server.serve(ROCE, run=ONE), server.serve(ROCE, run=TWO)
+    assert first["port"] != second["port"] and waits(first["port"]) and waits(second["port"])
+    server.started[1].stop()
+    assert not waits(second["port"]) and waits(first["port"])
 
 
 def test_servers_of_two_runs_never_get_the_same_port(server: Node) -> None:
     first = free_ports(8)
     spec = "%d-%d" % (first, first + 7)
     with ThreadPoolExecutor(4) as pool:
-        found = [pool.submit(serve, server, "run %d" % number, tcp_ports=spec) for number in range(4)]
-        ports = [each.result()[0] for each in found]
+        found = [pool.submit(server.serve, ROCE, run="run %d" % number, tcp_ports=spec) for number in range(4)]
+        ports = [each.result()[0]["port"] for each in found]
     assert len(set(ports)) == 4 and all(waits(port) for port in ports)
 
 
 def test_too_few_free_ports_name_the_runs_that_use_them(server: Node) -> None:
     first = free_ports(1)
     spec = "%d-%d" % (first, first)
-    serve(server, ONE, tcp_ports=spec)
+    server.serve(ROCE, run=ONE, tcp_ports=spec)
+    note(server, ONE, os.getpid())
     with pytest.raises(RailyardError) as refused:
-        serve(server, TWO, tcp_ports=spec)
-    assert "servers of other runs wait: 1 of %s, until 20" % ONE in refused.value.message
+        server.serve(ROCE, run=TWO, tcp_ports=spec)
+    assert "other runs are on this node: %s" % ONE in refused.value.message
     assert "mode=stop" in refused.value.remedy
 
 
-def test_a_node_serves_after_its_probes(server: Node) -> None:
-    first, _names = serve(server, ONE)
-    found = call(server, "probe", ONE, ports=[ROCE], targets=[UNSERVED])
-    assert [each["ok"] for each in found["results"]] == [False]
-    (own,) = found["served"]
-    assert own["error"] == "" and own["port"] != first and waits(own["port"])
-    wait_for(lambda: not waits(first))
-
-
-def test_a_node_that_cannot_serve_reports_its_probes(server: Node) -> None:
-    first = free_ports(1)
-    spec = "%d-%d" % (first, first)
-    serve(server, TWO, tcp_ports=spec)
-    found = call(server, "probe", ONE, ports=[ROCE], targets=[UNSERVED], tcp_ports=spec)
-    assert len(found["results"]) == 1 and found["served"] == []
-    assert "tcp_ports: " in found["serve_error"] and "Remedy: " in found["serve_error"]
-
-
-def test_overlapping_runs_are_reported_to_each_other(server: Node) -> None:
-    assert serve(server, ONE)[1] == []
-    time.sleep(0.01)
-    serve(server, TWO)
-    reported = call(server, "stop", ONE)["others"]
-    assert [each["run"] for each in reported] == [TWO]
-    assert re.match(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z", reported[0]["since"])
-    assert [each["run"] for each in call(server, "stop", TWO)["others"]] == [ONE]
-    # one that begins when both have ended has found no partner
-    time.sleep(0.01)
-    assert call(server, "serve", "later", ports=[])["others"] == []
-
-
-def test_a_leftover_server_is_a_run_only_once_it_is_used(server: Node) -> None:
-    left, _names = serve(server, ONE)
-    time.sleep(0.01)
-    assert serve(server, TWO)[1] == [] and call(server, "stop", TWO)["others"] == []
-    with socket.create_connection(("127.0.0.1", left), timeout=60):
-        wait_for(lambda: not waits(left))
-        # a transfer is under way
-        assert serve(server, "third")[1] == [ONE]
-    wait_for(lambda: not [each for each in probe_runs.servers(server) if each.run == ONE])
-    # it waited when this run looked before, and is gone
-    assert [each["run"] for each in call(server, "stop", TWO)["others"]] == [ONE, "third"]
-
-
-def test_an_expired_server_was_not_used(server: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    serve(server, ONE)
-    time.sleep(0.01)
-    serve(server, TWO)
-    (left,) = [each for each in probe_runs.servers(server) if each.run == ONE]
-    os.killpg(left.pid, signal.SIGTERM)
-    wait_for(lambda: len(probe_runs.servers(server)) == 1)
-    monkeypatch.setattr(probe_runs.time, "time", lambda: left.until + 1)
-    assert call(server, "stop", TWO)["others"] == []
-
-
-def test_a_concurrent_run_is_detected(server: Node) -> None:
-    sender = subprocess.Popen(
-        [sys.executable, "-c", "import sys, time; sys.stdin.readline(); time.sleep(60)"], stdin=subprocess.PIPE
-    )
+def test_a_run_that_tests_is_reported_to_others_and_one_that_waits_or_was_killed_is_not(server: Node) -> None:
+    process = subprocess.Popen(["sleep", "60"])
     try:
-        call(server, "probe", ONE)
-        (record,) = (server.place / probe_runs.RUNS_DIR.lstrip("/")).glob("*.json")
-        row = json.loads(record.read_text())
-        # between its two looks at the node
-        row["sends"] = [sender.pid, network_namespaces.started(System(), sender.pid)]
-        record.write_text(json.dumps(row))
-        time.sleep(0.01)
-        assert [each["run"] for each in call(server, "probe", TWO)["others"]] == [ONE]
+        place = note(server, ONE, process.pid)
+        assert probe_runs.testing(server, TWO) == {} and probe_runs.names(server, TWO) == ONE
+        (place / probe_runs.TESTS).write_text("")
+        assert probe_runs.testing(server, TWO) == {ONE: 1795514525.0} and probe_runs.testing(server, ONE) == {}
+        assert re.match(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z", probe_runs.moment(1795514525.0))
     finally:
-        sender.kill()
-        sender.wait()
-    time.sleep(0.01)
-    assert call(server, "probe", "later")["others"] == []
+        process.kill()
+        process.wait()
+    assert probe_runs.testing(server, TWO) == {} and probe_runs.names(server, TWO) == ""
 
 
 HOLDS = """
@@ -731,16 +632,14 @@ def test_a_run_killed_while_starting_servers_blocks_no_other(server: Node, monke
     try:
         assert holder.stdout and holder.stdout.readline() == "held\n"
         with pytest.raises(RailyardError, match="another run is at work on this node, and has not come to an end"):
-            serve(server, ONE)
+            server.serve(ROCE)
     finally:
         holder.kill()
         holder.wait()
-    assert serve(server, ONE)[0]
+    assert server.serve(ROCE)[0]["port"]
 
 
 def test_a_truncated_record_is_ignored(server: Node) -> None:
-    serve(server, ONE)
-    for place, name in ((probe_runs.SERVER_DIR, "1"), (probe_runs.RUNS_DIR, "x.json")):
-        (server.place / place.lstrip("/") / name).write_text('{"run": "b"')
-    time.sleep(0.01)
-    assert serve(server, TWO)[1] == []
+    place = note(server, ONE, os.getpid(), probe_runs.TESTS)
+    (place / "process.json").write_text('{"run": "b"')
+    assert probe_runs.testing(server, TWO) == {}

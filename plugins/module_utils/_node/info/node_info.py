@@ -174,6 +174,7 @@ class Info:
                 "default_route": self.management.default_routes,
                 "netdevs": self.management.netdevs,
                 "functions": self.management.functions,
+                "addresses": management_path.addresses(system, self.management, self._table),
             },
             "tools": installed_tools.look(system),
         }

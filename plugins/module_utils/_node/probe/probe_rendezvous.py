@@ -17,45 +17,12 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import management_path
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
 
 _NOT_MET = "could not be met at"
 # Messages of perftest if the other end refuses the connection. Without an answer it prints nothing until the timeout.
 # A transfer that has started ends within seconds.
 _REFUSED = ("Couldn't connect to", "Problem in resolving basic address")
 _TIMED_OUT = 124
-
-
-def management_address(
-    system: System, netdevs: t.AbstractSet[str] = frozenset(), addresses: t.AbstractSet[str] = frozenset()
-) -> str | None:
-    """Return the node's address of this connection, else an address of the interface with the default route, else None.
-
-    :param netdevs: netdevs of the rails, whose addresses are never returned.
-    :param addresses: addresses of the rails, which are never returned.
-    """
-    path = ManagementPath.observe(system)
-    session = management_path.connection(system)
-    own = str(session.local) if session and session.local else None
-    netdev = path.connection
-    # an address that no interface has belongs to a device in front of the node
-    if own and netdev and netdev not in netdevs and own not in addresses and not own.startswith("fe80"):
-        return own
-    default_netdevs = [name for name in path.default_routes if name not in netdevs]
-    candidates = _global_addresses(default_netdevs) if default_netdevs else []
-    return next((address for address in candidates if address not in addresses), None)
-
-
-def _global_addresses(netdevs: t.Sequence[str]) -> list[str]:
-    """Return the addresses of these interfaces that are not link-local, IPv4 first."""
-    from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import ip_state, rtnetlink
-
-    with rtnetlink.Rtnetlink() as table:
-        names = {link.ifindex: link.name for link in table.links() if link.name in netdevs}
-        rows = ip_state.look(table, names)["addresses"]
-    rows.sort(key=lambda row: (":" in row["address"], row["secondary"], netdevs.index(row["netdev"])))
-    return [str(row["address"]).partition("/")[0] for row in rows]
 
 
 def no_address_error(rail: str) -> RailyardError:

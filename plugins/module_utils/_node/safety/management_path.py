@@ -27,9 +27,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rout
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
     IP,
+    NARROW_SCOPES,
     PROTOCOL_RA,
     TABLE_LOCAL,
     TABLE_MAIN,
+    Rtnetlink,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.pci_functions import (
     REPRESENTOR,
@@ -358,6 +360,28 @@ def connection(system: System) -> Connection | None:
             numbers = (int(ports[0]), int(ports[1])) if all(each.isdigit() for each in ports) else None
             return Connection(peer, local, zone, numbers)
     return None
+
+
+def addresses(system: System, path: ManagementPath, table: t.Callable[[], Rtnetlink] | None = None) -> list[str]:
+    """Return the node's address of this session, and then those of the interfaces with the default route.
+
+    :param table: opens the kernel's tables.
+    """
+    session = connection(system)
+    own = str(session.local) if session and session.local else ""
+    # an address that no interface has belongs to a device in front of the node
+    found = [own] if own and path.connection and not own.startswith("fe80") else []
+    if path.default_routes:
+        with (table or Rtnetlink)() as kernel:
+            places = {
+                link.ifindex: path.default_routes.index(link.name)
+                for link in kernel.links()
+                if link.name in path.default_routes
+            }
+            rows = [row for row in kernel.addresses() if row.ifindex in places and row.scope not in NARROW_SCOPES]
+        rows.sort(key=lambda row: (row.interface.version, places[row.ifindex]))
+        found += [str(row.interface.ip) for row in rows]
+    return list(dict.fromkeys(found))
 
 
 def _address(text: str) -> IP | None:

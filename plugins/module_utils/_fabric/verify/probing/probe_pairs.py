@@ -9,22 +9,8 @@ from __future__ import annotations
 import typing as t
 
 Pair = t.List[str]
-SERVE, PROBE, END = "serve", "probe", "end"
 # Nodes that probe one another as neighbours.
 _BLOCK = 8
-
-
-class Turn(t.NamedTuple):
-    """What a node does in a step: it serves or probes the partner of a round, whose turn is in ``partner_step``.
-
-    The last turn of a node is END, without a partner: it ends its servers.
-    """
-
-    step: int
-    mode: str
-    round: int
-    partner: str
-    partner_step: int
 
 
 def rounds(nodes: t.Sequence[str], most: int) -> list[list[Pair]]:
@@ -54,31 +40,6 @@ def rounds(nodes: t.Sequence[str], most: int) -> list[list[Pair]]:
     if len(seats) >= 2 * most:
         return _rounds_of_groups(seats, most)
     return [_round(seats, number, turn) for turn, number in enumerate(_chosen(len(seats) - 1, most))]
-
-
-def turns(rounds_of: t.Sequence[t.Sequence[Pair]], nodes: t.Sequence[str]) -> tuple[int, dict[str, list[Turn]]]:
-    """Return the number of steps in which all rounds run, and node -> its turns in their order.
-
-    In a step, a node probes the partners of some rounds and then may serve the partner of one. It first waits until its
-    last client has probed, and before it probes until the server serves. ``nodes`` is the order in which nodes begin a
-    step. A node waits only for nodes before it, so that a step ends with any number of nodes at a time: a client probes
-    in the step of its server if the server is before it, else in the next step. A node ends in the first step in which
-    it may wait for its last client.
-    """
-    place = {name: number for number, name in enumerate(nodes)}
-    by_node: dict[str, list[Turn]] = {}
-    next_step = dict.fromkeys(nodes, 0)
-    for number, pairs in enumerate(rounds_of):
-        for server, client in pairs:
-            serves = next_step[server]
-            probes = max(next_step[client], serves + (place[client] < place[server]))
-            by_node.setdefault(server, []).append(Turn(serves, SERVE, number, client, probes))
-            by_node.setdefault(client, []).append(Turn(probes, PROBE, number, server, serves))
-            next_step[client] = probes
-            next_step[server] = probes + (place[server] < place[client])
-    for name, step in next_step.items():
-        by_node.setdefault(name, []).append(Turn(step, END, len(rounds_of), "", step))
-    return max(next_step.values(), default=-1) + 1, by_node
 
 
 def _chosen(total: int, most: int) -> list[int]:

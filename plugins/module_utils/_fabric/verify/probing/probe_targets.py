@@ -2,58 +2,140 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What a node probes of its partner to prove that rails carry traffic."""
+"""What a prober does in each of its turns: where it meets its partners, and what it probes of them."""
 
 from __future__ import annotations
 
+import random
+import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import bare, gpu_of, provable
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.module_options import (
+    bare,
+    gpu_of,
+    port_options,
+    provable,
+)
 
 Node = t.Mapping[str, t.Any]
 Result = t.Mapping[str, t.Any]
+PROBE, SERVE = "probe", "serve"
+# TCP ports from which the kernel chooses (the default of net.ipv4.ip_local_port_range), and how many a prober tries.
+_LOCAL_PORTS, _TRIED = range(32768, 61000), 4
+_RANGE = re.compile(r"\s*(\d{1,5})\s*-\s*(\d{1,5})\s*\Z")
+# Keys of a port that probes need.
+_PORT = ("rail", "pci", "netdev", "rdma", "mtu", "address", "address6", "gateway", "gpus")
 
 
-def targets(
-    node: Node, partner: Node, servers: t.Sequence[Result], cross_rail: bool = True, link_layer: str = "ethernet"
-) -> list[dict[str, t.Any]]:
+def probe_node(
+    node: Node, rails: t.Sequence[str], meet: str | None, tcp_ports: str | None, management: t.Sequence[str]
+) -> dict[str, t.Any]:
+    """Return what partners need of ``railyard_node``, which is all that is kept of it during a run.
+
+    :param rails: the rails to probe; empty: all.
+    :param meet: the address at which partners connect instead of the rails' (``proof_meet``).
+    :param tcp_ports: the TCP ports that its firewall allows (``proof_tcp_ports``).
+    :param management: addresses of the node outside the rails, the best first.
+    """
+    ports = [{key: port.get(key) for key in _PORT} for port in node["ports"]]
+    own = {bare(port[key]) for port in ports for key in ("address", "address6") if port[key]}
+    known = {key: node.get(key) for key in ("name", "unit", "gpus", "gpudirect")}
+    chosen = [port for port in ports if not rails or port["rail"] in rails]
+    outside = next((address for address in management if address not in own), None)
+    return {**known, "ports": chosen, "meet": meet or None, "tcp_ports": tcp_ports or "", "management": outside}
+
+
+def listen_ports(run: str, tcp_ports: str) -> list[int]:
+    """Return the TCP ports of which a prober listens on the first free one. They differ between runs.
+
+    :param tcp_ports: the range ``FIRST-LAST`` of the node; empty: those from which the kernel chooses. The node reports
+        a text that is not a range.
+    """
+    ends = _RANGE.match(tcp_ports)
+    choice = range(int(ends.group(1)), int(ends.group(2)) + 1) if ends else _LOCAL_PORTS
+    return random.Random(run).sample(choice, min(_TRIED, len(choice)))
+
+
+def listen_addresses(node: Node, link_layer: str) -> list[str]:
+    """Return the addresses of a node at which its prober listens."""
+    if node.get("meet"):
+        return [node["meet"]]
+    ports = [port for port in node["ports"] if provable(port, link_layer)]
+    rails = [bare(port[key]) for port in ports for key in ("address", "address6") if port.get(key)]
+    outside = [node["management"]] if node.get("management") and not all(map(_addressed, ports)) else []
+    return [*rails, *outside]
+
+
+def served_ports(node: Node, link_layer: str) -> list[dict[str, t.Any]]:
+    """Return the option ``ports`` of ``rail_probe`` for a node."""
+    rows = port_options(node["ports"], "rail_probe", node, link_layer)
+    return [_with_meet(row, node) for row in rows]
+
+
+def _with_meet(row: dict[str, t.Any], node: Node) -> dict[str, t.Any]:
+    meet = node.get("meet") or (None if row.get("address") else node.get("management"))
+    return {**row, "meet": meet} if meet else row
+
+
+def turn(
+    number: int, mode: str, node: Node, partner: Node, listen: t.Sequence[int], cross_rail: bool, link_layer: str
+) -> dict[str, t.Any]:
+    """Return a turn of ``node``, in the form of ``turns`` of ``rail_probe``.
+
+    :param node, partner: of :func:`probe_node`, or pods of :func:`.pod_targets.pod_node`.
+    :param listen: see :func:`listen_ports`, of the partner.
+    """
+    known = {port["rail"]: port.get("address") or port.get("address6") for port in partner["ports"]}
+    return {
+        "turn": number,
+        "mode": mode,
+        "partner": partner["name"],
+        "listen": list(listen),
+        "ways": _ways(node, partner, link_layer),
+        "others": [{"rail": rail, "address": bare(address)} for rail, address in known.items() if address],
+        "targets": targets(node, partner, cross_rail, link_layer) if mode == PROBE else [],
+    }
+
+
+def _ways(node: Node, partner: Node, link_layer: str) -> list[dict[str, t.Any]]:
+    """Return the addresses at which a partner's prober listens, and from which to connect to them."""
+    if partner.get("meet"):
+        return [{"address": partner["meet"], "source": None}]
+    own = {port["rail"]: port for port in node["ports"]}
+    rows = []
+    for port in partner["ports"]:
+        key = shared_address(own[port["rail"]], port) if port["rail"] in own else None
+        if key:
+            rows.append({"address": bare(port[key]), "source": bare(own[port["rail"]][key])})
+    listens = listen_addresses(partner, link_layer)
+    # across rails, and outside of them, the routes of the node decide
+    return rows + [{"address": each, "source": None} for each in listens if each == partner.get("management")]
+
+
+def targets(node: Node, partner: Node, cross_rail: bool = True, link_layer: str = "ethernet") -> list[dict[str, t.Any]]:
     """Return what ``node`` probes: every rail on which both nodes have an address or need none.
 
-    :param node: ``railyard_node`` of the probing node.
-    :param partner: ``railyard_node`` of the serving node.
-    :param servers: the ``results`` of the partner's ``rail_probe`` in mode ``serve``.
     :param cross_rail: whether leaves lead from rail to rail according to the plan (``routing.cross_rail``).
     :param link_layer: of the fabric; RDMA over InfiniBand needs no addresses.
     """
     partner_ports = {port["rail"]: port for port in partner["ports"]}
-    served = {result["rail"]: result for result in servers}
-    known = {rail: port.get("address") or port.get("address6") for rail, port in partner_ports.items()}
-    addresses = [{"rail": rail, "address": bare(address)} for rail, address in known.items() if address]
     rows: list[dict[str, t.Any]] = []
     for port in node["ports"]:
         partner_port = partner_ports.get(port["rail"])
         if not partner_port or not both_provable(port, partner_port, link_layer):
             continue
-        server = served.get(port["rail"], {})
         key = shared_address(port, partner_port)
         target = {
             "rail": port["rail"],
-            "peer": partner["name"],
             "netdev": port["netdev"],
             "device": port["rdma"]["name"],
             "pci": None if key else port.get("pci"),
             "source": bare(port[key]) if key else None,
             "address": bare(partner_port[key]) if key else None,
             **(_six(port, partner_port) if key == "address" else {}),
-            "gpu": gpu_of(node, port) if server.get("gpu") else None,
+            "gpu": gpu_of(node, port),
             "mtu": min(port["mtu"], partner_port["mtu"]),
-            "port": server.get("port"),
-            "latency_port": server.get("latency_port"),
-            "meet": server.get("meet"),
-            "others": [each for each in addresses if each["rail"] != port["rail"]] if key else None,
             "cross": _cross(port, partner_ports, cross_rail) if key == "address" else None,
-            "error": server.get("error") or "it was not started",
-            "remedy": server.get("remedy") or "see why %s was not reached" % partner["name"],
         }
         rows.append({key: value for key, value in target.items() if value is not None})
     return rows

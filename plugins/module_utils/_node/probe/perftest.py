@@ -1,0 +1,130 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""Programs of perftest: their arguments for a rail port.
+
+RDMA is tested with ``ib_write_bw`` with the rail's device and the GID of the rail's address, whose index is read from
+sysfs each time, because it is not fixed. InfiniBand ports do not need addresses: data is sent to LIDs, and the two ends
+exchange the parameters of the connection at the nodes' management addresses (:mod:`probe_rendezvous`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import probe_rendezvous
+
+PROGRAM = "ib_write_bw"
+LATENCY = "ib_write_lat"
+# Two bytes, which is the tool's default: the latency of the path without load.
+LATENCY_SIZES = ("-s", "2", "-n", "1000")
+# Time that a queue pair waits for an acknowledgement before each of 7 retries: 4.096 us * 2 ** 17 = 0.54 s. The tool's
+# default of 67 ms fails on nodes that are busy for half a second. NCCL waits 4.3 s.
+QP_TIMEOUT = ("-u", "17")
+Options = t.Mapping[str, t.Any]
+
+
+def gid_index(system: System, device: str, address: str) -> int | None:
+    """Return the index of the RoCE v2 GID of an address in the GID table of the device's port 1, or None."""
+    parsed = ipaddress.ip_address(address)
+    ipv6 = parsed if parsed.version == 6 else ipaddress.ip_address("::ffff:%s" % address)
+    # the form of sysfs; str() of Python 3.13 writes the last 32 bits of an IPv4-mapped address as an IPv4 address
+    gid = ipv6.packed.hex(":", 2)
+    port = "/sys/class/infiniband/%s/ports/1" % device
+    for index in sorted(int(name) for name in system.listdir(port + "/gids") if name.isdigit()):
+        # the GID is read first, because the type of an empty entry cannot be read
+        same = system.read("%s/gids/%d" % (port, index)) == gid
+        if same and system.read("%s/gid_attrs/types/%d" % (port, index)) == "RoCE v2":
+            return index
+    return None
+
+
+def device_with_address(system: System, address: str) -> str | None:
+    """Return the RDMA device whose GID table has the address, or None."""
+    for device in system.listdir("/sys/class/infiniband"):
+        if gid_index(system, device, address) is not None:
+            return device
+    return None
+
+
+def device_arguments(system: System, port: Options, address: str | None) -> list[str]:
+    """Return the arguments of perftest that select the device, its port, and on Ethernet the GID.
+
+    :raises RailyardError: if the port does not have an RDMA device, or the device does not have the GID.
+    """
+    device = (
+        port["device"] or (device_with_address(system, address) if address else None) or _device_of_port(system, port)
+    )
+    if device is None or not system.exists("/sys/class/infiniband/%s" % device):
+        message = "there is no RDMA device %s" % device if device else "there is no RDMA device of the port"
+        if not device and address:
+            message = "no RDMA device has a GID for %s" % address
+        raise RailyardError(message, str(port["rail"]), "run the hosts playbook first")
+    number = _port_number(system, device, port)
+    ethernet = system.read("/sys/class/infiniband/%s/ports/%d/link_layer" % (device, number)) != "InfiniBand"
+    number = 1 if ethernet and address else number
+    arguments = ["-d", device, *(["-i", str(number)] if number != 1 else [])]
+    if ethernet:
+        if not address:
+            raise RailyardError(
+                "%s is an Ethernet device, whose GIDs are made from addresses, and the port does not have one" % device,
+                str(port["rail"]),
+                "plan addresses for the rail's hosts",
+            )
+        index = gid_index(system, device, address)
+        if index is None:
+            raise RailyardError(
+                "%s has no RoCE v2 GID for %s" % (device, address),
+                str(port["rail"]),
+                "check with 'ip addr' that the device's netdev has the address and is up",
+            )
+        arguments += ["-x", str(index)]
+    return [*arguments, *QP_TIMEOUT]
+
+
+def _device_of_port(system: System, port: Options) -> str | None:
+    """Return the RDMA device of the port's PCI function or of its netdev's device, or None."""
+    directories = []
+    if port.get("pci"):
+        directories.append("/sys/bus/pci/devices/%s/infiniband" % port["pci"])
+    if port.get("netdev"):
+        directories.append("/sys/class/net/%s/device/infiniband" % port["netdev"])
+    return next((names[0] for names in map(system.listdir, directories) if names), None)
+
+
+def _port_number(system: System, device: str, port: Options) -> int:
+    """Return the number of a rail port on its RDMA device, from 1. The ``dev_port`` of an IPoIB netdev starts at 0."""
+    numbers = [int(name) for name in system.listdir("/sys/class/infiniband/%s/ports" % device) if name.isdigit()]
+    port_number = system.read("/sys/class/net/%s/dev_port" % port["netdev"]) if port.get("netdev") else None
+    number = int(port_number) + 1 if port_number and port_number.isdigit() else 1
+    return number if number in numbers else 1
+
+
+def program_path(system: System, name: str = PROGRAM) -> str:
+    """Return the path of a program of perftest. Raises :class:`RailyardError` if it is not installed."""
+    program = system.which(name)
+    if program is None:
+        raise RailyardError("%s is not installed" % name, "perftest", "install the package perftest on the node")
+    return program
+
+
+def gpu_memory(system: System, program: str, port: Options) -> list[str]:
+    """Return the arguments of perftest for data in the memory of the port's GPU.
+
+    Empty without a GPU, or if perftest was built without CUDA. Without the module nvidia-peermem, DMA-BUF is used.
+    """
+    if not port.get("gpu"):
+        return []
+    known = probe_rendezvous.help_text(system, program)
+    if "--use_cuda_bus_id" not in known:
+        return []
+    dmabuf = "--use_cuda_dmabuf" in known and not system.exists("/sys/module/nvidia_peermem")
+    return ["--use_cuda_bus_id=%s" % port["gpu"], *(["--use_cuda_dmabuf"] if dmabuf else [])]
+
+
+def sizes(options: Options) -> list[str]:
+    return ["-s", str(options["size"]), "-n", str(options["iterations"])]

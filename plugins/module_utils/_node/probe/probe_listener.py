@@ -1,0 +1,193 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The listening side of a prober: partners that arrive before their turn wait here, and get signs of life.
+
+Each connection has a thread. Connections whose client has not proven that it is of the run are limited in number and
+time; the oldest ends for a new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import select
+import socket
+import threading
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.probe_channel import (
+    SERVER,
+    Channel,
+    Hello,
+    PartnerLost,
+)
+
+# Connections whose client is not known yet.
+UNKNOWN_MAX = 64
+# The turn of a prober that has ended its schedule.
+ENDED = 1 << 30
+
+
+class Progress:
+    """Where a prober is in its schedule. Its threads share it, and wait for ``changed``.
+
+    :param partners: turn -> the partner, in the order of the schedule.
+    :param test_seconds: the longest time that a test takes. After it, this prober gives no signs of life.
+    """
+
+    def __init__(self, partners: t.Mapping[int, str], test_seconds: float) -> None:
+        self.changed = threading.Condition()
+        self.turn = -1
+        self.all_started: float | None = None
+        self._partners = partners
+        self._test_seconds = test_seconds
+        self._test_began: float | None = None
+        self._arrived: dict[int, Channel] = {}
+
+    def enter(self, turn: int) -> None:
+        """Begin a turn, with its wait for the partner."""
+        with self.changed:
+            self.turn, self._test_began = turn, None
+            self.changed.notify_all()
+
+    def begin_test(self) -> None:
+        self._test_began = time.monotonic()
+
+    def note_all_started(self) -> None:
+        """All nodes of the run were started: a partner that is not there does not come any more."""
+        with self.changed:
+            self.all_started = self.all_started or time.monotonic()
+            self.changed.notify_all()
+
+    def taken(self, turn: int, seconds: float) -> Channel | None:
+        """Return the connection of the partner of this turn; None if it does not arrive within ``seconds``."""
+        with self.changed:
+            self.changed.wait_for(lambda: turn in self._arrived, seconds)
+            return self._arrived.pop(turn, None)
+
+    def park(self, hello: Hello, channel: Channel) -> None:
+        """Keep an authenticated connection until its turn. Raises :class:`PartnerLost` if it ends."""
+        if hello.all_started:
+            self.note_all_started()
+        if self._partners.get(hello.turn) != hello.name:
+            raise PartnerLost("is not the partner of turn %d" % hello.turn)
+
+        def is_due() -> bool:
+            return self.turn > hello.turn or (self.turn == hello.turn and not hello.watch)
+
+        while True:
+            with self.changed:
+                if is_due() and self.turn == hello.turn:
+                    self._arrived[hello.turn] = channel
+                    self.changed.notify_all()
+                    return
+                past, started = is_due(), self.all_started is not None
+                began = self._test_began
+            if past:
+                channel.send({"past": True})
+                raise PartnerLost("comes too late")
+            if began is not None and time.monotonic() > began + self._test_seconds:
+                raise PartnerLost("waits for a test that does not end")
+            channel.send({"alive": True, "all_started": started})
+            with self.changed:
+                self.changed.wait_for(is_due, channel.alive_seconds)
+
+
+class Listener:
+    """Listens at each of the addresses that this node has, on the first of the TCP ports that is free at all of them.
+
+    :param options: ``listen`` (the TCP ports), ``token``, ``name`` and ``silence``, as of the module rail_probe.
+    :raises RailyardError: if no port is free, or the node has none of the addresses.
+    """
+
+    def __init__(self, addresses: t.Sequence[str], options: t.Mapping[str, t.Any], progress: Progress) -> None:
+        self._token, self._name, self._silence = options["token"], options["name"], float(options["silence"])
+        self._progress = progress
+        self._unknown: list[socket.socket] = []
+        self._lock = threading.Lock()
+        self._sockets = _bound(addresses, options["listen"])
+        self.port = int(self._sockets[0].getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        for sock in self._sockets:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+            sock.close()
+
+    def _accept(self) -> None:
+        poller = select.poll()
+        by_fd = {sock.fileno(): sock for sock in self._sockets}
+        for fd in by_fd:
+            poller.register(fd, select.POLLIN)
+        while True:
+            for fd, event in poller.poll():
+                if event & select.POLLNVAL or by_fd[fd].fileno() < 0:
+                    return
+                try:
+                    client = by_fd[fd].accept()[0]
+                except OSError as error:
+                    if error.errno in (errno.EBADF, errno.EINVAL):
+                        return  # it was closed
+                    time.sleep(0.1)  # too many open files
+                    continue
+                with self._lock:
+                    self._unknown.append(client)
+                    if len(self._unknown) > UNKNOWN_MAX:
+                        with contextlib.suppress(OSError):
+                            self._unknown.pop(0).shutdown(socket.SHUT_RDWR)
+                threading.Thread(target=self._answer, args=(client,), daemon=True).start()
+
+    def _answer(self, client: socket.socket) -> None:
+        channel = Channel(client, SERVER, self._silence)
+        try:
+            try:
+                hello = channel.accept(self._token, self._name)
+            finally:
+                with self._lock, contextlib.suppress(ValueError):
+                    self._unknown.remove(client)
+            self._progress.park(hello, channel)
+        except PartnerLost:
+            channel.close()
+
+
+def _bound(addresses: t.Sequence[str], ports: t.Sequence[int]) -> list[socket.socket]:
+    for port in ports:
+        sockets: list[socket.socket] = []
+        try:
+            for address in addresses:
+                sock = _listening(address, port)
+                if sock:
+                    sockets.append(sock)
+        except OSError:
+            for sock in sockets:
+                sock.close()
+            continue  # another program listens there
+        if sockets:
+            return sockets
+        message = "the node has none of the addresses at which its partners connect to it: %s" % (
+            ", ".join(addresses) or "none is planned"
+        )
+        raise RailyardError(message, "prober", "run the hosts playbook, or set proof_meet to an address of the node")
+    message = "no TCP port of %s is free for the prober" % ", ".join(map(str, ports))
+    raise RailyardError(message, "tcp_ports", "set a larger range: two ports per rail, and one more")
+
+
+def _listening(address: str, port: int) -> socket.socket | None:
+    """Return a listening socket; None if the node does not have the address. Raises OSError if the port is in use."""
+    sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        # the port is free although connections of an earlier prober have not timed out
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((address, port))
+        sock.listen(UNKNOWN_MAX)
+        return sock
+    except OSError as error:
+        sock.close()
+        if error.errno == errno.EADDRNOTAVAIL:
+            return None
+        raise

@@ -1,0 +1,440 @@
+# Copyright (c) 2026, Railyard contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Private to the railyard.fabric collection: it may change without notice.
+
+"""The program that probes the partners of a node in all rounds, without the control node.
+
+Its schedule has a turn per round, with one partner. In a turn, the client connects to the server's prober, which lets
+it wait until its own turn has come. So two nodes agree on the start of each test, and a node never has two tests at a
+time. The client sends packets, asks for servers of perftest on the rails that answer, and transfers data. Rounds have
+one order for all nodes, so the pair of the lowest round never waits for another pair.
+
+While a node waits, both ends send signs of life. A partner that hangs or ends is given up after some seconds, and does
+not delay other pairs by more. A partner that is not there may still be started by the control node, until that reports
+that all nodes were started, or until ``patience`` ends. Nodes pass this on to their partners.
+
+Test pods have a schedule of their own. A child process enters the network of the pod, and probes after the node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import namespace_entry
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import perftest, probe_runs, rail_probe
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.perftest_servers import Servers, port_range
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.probe_channel import (
+    CLIENT,
+    Channel,
+    Hello,
+    Message,
+    PartnerLost,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.probe_listener import (
+    ENDED,
+    Listener,
+    Progress,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pod_processes
+
+PROBE, SERVE = "probe", "serve"
+# Seconds for a connection, and between two attempts.
+_CONNECT_SECONDS, _RETRY_SECONDS = 3.0, 0.5
+# Connections of a client that ends before it has asked for servers.
+_ATTEMPTS = 3
+# Seconds between two looks at the files of the run, and characters of a partner's text.
+_LOOK_SECONDS, _TEXT_MAX = 0.5, 500
+
+Options = t.Mapping[str, t.Any]
+Row = t.Dict[str, t.Any]
+
+
+class Prober:
+    """The turns of a node, or of its pod.
+
+    :param spec: the options of the module rail_probe.
+    :param part: ``spec`` itself or, for a pod, its ``pod``: with ``turns`` and ``ports``.
+    :param began: time of the monotonic clock when the prober began.
+    """
+
+    def __init__(self, spec: Options, part: Options, system: System, place: str, began: float) -> None:
+        self._spec, self._part, self._system, self._place, self._began = spec, part, system, place, began
+        self._turns: list[Options] = part["turns"]
+        partners = {turn["turn"]: turn["partner"] for turn in self._turns}
+        self.progress = Progress(partners, float(spec["test_seconds"]))
+        until = began + float(spec["deadline"])
+        self._servers = Servers(spec, system, until)
+        self.results: list[Row] = []
+        self.refused = ""
+        # other runs that have tested on this node at the same time
+        self.met: dict[str, float] = {}
+        self.listener = Listener(part["addresses"], spec, self.progress)
+
+    def run(self) -> None:
+        """Probe and serve all partners, and keep the results."""
+        for turn in self._turns:
+            if self._is_over():
+                break
+            self.progress.enter(turn["turn"])
+            try:
+                if turn["mode"] == PROBE:
+                    self._probe(turn)
+                else:
+                    self._serve(turn)
+            except RailyardError as error:
+                self.refused = self.refused or str(error)
+            finally:
+                self._servers.stop()
+                self.note_others()
+        self.progress.enter(ENDED)
+        self.listener.close()
+
+    def _is_over(self) -> bool:
+        """Return whether no further round may begin."""
+        budget = float(self._spec["begin_seconds"] or 0)
+        return bool(budget) and time.monotonic() >= self._began + budget
+
+    # -- the probing end -----------------------------------------------------------------------------------------------
+
+    def _probe(self, turn: Options) -> None:
+        """Probe the partner of a turn. Without its prober, only packets are sent."""
+        channel, why = self._ready(turn)
+        if channel is None and self._is_over():
+            return
+
+        def served(rails: t.Sequence[str]) -> list[Row]:
+            nonlocal why
+            if channel is not None:
+                try:
+                    channel.send({"serve": list(rails)})
+                    return _servers(self._next(channel).get("served"), rails)
+                except PartnerLost as lost:
+                    why = "%s %s" % (turn["partner"], lost)
+            remedy = "see whether %s answers, and 'journalctl -u railyard-probe-*' on it" % turn["partner"]
+            return [{"rail": rail, "error": why, "remedy": remedy} for rail in rails]
+
+        others = turn["others"]
+        targets = [
+            {
+                **target,
+                "peer": turn["partner"],
+                "others": [each for each in others if each["rail"] != target["rail"]],
+            }
+            for target in turn["targets"]
+        ]
+        self._test_begins()
+        with contextlib.ExitStack() as stack:
+            if channel is not None:
+                stack.callback(channel.close)
+                stack.enter_context(channel.alive())
+            self.results += rail_probe.probe(dict(self._spec, targets=targets), self._system, served)
+            if channel is not None:
+                with contextlib.suppress(PartnerLost):
+                    channel.send({"end": True})
+
+    def _ready(self, turn: Options, is_over: t.Callable[[], bool] | None = None) -> tuple[Channel | None, str]:
+        """Return the connection to a partner that is ready for the turn, or None and the reason.
+
+        :param is_over: of a serving node: it only watches whether its client lives, until this returns True.
+        """
+        began, why = time.monotonic(), ""
+        latest = self._began + float(self._spec["patience"]) + (turn["turn"] + 1) * float(self._spec["test_seconds"])
+        while not (is_over or self._is_over)():
+            channel, why = self._connected(turn, watch=is_over is not None)
+            if channel is not None:
+                try:
+                    return self._waited(channel, turn, latest, is_over or self._is_over)
+                except PartnerLost as lost:
+                    why = "%s %s" % (turn["partner"], lost)
+                    channel.close()
+                except TooLate as late:
+                    channel.close()
+                    return None, str(late)
+            now, started = time.monotonic(), self.progress.all_started
+            if now > self._began + float(self._spec["patience"]):
+                return None, why
+            if started is not None and now > max(began, started) + float(self._spec["silence"]):
+                return None, why
+            time.sleep(_RETRY_SECONDS)
+        return None, why or "the time was over"
+
+    def _waited(
+        self, channel: Channel, turn: Options, latest: float, is_over: t.Callable[[], bool]
+    ) -> tuple[Channel, str]:
+        """Return the connection when the partner is ready. Raises :class:`PartnerLost` or :class:`TooLate`."""
+        while True:
+            message = channel.receive()
+            if message.get("ready"):
+                return channel, ""
+            if message.get("past"):
+                raise TooLate("%s has given up this node" % turn["partner"])
+            if message.get("all_started"):
+                self.progress.note_all_started()
+            if is_over() or time.monotonic() > latest:
+                raise TooLate("%s was not ready in time" % turn["partner"])
+
+    def _connected(self, turn: Options, watch: bool) -> tuple[Channel | None, str]:
+        """Return an authenticated connection to the partner's prober, or None and the reason."""
+        why = "%s has no address at which its prober can be reached" % turn["partner"]
+        hello = Hello(self._spec["name"], turn["partner"], turn["turn"], watch, self.progress.all_started is not None)
+        for way in turn["ways"]:
+            for port in turn["listen"]:
+                source = (way["source"], 0) if way.get("source") else None
+                text = "%s could not be met at %s, TCP port %d: %%s" % (turn["partner"], way["address"], port)
+                try:
+                    sock = socket.create_connection((way["address"], port), _CONNECT_SECONDS, source)
+                except ConnectionRefusedError as error:
+                    why = text % error.strerror
+                    continue
+                except OSError as error:
+                    why = text % (error.strerror or error)
+                    break
+                channel = Channel(sock, CLIENT, float(self._spec["silence"]))
+                try:
+                    channel.connect(self._spec["token"], hello)
+                    return channel, ""
+                except PartnerLost as lost:
+                    why = text % ("it %s" % lost)
+                    channel.close()
+        return None, why
+
+    def _test_begins(self) -> None:
+        self.progress.begin_test()
+        with contextlib.suppress(RailyardError):
+            self._system.write_file("%s/%s" % (self._place, probe_runs.TESTS), "", 0o600)
+        self.note_others()
+
+    def note_others(self) -> None:
+        """Note the other runs that test on this node while this one does."""
+        if self._system.exists("%s/%s" % (self._place, probe_runs.TESTS)):
+            self.met.update(probe_runs.testing(self._system, self._spec["run"]))
+
+    @staticmethod
+    def _next(channel: Channel) -> Message:
+        """Return the next message that is not a sign of life. Raises :class:`PartnerLost`."""
+        while True:
+            message = channel.receive()
+            if not message.get("alive"):
+                return message
+
+    # -- the serving end -----------------------------------------------------------------------------------------------
+
+    def _serve(self, turn: Options) -> None:
+        """Serve the partner of a turn, as it asks for."""
+        ports = {port["rail"]: port for port in self._part["ports"]}
+        for _attempt in range(_ATTEMPTS):
+            channel = self._client(turn)
+            if channel is None:
+                return
+            self._test_begins()
+            until = time.monotonic() + float(self._spec["test_seconds"])
+            asked = False
+            try:
+                with channel.alive():
+                    channel.send({"ready": True})
+                    while time.monotonic() < until:
+                        message = channel.receive()
+                        if message.get("end"):
+                            return
+                        rails = message.get("serve")
+                        if isinstance(rails, list):
+                            asked = True
+                            # the ports are those of this node's own schedule
+                            channel.send({"served": self._started([ports[rail] for rail in ports if rail in rails])})
+            except PartnerLost:
+                # servers end, and the client has its own results. A client that has asked for nothing comes again if
+                # only its connection was lost
+                if asked:
+                    return
+            finally:
+                channel.close()
+
+    def _started(self, ports: t.Sequence[Options]) -> list[Row]:
+        try:
+            return self._servers.start(ports)
+        except RailyardError as error:
+            self.refused = self.refused or str(error)
+            return [{"rail": port["rail"], "error": error.message, "remedy": error.remedy} for port in ports]
+
+    def _client(self, turn: Options) -> Channel | None:
+        """Return the connection of the client of a turn; None if it does not come."""
+        given_up = threading.Event()
+        taken = threading.Event()
+
+        def watch() -> None:
+            try:
+                self._ready(turn, taken.is_set)
+            finally:
+                given_up.set()
+
+        watched = False
+        try:
+            while True:
+                channel = self.progress.taken(turn["turn"], 2 * _RETRY_SECONDS)
+                if channel is not None or given_up.is_set() or self._is_over():
+                    return channel
+                if not watched:
+                    watched = True
+                    threading.Thread(target=watch, daemon=True).start()
+        finally:
+            taken.set()
+
+
+class TooLate(Exception):
+    """The partner is there, and does not test with this node any more. The text is the reason."""
+
+
+def _servers(rows: t.Any, rails: t.Sequence[str]) -> list[Row]:
+    """Return the servers of a partner, without values that are not what they must be.
+
+    :raises PartnerLost: if they are not servers of these rails.
+    """
+    found = []
+    for row in rows if isinstance(rows, list) else [None]:
+        if not isinstance(row, dict) or row.get("rail") not in rails:
+            raise PartnerLost("has sent servers that were not asked for")
+        server: Row = {"rail": row["rail"], "gpu": row.get("gpu") is True}
+        for key in ("port", "latency_port"):
+            port = row.get(key)
+            server[key] = port if isinstance(port, int) and 0 < port < 65536 else None
+        # it becomes an argument of perftest
+        server["meet"] = _address(row.get("meet"))
+        server.update({key: _text(row.get(key)) for key in ("error", "remedy")})
+        found.append(server)
+    return found
+
+
+def _address(value: t.Any) -> str | None:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            socket.inet_pton(family, value)
+            return str(value)
+    return None
+
+
+def _text(value: t.Any) -> str:
+    """Return a partner's text without control characters."""
+    return "".join(each for each in str(value or "")[:_TEXT_MAX] if each.isprintable())
+
+
+# -- the program -------------------------------------------------------------------------------------------------------
+
+
+def _listening(spec: Options, part: Options, system: System, place: str, began: float) -> tuple[Prober | None, str]:
+    """Return the prober of a node or pod, or None and why it does not listen."""
+    try:
+        if spec.get("tcp_ports"):
+            port_range(str(spec["tcp_ports"]))
+        return Prober(spec, part, system, place, began), ""
+    except (RailyardError, OSError) as error:
+        return None, str(error)
+
+
+def _work(own: Prober, system: System, place: str, parent: int | None = None, wait: int | None = None) -> None:
+    """Run a prober, beside a thread that watches the files of the run.
+
+    :param parent: of the process of a pod, which ends with it.
+    :param wait: a file descriptor; the schedule begins when its other end is closed.
+    """
+
+    def look() -> None:
+        while True:
+            if system.exists("%s/%s" % (place, probe_runs.ALL_STARTED)):
+                own.progress.note_all_started()
+            if not system.exists(place) or (parent and os.getppid() != parent):
+                os.kill(os.getpid(), signal.SIGTERM)
+            own.note_others()
+            time.sleep(_LOOK_SECONDS)
+
+    threading.Thread(target=look, daemon=True).start()
+    if wait is not None:
+        os.read(wait, 1)
+    own.run()
+
+
+def _pod(spec: Options, system: System, place: str, began: float, node: int) -> t.NoReturn:
+    """Probe from the pod when the node has ended its own turns, which closes ``node``. Write the results, and exit."""
+    parent, row = os.getppid(), t.cast("Row", {"results": [], "refused": ""})
+    try:
+        namespace_entry.move(system, pod_processes.namespace(system, spec["pod"]["uid"]))
+        own, row["refused"] = _listening(spec, spec["pod"], system, place, began)
+        if own:
+            _work(own, system, place, parent, node)
+            row.update(results=own.results)
+    except RailyardError as error:
+        row["refused"] = str(error)
+    system.write_file("%s/pod.json" % place, json.dumps(row), 0o600)
+    os._exit(0)
+
+
+def probe_all(spec: Options, system: System, place: str, began: float) -> Row:
+    """Return the results of the schedules of a node and of its pod: ``results``, ``refused``, ``pod_results``,
+    ``pod_refused`` and ``others``, as module rail_probe returns them.
+    """
+    row: Row = {"results": [], "refused": "", "pod_results": [], "pod_refused": "", "others": []}
+    child, read_end, write_end = 0, *os.pipe()
+    if spec.get("pod"):
+        child = os.fork()
+        if not child:
+            os.close(write_end)
+            _pod(spec, system, place, began, read_end)
+    own, row["refused"] = _listening(spec, spec, system, place, began) if spec["turns"] else (None, "")
+    system.write_file(
+        "%s/%s" % (place, probe_runs.LISTENS), json.dumps({"port": own.listener.port if own else None}), 0o600
+    )
+    if own:
+        missing = [name for name in _programs(spec) if not system.which(name)]
+        _work(own, system, place)
+        others = [{"run": name, "since": probe_runs.moment(since)} for name, since in sorted(own.met.items())]
+        row.update(results=own.results, refused=own.refused, others=others)
+        if missing:
+            remedy = "install the package perftest on the node"
+            row["refused"] = str(RailyardError("%s is not installed" % missing[0], "perftest", remedy))
+    os.close(write_end)
+    if child:
+        os.waitpid(child, 0)
+        found = probe_runs.read(system, "%s/pod.json" % place) or {"refused": "its process ended without a result"}
+        row.update(pod_results=found.get("results") or [], pod_refused=found["refused"])
+    system.remove_file("%s/%s" % (place, probe_runs.TESTS))
+    return row
+
+
+def _programs(spec: Options) -> list[str]:
+    return [perftest.PROGRAM, *([perftest.LATENCY] if spec.get("latency") else [])]
+
+
+def main(place: str) -> None:
+    """Run the schedule in a directory of :mod:`probe_runs`, and keep the results there until they are collected.
+
+    The program ends, with its servers and its directory, at its deadline, and when it gets SIGTERM.
+    """
+    began, system = time.monotonic(), System()
+    spec = json.loads(system.read_file("%s/%s" % (place, probe_runs.SPEC)) or "{}")
+
+    def ended(_number: int, _frame: t.Any) -> None:
+        raise SystemExit
+
+    signal.signal(signal.SIGTERM, ended)
+    signal.signal(signal.SIGALRM, ended)
+    signal.setitimer(signal.ITIMER_REAL, float(spec["deadline"]))
+    probe_runs.note_process(system, place, spec["run"])
+    own = os.getpid()
+    try:
+        row = probe_all(spec, system, place, began)
+        system.write_file("%s/%s" % (place, probe_runs.RESULT), json.dumps(row), 0o600)
+        while system.exists(place):
+            time.sleep(_LOOK_SECONDS)
+    finally:
+        if os.getpid() == own:
+            probe_runs.remove(system, place)
+    sys.exit(0)
