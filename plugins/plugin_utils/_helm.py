@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shutil
@@ -17,7 +18,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     Unsupported,
     raise_all,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils import _foreign_packages
 
 # kubernetes.core uses options that Helm has only in this major version.
 _MAJOR = 3
@@ -41,7 +41,7 @@ def program(named: str) -> str:
         )
     else:
         errors.extend(_wrong(path))
-    errors.extend(filter(None, [_foreign_packages.missing("kubernetes.core")]))
+    errors.extend(filter(None, [missing_collection("kubernetes.core")]))
     raise_all(errors)
     return str(path)
 
@@ -66,3 +66,19 @@ def _wrong(path: str) -> t.Iterator[RailyardError]:
             "control node",
             "kubernetes.core works with Helm %d: install that, or name it with -e cluster_helm=PATH" % _MAJOR,
         )
+
+
+def missing_collection(collection: str) -> Unsupported | None:
+    """Return the error for a collection such as ``kubernetes.core`` that is not installed; None if it is.
+
+    Call it before Ansible reads a task of the collection, because Ansible's message has no remedy.
+    """
+    try:
+        importlib.import_module("ansible_collections.%s" % collection)
+    except ImportError:
+        return Unsupported(
+            "the collection %s is not installed" % collection,
+            "control node",
+            "install it with ansible-galaxy, or the Python package ansible, which has it",
+        )
+    return None

@@ -17,7 +17,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view import software_versions
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.software_versions import File
-from ansible_collections.railyard.fabric.plugins.plugin_utils import _archives, _foreign_packages, _helm
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _archives, _helm
 
 from . import software_files
 
@@ -186,7 +186,7 @@ def test_checksums_can_be_given_by_the_user() -> None:
 
 
 def test_the_version_of_helm_is_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_foreign_packages, "missing", lambda collection: None)
+    monkeypatch.setattr(_helm, "missing_collection", lambda collection: None)
     three = program(tmp_path / "three", "echo v3.17.2\n")
     assert _helm.program(three) == three
     for text, message in (("echo v4.1.4\n", "v4.1.4"), ("exit 3\n", "(none)"), ("echo nonsense\n", "nonsense")):
@@ -199,7 +199,7 @@ def test_the_version_of_helm_is_checked_first(tmp_path: Path, monkeypatch: pytes
     monkeypatch.undo()
     monkeypatch.setenv("PATH", str(tmp_path))
     missing = RailyardError("the collection kubernetes.core is not installed")
-    monkeypatch.setattr(_foreign_packages, "missing", lambda collection: missing)
+    monkeypatch.setattr(_helm, "missing_collection", lambda collection: missing)
     with pytest.raises(RailyardError) as caught:
         _helm.program("")
     lines = str(caught.value).splitlines()
