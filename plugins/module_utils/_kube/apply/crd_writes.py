@@ -28,14 +28,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_r
     Key,
     Object,
     digest_of,
+    first_of,
     marked,
     selected,
     version_of,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.compare_objects import (
-    managers_of,
-    written_by,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.compare_objects import managers_of, written_by
 
 API = "apiextensions.k8s.io/v1"
 KIND = "CustomResourceDefinition"
@@ -130,9 +128,7 @@ class Definitions:
             if not self.server.delete(DEFINITIONS, _key(name), one["metadata"]["uid"], self.check, version_of(one)):
                 raise Refused("it changed since it was read", str(_key(name)), "run again, which reads it again")
             count = len(left[name])
-            self.done.append(
-                Change(*_change(name, "present" if not count else "present, with %d objects" % count, None))
-            )
+            self.done.append(_change(name, "present, with %d objects" % count if count else "present", None))
         end = time.monotonic() + timeout
         uids = {one["metadata"]["uid"] for one in found}
         while found and not self.check:
@@ -198,10 +194,7 @@ class Definitions:
         more = missing_fields(made, found)
         if not more:
             return False
-        name, extra = (
-            found["metadata"]["name"],
-            "%s%s" % (more[0], " and %d more" % (len(more) - 1) if more[1:] else ""),
-        )
+        name, extra = found["metadata"]["name"], first_of(more, 1)
         if not missing_fields(found, made):
             self.warnings.append("%s %s existed before, is newer (it has %s) and stays unchanged" % (KIND, name, extra))
             return True
@@ -222,7 +215,7 @@ class Definitions:
         if status >= 400:
             raise refusal(status, answer, "create" if found is None else "update", DEFINITIONS.name, str(_key(name)))
         before = "present" if found else None
-        self.done.append(Change(*_change(name, before, "renewed" if found else "present")))
+        self.done.append(_change(name, before, "renewed" if found else "present"))
 
     def _served(self, names: t.Sequence[str]) -> None:
         end = time.monotonic() + _SERVED
@@ -243,8 +236,8 @@ def _key(name: str) -> Key:
     return Key(API, KIND, "", name)
 
 
-def _change(name: str, before: str | None, after: str | None) -> tuple[str, str, t.Any, t.Any, t.Callable[[], None]]:
-    return "%s %s" % (KIND, name), "object", before, after, lambda: None
+def _change(name: str, before: str | None, after: str | None) -> Change:
+    return Change(str(_key(name)), "object", before, after, lambda: None)
 
 
 def _with_existing(made: Object, found: Object) -> Object:
