@@ -11,8 +11,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.version im
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file import file_schema
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.report import finding_report
-from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files, _forks
+from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
+
+# A worker uses a processor for 0.06 s to 0.08 s per node (docs/benchmarks.md), and waits for the node for the rest of a
+# module execution. If that takes 2 s, this many workers keep a processor busy.
+PER_PROCESSOR = 32
 
 
 class ActionModule(ControllerAction):
@@ -50,7 +54,30 @@ class ActionModule(ControllerAction):
             "passed": not numbers["error"] and not (options["strict"] and numbers["warning"]),
             "table": finding_report.as_table(checked),
             "summary": finding_report.summary(checked),
-            "forks": _forks.recommended(nodes, processors),
-            "forks_advice": _forks.advice(self._forks, nodes, processors),
+            "forks": recommended_forks(nodes, processors),
+            "forks_advice": forks_advice(self._forks, nodes, processors),
             "files": written,
         }
+
+
+def recommended_forks(nodes: int, processors: int) -> int:
+    """Return the recommended forks for a number of nodes, and of processors of the control node."""
+    return max(1, min(nodes, PER_PROCESSOR * processors))
+
+
+def forks_advice(forks: int, nodes: int, processors: int) -> str:
+    """Return a message if forks are fewer than recommended; else an empty text."""
+    most = recommended_forks(nodes, processors)
+    if forks >= most:
+        return ""
+    return (
+        "Ansible works on %d nodes at a time (forks). Recommended for %d nodes and %d processor%s: %d.\nRemedy: %s."
+        % (
+            forks,
+            nodes,
+            processors,
+            "" if processors == 1 else "s",
+            most,
+            "set forks = %d in the section [defaults] of ansible.cfg, or add -f %d" % (most, most),
+        )
+    )

@@ -109,7 +109,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import plan_memory
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
-from ansible_collections.railyard.fabric.plugins.plugin_utils._stop import stop
+from ansible_collections.railyard.fabric.plugins.plugin_utils._output import stop
 
 GROUP = "railyard_nodes"
 # Marks a text that may contain templates; None before ansible-core 2.19.

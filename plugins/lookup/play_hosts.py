@@ -80,7 +80,7 @@ from ansible.plugins.lookup import LookupBase
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.probing import node_parts
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _run_guard, _verify_parts
-from ansible_collections.railyard.fabric.plugins.plugin_utils._stop import stop
+from ansible_collections.railyard.fabric.plugins.plugin_utils._output import stop
 
 _LISTINGS = ("syntax", "listhosts", "listtasks", "listtags")
 # A pattern without nodes, about which Ansible does not warn.

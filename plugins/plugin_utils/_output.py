@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible import constants
+from ansible import constants, context
 from ansible.release import __version__
 from ansible.utils.display import Display
 
@@ -29,3 +29,16 @@ def show_error(message: str) -> None:
     """Print an error of several lines if Ansible itself prints it only as one line of JSON, as before 2.19."""
     if "\n" in message and tuple(map(int, __version__.split(".")[:2])) < (2, 19):
         show(message.splitlines())
+
+
+def stop(lines: t.Sequence[str], error: type[Exception]) -> t.NoReturn:
+    """Print these lines and end the run.
+
+    Ansible would add its own text and an excerpt of the file to an exception of a plugin, or print it as a warning. So
+    a command of Ansible exits here. A program that uses Ansible as a library gets the exception.
+    """
+    text = "\n".join(lines)
+    if not context.CLIARGS:
+        raise error(text)
+    Display().error(text, wrap_text=False)
+    raise SystemExit(1)

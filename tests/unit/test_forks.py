@@ -6,18 +6,18 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils import _forks
+from ansible_collections.railyard.fabric.plugins.action.fabric_findings import forks_advice, recommended_forks
 
 
 @pytest.mark.parametrize(
     ("nodes", "processors", "forks"), [(0, 2, 1), (2, 2, 2), (64, 2, 64), (512, 2, 64), (512, 1, 32), (4096, 16, 512)]
 )
 def test_forks_follow_from_nodes_and_processors(nodes: int, processors: int, forks: int) -> None:
-    assert _forks.recommended(nodes, processors) == forks
-    assert _forks.advice(forks, nodes, processors) == ""
+    assert recommended_forks(nodes, processors) == forks
+    assert forks_advice(forks, nodes, processors) == ""
 
 
 def test_fewer_forks_than_recommended_have_a_remedy() -> None:
-    lines = _forks.advice(50, 512, 2).splitlines()
+    lines = forks_advice(50, 512, 2).splitlines()
     assert "512 nodes and 2 processors: 64" in lines[0] and "forks = 64" in lines[1]
     assert max(map(len, lines)) <= 120

@@ -24,8 +24,8 @@ FILES = {
     PRIVATE + "_fabric/lint/lint_run.py": IMPORT + "_fabric.model import variants\n",
     PRIVATE + "_fabric/kubernetes/view/labels.py": "",
     PRIVATE + "_fabric/kubernetes/gpu/operator.py": IMPORT + "_fabric.kubernetes.view import labels\n",
-    "plugins/plugin_utils/_stop.py": "",
-    "plugins/inventory/rails.py": "from ansible_collections.railyard.fabric.plugins.plugin_utils import _stop\n",
+    "plugins/plugin_utils/_output.py": "",
+    "plugins/inventory/rails.py": "from ansible_collections.railyard.fabric.plugins.plugin_utils import _output\n",
 }
 
 
@@ -62,7 +62,7 @@ def test_imports_of_lower_ranks_are_accepted(checkout: Path) -> None:
         ("_common/errors.py", IMPORT + "_node.core.system import System\n", "_common must not"),
         ("../modules/rail_info.py", IMPORT + "_fabric.model import variants\n", "modules must not"),
         ("../filter/rails.py", IMPORT + "_node.core.system import System\n", "filter must not"),
-        ("../plugin_utils/_stop.py", IMPORT[: -len("module_utils.")] + "inventory import rails\n", "utils must not"),
+        ("../plugin_utils/_output.py", IMPORT[: -len("module_utils.")] + "inventory import rails\n", "utils must not"),
         ("_node/core/system.py", "def f():\n    %s_node.core.lock import x\n" % IMPORT, "import cycle: _node.core.l"),
         ("_node/core/system.py", "from . import lock\n", "is not imported as"),
         ("_node/newroom/thing.py", "", "its package has no rank"),

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import typing as t
 
@@ -81,6 +82,15 @@ def unforeseen(error: Exception) -> RailyardError:
     """Return the error for users of an exception that only a bug can raise."""
     remedy = "run again with -vvv and report what it prints as a bug"
     return RailyardError("%s: %s" % (type(error).__name__, error), "unforeseen", remedy)
+
+
+@contextlib.contextmanager
+def collected(errors: list[RailyardError]) -> t.Iterator[None]:
+    """Add an error that the block raises to ``errors``, which :func:`raise_all` raises later."""
+    try:
+        yield
+    except RailyardError as error:
+        errors.append(error)
 
 
 def raise_all(errors: t.Sequence[RailyardError]) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.railyard.fabric.plugins.action.awx_objects import known_variables
 from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_objects import objects
 from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_reader import read
-from ansible_collections.railyard.fabric.plugins.plugin_utils._awx_access import awx_variables
 from tests.functional.awx import runner
 from tests.playbook import play
 
@@ -339,7 +339,7 @@ def test_the_workflow_has_the_surveys_of_its_templates() -> None:
 
 
 def test_every_variable_of_the_templates_may_be_an_extra_variable() -> None:
-    known = awx_variables.known()
+    known = known_variables()
     for key, template in TEMPLATES.items():
         assert {*template["extra_vars"], *asked(template["survey"])} <= known, key
     assert "reboot_alowed" not in known

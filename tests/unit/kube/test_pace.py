@@ -11,8 +11,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.concurrency import each
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.pace import Pace
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.concurrency import Pace, each
 
 # Requests under way -> answers a second.
 Throughput = t.Callable[[int, float], float]

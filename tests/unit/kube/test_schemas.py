@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.crd_versions import missing
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.crd_writes import missing_fields
 
 TEXT = {"type": "string"}
 
@@ -40,11 +40,11 @@ def of(**fields: t.Any) -> dict[str, t.Any]:
     ],
 )
 def test_fields_that_a_schema_drops_are_found(made: t.Any, found: t.Any, message: list[str]) -> None:
-    assert missing(made, found) == message
+    assert missing_fields(made, found) == message
 
 
 def test_fields_of_all_objects_are_not_fields_of_one() -> None:
     found = one(of())
     found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"].update(kind=TEXT, metadata=of())
-    assert missing(one(of()), found) == []
-    assert missing(one(of()), {"spec": {"versions": [{"name": "v1", "served": True}]}}) == []
+    assert missing_fields(one(of()), found) == []
+    assert missing_fields(one(of()), {"spec": {"versions": [{"name": "v1", "served": True}]}}) == []

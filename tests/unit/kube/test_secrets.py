@@ -14,7 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     Secret,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import Server
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import secrets
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import preflight
 
 WANTED = Secret("operator", "ufm", UFM_KEYS)
 WHOLE = {key: "eA==" for key in UFM_KEYS}
@@ -26,7 +26,7 @@ def shown(status: int, data: dict[str, str] | None) -> list[str]:
         return status, json.dumps({"data": data} if status < 400 else {"kind": "Status", "code": status}).encode()
 
     server = Server("https://far:6443", send, dict, 1, lambda _text: None)
-    return [str(error) for error in secrets.problems(server, [WANTED])]
+    return [str(error) for error in preflight.missing_secrets(server, [WANTED])]
 
 
 def test_a_whole_secret_and_one_that_may_not_be_seen_say_nothing() -> None:

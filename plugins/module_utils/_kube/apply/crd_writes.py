@@ -28,15 +28,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_r
     Key,
     Object,
     digest_of,
+    first_of,
     marked,
     selected,
     version_of,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import crd_versions
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.compare_objects import (
-    managers_of,
-    written_by,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.compare_objects import managers_of, written_by
 
 API = "apiextensions.k8s.io/v1"
 KIND = "CustomResourceDefinition"
@@ -46,6 +43,10 @@ _RELEASE = "meta.helm.sh/release-name"
 # Timeout and interval, in seconds, of the wait until a definition is served.
 _SERVED = 60.0
 _LOOK = 0.5
+# A schema with this key accepts any field.
+_ANY = "x-kubernetes-preserve-unknown-fields"
+# Fields of every object, even if the schema does not contain them.
+_EVERYWHERE = ("apiVersion", "kind", "metadata")
 
 
 class Definitions:
@@ -127,9 +128,7 @@ class Definitions:
             if not self.server.delete(DEFINITIONS, _key(name), one["metadata"]["uid"], self.check, version_of(one)):
                 raise Refused("it changed since it was read", str(_key(name)), "run again, which reads it again")
             count = len(left[name])
-            self.done.append(
-                Change(*_change(name, "present" if not count else "present, with %d objects" % count, None))
-            )
+            self.done.append(_change(name, "present, with %d objects" % count if count else "present", None))
         end = time.monotonic() + timeout
         uids = {one["metadata"]["uid"] for one in found}
         while found and not self.check:
@@ -192,14 +191,11 @@ class Definitions:
         """
         if self.label in (found["metadata"].get("labels") or {}):
             return False
-        more = crd_versions.missing(made, found)
+        more = missing_fields(made, found)
         if not more:
             return False
-        name, extra = (
-            found["metadata"]["name"],
-            "%s%s" % (more[0], " and %d more" % (len(more) - 1) if more[1:] else ""),
-        )
-        if not crd_versions.missing(found, made):
+        name, extra = found["metadata"]["name"], first_of(more, 1)
+        if not missing_fields(found, made):
             self.warnings.append("%s %s existed before, is newer (it has %s) and stays unchanged" % (KIND, name, extra))
             return True
         return Refused(
@@ -219,7 +215,7 @@ class Definitions:
         if status >= 400:
             raise refusal(status, answer, "create" if found is None else "update", DEFINITIONS.name, str(_key(name)))
         before = "present" if found else None
-        self.done.append(Change(*_change(name, before, "renewed" if found else "present")))
+        self.done.append(_change(name, before, "renewed" if found else "present"))
 
     def _served(self, names: t.Sequence[str]) -> None:
         end = time.monotonic() + _SERVED
@@ -240,8 +236,8 @@ def _key(name: str) -> Key:
     return Key(API, KIND, "", name)
 
 
-def _change(name: str, before: str | None, after: str | None) -> tuple[str, str, t.Any, t.Any, t.Callable[[], None]]:
-    return "%s %s" % (KIND, name), "object", before, after, lambda: None
+def _change(name: str, before: str | None, after: str | None) -> Change:
+    return Change(str(_key(name)), "object", before, after, lambda: None)
 
 
 def _with_existing(made: Object, found: Object) -> Object:
@@ -297,3 +293,40 @@ def _held(name: str, objects: t.Sequence[Object]) -> t.Iterator[RailyardError]:
 def _established(found: Object) -> bool:
     conditions = (found.get("status") or {}).get("conditions") or ()
     return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+
+
+def missing_fields(one: Object, other: Object) -> list[str]:
+    """Return the versions and fields that ``other`` has and ``one`` does not, such as ``v1`` and ``v1.spec.mtu``.
+
+    This shows which of two definitions is newer, because they do not contain a release.
+    """
+    own = {version["name"]: version for version in one["spec"]["versions"]}
+    found: list[str] = []
+    for version in other["spec"]["versions"]:
+        name = version["name"]
+        if name in own:
+            below = _fields(name, _schema(own[name]), _schema(version))
+            found += [each for each in below if each[len(name) + 1 :] not in _EVERYWHERE]
+        elif version.get("served"):
+            found.append(name)
+    return found
+
+
+def _schema(version: Object) -> Object:
+    made: Object = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    return made
+
+
+def _fields(path: str, one: t.Mapping[str, t.Any], other: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    own, rest = one.get("properties") or {}, one.get("additionalProperties")
+    for key, below in (other.get("properties") or {}).items():
+        place = "%s.%s" % (path, key)
+        if key in own:
+            yield from _fields(place, own[key], below)
+        elif isinstance(rest, t.Mapping):
+            yield from _fields(place, rest, below)
+        elif not (one.get(_ANY) or rest):
+            yield place
+    for key in ("items", "additionalProperties"):
+        if isinstance(one.get(key), t.Mapping) and isinstance(other.get(key), t.Mapping):
+            yield from _fields(path + "[]", one[key], other[key])

@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.changes im
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_errors import Exists
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import METADATA, Resource, Server
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.concurrency import Say, each, repeated
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.concurrency import Pace, Say, each, repeated
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import (
     Key,
     Object,
@@ -24,7 +24,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_r
     sent_as_one,
     version_of,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.pace import Pace
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.compare_objects import owned_labels
 
 KIND = ("v1", "Node")

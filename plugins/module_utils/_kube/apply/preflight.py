@@ -12,7 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import METADATA, Resource, Server
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.concurrency import Say, each
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_reference import Key, Kind, selected
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import namespaces, secrets
+from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply import namespaces
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.node_labels import NODES
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.object_writes import (
     DesiredObjects,
@@ -47,7 +47,7 @@ def problems(
     desired: DesiredObjects,
     labels_nodes: bool,
     say: Say,
-    read: t.Sequence[secrets.Wanted] = (),
+    read: t.Sequence[WantedSecret] = (),
     later: Later = _AND_PRUNED,
 ) -> list[RailyardError]:
     """Return missing kinds, namespaces, secrets that are ``read``, and permissions; empty if the run can start.
@@ -63,7 +63,7 @@ def problems(
         found.extend(getattr(error, "errors", [error]))
         resources = server.resources([*desired.kinds, *desired.own_kinds])
     found.extend(_namespaces(server, desired, say))
-    found.extend(secrets.problems(server, read))
+    found.extend(missing_secrets(server, read))
     found.extend(_permissions(server, desired, resources, labels_nodes, say, later))
     return found
 
@@ -148,3 +148,38 @@ def _permissions(
         )
         for resource, verbs in sorted(denied.items())
     ]
+
+
+class WantedSecret(t.Protocol):
+    """A secret and the keys that must have a value in it."""
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def keys(self) -> t.Sequence[str]: ...
+
+
+def missing_secrets(server: Server, wanted: t.Iterable[WantedSecret]) -> list[RailyardError]:
+    """Return an error for each missing secret or key that users create and controllers read. Values are never shown.
+
+    Nothing is reported if the user may not read secrets; then the controller reports it.
+    """
+    found = []
+    for secret in wanted:
+        status, answer = server.ask("GET", "/api/v1/namespaces/%s/secrets/%s" % (secret.namespace, secret.name))
+        if status >= 400 and status != 404:
+            continue
+        values = (answer.get("data") or {}) if status < 400 else {}
+        missing = [key for key in secret.keys if not values.get(key)]
+        if not missing:
+            continue
+        place = "secret %s/%s" % (secret.namespace, secret.name)
+        words = " ".join("--from-literal=%s=..." % key for key in secret.keys)
+        remedy = "create it: kubectl create secret generic %s -n %s %s" % (secret.name, secret.namespace, words)
+        what = "does not exist" if status == 404 else "has no %s" % " and no ".join(missing)
+        found.append(RailyardError(what, place, remedy if status == 404 else "add the missing keys, or %s" % remedy))
+    return found

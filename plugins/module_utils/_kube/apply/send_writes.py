@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_erro
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.api_server import METADATA, Server
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.concurrency import (
+    Pace,
     Say,
     each,
     raise_refused,
@@ -36,7 +37,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.object_r
     selected,
     version_of,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._kube.api.pace import Pace
 from ansible_collections.railyard.fabric.plugins.module_utils._kube.apply.compare_objects import (
     differences,
     makers,

@@ -175,14 +175,14 @@ class BootState:
             changes.append(Change(UNIT_WANTED, "enabled", True, False, lambda: system.remove_file(UNIT_WANTED)))
         for path, attribute in ((UNIT, "unit"), (AGAIN, "unit"), (PROGRAM, "program")):
             if system.exists(path):
-                changes.append(_removal_change(path, attribute, partial(system.remove_file, path)))
+                changes.append(Change(path, attribute, "there", None, partial(system.remove_file, path)))
         for directory in (BOOT_DIR, os.path.dirname(BOOT_DIR), os.path.dirname(PROGRAM)):
             # a directory with files of other programs stays; temporary files are of interrupted runs
             if system.exists(directory) and all(
                 path in removed or name.startswith(TEMPORARY) for name, path in _entries(system, directory)
             ):
                 removed.add(directory)
-                changes.append(_removal_change(directory, "directory", partial(_clear, system, directory)))
+                changes.append(Change(directory, "directory", "there", None, partial(_clear, system, directory)))
         return changes
 
     def _rules_changes(self, again: t.Sequence[str]) -> list[Change]:
@@ -201,10 +201,6 @@ class BootState:
 
 def _entries(system: System, directory: str) -> list[tuple[str, str]]:
     return [(name, "%s/%s" % (directory, name)) for name in system.listdir(directory)]
-
-
-def _removal_change(path: str, attribute: str, act: t.Callable[[], None]) -> Change:
-    return Change(path, attribute, "there", None, act)
 
 
 def _clear(system: System, directory: str) -> None:

@@ -85,10 +85,6 @@ class RailSpec:
                 "run the playbook again, which rewrites the file",
             ) from None
 
-    def rules(self, addresses: t.Iterable[Interface], table: int) -> list[Rule]:
-        """Return a rule per address that selects the table."""
-        return source_rules(addresses, table, self.priority)
-
     def table_routes(self, addresses: t.Sequence[Interface], table: int, index: int) -> list[Route]:
         """Return the routes of the table. ``index``: of the interface."""
         return rail_routes(index, addresses, table, planned=[RouteSpec(to, via, table) for to, via in self.routes])
@@ -109,7 +105,7 @@ def add(spec: RailSpec, name: str, addresses: t.Sequence[Interface]) -> None:
         for route in spec.table_routes(addresses, table, link.ifindex):
             kernel.add_route(route)
         # last, so that addresses use the table only when it is complete
-        for rule in spec.rules(addresses, table):
+        for rule in source_rules(addresses, table, spec.priority):
             if not _present(kernel, rule):
                 kernel.add_rule(rule)
 
@@ -131,7 +127,7 @@ def check(spec: RailSpec, name: str, addresses: t.Sequence[Interface]) -> None:
 
 def _check_table(kernel: Rtnetlink, spec: RailSpec, planned: int, index: int, addresses: t.Sequence[Interface]) -> None:
     table = _table(kernel, spec, planned, addresses)
-    for rule in spec.rules(addresses, table):
+    for rule in source_rules(addresses, table, spec.priority):
         if not _present(kernel, rule):
             raise Failure(FAILED, "%s: the rule %s %s is missing" % (NAME, rule.selector, rule.action))
     observed = {

@@ -94,11 +94,11 @@ class Offer(t.NamedTuple):
     draining: bool = False
 
 
-class ClaimState:
+class ClaimState(RecordFile[Claim]):
     """The record of prepared claims. Its methods raise :class:`RailyardError` if the file is damaged."""
 
     def __init__(self, system: System) -> None:
-        self._file: RecordFile[Claim] = RecordFile(
+        super().__init__(
             system,
             FILE,
             "claims",
@@ -112,7 +112,7 @@ class ClaimState:
         )
 
     def claims(self) -> dict[str, Claim]:
-        return self._file.all()
+        return self.all()
 
     def by_device(self) -> dict[str, Claim]:
         """Return the claims by their devices."""
@@ -121,14 +121,6 @@ class ClaimState:
     def of_device(self, device: str) -> Claim | None:
         """Return the claim that the device is prepared for, or None."""
         return self.by_device().get(device)
-
-    def put(self, claim: Claim) -> None:
-        """Record a claim. Raises :class:`RailyardError` if the record cannot be written."""
-        self._file.put(claim)
-
-    def remove(self, uid: str) -> None:
-        """Remove a claim, if it is recorded. Raises :class:`RailyardError` if the record cannot be written."""
-        self._file.remove(uid)
 
 
 class Busy(RailyardError):

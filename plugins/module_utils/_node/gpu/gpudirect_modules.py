@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing as t
+from functools import partial
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common import gpudirect_paths as choice
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
@@ -14,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     RailyardError,
     Refused,
     Unsupported,
+    collected,
     raise_all,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
@@ -121,11 +123,11 @@ class GpuDirect(Subsystem):
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def changes(self, state: State) -> list[Change]:
-        if self._absent:
-            return self._revert(t.cast(GpuDirectState, state).facts)
         facts = t.cast(GpuDirectState, state).facts
+        if self._absent:
+            return self._revert(facts)
         self.warnings = self._notices(facts)
-        path = self._desired_path(state)
+        path = str(state["choice"]["path"]) if self._path == choice.AUTO else self._path
         errors: list[RailyardError] = []
         changes: list[Change] = []
         # gdrcopy may be None: then gdrdrv is not changed
@@ -133,15 +135,14 @@ class GpuDirect(Subsystem):
             (observed.PEERMEM, facts.peermem, path == choice.PEERMEM),
             (observed.GDRDRV, facts.gdrdrv, self._gdrcopy),
         ):
-            try:
+            with collected(errors):
                 if desired:
                     self._check(name, row, facts)
                     if not row["loaded"]:
-                        changes.append(self._load(name, facts))
+                        load = partial(facts.modules.load, NAMES[name])
+                        changes.append(Change(name, "loaded", False, True, load))
                 elif desired is False and row["loaded"]:
                     changes += self._unload_changes(name, row, facts)
-            except RailyardError as error:
-                errors.append(error)
         if self._path not in (choice.AUTO, choice.NONE):
             obstacles = state["obstacles"][self._path]
             errors = [RailyardError(row["message"], "path", row["remedy"]) for row in obstacles] + errors
@@ -171,10 +172,8 @@ class GpuDirect(Subsystem):
                 ended.append(stays)
             elif managed and self._unload:
                 ended.append(stays)
-                try:
+                with collected(errors):
                     changes += self._unload_changes(name, row, facts)
-                except RailyardError as error:
-                    errors.append(error)
             elif managed:
                 staying.append(stays)
         raise_all(errors)
@@ -191,9 +190,6 @@ class GpuDirect(Subsystem):
             "reboot_required": True,
             "reboot_reasons": ["nvidia_peermem is loaded until the next boot, although path: none is set"],
         }
-
-    def _desired_path(self, state: State) -> str:
-        return str(state["choice"]["path"]) if self._path == choice.AUTO else self._path
 
     def _check(self, name: str, row: observed.Row, facts: GpuFacts) -> None:
         """Refusals before a module is loaded."""
@@ -223,9 +219,6 @@ class GpuDirect(Subsystem):
                 NAMES[name],
                 "rebuild it: dkms remove and dkms install gdrdrv",
             )
-
-    def _load(self, name: str, facts: GpuFacts) -> Change:
-        return Change(name, "loaded", False, True, lambda: facts.modules.load(NAMES[name]))
 
     def _unload_changes(self, name: str, row: observed.Row, facts: GpuFacts) -> list[Change]:
         loaded = row.get("name", name)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import resource
 import typing as t
+from functools import partial
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
@@ -116,15 +117,15 @@ class Memlock:
     def taken_back(self, rows: t.Sequence[Row]) -> list[Change]:
         """Return the changes that remove Railyard's drop-ins; the limits apply at the next start of a service."""
         kept = self.kept()
-        changes = [Change(DROP_IN % each, "LimitMEMLOCK", UNLIMITED, None, self._remover(each)) for each in kept]
+        paths = [DROP_IN % each for each in kept]
+        changes = [
+            Change(path, "LimitMEMLOCK", UNLIMITED, None, partial(self._system.forget_file, path)) for path in paths
+        ]
         # a run was interrupted before it reloaded systemd
         outdated = any(row["drop_in"] and row["service"] not in kept for row in rows)
         if (kept or outdated) and self._system.exists("/run/systemd/system"):
             changes.append(Change("systemd", "units", "older", "reloaded", self._reload))
         return changes
-
-    def _remover(self, service: str) -> t.Callable[[], None]:
-        return lambda: self._system.forget_file(DROP_IN % service)
 
     def changes(self, rows: t.Sequence[Row]) -> list[Change]:
         system = self._system
@@ -138,7 +139,8 @@ class Memlock:
                 text = "gets LimitMEMLOCK=%s all the same: another drop-in sets it later" % row["configured"]
                 raise RailyardError(text, row["service"], "see 'systemctl cat %s'" % row["service"])
             if row["configured"] != UNLIMITED and drop_in_text != TEXT:
-                changes.append(self._file_change(row, path))
+                write = partial(system.write_file, path, TEXT)
+                changes.append(Change(path, "LimitMEMLOCK", row["configured"], UNLIMITED, write))
             reload_ = reload_ or row["configured"] != UNLIMITED
         if reload_:
             changes.append(Change("systemd", "units", "older", "reloaded", self._reload))
@@ -146,9 +148,6 @@ class Memlock:
             if row["pid"] and row["live"] not in (None, UNLIMITED):
                 changes.append(self._live_change(row))
         return changes
-
-    def _file_change(self, row: Row, path: str) -> Change:
-        return Change(path, "LimitMEMLOCK", row["configured"], UNLIMITED, lambda: self._system.write_file(path, TEXT))
 
     def _reload(self) -> None:
         self._system.check(["systemctl", "daemon-reload"], "see the units that it names", timeout=120)

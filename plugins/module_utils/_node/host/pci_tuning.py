@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import typing as t
+from functools import partial
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
@@ -218,23 +219,17 @@ class PciTuning(PersistentSubsystem):
             if why:
                 text = "the bridge %s is not touched: below it, %s" % (bridge.pci, why[0])
                 errors.append(Refused(text, place, "set acs: leave, or leave the gpus of that port out"))
-            passed = [each for each in below if self._is_passed_on(each)]
+            drivers = {each: self._system.link_name(pci.attribute(each, "driver")) or "" for each in below}
+            passed = [each for each, driver in drivers.items() if driver.startswith("vfio")]
             if passed:
                 text = "%s below the bridge %s is handed on by VFIO, and ACS keeps it apart from the others"
                 remedy = "take it back first, or set acs: leave on this node"
                 errors.append(Refused(text % (passed[0], bridge.pci), place, remedy))
             clear = bridge.in_the_way()
-            acs = bridge.config.acs or ([], [])
-            changes.append(self._acs_change(bridge, acs[1], clear))
+            before = bridge.config.acs[1] if bridge.config.acs else []
+            after = [name for name in before if name not in clear]
+            changes.append(Change(bridge.pci, "ACSCtl", before, after, partial(bridge.config.clear_acs, clear)))
         return changes
-
-    @staticmethod
-    def _acs_change(bridge: Bridge, before: list[str], clear: list[str]) -> Change:
-        after = [name for name in before if name not in clear]
-        return Change(bridge.pci, "ACSCtl", before, after, lambda: bridge.config.clear_acs(clear))
-
-    def _is_passed_on(self, function: str) -> bool:
-        return (self._system.link_name(pci.attribute(function, "driver")) or "").startswith("vfio")
 
     def _special(self, bridges: t.Sequence[Bridge]) -> list[RailyardError]:
         """Return a refusal for machines on which each bridge needs its own ACS bits."""

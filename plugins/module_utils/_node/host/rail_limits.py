@@ -15,7 +15,12 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Change, NotTaken
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import (
+    RailyardError,
+    Refused,
+    collected,
+    raise_all,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import (
     MANAGEMENT,
@@ -123,10 +128,8 @@ class RailLimits(Subsystem):
         errors: list[RailyardError] = []
         self._ports = []
         for number, each in enumerate(self._options.get("ports") or []):
-            try:
+            with collected(errors):
                 self._ports.append(self._port(each, "ports[%d]" % number))
-            except RailyardError as error:
-                errors.append(error)
         self._netdevs = [port.now for port in self._ports if port.now]
         sizes = [int(page["size_kb"]) for page in self._pages()]
         for number, page in enumerate(self._options.get("hugepages") or []):
@@ -235,10 +238,8 @@ class RailLimits(Subsystem):
         errors: list[RailyardError] = []
         changes: list[Change] = []
         for part in (self._memlock_changes, self._page_changes, self._neighbour_changes, self._other_program_changes):
-            try:
+            with collected(errors):
                 changes += part(state)
-            except RailyardError as error:
-                errors.append(error)
         raise_all(errors)
         return changes + self._until_boot.keep([])
 

@@ -55,7 +55,7 @@ class Resource:
         self.prefix = prefix
         self.name = name
         self._held = held
-        self._devices: tuple[messages.DeviceState, ...] = ()
+        self.devices: tuple[messages.DeviceState, ...] = ()
         # since the last call of take_allocated()
         self._given: set[str] = set()
         # of ListAndWatch: all devices, and all again after a change
@@ -66,14 +66,10 @@ class Resource:
         """The name in pods' limits, which is also the kind of the CDI devices."""
         return "%s/%s" % (self.prefix, self.name)
 
-    @property
-    def devices(self) -> tuple[messages.DeviceState, ...]:
-        return self._devices
-
     def update(self, devices: t.Iterable[messages.DeviceState]) -> None:
         """Replace the devices. The kubelet gets the new list if it differs."""
-        self._devices = tuple(devices)
-        self.stream.publish(messages.device_list(self._devices))
+        self.devices = tuple(devices)
+        self.stream.publish(messages.device_list(self.devices))
 
     def allocate(self, request: bytes) -> bytes:
         """Answer Allocate with the CDI name of each container's device.
@@ -83,7 +79,7 @@ class Resource:
         return messages.allocate_response([self._allocated(devices) for devices in messages.allocate_request(request)])
 
     def _allocated(self, devices: list[str]) -> tuple[dict[str, str], list[str]]:
-        unknown = sorted(set(devices) - {device.id for device in self._devices})
+        unknown = sorted(set(devices) - {device.id for device in self.devices})
         if unknown:
             raise RailyardError(
                 "kubelet asked for %s, which this node does not have" % ", ".join(unknown),
@@ -127,7 +123,7 @@ class Resource:
             number = slot_number(device)
             return device in held, uses_on_other_rails.get(number, 0), number
 
-        existing = {device.id for device in self._devices}
+        existing = {device.id for device in self.devices}
         answers = []
         for container in messages.preferred_request(request):
             chosen = [device for device in container.must_include if device in existing]

@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     RailyardError,
     Refused,
     Unsupported,
+    collected,
     raise_all,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.nvidia.firmware import FIRMWARE
@@ -296,10 +297,8 @@ class Firmware(Subsystem):
         if not resets:
             return []
         errors: list[RailyardError] = []
-        try:
+        with collected(errors):
             self._tool.check_reset()
-        except RailyardError as error:
-            errors.append(error)
         for function in functions:
             vfs = pci_functions.virtual_functions(self._system, function)
             if vfs:

@@ -20,10 +20,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Refused
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
-    Link,
-    hardware_address,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link, hardware_address
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import TABLE_MAIN
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import (
     NM_PREFIX,

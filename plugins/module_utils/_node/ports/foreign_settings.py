@@ -9,6 +9,7 @@ They are reported. A port with such settings or users is not set down.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import typing as t
 
@@ -159,13 +160,10 @@ class Foreign:
         if not sock:
             return []
         names = pci_functions.rdma_devices(self._system, function) if function else []
-        try:
+        with contextlib.closing(sock):
             rows = rdma_netlink.links(sock)
             used = {row["device_index"] for row in rows if row["device"] in names or row["netdev"] == link.name}
-            holders = [each for index in used for each in rdma_netlink.holders(sock, self._system, index, False)]
-        finally:
-            sock.close()
-        return [str(each) for each in holders]
+            return [str(each) for index in used for each in rdma_netlink.holders(sock, self._system, index, False)]
 
 
 def _listed(texts: t.Sequence[str]) -> str:

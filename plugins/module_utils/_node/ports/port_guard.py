@@ -10,10 +10,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import Refused
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import (
-    SCOPE_UNIVERSE,
-    Network,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import SCOPE_UNIVERSE, Network
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_observed import Seen, Target, at, find
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import Port
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import (

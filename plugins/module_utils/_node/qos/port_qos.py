@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import typing as t
+from functools import partial
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.changes import Act, Change
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, Refused, Unsupported
@@ -376,7 +377,7 @@ class LivePort:
         for name, path, value in self._congestion.settings(spec.ecn) if spec.ecn and self._congestion else ():
             before = self._system.read_int(path)
             if before != value:
-                act = self._do(name, _bound(self._system.write_attribute, path, str(value)))
+                act = self._do(name, partial(self._system.write_attribute, path, str(value)))
                 found.append(self._change(name, before, value, act))
         return found
 
@@ -386,17 +387,13 @@ class LivePort:
         for row in self.rdma:
             device, port = row["device"], row["port"]
             if spec.tclass is not None and row["tclass"] is not None and row["tclass"] != spec.tclass:
-                write = _bound(self._system.write_attribute, self._class_files[device, port], str(spec.tclass))
+                write = partial(self._system.write_attribute, self._class_files[device, port], str(spec.tclass))
                 act = self._do("tclass of %s" % device, write)
                 found.append(self._change_of(device, "traffic_class", row["tclass"], spec.tclass, act))
             for key, name in (("rdma_cm_tos", "default_roce_tos"), ("roce_mode", "default_roce_mode")):
                 value = spec.rdma_cm_tos if key == "rdma_cm_tos" else spec.roce_mode
                 if value is not None and row[key] != value:
-                    write = _bound(self._tools.defaults.set_default, device, port, name, str(value))
+                    write = partial(self._tools.defaults.set_default, device, port, name, str(value))
                     act = self._do("%s of %s" % (name, device), write)
                     found.append(self._change_of(device, name, row[key], value, act))
         return found
-
-
-def _bound(function: t.Callable[..., None], *arguments: t.Any) -> Act:
-    return lambda: function(*arguments)

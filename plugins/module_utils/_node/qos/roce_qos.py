@@ -20,11 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import Layer, State
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.dcb_netlink import DcbSocket
-from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import (
-    cm_defaults,
-    dcb_managers,
-    qos_spec,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._node.qos import cm_defaults, dcb_managers, qos_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._node.qos.port_qos import LivePort, Tools
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import port_reference, vf_holders

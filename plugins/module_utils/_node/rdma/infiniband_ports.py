@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     RailyardError,
     Refused,
     Unsupported,
+    collected,
     raise_all,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.boot.persistent import PersistentSubsystem
@@ -158,24 +159,21 @@ class IbPorts(PersistentSubsystem):
             vf_holders.not_changed(each.place, each.pci, held[each.pci].why) for each in self._ports if each.pci in held
         ]
         for port in self._local_ports:
-            try:
+            with collected(errors):
                 observed_port = self._observe_port(port)
-            except RailyardError as error:
-                errors.append(error)
-                continue
-            seen.append(observed_port)
-            rows.append(
-                {
-                    "pci": port.pci or netdev_pci(self._system, observed_port.netdev),
-                    "netdev": observed_port.netdev,
-                    "mode": observed_port.mode,
-                    "mtu": self._system.read_int("%s/%s/mtu" % (NET, observed_port.netdev)),
-                    "pkeys": ["0x%04x" % key for key in observed_port.children],
-                    "children": list(observed_port.children.values()),
-                    "known_pkeys": ["0x%04x" % key for key in observed_port.known],
-                    "subnet_manager": observed_port.manager,
-                }
-            )
+                seen.append(observed_port)
+                rows.append(
+                    {
+                        "pci": port.pci or netdev_pci(self._system, observed_port.netdev),
+                        "netdev": observed_port.netdev,
+                        "mode": observed_port.mode,
+                        "mtu": self._system.read_int("%s/%s/mtu" % (NET, observed_port.netdev)),
+                        "pkeys": ["0x%04x" % key for key in observed_port.children],
+                        "children": list(observed_port.children.values()),
+                        "known_pkeys": ["0x%04x" % key for key in observed_port.known],
+                        "subnet_manager": observed_port.manager,
+                    }
+                )
         raise_all(errors)
         state = _State(ports=rows)
         state.seen = seen
@@ -354,19 +352,16 @@ class IbPorts(PersistentSubsystem):
             name = seen.children.get(key)
             if name is None:
                 name = "%s.%04x" % (seen.netdev, key)
-                changes.append(
-                    Change(name, "pkey", None, "0x%04x" % key, self._maker(port, seen, key, name), port=seen.netdev)
-                )
-            elif not (self._flags(name) & 1):
+                create = partial(self._create_child, seen, key, name)
+                changes.append(Change(name, "pkey", None, "0x%04x" % key, create, port=seen.netdev))
+            elif not (self._system.read_int("%s/%s/flags" % (NET, name)) or 0) & 1:
                 changes.append(Change(name, "up", False, True, partial(self._bring_up, name), port=seen.netdev))
         ours = {_pkey(each) for each in former.get("pkeys") or []}
         for key, name in seen.children.items():
             if key in ours and key not in port.pkeys:
-                changes.append(Change(name, "pkey", "0x%04x" % key, None, self._remover(seen, key), port=seen.netdev))
+                remove = partial(self._write_key, seen, "delete_child", key, errno.ENODEV)
+                changes.append(Change(name, "pkey", "0x%04x" % key, None, remove, port=seen.netdev))
         return changes
-
-    def _flags(self, netdev: str) -> int:
-        return self._system.read_int("%s/%s/flags" % (NET, netdev)) or 0
 
     def _set_mode(self, port: Port, seen: Seen) -> None:
         path = "%s/%s/mode" % (NET, seen.netdev)
@@ -383,15 +378,9 @@ class IbPorts(PersistentSubsystem):
                 "write datagram, or load the driver without the acceleration (options ib_ipoib ipoib_enhanced=0)",
             ) from None
 
-    def _maker(self, port: Port, seen: Seen, key: int, name: str) -> t.Callable[[], None]:
-        def act() -> None:
-            self._write_key(seen, "create_child", key, errno.ENOTUNIQ)
-            self._bring_up(name)
-
-        return act
-
-    def _remover(self, seen: Seen, key: int) -> t.Callable[[], None]:
-        return lambda: self._write_key(seen, "delete_child", key, errno.ENODEV)
+    def _create_child(self, seen: Seen, key: int, name: str) -> None:
+        self._write_key(seen, "create_child", key, errno.ENOTUNIQ)
+        self._bring_up(name)
 
     def _write_key(self, seen: Seen, attribute: str, key: int, done_errno: int) -> None:
         path = "%s/%s/%s" % (NET, seen.netdev, attribute)

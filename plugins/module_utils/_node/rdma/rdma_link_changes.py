@@ -13,6 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     RailyardError,
     Refused,
     Unsupported,
+    collected,
     raise_all,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
@@ -85,7 +86,7 @@ class LinkPlan:
     def resolve(self, ports: t.Sequence[Port]) -> None:
         self._refuse_same_devices(ports)
         for port in ports:
-            try:
+            with collected(self.errors):
                 self._check(port)
                 if not port.present:
                     self._plan_absent(port)
@@ -93,8 +94,6 @@ class LinkPlan:
                     self._plan_hardware(port)
                 else:
                     self._plan_soft(port)
-            except RailyardError as error:
-                self.errors.append(error)
         for port in ports:
             if port.present:
                 self._free_name(port)
@@ -120,10 +119,8 @@ class LinkPlan:
             if why:
                 staying.append(Staying("rdma-link", (port.name,), why))
                 continue
-            try:
+            with collected(self.errors):
                 self._plan_absent(port)
-            except RailyardError as error:
-                self.errors.append(error)
         return staying + ([Staying("rdma-name", tuple(renamed))] if renamed else [])
 
     @property

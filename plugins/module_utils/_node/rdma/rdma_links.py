@@ -10,6 +10,7 @@ interrupted one finds each device.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import time
 import typing as t
@@ -102,7 +103,7 @@ class RdmaLink(PersistentSubsystem):
         sock = self._connect(self._system)
         if sock is None:
             return {"ports": [], "links": []}
-        try:
+        with contextlib.closing(sock):
             devices = rdma_netlink.devices(sock)
             links = rdma_netlink.links(sock, devices)
             netdevs = {link["device_index"]: link["netdev"] for link in reversed(links)}
@@ -121,8 +122,6 @@ class RdmaLink(PersistentSubsystem):
                     for link in links
                 ],
             }
-        finally:
-            sock.close()
 
     def changes(self, state: State) -> list[Change]:
         del self.warnings[:]
@@ -156,11 +155,8 @@ class RdmaLink(PersistentSubsystem):
 
     def _raise_refusals(self, plan: LinkPlan) -> None:
         if plan.touched and not self._force:
-            sock = self._socket()
-            try:
+            with contextlib.closing(self._socket()) as sock:
                 plan.refuse_in_use(sock)
-            finally:
-                sock.close()
         raise_all(plan.errors)
 
     def outcome(self, state: State, pending: t.Sequence[Change]) -> dict[str, t.Any]:
@@ -215,15 +211,13 @@ class RdmaLink(PersistentSubsystem):
         return sock
 
     def _call_kernel(self, place: str, act: t.Callable[[NetlinkSocket], None]) -> None:
-        sock = self._socket()
-        try:
-            act(sock)
-        except NetlinkError as error:
-            error.place = place
-            error.remedy = error.remedy or REMEDIES.get(error.errno, "see the kernel's messages (dmesg)")
-            raise
-        finally:
-            sock.close()
+        with contextlib.closing(self._socket()) as sock:
+            try:
+                act(sock)
+            except NetlinkError as error:
+                error.place = place
+                error.remedy = error.remedy or REMEDIES.get(error.errno, "see the kernel's messages (dmesg)")
+                raise
 
     def _index(self, sock: NetlinkSocket, name: str) -> int:
         for device in rdma_netlink.devices(sock):

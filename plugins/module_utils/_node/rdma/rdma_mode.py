@@ -10,6 +10,7 @@ are reported separately.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import time
@@ -20,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
     RailyardError,
     Refused,
     Unsupported,
+    collected,
     raise_all,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.staying import Staying
@@ -85,10 +87,8 @@ class RdmaMode(Subsystem):
         sock = self._connect(self._system)
         live = None
         if sock:
-            try:
+            with contextlib.closing(sock):
                 live = rdma_netlink.netns_mode(sock)
-            finally:
-                sock.close()
             self._without_modes = live is None
             live = live or DEFAULT
         next_boot, source = self._next_boot()
@@ -111,10 +111,8 @@ class RdmaMode(Subsystem):
                 "use Linux 5.2 or later, or mode shared",
             )
         for part in (self._boot_changes, self._live_changes):
-            try:
+            with collected(errors):
                 changes += part(state)
-            except RailyardError as error:
-                errors.append(error)
         raise_all(errors)
         self._warn_of_unknown()
         return changes + self._until_boot.keep([])
@@ -260,7 +258,8 @@ class RdmaMode(Subsystem):
         if sock is None:
             raise RailyardError("the RDMA subsystem was unloaded meanwhile", PARAMETER.module, "run the task again")
         try:
-            self._retry_while_busy(sock)
+            with contextlib.closing(sock):
+                self._retry_while_busy(sock)
         except NetlinkError as error:
             if error.errno == errno.EBUSY:
                 self._held = self._holders() or "the kernel reports a user, and nothing in /proc shows which"
@@ -268,8 +267,6 @@ class RdmaMode(Subsystem):
             if error.errno == errno.EPERM:
                 error.remedy = "run the task with become, outside any container"
             raise
-        finally:
-            sock.close()
 
     def _retry_while_busy(self, sock: NetlinkSocket) -> None:
         deadline = time.monotonic() + PATIENCE

@@ -87,10 +87,15 @@ class Initramfs:
         kept = {image: entry for image, entry in known.items() if self._system.exists(image)}
         kept.update(new)
         text = json.dumps(kept, indent=2, sort_keys=True) + "\n"
-        return [Change(KNOWN, self._module, None, "not in %s" % ", ".join(sorted(new)), lambda: self._keep(text))]
-
-    def _keep(self, text: str) -> None:
-        self._system.write_file(KNOWN, text)
+        return [
+            Change(
+                KNOWN,
+                self._module,
+                None,
+                "not in %s" % ", ".join(sorted(new)),
+                lambda: self._system.write_file(KNOWN, text),
+            )
+        ]
 
     def rebuild(self, release: str, image: str) -> Change:
         """Return the change that rebuilds an image."""
