@@ -96,10 +96,7 @@ _KINDS = {
         "use at most 15 characters, without slash, colon, percent sign and space; not lo, all or default",
     ),
     "pci": _Kind(
-        name_syntax.pci,
-        PCI_ADDRESS,
-        "not a PCI address",
-        "write domain:bus:device.function, such as 0000:0b:00.0",
+        name_syntax.pci, PCI_ADDRESS, "not a PCI address", "write domain:bus:device.function, such as 0000:0b:00.0"
     ),
     "rdma": _Kind(
         _matching(name_syntax.RDMA),

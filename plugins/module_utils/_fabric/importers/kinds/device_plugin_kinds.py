@@ -94,13 +94,7 @@ def configuration(
         path = "configList[%d]" % number
         if not isinstance(item, Mapping):
             place = object_shape.place_at(manifest, item, path)
-            found.add(
-                import_rules.KIND,
-                place,
-                "%s instead of a mapping" % item.kind,
-                "write an object",
-                "nothing",
-            )
+            found.add(import_rules.KIND, place, "%s instead of a mapping" % item.kind, "write an object", "nothing")
             continue
         device = _device(manifest, item, path, prefix or _PREFIX, found)
         bare = device.resource.partition("/")[2]

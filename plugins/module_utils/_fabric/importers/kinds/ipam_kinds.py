@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Pool,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import object_shape, pool_routes
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import object_shape, subnet_pool
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.object_shape import (
     ANY,
     FLAG,
@@ -26,7 +26,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     NUMBER,
     TEXT,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.subnet_pool import pool_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import (
     embedded_json,
     manifest_texts,
@@ -109,7 +108,7 @@ def _inline_pools(value: Mapping, place: Place, network: PodNetwork, facts: Fact
         if pool:
             facts.pools.append(pool)
             network.pools.append(pool.name)
-            pool_routes.take(pool, getattr(object_shape.entry(value, "routes"), "items", ()))
+            subnet_pool.take_routes(pool, getattr(object_shape.entry(value, "routes"), "items", ()))
 
 
 def _inline_pool(block: Value, value: Mapping, place: Place, name: str, found: Found) -> Pool | None:
@@ -140,7 +139,7 @@ def _inline_pool(block: Value, value: Mapping, place: Place, name: str, found: F
         fields.put("gateway", gateway, place)
         excluded.append(gateway)
     fields.put("excludeIPs", excluded, place)
-    return pool_of(fields, name, found)
+    return subnet_pool.pool_of(fields, name, found)
 
 
 def _as_range(text: str) -> str:
@@ -165,8 +164,8 @@ def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> No
     excluded = [_exclusion(item) for item in fields.items("exclusions")]
     gateway = fields.text("gateway")
     inner.put("excludeIPs", [text for text in excluded + [gateway or ""] if text], fields.place_of("exclusions"))
-    facts.pools.append(pool_of(inner, name, found))
-    pool_routes.take(facts.pools[-1], fields.items("routes"))
+    facts.pools.append(subnet_pool.pool_of(inner, name, found))
+    subnet_pool.take_routes(facts.pools[-1], fields.items("routes"))
     facts.pools[-1].block = fields.number("perNodeBlockSize")
     if facts.pools[-1].block:
         message = "nv-ipam divides the pool %s into blocks, and decides itself which node gets which block" % shown(
@@ -209,7 +208,7 @@ def cidr_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> 
     index = fields.number("gatewayIndex")
     if index is not None:
         pool.gateway = pool.net.first + index
-    pool_routes.take(pool, fields.items("routes"))
+    subnet_pool.take_routes(pool, fields.items("routes"))
     pool.left_out = [run for run in map(_indexes, fields.items("perNodeExclusions")) if run]
     excluded = [text for text in map(_exclusion, fields.items("exclusions")) if text]
     for _text, each in pool_ranges.ranges(excluded, fields.place_of("exclusions"), found):

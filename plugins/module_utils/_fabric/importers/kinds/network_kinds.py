@@ -161,11 +161,7 @@ def operators(kind: str, manifest: manifest_texts.Manifest, facts: Facts, found:
     if "resourceName" in own_fields and not network.resource:
         message = "the network %s has no resourceName" % shown(name)
         found.add(
-            import_rules.NO_RESOURCE,
-            fields.place,
-            message,
-            "set the resource of its ports",
-            "the resource of the rail",
+            import_rules.NO_RESOURCE, fields.place, message, "set the resource of its ports", "the resource of the rail"
         )
     ipam_kinds.of_text(manifest, object_shape.entry(spec, "ipam"), network, facts, found)
     facts.networks.append(network)

@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import (
     network_vlans,
     object_shape,
-    pool_routes,
+    subnet_pool,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.object_shape import (
     ANY,
@@ -32,7 +32,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Fields,
     Removed,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.subnet_pool import pool_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.upstream_vf_fields import (
     NUMBERS,
     VF_FIELDS,
@@ -142,8 +141,8 @@ def pool(manifest: Manifest, facts: Facts, found: Found) -> None:
     _namespace, name = object_shape.name_of(manifest)
     fields = object_shape.read(manifest, object_shape.spec_of(manifest), _POOL, found)
     facts.provider(SPIDERPOOL)
-    facts.pools.append(pool_of(fields, name, found))
-    pool_routes.take(facts.pools[-1], _routes(manifest, fields, found))
+    facts.pools.append(subnet_pool.pool_of(fields, name, found))
+    subnet_pool.take_routes(facts.pools[-1], _routes(manifest, fields, found))
     for text in facts.pools[-1].routes:
         net = pool_ranges.exact(text)
         if net and net.bits == IPV4:
@@ -238,11 +237,7 @@ def _network(
         message = "matchMasterSubnet is for sriov alone; the webhook refuses it with %s" % kind
         remedy = "remove it; give each node's pool its nodeName"
         found.add(
-            import_rules.MATCH_MASTER,
-            fields.place_of(path("ippools.matchMasterSubnet")),
-            message,
-            remedy,
-            "nothing",
+            import_rules.MATCH_MASTER, fields.place_of(path("ippools.matchMasterSubnet")), message, remedy, "nothing"
         )
         result.match_master = False
     return result

@@ -114,11 +114,7 @@ def policy(manifest: Manifest, facts: Facts, found: Found) -> None:
     if link not in (None, "eth", "ib"):
         message = "linkType %s is neither eth nor ib" % shown(fields.text("linkType") or "")
         found.add(
-            import_rules.LINK,
-            fields.place_of("linkType"),
-            message,
-            "write eth or ib",
-            "the attachment's default",
+            import_rules.LINK, fields.place_of("linkType"), message, "write eth or ib", "the attachment's default"
         )
         link = None
     device = Device(

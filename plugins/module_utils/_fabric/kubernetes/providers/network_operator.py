@@ -255,10 +255,7 @@ def _cidr_pool(view: View, network: Network, version: int, shares: t.Sequence[tu
     rail = view.rails[network.rail]
     share = shares[0][1]
     subnet, first, last = _numbers(share)
-    spec: Object = {
-        "cidr": rail["subnet" if version == 4 else "subnet6"],
-        "perNodeNetworkPrefix": share.prefix,
-    }
+    spec: Object = {"cidr": rail["subnet" if version == 4 else "subnet6"], "perNodeNetworkPrefix": share.prefix}
     if share.gateway is not None:
         spec["gatewayIndex"] = _number(share.gateway) - subnet.first
         spec["defaultGateway"] = False
@@ -377,11 +374,7 @@ def _definition(view: View, options: Options, network: Network, labels: dict[str
     manager = ipam(view, network)
     if manager:
         plugin["ipam"] = json.loads(manager)
-    conf = {
-        "cniVersion": options.cni_version,
-        "name": network.name,
-        "plugins": [plugin, *_chain(view, network)],
-    }
+    conf = {"cniVersion": options.cni_version, "name": network.name, "plugins": [plugin, *_chain(view, network)]}
     annotations = {plain_cni.RESOURCE: view.qualified(network.resource)}
     spec = {"config": compact(conf)}
     return made(plain_cni.API, plain_cni.DEFINITION, network.name, labels, spec, view.namespace, annotations)

@@ -60,15 +60,7 @@ def networks(view: View, options: Options) -> t.Iterator[Object]:
         if network.attachment in OF_FUNCTION and options.device_plugins:
             # Multus asks the kubelet for the pod's function of this resource, and passes it to the plugins.
             annotations = {RESOURCE: view.qualified(network.resource)}
-        yield made(
-            API,
-            DEFINITION,
-            network.name,
-            view.labels(COMPONENT, network.rail),
-            {},
-            view.namespace,
-            annotations,
-        )
+        yield made(API, DEFINITION, network.name, view.labels(COMPONENT, network.rail), {}, view.namespace, annotations)
 
 
 def of_node(fabric: t.Mapping[str, t.Any], node: Node, given: t.Mapping[str, t.Any] | None = None) -> list[Object]:

@@ -17,9 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     partition_keys,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.provider import Provider
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import (
-    Options,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
     OF_NETDEV,
     OF_VF,
@@ -160,12 +158,7 @@ def _spec(view: View, options: Options, network: Network, pools_of: Object) -> O
             "ippools": ippools,
         }
     else:
-        values = {
-            "resourceName": resource,
-            "rdmaIsolation": network.isolated,
-            "mtu": network.mtu,
-            "ippools": ippools,
-        }
+        values = {"resourceName": resource, "rdmaIsolation": network.isolated, "mtu": network.mtu, "ippools": ippools}
     spec[section] = stated(values)
     return spec
 
@@ -285,7 +278,7 @@ def values(view: View, options: Options) -> Object:
             "installVlanCNI": False,
         },
         "spiderpoolAgent": {
-            "prometheus": {"enabled": options.metrics, "enabledRdmaMetric": options.metrics, "port": 5711},
+            "prometheus": {"enabled": options.metrics, "enabledRdmaMetric": options.metrics, "port": 5711}
         },
         "spiderpoolController": {
             # The injecting webhook fails closed: with one replica, its restart would stop all pods.
