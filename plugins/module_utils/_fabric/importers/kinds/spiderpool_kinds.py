@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     PodNetwork,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_texts import Manifest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import (
     network_vlans,
     object_shape,
@@ -36,7 +37,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     NUMBERS,
     VF_FIELDS,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources.manifest_texts import Manifest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Scalar
@@ -139,7 +139,7 @@ _RDMA_REMOVED = {
 def pool(manifest: Manifest, facts: Facts, found: Found) -> None:
     """Read a SpiderIPPool."""
     _namespace, name = object_shape.name_of(manifest)
-    fields = object_shape.read(manifest, object_shape.spec_of(manifest), _POOL, found)
+    fields = object_shape.read_spec(manifest, _POOL, found)
     facts.provider(SPIDERPOOL)
     facts.pools.append(subnet_pool.pool_of(fields, name, found))
     subnet_pool.take_routes(facts.pools[-1], _routes(manifest, fields, found))
@@ -333,7 +333,7 @@ def _without_sections(spec: Mapping | None, others: t.Sequence[str], section: st
 def reserved(manifest: Manifest, facts: Facts, found: Found) -> None:
     """Read a SpiderReservedIP."""
     _namespace, name = object_shape.name_of(manifest)
-    fields = object_shape.read(manifest, object_shape.spec_of(manifest), {"ips": TEXTS, "ipVersion": FAMILY}, found)
+    fields = object_shape.read_spec(manifest, {"ips": TEXTS, "ipVersion": FAMILY}, found)
     facts.provider(SPIDERPOOL)
     listed = pool_ranges.ranges(fields.texts("ips"), fields.place_of("ips"), found)
     facts.taken.setdefault(name or "reserved", []).extend(each for _text, each in listed)
@@ -341,9 +341,7 @@ def reserved(manifest: Manifest, facts: Facts, found: Found) -> None:
 
 def coordinator(manifest: Manifest, facts: Facts, found: Found) -> None:
     """Read a SpiderCoordinator. Only ``hijackCIDR`` concerns the rails."""
-    fields = object_shape.read(
-        manifest, object_shape.spec_of(manifest), _COORDINATOR, found, removed=_COORDINATOR_REMOVED
-    )
+    fields = object_shape.read_spec(manifest, _COORDINATOR, found, removed=_COORDINATOR_REMOVED)
     facts.provider(SPIDERPOOL)
     for text in fields.texts("hijackCIDR"):
         net = pool_ranges.exact(text)

@@ -69,13 +69,8 @@ def pool_of(fields: Fields, name: str, found: Found) -> Pool:
 def take_routes(pool: Pool, items: t.Iterable[Value]) -> None:
     """Add destinations and gateways of routes to a pool."""
     for item in items:
-        destination = object_shape.plain_text(object_shape.entry(item, "dst")) or object_shape.plain_text(
-            object_shape.entry(item, "to")
-        )
-        via = pool_ranges.address(
-            object_shape.plain_text(object_shape.entry(item, "gw"))
-            or object_shape.plain_text(object_shape.entry(item, "via"))
-        )
+        destination = object_shape.text_at(item, "dst") or object_shape.text_at(item, "to")
+        via = pool_ranges.address(object_shape.text_at(item, "gw") or object_shape.text_at(item, "via"))
         if destination:
             pool.routes.append(destination)
         if via and pool.net and via[1] == pool.net.bits and pool.net.holds(via[0]) and via[0] != pool.gateway:

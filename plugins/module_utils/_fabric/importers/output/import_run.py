@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (
     claimed_addresses,
     import_rules,
+    manifest_texts,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Facts, Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import (
@@ -44,7 +45,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     sriov_kinds,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import Builder
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import manifest_texts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, table
@@ -190,8 +190,8 @@ def _head(files: t.Sequence[tuple[str, bytes]], found: Found) -> list[str]:
 
 def _read(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
     root = manifest.root
-    kind = object_shape.plain_text(object_shape.entry(root, "kind"))
-    version = object_shape.plain_text(object_shape.entry(root, "apiVersion"))
+    kind = object_shape.text_at(root, "kind")
+    version = object_shape.text_at(root, "apiVersion")
     items = object_shape.entry(root, "items")
     if isinstance(items, Sequence) and (kind.endswith("List") or not kind):
         for item in items.items:

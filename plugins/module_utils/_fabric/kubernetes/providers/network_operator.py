@@ -49,13 +49,6 @@ CLUSTER_POLICY = "nic-cluster-policy"
 _PROBES = {"startupProbe": (10, 20), "livenessProbe": (30, 30), "readinessProbe": (10, 30)}
 
 
-def objects(view: View, options: Options) -> t.Iterator[Object]:
-    """Yield the objects of the provider, in the order of application."""
-    yield from policies(view, options)
-    yield from pools(view, options)
-    yield from networks(view, options)
-
-
 # -- policies
 
 
@@ -423,7 +416,9 @@ class NetworkOperator(Provider):
     charts = {OPERATOR.name: values}
 
     def objects(self, view: View, options: Options) -> t.Iterator[Object]:
-        return objects(view, options)
+        yield from policies(view, options)
+        yield from pools(view, options)
+        yield from networks(view, options)
 
     def secrets(self, view: View, options: Options) -> list[partition_keys.Secret]:
         return partition_keys.secrets(view, options)
