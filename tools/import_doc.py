@@ -15,8 +15,8 @@ DOC = ROOT / "docs" / "import.md"
 sys.path[:0] = [str(ROOT), str(ROOT / "collections")]
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Rule  # noqa: E402
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Options  # noqa: E402
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_rules import IMPORT_RULES  # noqa: E402
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_options import Options  # noqa: E402
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import run  # noqa: E402
 from tools import generated  # noqa: E402
 

@@ -74,7 +74,7 @@ RANKS: dict[str, str] = {
         file plan
         kubernetes.view kubernetes.gpu kubernetes.providers kubernetes.objects kubernetes.software report
         layers lint verify.base verify.probing verify.layers verify.verdict
-        discover html importers.base importers.sources importers.infer importers.kinds importers.output
+        discover html importers.base importers.infer importers.kinds importers.output
     """,
     "_kube": """
         api

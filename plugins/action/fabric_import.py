@@ -9,8 +9,8 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output import import_report
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output import import_run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import run
 from ansible_collections.railyard.fabric.plugins.plugin_utils import _fabric_files
 from ansible_collections.railyard.fabric.plugins.plugin_utils._controller_action import ControllerAction
@@ -43,10 +43,10 @@ class ActionModule(ControllerAction):
             "changed": False,
             "text": outcome.text,
             "findings": [found.as_dict() for found in outcome.findings],
-            "counts": import_report.counts(outcome.findings),
-            "table": import_report.as_table(outcome.findings),
+            "counts": import_run.counts(outcome.findings),
+            "table": import_run.as_table(outcome.findings),
             "lint": [finding.text(options["dest"] or "fabric.yml") for finding in outcome.lint],
-            "summary": import_report.summary(outcome),
+            "summary": import_run.summary(outcome),
         }
         if not outcome.text:
             errors = [found.text() for found in outcome.findings if found.finding.severity == "error"]

@@ -9,9 +9,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.railyard.fabric.plugins.module_utils._awx import awx_kinds, awx_rights
+from ansible_collections.railyard.fabric.plugins.module_utils._awx import awx_kinds
 from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_data import (
     CONTROL,
+    Access,
     Data,
     Names,
     Schedule,
@@ -19,6 +20,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_data impo
     rrule,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_templates import (
+    APPROVED,
+    GUARDED,
     MAX_SLICES,
     NEEDS,
     PARTS,
@@ -32,6 +35,43 @@ from ansible_collections.railyard.fabric.plugins.module_utils._awx.awx_templates
     questions,
     sliced,
 )
+
+# kind of object -> right -> role in AWX
+ROLES: t.Mapping[str, t.Mapping[str, str]] = {
+    "job_templates": {"read": "read_role", "launch": "execute_role", "admin": "admin_role"},
+    "workflow_job_templates": {
+        "read": "read_role",
+        "launch": "execute_role",
+        "approve": "approval_role",
+        "admin": "admin_role",
+    },
+    "inventories": {"read": "read_role", "launch": "read_role", "use": "use_role", "admin": "admin_role"},
+    "projects": {"read": "read_role", "launch": "read_role", "use": "use_role", "admin": "admin_role"},
+    "credentials": {"use": "use_role", "admin": "admin_role"},
+}
+
+
+def _roles_of(
+    kind: str, access: Access, template: str = "", own: Access = None
+) -> t.Mapping[str, frozenset[str]] | None:
+    """Return all roles of an object with their teams; None if no access is set.
+
+    :param template: the key of the job template, if it is one.
+    :param own: the template's own access, which replaces ``access``. Teams that approve read what they approve.
+    """
+    granted = access if own is None else own
+    if granted is None:
+        return None
+    found: dict[str, set[str]] = {role: set() for role in ROLES[kind].values()}
+    for team, rights in granted.items():
+        for right in rights:
+            role = ROLES[kind].get(right)
+            if role and not (own is None and right == "launch" and template in GUARDED):
+                found[role].add(team)
+    if template in APPROVED:
+        found["read_role"] |= {team for team, rights in (access or {}).items() if "approve" in rights}
+    return {role: frozenset(teams) for role, teams in found.items()}
+
 
 _OUTCOMES = ("started", "success", "error")
 # Fields that would change a job from what the file describes. They are always sent.
@@ -89,11 +129,8 @@ class Object:
     @property
     def ref(self) -> Ref:
         """The reference to this object."""
-        return Ref(
-            self.kind,
-            self.name,
-            self.owner[1].name if self.owner and self.kind == "workflow_job_template_nodes" else "",
-        )
+        parent = self.owner[1].name if self.owner and self.kind == "workflow_job_template_nodes" else ""
+        return Ref(self.kind, self.name, parent)
 
 
 @dataclass(frozen=True)
@@ -138,7 +175,9 @@ class _Converter:
             present += [self._inventory(name), self._source(name)]
             present += [self._template(name, key) for key in keys[name]]
             absent += [
-                self._object("job_templates", self._named(name, key)) for key in TEMPLATES if key not in keys[name]
+                Object("job_templates", self._named(name, key), {"description": ""}, self._organization)
+                for key in TEMPLATES
+                if key not in keys[name]
             ]
             present += self._workflow(name, steps[name])
             absent += [
@@ -170,11 +209,6 @@ class _Converter:
         existing = self._data.credentials[key].existing
         return Ref("credentials", existing or self._prefixed(key), existing=bool(existing))
 
-    def _object(self, kind: str, name: str, about: str = "", **fields: t.Any) -> Object:
-        """Return an object of the organization."""
-        all_fields = {"description": about, **fields}
-        return Object(kind, name, {key: all_fields[key] for key in all_fields}, self._organization)
-
     # -- what all fabrics share
 
     def _credential_type(self) -> list[Object]:
@@ -189,7 +223,7 @@ class _Converter:
         known = awx_kinds.CREDENTIALS[credential.type or ""]
         kind = Ref("credential_types", known.name or self._prefixed(awx_kinds.KUBECONFIG), existing=bool(known.name))
         fields = {"description": "%s of Railyard" % key, "credential_type": kind, "inputs": dict(credential.inputs)}
-        access = awx_rights.of("credentials", self._data.access)
+        access = _roles_of("credentials", self._data.access)
         return Object("credentials", self._prefixed(key), fields, self._organization, secrets=key, access=access)
 
     def _execution_environment(self) -> list[Object]:
@@ -217,7 +251,7 @@ class _Converter:
             "credential": self._credential_ref(project.credential),
             "default_environment": self._environment,
         }
-        access = awx_rights.of("projects", self._data.access)
+        access = _roles_of("projects", self._data.access)
         return Object("projects", self._project.name, fields, self._organization, access=access)
 
     def _notification(self, key: str) -> Object:
@@ -239,7 +273,7 @@ class _Converter:
         """Return an inventory with only the control node, so that a job does not wait for the update of a fabric's
         inventory."""
         about = "For jobs that read the fabric file alone"
-        access = awx_rights.of("inventories", self._data.access)
+        access = _roles_of("inventories", self._data.access)
         name = self._prefixed(CONTROL)
         inventory = Object("inventories", name, {"description": about}, self._organization, access=access)
         variables = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
@@ -280,7 +314,7 @@ class _Converter:
 
     def _access(self, fabric: str, kind: str, key: str = "") -> t.Mapping[str, frozenset[str]] | None:
         base = self._data.fabrics[fabric].access
-        return awx_rights.of(kind, self._data.access if base is None else base, key, self._settings(fabric, key).access)
+        return _roles_of(kind, self._data.access if base is None else base, key, self._settings(fabric, key).access)
 
     def _inventory(self, name: str) -> Object:
         about = "Nodes of %s" % self._data.fabrics[name].file

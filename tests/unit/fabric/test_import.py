@@ -17,7 +17,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import name_counting, pool_ranges
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (
+    embedded_json,
+    name_counting,
+    pool_ranges,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import (
     Found,
     ImportFinding,
@@ -31,11 +36,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     spiderpool_kinds,
     sriov_kinds,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import Outcome, run
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import (
-    embedded_json,
-)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import yaml_source
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import network

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output import import_report
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output import import_run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import Outcome, run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from tests import yaml_text
@@ -287,7 +287,7 @@ def test_whereabouts_of_the_network_operator_is_not_nv_ipam() -> None:
 def test_the_summary_counts_every_mark_in_the_file() -> None:
     outcome = imported([pool("gpu1", {"subnet": "10.1.0.0/24", "ips": ["10.1.0.9"]}), network(1, ["gpu1"])])
     marks = [line for line in outcome.text.splitlines() if line.strip().startswith(("# DECIDE: ", "# CHECK: "))]
-    assert len(marks) >= 2 and "to decide: %d " % len(marks) in import_report.summary(outcome)
+    assert len(marks) >= 2 and "to decide: %d " % len(marks) in import_run.summary(outcome)
 
 
 def test_a_node_with_a_network_of_its_own_keeps_it() -> None:

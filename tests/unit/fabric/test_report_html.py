@@ -23,8 +23,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html impor
     report_page,
     run_history,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.matrix_rows import grid
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.rate_spread import (
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.matrix_table import grid
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.rate_tables import (
     BANDWIDTH,
     often,
     short,

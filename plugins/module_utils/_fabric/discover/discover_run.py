@@ -29,10 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint import lint_run as linting
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import (
-    expanded,
-    natural,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import expanded, natural
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, fold, table
 
 _HEAD = ("rule", "severity", "place", "nodes", "what is uncertain", "remedy")

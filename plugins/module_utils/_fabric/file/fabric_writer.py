@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     Firmware,
     HostSettings,
     Node,
+    NodeSettings,
     Port,
     Profile,
     Rail,
@@ -68,17 +69,7 @@ def document(fabric: Fabric) -> Data:
     sections["profiles"] = {profile.name: _profile(profile) for profile in fabric.profiles.values()}
     if fabric.groups:
         sections["groups"] = {
-            group.name: _without_none(
-                attachment=group.attachment,
-                slots=_settings(group.slots),
-                driver=_driver(group.driver),
-                firmware=_firmware(group.firmware),
-                infiniband=group.partitions and group.partitions.file_value(),
-                vfs=_settings(group.vfs),
-                **_host(group.host),
-                ports=_ports(group.ports),
-                vars=group.vars or None,
-            )
+            group.name: _without_none(**_node_settings(group), ports=_ports(group.ports), vars=group.vars or None)
             for group in fabric.groups.values()
         }
     sections["nodes"] = _nodes(fabric)
@@ -249,19 +240,25 @@ def _ports(ports: t.Mapping[str, Port | None]) -> Data | None:
     return {rail: None if port is None else _port(port) for rail, port in ports.items()} or None
 
 
+def _node_settings(settings: NodeSettings, soft_rdma: str | None = None) -> Data:
+    return {
+        "attachment": settings.attachment,
+        "slots": _settings(settings.slots),
+        "soft_rdma": soft_rdma,
+        "driver": _driver(settings.driver),
+        "firmware": _firmware(settings.firmware),
+        "infiniband": settings.partitions and settings.partitions.file_value(),
+        "vfs": _settings(settings.vfs),
+        **_host(settings.host),
+    }
+
+
 def _profile(profile: Profile) -> Data:
     gpus: t.Any = profile.gpus
     if gpus is not None and list(gpus) == list(range(len(gpus))) and not any(gpus.values()):
         gpus = len(gpus)
     return _without_none(
-        attachment=profile.attachment,
-        slots=_settings(profile.slots),
-        soft_rdma=profile.soft_rdma,
-        driver=_driver(profile.driver),
-        firmware=_firmware(profile.firmware),
-        infiniband=profile.partitions and profile.partitions.file_value(),
-        vfs=_settings(profile.vfs),
-        **_host(profile.host),
+        **_node_settings(profile, profile.soft_rdma),
         **profile.expected,
         gpus=gpus,
         gpu_distance=profile.gpu_distance,

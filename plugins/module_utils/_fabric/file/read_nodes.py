@@ -110,13 +110,7 @@ class _Pattern:
     """An entry of the section: a node, or a range of nodes with the ``names``."""
 
     def __init__(
-        self,
-        fabric: Fabric,
-        pattern: str,
-        names: name_syntax.HostRange,
-        section: Section,
-        known: Known,
-        report: Report,
+        self, fabric: Fabric, pattern: str, names: name_syntax.HostRange, section: Section, known: Known, report: Report
     ) -> None:
         self.fabric = fabric
         self.pattern = pattern

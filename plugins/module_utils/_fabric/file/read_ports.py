@@ -18,8 +18,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     shown,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import EXPECTED, Port
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules, name_syntax
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import name_syntax
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section, number_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Scalar
 
 MAX_GPU = 63
@@ -97,10 +97,7 @@ _KINDS = {
         "use at most 15 characters, without slash, colon, percent sign and space; not lo, all or default",
     ),
     "pci": _Kind(
-        name_syntax.pci,
-        PCI_ADDRESS,
-        "not a PCI address",
-        "write domain:bus:device.function, such as 0000:0b:00.0",
+        name_syntax.pci, PCI_ADDRESS, "not a PCI address", "write domain:bus:device.function, such as 0000:0b:00.0"
     ),
     "rdma": _Kind(
         _matching(name_syntax.RDMA),
@@ -158,7 +155,7 @@ def make_port(rail: str, path: Path, texts: Texts, report: Report) -> Port:
             values[key] = value
     for key, (low, high, unit) in NUMBERS.items():
         for text, place in texts.get(key, ()):
-            values[key] = _number(text, place, low, high, unit, report)
+            values[key] = number_of(text, place, low, high, unit, report)
     return Port(rail, path, gpus=_gpus(texts.get("gpu", ()), report), keys=tuple(texts), **values)
 
 
@@ -179,17 +176,6 @@ def expected(section: Section) -> dict[str, int]:
         if value is not None:
             values[key] = value
     return values
-
-
-def _number(text: str, path: Path, low: int, high: int, unit: str, report: Report) -> int | None:
-    remedy = "write a whole number%s from %d to %d" % (unit and " of " + unit, low, high)
-    if not re.match(r"-?(0|[1-9][0-9]*)\Z", text):
-        report.add(file_rules.KIND, path, "%s is not a whole number" % shown(text), remedy)
-    elif len(text) > 20 or not low <= int(text) <= high:
-        report.add(file_rules.RANGE, path, "%s is not from %d to %d" % (shown(text), low, high), remedy)
-    else:
-        return int(text)
-    return None
 
 
 INVALID_GPU = rule(

@@ -40,6 +40,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
     ROLES,
     Fabric,
     Group,
+    NodeSettings,
     OtherPort,
     Port,
     Profile,
@@ -78,14 +79,7 @@ def read_profile(name: str, parent: Section, report: Report) -> Profile:
     section = parent.section(name, "add its ports")
     if not section:
         return profile
-    profile.attachment = section.choice("attachment", tuple(ATTACHMENTS))
-    profile.slots = read_slots(section)
-    profile.soft_rdma = section.choice("soft_rdma", ("rxe", "siw"))
-    profile.driver = read_driver(section)
-    profile.firmware = read_firmware(section, report)
-    profile.partitions = read_partitions(section, report)
-    profile.vfs = read_vfs(section)
-    profile.host = read_host(section, report)
+    _read_settings(profile, section, report)
     profile.gpus = _gpus(section, report)
     profile.gpu_distance = section.choice("gpu_distance", DISTANCES)
     profile.expected = expected(section)
@@ -101,6 +95,19 @@ def read_profile(name: str, parent: Section, report: Report) -> Profile:
         profile.other_ports[other] = _other_port(other, own, report)
     section.done()
     return profile
+
+
+def _read_settings(settings: NodeSettings, section: Section, report: Report) -> None:
+    """Read what profiles and groups have in common, in the order in which messages list the keys."""
+    settings.attachment = section.choice("attachment", tuple(ATTACHMENTS))
+    settings.slots = read_slots(section)
+    if isinstance(settings, Profile):
+        settings.soft_rdma = section.choice("soft_rdma", ("rxe", "siw"))
+    settings.driver = read_driver(section)
+    settings.firmware = read_firmware(section, report)
+    settings.partitions = read_partitions(section, report)
+    settings.vfs = read_vfs(section)
+    settings.host = read_host(section, report)
 
 
 def _other_port(name: str, section: Section, report: Report) -> OtherPort:
@@ -140,13 +147,7 @@ def read_groups(fabric: Fabric, section: Section, report: Report) -> None:
     for name, own in section.sections():
         group_name(name, own.path, report)
         group = Group(name, own.path)
-        group.attachment = own.choice("attachment", tuple(ATTACHMENTS))
-        group.slots = read_slots(own)
-        group.driver = read_driver(own)
-        group.firmware = read_firmware(own, report)
-        group.partitions = read_partitions(own, report)
-        group.vfs = read_vfs(own)
-        group.host = read_host(own, report)
+        _read_settings(group, own, report)
         group.ports = _group_ports(own, report)
         group.vars = read_variables(own, report)
         own.done()

@@ -23,11 +23,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.html_
     rows,
     style,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.matrix_rows import Grid, grid, rails_ok
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.matrix_table import matrix
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.matrix_table import (
+    Grid,
+    grid,
+    matrix,
+    rails_ok,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.next_steps import anchors, steps
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.page_style import SHEET
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.rate_spread import BANDWIDTH, short, spreads
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.rate_tables import BANDWIDTH, short, spreads
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_context import Material, took
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import (
     DRIFT,
@@ -129,11 +133,7 @@ class Report:
         yield Section(
             "counters", "Counters", report_sections.counters(judged.counters) if judged and judged.counters else []
         )
-        yield Section(
-            "history",
-            "Earlier runs",
-            report_sections.history(material.runs) if material.runs else [],
-        )
+        yield Section("history", "Earlier runs", report_sections.history(material.runs) if material.runs else [])
         picture = _bare(xml.fromstring(topology(material.plan, "picture-of-rails").decode("utf-8")))
         # as wide as the screen, but at least legible: on a narrower screen, it scrolls
         picture.set("style", "min-width: %dpx" % min(float(picture.get("width", _LEGIBLE_WIDTH)), _LEGIBLE_WIDTH))

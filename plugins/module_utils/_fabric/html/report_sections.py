@@ -11,7 +11,7 @@ from xml.etree import ElementTree as xml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.html_markup import Child, code, h, more, rows
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.next_steps import Step
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.rate_spread import short
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.rate_tables import short
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_context import took
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.html.report_documents import (
     Counter,

@@ -9,9 +9,7 @@ from __future__ import annotations
 import collections
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import Demand
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
-    Path,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot_model import slots_of

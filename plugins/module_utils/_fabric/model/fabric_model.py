@@ -209,19 +209,25 @@ class AgentSettings:
 
 
 @dataclass
-class Profile:
-    """A server model. ``gpus``: GPU number -> its PCI address or None; None if the file does not list the GPUs."""
+class NodeSettings:
+    """The settings that profiles and groups have in common."""
 
     name: str
     path: Path
     attachment: str | None = None
     slots: SlotSettings = field(default_factory=dict)
-    soft_rdma: str | None = None
     driver: Driver | None = None
     firmware: Firmware | None = None
     partitions: Partitions | None = None
     vfs: VfSettings = field(default_factory=dict)
     host: HostSettings = field(default_factory=dict)
+
+
+@dataclass
+class Profile(NodeSettings):
+    """A server model. ``gpus``: GPU number -> its PCI address or None; None if the file does not list the GPUs."""
+
+    soft_rdma: str | None = None
     gpus: dict[int, str | None] | None = None
     gpu_distance: str | None = None
     expected: dict[str, int] = field(default_factory=dict)
@@ -230,18 +236,9 @@ class Profile:
 
 
 @dataclass
-class Group:
+class Group(NodeSettings):
     """Settings that override those of the profile, for the nodes of the group."""
 
-    name: str
-    path: Path
-    attachment: str | None = None
-    slots: SlotSettings = field(default_factory=dict)
-    driver: Driver | None = None
-    firmware: Firmware | None = None
-    partitions: Partitions | None = None
-    vfs: VfSettings = field(default_factory=dict)
-    host: HostSettings = field(default_factory=dict)
     ports: dict[str, Port | None] = field(default_factory=dict)
     vars: dict[str, t.Any] = field(default_factory=dict)
 

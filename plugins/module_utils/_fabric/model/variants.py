@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model as host
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
-    has_vfs,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import has_vfs
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import Driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     Fabric,

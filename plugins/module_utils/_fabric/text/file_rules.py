@@ -9,6 +9,15 @@ from __future__ import annotations
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import rule
 
+# Examples without the mistake of a rule.
+_FABRIC = """
+fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
+"""
+_NODE = """
+nodes:
+  ai-1: {profile: hgx, address: 10.1.16.1}
+"""
+
 SYNTAX = rule(
     "RY101 invalid-yaml: Invalid YAML",
     """
@@ -23,7 +32,7 @@ nodes:
 TEXT = rule(
     "RY102 not-text: File that is not plain text",
     'fabric: {name: "ai\x07", attachment: macvlan, provider: spiderpool, mtu: 4200}',
-    "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}",
+    _FABRIC,
 )
 
 SIZE = rule(
@@ -73,29 +82,9 @@ nodes:
 """,
 )
 
-KEY = rule(
-    "RY107 invalid-key: Key that is not a single word",
-    """
-nodes:
-  ai-1: {profile: hgx, address: {{ management }}}
-""",
-    """
-nodes:
-  ai-1: {profile: hgx, address: 10.1.16.1}
-""",
-)
+KEY = rule("RY107 invalid-key: Key that is not a single word", _NODE.replace("10.1.16.1", "{{ management }}"), _NODE)
 
-TAG = rule(
-    "RY108 yaml-tag: Unsupported YAML tag",
-    """
-nodes:
-  ai-1: {profile: hgx, address: !vault secret}
-""",
-    """
-nodes:
-  ai-1: {profile: hgx, address: 10.1.16.1}
-""",
-)
+TAG = rule("RY108 yaml-tag: Unsupported YAML tag", _NODE.replace("10.1.16.1", "!vault secret"), _NODE)
 
 ALIAS = rule(
     "RY109 undefined-alias: Alias without an anchor",
@@ -125,44 +114,14 @@ rails:
 """,
 )
 
-MISSING = rule(
-    "RY111 missing-key: Missing key",
-    """
-fabric: {name: ai, provider: spiderpool, mtu: 4200}
-""",
-    """
-fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
-""",
-)
+MISSING = rule("RY111 missing-key: Missing key", _FABRIC.replace("attachment: macvlan, ", ""), _FABRIC)
 
-KIND = rule(
-    "RY112 wrong-type: Value of the wrong type",
-    """
-fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: jumbo}
-""",
-    """
-fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
-""",
-)
+KIND = rule("RY112 wrong-type: Value of the wrong type", _FABRIC.replace("4200", "jumbo"), _FABRIC)
 
-RANGE = rule(
-    "RY113 out-of-range: Number out of range",
-    """
-fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 42000}
-""",
-    """
-fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
-""",
-)
+RANGE = rule("RY113 out-of-range: Number out of range", _FABRIC.replace("4200", "42000"), _FABRIC)
 
 CHOICE = rule(
-    "RY114 invalid-choice: Value that is not one of the choices",
-    """
-fabric: {name: ai, attachment: macvlan, provider: spiderpod, mtu: 4200}
-""",
-    """
-fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200}
-""",
+    "RY114 invalid-choice: Value that is not one of the choices", _FABRIC.replace("spiderpool", "spiderpod"), _FABRIC
 )
 
 TEMPLATE = rule(
@@ -181,10 +140,7 @@ ENCRYPTED = rule(
 $ANSIBLE_VAULT;1.1;AES256
 62313365396662343061393464336163383764373764613633653634306231386433626436623361
 """,
-    """
-nodes:
-  ai-1: {profile: hgx, address: 10.1.16.1}
-""",
+    _NODE,
     why="A fabric file contains no secrets, and lint, plan and reports read it without a password. Secrets belong in"
     " host_vars and group_vars beside it, where Ansible decrypts them.",
 )

@@ -71,18 +71,7 @@ class Section:
     def number(self, key: str, low: int, high: int, unit: str = "", required: str = "") -> int | None:
         """Return a whole number from ``low`` to ``high``. ``unit`` is for the remedy."""
         text = self.text(key, required)
-        if text is None:
-            return None
-        allowed = "a whole number%s from %d to %d" % (unit and " of " + unit, low, high)
-        path = self.path + (key,)
-        if not re.match(r"-?(0|[1-9][0-9]*)\Z", text):
-            self.report.add(rules.KIND, path, "%s is not a whole number" % shown(text), "write %s" % allowed)
-            return None
-        if len(text) > 20 or not low <= int(text) <= high:
-            message = "%s is not from %d to %d" % (shown(text), low, high)
-            self.report.add(rules.RANGE, path, message, "write %s" % allowed)
-            return None
-        return int(text)
+        return None if text is None else number_of(text, self.path + (key,), low, high, unit, self.report)
 
     def flag(self, key: str) -> bool | None:
         """Return a truth value: true, yes, on, false, no or off, in any case."""
@@ -160,6 +149,18 @@ class Section:
         """Return whether the key is missing and an unknown key may be a misspelling; :meth:`done` reports that key."""
         unknown = [name for name in self.mapping.entries if name not in self._known]
         return key not in self.mapping.entries and any(nearest(name, [key]) for name in unknown)
+
+
+def number_of(text: str, path: Path, low: int, high: int, unit: str, report: Report) -> int | None:
+    """Return a whole number from ``low`` to ``high``; None for another text, which is reported."""
+    remedy = "write a whole number%s from %d to %d" % (unit and " of " + unit, low, high)
+    if not re.match(r"-?(0|[1-9][0-9]*)\Z", text):
+        report.add(rules.KIND, path, "%s is not a whole number" % shown(text), remedy)
+    elif len(text) > 20 or not low <= int(text) <= high:
+        report.add(rules.RANGE, path, "%s is not from %d to %d" % (shown(text), low, high), remedy)
+    else:
+        return int(text)
+    return None
 
 
 def section_of(value: Value, path: Path, report: Report) -> Section | None:

@@ -9,11 +9,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu.gpu_operator import values
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu.gpu_settings import (
     Wanted,
     disagreements,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu.gpu_spec import values
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_options import Options
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_run import run
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import object_components
 

@@ -15,7 +15,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     object_components,
     object_files,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view import object_yaml
 from tests import work, yaml_text
 
 from .documents import REGISTRY, combinations, document
@@ -45,7 +44,7 @@ VALUES = st.recursive(
     {"a": "1.2.3.4-5.6.7.8", "b": "1.2.3.4/24", "c": "1.2.3", "d": "1_000.5", "e": "x: y", "f": "x #y", "g": "a =b"}
 )
 def test_rendered_objects_are_read_back(thing: dict[str, t.Any]) -> None:
-    assert yaml_text.load(object_yaml.text(thing)) == thing
+    assert yaml_text.load(object_files.as_yaml(thing)) == thing
 
 
 def test_yaml_has_the_style_of_hand_written_files() -> None:
@@ -53,7 +52,7 @@ def test_yaml_has_the_style_of_hand_written_files() -> None:
         "kind": "A",
         "spec": {"ips": ["10.0.0.1-10.0.0.9"], "on": "yes", "n": 1, "list": [{"a": 1, "b": []}], "t": "x\ny\n"},
     }
-    assert object_yaml.text(thing) == (
+    assert object_files.as_yaml(thing) == (
         'kind: A\nspec:\n  ips:\n  - 10.0.0.1-10.0.0.9\n  "on": "yes"\n  "n": 1\n'
         "  list:\n  - a: 1\n    b: []\n  t: |\n    x\n    y\n"
     )
@@ -61,7 +60,7 @@ def test_yaml_has_the_style_of_hand_written_files() -> None:
 
 def test_a_value_that_is_not_an_object_is_refused() -> None:
     with pytest.raises(TypeError):
-        object_yaml.text({"a": 1.5})
+        object_files.as_yaml({"a": 1.5})
 
 
 @pytest.mark.parametrize(("provider", "attachment", "mode"), combinations())

@@ -21,7 +21,7 @@ from .documents import document
 
 def made(kind: str, options: t.Mapping[str, t.Any] | None = None, **values: t.Any) -> list[dict[str, t.Any]]:
     view = View(document("spiderpool", **values))
-    return [each for each in spiderpool.objects(view, Options.of(options)) if each["kind"] == kind]
+    return [each for each in spiderpool.Spiderpool().objects(view, Options.of(options)) if each["kind"] == kind]
 
 
 def names(things: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:
@@ -67,7 +67,9 @@ def test_a_pattern_that_matches_another_pool_is_not_used() -> None:
         for port in node["ports"]:
             port["names"]["pool"] = "%s-%s" % (node["name"], "a" if port["rail"] == "gpu01" else "x-a")
     configs = [
-        each for each in spiderpool.objects(View(plan), Options.of({"injection": False})) if "sriov" in each["spec"]
+        each
+        for each in spiderpool.Spiderpool().objects(View(plan), Options.of({"injection": False}))
+        if "sriov" in each["spec"]
     ]
     assert configs[0]["spec"]["sriov"]["ippools"]["ipv4"] == ["hgx-0001-a", "hgx-0002-a"]
     assert configs[1]["spec"]["sriov"]["ippools"]["ipv4"] == ["*-x-a"]
@@ -134,7 +136,9 @@ def test_each_rail_is_once_in_every_group_of_its_size() -> None:
 def test_kinds_of_nodes_with_other_networks_have_groups_of_their_own() -> None:
     plan = document("spiderpool", nodes=2, rails=4, profile_of=lambda index: "big" if index == 1 else "small")
     del plan["nodes"][1]["ports"][2:]
-    groups = spiderpool.injection(View(plan), Options.of({"injection_groups": [2]}))
+    view = View(plan)
+    pools_of = {network.name: {"ipv4": ["any"]} for network in view.networks}
+    groups = spiderpool.injection(view, Options.of({"injection_groups": [2]}), pools_of)
     assert groups["gpu01-macvlan"] == [
         ("gpu01-macvlan", "ai-big"),
         ("gpu01-macvlan-2x1-big", "ai-big-2x1"),

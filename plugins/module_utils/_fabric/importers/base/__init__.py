@@ -2,4 +2,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Facts and findings of an import."""
+"""Manifests in files, pages and scripts, and the facts and findings of an import."""

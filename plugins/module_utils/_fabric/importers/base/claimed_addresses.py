@@ -14,10 +14,7 @@ import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import pool_ranges
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
-    Claim,
-    Pool,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Claim, Pool
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import Leaf, joined
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network, Range
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import common, single

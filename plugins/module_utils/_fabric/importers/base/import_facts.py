@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Facts read from manifests and pages, before rails are derived from them."""
+"""Facts read from manifests and pages, before rails are derived from them, and facts that a user gives."""
 
 from __future__ import annotations
 
@@ -11,6 +11,20 @@ from dataclasses import dataclass, field
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Place
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Network, Range
+
+
+class Options(t.NamedTuple):
+    """Facts that are not in manifests. ``nodes``: names or ranges, with their keys as in a fabric file.
+
+    ``provider``: provider of the fabric file, if it differs from the provider of the manifests.
+    """
+
+    name: str | None = None
+    nodes: t.Mapping[str, t.Mapping[str, t.Any]] | None = None
+    profile: str = "server"
+    mtu: int | None = None
+    provider: str | None = None
+
 
 SPIDERPOOL, NETWORK_OPERATOR, CNI = "spiderpool", "network-operator", "cni"
 

@@ -114,8 +114,7 @@ class Found:
         findings = [*self._grouped(), *self._of_not_imported()]
         files = {name: at for at, name in enumerate(dict.fromkeys(each.file for each in findings))}
         return sorted(
-            findings,
-            key=lambda each: (files[each.file], each.finding.line, each.finding.column, each.finding.code),
+            findings, key=lambda each: (files[each.file], each.finding.line, each.finding.column, each.finding.code)
         )
 
     def has(self, broken: Rule) -> bool:

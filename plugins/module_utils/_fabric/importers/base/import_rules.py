@@ -40,6 +40,11 @@ def _rule(header: str, bad: str, good: str, severity: str = WARNING) -> Rule:
     return register(IMPORT_RULES, header, bad, good, severity)
 
 
+def _changed(header: str, good: str, old: str, new: str, severity: str = WARNING) -> Rule:
+    """Return a rule whose bad example is the good one with ``old`` replaced by ``new``."""
+    return _rule(header, good.replace(old, new), good, severity)
+
+
 # -- reading
 
 TEXT = _rule("IM101 manifest-not-utf8: File that is not UTF-8 text", BOTH + "# \udcff\n", BOTH)
@@ -53,17 +58,13 @@ NO_MANIFEST = _rule("IM103 no-manifest: File without a manifest", "Rails are par
 NOTHING = _rule(
     "IM104 nothing-imported: No manifest that describes a rail", "apiVersion: v1\nkind: Namespace\n", BOTH, ERROR
 )
-WRONG_KIND = _rule(
-    "IM105 wrong-kind: Misspelt kind or API group", GOOD_POOL.replace("SpiderIPPool", "SpiderIpPool"), GOOD_POOL
-)
+WRONG_KIND = _changed("IM105 wrong-kind: Misspelt kind or API group", GOOD_POOL, "SpiderIPPool", "SpiderIpPool")
 TWICE = _rule(
     "IM108 conflicting-networks: Two different definitions of one network",
     GOOD_NETWORK + "---" + GOOD_NETWORK.replace("macvlan:", "ipvlan:").replace("cniType: macvlan", "cniType: ipvlan"),
     GOOD_NETWORK + "---" + SECOND,
 )
-VARIABLE = _rule(
-    "IM107 unset-variable: Variable without a value", GOOD_POOL.replace("gpu1-net11", "${POOL}"), GOOD_POOL
-)
+VARIABLE = _changed("IM107 unset-variable: Variable without a value", GOOD_POOL, "gpu1-net11", "${POOL}")
 JSON = _rule(
     "IM109 invalid-json: Invalid JSON in a manifest",
     CONFIG_MAP + '    {"configList": [%s]\n' % DEVICE,
@@ -88,17 +89,15 @@ LEVEL = _rule(
     ),
     GOOD_NETWORK,
 )
-REMOVED = _rule(
-    "IM202 removed-field: Field that was removed from the API",
-    GOOD_SRIOV.replace("rdmaIsolation: true", "enableRdma: true"),
-    GOOD_SRIOV,
+REMOVED = _changed(
+    "IM202 removed-field: Field that was removed from the API", GOOD_SRIOV, "rdmaIsolation: true", "enableRdma: true"
 )
 MISSPELT = _rule(
     "IM203 misspelt-field: Misspelt field",
     GOOD_SRIOV.replace("mtu: 4200", "MaxTxRateMbps: 1000"),
     GOOD_SRIOV.replace("mtu: 4200", "maxTxRateMbps: 1000"),
 )
-UNKNOWN = _rule("IM204 unknown-field: Unknown field", GOOD_NETWORK.replace("  mtu: 4200", "  zone: east"), GOOD_NETWORK)
+UNKNOWN = _changed("IM204 unknown-field: Unknown field", GOOD_NETWORK, "  mtu: 4200", "  zone: east")
 KIND = _rule(
     "IM205 wrong-field-type: Value of the wrong type",
     GOOD_POOL + "  ipVersion: ipv4\n  multusName: spiderpool/gpu1-macvlan\n",
@@ -114,16 +113,18 @@ PKEY = _rule(
     network("cniType: ib-sriov", "ibsriov: {resourceName: spidernet.io/gpu1, pkey: 1000}"),
     network("cniType: ib-sriov", 'ibsriov: {resourceName: spidernet.io/gpu1, pkey: "0x1000"}'),
 )
-SECTION = _rule(
+SECTION = _changed(
     "IM208 cni-type-mismatch: cniType that does not match its section",
-    GOOD_NETWORK.replace("cniType: macvlan", "cniType: ipvlan"),
     GOOD_NETWORK,
+    "cniType: macvlan",
+    "cniType: ipvlan",
     ERROR,
 )
-NOT_KNOWN = _rule(
+NOT_KNOWN = _changed(
     "IM209 unsupported-setting: Setting without an equivalent in the fabric file",
-    GOOD_NETWORK.replace("  mtu: 4200", "  vlanID: 100"),
     GOOD_NETWORK,
+    "  mtu: 4200",
+    "  vlanID: 100",
 )
 ATTACHMENT = _rule(
     "IM210 unsupported-attachment: Missing or unsupported attachment",
@@ -145,37 +146,22 @@ KIND_LOST = _rule(
 
 # -- addresses
 
-HOST_BITS = _rule(
-    "IM301 subnet-host-bits: Subnet with host bits set",
-    GOOD_POOL.replace("172.16.11.0/24", "172.16.11.0/16"),
-    GOOD_POOL,
+HOST_BITS = _changed("IM301 subnet-host-bits: Subnet with host bits set", GOOD_POOL, "172.16.11.0/24", "172.16.11.0/16")
+SUBNET = _changed(
+    "IM302 invalid-pool-subnet: Invalid subnet of a pool", GOOD_POOL, "172.16.11.0/24", "172.16.11.0", ERROR
 )
-SUBNET = _rule(
-    "IM302 invalid-pool-subnet: Invalid subnet of a pool",
-    GOOD_POOL.replace("172.16.11.0/24", "172.16.11.0"),
-    GOOD_POOL,
-    ERROR,
+RANGE = _changed(
+    "IM303 range-notation: Range not written as first-last", GOOD_POOL, "172.16.11.1-172.16.11.200", "172.16.11.0/25"
 )
-RANGE = _rule(
-    "IM303 range-notation: Range not written as first-last",
-    GOOD_POOL.replace("172.16.11.1-172.16.11.200", "172.16.11.0/25"),
-    GOOD_POOL,
-)
-OUTSIDE = _rule(
-    "IM304 range-outside-subnet: Range outside its subnet",
-    GOOD_POOL.replace("172.16.11.200", "172.16.11.256"),
-    GOOD_POOL,
-)
-UNUSABLE = _rule(
+OUTSIDE = _changed("IM304 range-outside-subnet: Range outside its subnet", GOOD_POOL, "172.16.11.200", "172.16.11.256")
+UNUSABLE = _changed(
     "IM305 unusable-pod-address: Range with the gateway or an address that pods cannot have",
-    GOOD_POOL.replace("172.16.11.200", "172.16.11.255"),
     GOOD_POOL,
+    "172.16.11.200",
+    "172.16.11.255",
 )
-GATEWAY = _rule(
-    "IM306 gateway-outside-subnet: Gateway outside its subnet",
-    GOOD_POOL.replace("172.16.11.254", "172.16.12.254"),
-    GOOD_POOL,
-    ERROR,
+GATEWAY = _changed(
+    "IM306 gateway-outside-subnet: Gateway outside its subnet", GOOD_POOL, "172.16.11.254", "172.16.12.254", ERROR
 )
 SUBNETS = _rule(
     "IM308 pools-of-several-subnets: Pools of several subnets on one rail",
@@ -192,8 +178,8 @@ OVERLAP = _rule(
     + GOOD_NETWORK.replace("[gpu1-net11]", "[gpu1-net11, gpu1-more]"),
     BOTH,
 )
-RAILS_OVERLAP = _rule(
-    "IM310 duplicate-rail-subnet: Two rails with one subnet", FOUR.replace("172.16.12", "172.16.11"), FOUR, ERROR
+RAILS_OVERLAP = _changed(
+    "IM310 duplicate-rail-subnet: Two rails with one subnet", FOUR, "172.16.12", "172.16.11", ERROR
 )
 NO_SUBNET = _rule("IM311 missing-subnet: Rail without a known subnet", GOOD_NETWORK, BOTH, ERROR)
 LAYOUT = _rule(
@@ -205,7 +191,7 @@ LAYOUT = _rule(
     BOTH,
     ERROR,
 )
-POOL_UNKNOWN = _rule("IM313 undefined-pool: Undefined pool", BOTH.replace("[gpu1-net11]", "[gpu1-net1]"), BOTH)
+POOL_UNKNOWN = _changed("IM313 undefined-pool: Undefined pool", BOTH, "[gpu1-net11]", "[gpu1-net1]")
 POOL_UNUSED = _rule("IM314 unused-pool: Unused pool", BOTH + "---" + SECOND_POOL, FOUR)
 WILDCARD = _rule(
     "IM315 wildcard-too-wide: Wildcard that matches the pools of other rails",
@@ -216,10 +202,11 @@ WILDCARD = _rule(
     + GOOD_NETWORK.replace("gpu1-net11", "rail1*"),
     GOOD_POOL.replace("gpu1-net11", "rail01-node1") + "---" + GOOD_NETWORK.replace("gpu1-net11", "rail01*"),
 )
-MATCH_MASTER = _rule(
+MATCH_MASTER = _changed(
     "IM316 match-master-subnet: matchMasterSubnet without effect",
-    GOOD_NETWORK.replace("{ipv4: [gpu1-net11]}", "{ipv4: [gpu1-net11], matchMasterSubnet: true}"),
     GOOD_NETWORK,
+    "{ipv4: [gpu1-net11]}",
+    "{ipv4: [gpu1-net11], matchMasterSubnet: true}",
 )
 IPAM = _rule(
     "IM317 node-local-ipam: IPAM plugin without cluster-wide allocation",
@@ -256,10 +243,11 @@ spec:
 """,
     BOTH,
 )
-NO_HOSTS = _rule(
+NO_HOSTS = _changed(
     "IM320 no-host-addresses-left: No addresses left for the ports of a rail",
-    BOTH.replace("172.16.11.200", "172.16.11.253"),
     BOTH,
+    "172.16.11.200",
+    "172.16.11.253",
     ERROR,
 )
 _CIDR_POOL = """
@@ -278,10 +266,11 @@ metadata: {name: rail-1}
 spec: {master: eth1, mtu: 4200, ipam: '{"type": "nv-ipam", "poolName": "rail-1", "poolType": "cidrpool"}'}
 """
 HOSTS = _rule("IM319 unknown-host-addresses: Unknown addresses of the ports", BOTH, _CIDR_POOL)
-HOST_IN_PODS = _rule(
+HOST_IN_PODS = _changed(
     "IM321 host-address-in-pool: Port address among the pod addresses",
-    _CIDR_POOL.replace("  perNodeExclusions: [{startIndex: 2, endIndex: 2}]\n", ""),
     _CIDR_POOL,
+    "  perNodeExclusions: [{startIndex: 2, endIndex: 2}]\n",
+    "",
     ERROR,
 )
 HELD = _rule(
@@ -305,10 +294,11 @@ UNEVEN = _rule(
     + "---"
     + _NODES_POOLS,
 )
-LOST = _rule(
+LOST = _changed(
     "IM327 excluded-node-addresses: Addresses of each node that only the manifests keep from pods",
-    _CIDR_POOL.replace("startIndex: 2, endIndex: 2", "startIndex: 10, endIndex: 12"),
     _CIDR_POOL,
+    "startIndex: 2, endIndex: 2",
+    "startIndex: 10, endIndex: 12",
     ERROR,
 )
 
@@ -354,15 +344,14 @@ NETWORK_UNKNOWN = _rule(
     GOOD_NETWORK + "---\nmetadata:\n  annotations:\n    k8s.v1.cni.cncf.io/networks: gpu1-macvlan,gpu2-macvlan\n",
     GOOD_NETWORK + "---\nmetadata:\n  annotations:\n    k8s.v1.cni.cncf.io/networks: gpu1-macvlan\n",
 )
-NO_RESOURCE = _rule(
+NO_RESOURCE = _changed(
     "IM410 network-without-resource: Network without a resource",
-    GOOD_NETWORK.replace("    rdmaResourceName: spidernet.io/shared_gpu1\n", ""),
     GOOD_NETWORK,
+    "    rdmaResourceName: spidernet.io/shared_gpu1\n",
+    "",
 )
-NAMES = _rule(
-    "IM411 names-not-importable: Names that a fabric file cannot have",
-    FOUR.replace("gpu2-macvlan", "gpu2.macvlan"),
-    FOUR,
+NAMES = _changed(
+    "IM411 names-not-importable: Names that a fabric file cannot have", FOUR, "gpu2-macvlan", "gpu2.macvlan"
 )
 
 # -- rails and the fabric
@@ -380,10 +369,8 @@ ATTACHMENTS = _rule(
     FOUR,
     ERROR,
 )
-ISOLATION = _rule(
-    "IM502 missing-rdma-isolation: VF without its RDMA device",
-    GOOD_SRIOV.replace("    rdmaIsolation: true\n", ""),
-    GOOD_SRIOV,
+ISOLATION = _changed(
+    "IM502 missing-rdma-isolation: VF without its RDMA device", GOOD_SRIOV, "    rdmaIsolation: true\n", ""
 )
 NO_PORT = _rule("IM503 missing-port: Rail without a known port", GOOD_SRIOV, GOOD_POLICY + "---" + GOOD_SRIOV, ERROR)
 COUNTED = _rule(
@@ -391,7 +378,7 @@ COUNTED = _rule(
     BOTH + "---\nmetadata:\n  annotations:\n    k8s.v1.cni.cncf.io/networks: gpu1-macvlan,gpu2-macvlan\n",
     FOUR,
 )
-MTU = _rule("IM505 unknown-mtu: Unknown MTU", BOTH.replace("    mtu: 4200\n", ""), BOTH)
+MTU = _changed("IM505 unknown-mtu: Unknown MTU", BOTH, "    mtu: 4200\n", "")
 MTUS = _rule(
     "IM506 conflicting-mtu: Conflicting MTUs of a rail",
     GOOD_POLICY.replace("isRdma: true", "mtu: 9000") + "---" + GOOD_SRIOV,
@@ -400,12 +387,10 @@ MTUS = _rule(
 NODES = _rule(
     "IM507 unknown-nodes: Unknown nodes", BOTH, BOTH.replace("  gateway:", "  nodeName: [ai-1]\n  gateway:"), ERROR
 )
-NODES_NAMED = _rule(
-    "IM508 nodes-from-pools: Nodes known from pools only",
-    BOTH.replace("  gateway:", "  nodeName: [ai-1]\n  gateway:"),
-    BOTH,
+NODES_NAMED = _changed(
+    "IM508 nodes-from-pools: Nodes known from pools only", BOTH, "  gateway:", "  nodeName: [ai-1]\n  gateway:"
 )
-VFS = _rule("IM509 unknown-vf-count: Unknown number of VFs", GOOD_POLICY.replace("numVfs: 8", "numVfs: 0"), GOOD_POLICY)
+VFS = _changed("IM509 unknown-vf-count: Unknown number of VFs", GOOD_POLICY, "numVfs: 8", "numVfs: 0")
 TWO_NETWORKS = _rule(
     "IM510 two-networks-per-port: Two networks on one port",
     GOOD_NETWORK + "---" + GOOD_NETWORK.replace("gpu1-macvlan", "gpu1-again"),

@@ -33,12 +33,7 @@ _COORDINATOR = {
     "hostRuleTable": _of("500"),
     "txQueueLen": _of("0"),
 }
-_PLUGIN = {
-    "mode": _of("bridge|l2"),
-    "ipam.poolType": _of("ippool|cidrpool"),
-    "mtu": _of("0"),
-    "vlan": _of("0"),
-}
+_PLUGIN = {"mode": _of("bridge|l2"), "ipam.poolType": _of("ippool|cidrpool"), "mtu": _of("0"), "vlan": _of("0")}
 _SRIOV_NETWORK = {"logLevel": _of("info"), "vlan": _of("0"), "vlanQoS": _of("0"), "vlanProto": _of("802.1q")}
 _METAPLUGIN = {"spec.metaPlugins[].type": _of("rdma")}
 VALUES: dict[str, dict[str, re.Pattern[str]]] = {

@@ -65,11 +65,7 @@ def ranges(texts: t.Sequence[str], place: Place, found: Found) -> list[tuple[str
         if parsed is None:
             message = "%s is not a range of addresses" % shown(text)
             found.add(
-                import_rules.RANGE,
-                place,
-                message,
-                "write first-last, such as 172.16.11.1-172.16.11.200",
-                "nothing",
+                import_rules.RANGE, place, message, "write first-last, such as 172.16.11.1-172.16.11.200", "nothing"
             )
         else:
             result.append((text, parsed))

@@ -228,11 +228,7 @@ def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: 
     elif size >= needed:
         rail.hosts = free
     elif not infiniband:
-        message = "%s has %d addresses that no object can give, for the ports of %d nodes" % (
-            rail.net,
-            size,
-            needed,
-        )
+        message = "%s has %d addresses that no object can give, for the ports of %d nodes" % (rail.net, size, needed)
         remedy = "shorten a pool, and write hosts of the rail"
         found.add(import_rules.NO_HOSTS, draft.place, message, remedy, "no hosts: ports get no address")
         rail.note = "; ".join(filter(None, (rail.note, "DECIDE: hosts; the manifests leave no addresses for ports")))

@@ -9,7 +9,11 @@ from __future__ import annotations
 import re
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (
+    embedded_json,
+    import_rules,
+    manifest_texts,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
     NETWORK_OPERATOR,
     SPIDERPOOL,
@@ -24,10 +28,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     TEXT,
     TEXTS,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import (
-    embedded_json,
-    manifest_texts,
-)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import (
     Mapping,
     Scalar,
@@ -37,13 +37,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
 
 # The plugin's default prefix of resource names.
 _PREFIX = "rdma"
-_SELECTORS: object_shape.Shape = {
-    "vendors": TEXTS,
-    "deviceIDs": TEXTS,
-    "drivers": TEXTS,
-    "ifNames": TEXTS,
-    "linkTypes": TEXTS,
-}
+_SELECTORS: object_shape.Shape = dict.fromkeys(("vendors", "deviceIDs", "drivers", "ifNames", "linkTypes"), TEXTS)
 _ENTRY: object_shape.Shape = {
     "resourceName": TEXT,
     "resourcePrefix": TEXT,
@@ -94,13 +88,7 @@ def configuration(
         path = "configList[%d]" % number
         if not isinstance(item, Mapping):
             place = object_shape.place_at(manifest, item, path)
-            found.add(
-                import_rules.KIND,
-                place,
-                "%s instead of a mapping" % item.kind,
-                "write an object",
-                "nothing",
-            )
+            found.add(import_rules.KIND, place, "%s instead of a mapping" % item.kind, "write an object", "nothing")
             continue
         device = _device(manifest, item, path, prefix or _PREFIX, found)
         bare = device.resource.partition("/")[2]
@@ -181,7 +169,7 @@ def values(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> boo
         return False
     facts.provider(SPIDERPOOL)
     setup = object_shape.entry(plugin, "deviceConfig")
-    install = object_shape.plain_text(object_shape.entry(plugin, "install")).lower() == "true"
+    install = object_shape.text_at(plugin, "install").lower() == "true"
     if isinstance(setup, Mapping):
         configuration(manifest, setup, facts, found)
     elif install and isinstance(plugin, Mapping):

@@ -9,7 +9,12 @@ from __future__ import annotations
 import re
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules, pool_ranges
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (
+    embedded_json,
+    import_rules,
+    manifest_texts,
+    pool_ranges,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
     NETWORK_OPERATOR,
     SPIDERPOOL,
@@ -18,18 +23,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Pool,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import object_shape, pool_routes
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import object_shape, subnet_pool
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.object_shape import (
     ANY,
     FLAG,
     ITEMS,
     NUMBER,
     TEXT,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.subnet_pool import pool_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import (
-    embedded_json,
-    manifest_texts,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import network, show
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Scalar, Value
@@ -74,7 +74,7 @@ def of_value(
     manifest: manifest_texts.Manifest, value: Value | None, network: PodNetwork, facts: Facts, found: Found
 ) -> None:
     """Read an ``ipam`` section, which names pools or contains ranges."""
-    kind = object_shape.plain_text(object_shape.entry(value, "type"))
+    kind = object_shape.text_at(value, "type")
     if not isinstance(value, Mapping) or not kind:
         return
     place = object_shape.place_at(manifest, value, "ipam")
@@ -82,11 +82,11 @@ def of_value(
     if kind == "spiderpool":
         facts.provider(SPIDERPOOL)
         for key in ("default_ipv4_ippool", "default_ipv6_ippool"):
-            items = getattr(object_shape.entry(value, key), "items", ())
+            items = object_shape.items_at(value, key)
             network.pools.extend(filter(None, map(object_shape.plain_text, items)))
     elif kind == "nv-ipam":
         facts.provider(NETWORK_OPERATOR)
-        name = object_shape.plain_text(object_shape.entry(value, "poolName"))
+        name = object_shape.text_at(value, "poolName")
         network.pools.extend([name] if name else [])
     elif kind in ("whereabouts", "host-local"):
         if kind == "host-local":
@@ -102,19 +102,19 @@ def of_value(
 def _inline_pools(value: Mapping, place: Place, network: PodNetwork, facts: Facts, found: Found) -> None:
     blocks: list[Value] = [value]
     for key in ("ipRanges", "ranges"):
-        for item in getattr(object_shape.entry(value, key), "items", ()):
+        for item in object_shape.items_at(value, key):
             blocks.extend(getattr(item, "items", None) or [item])
     for block in blocks:
         pool = _inline_pool(block, value, place, "%s#%d" % (network.name, len(network.pools) + 1), found)
         if pool:
             facts.pools.append(pool)
             network.pools.append(pool.name)
-            pool_routes.take(pool, getattr(object_shape.entry(value, "routes"), "items", ()))
+            subnet_pool.take_routes(pool, object_shape.items_at(value, "routes"))
 
 
 def _inline_pool(block: Value, value: Mapping, place: Place, name: str, found: Found) -> Pool | None:
     def text_of(*keys: str) -> str:
-        return next(filter(None, (object_shape.plain_text(object_shape.entry(block, key)) for key in keys)), "")
+        return next(filter(None, (object_shape.text_at(block, key) for key in keys)), "")
 
     subnet = text_of("range", "subnet")
     if not subnet:
@@ -132,15 +132,15 @@ def _inline_pool(block: Value, value: Mapping, place: Place, name: str, found: F
         ends = (first or show(inside.first, inside.bits), last or show(inside.last, inside.bits))
         fields.put("ips", ["%s-%s" % ends], place)
     fields.put("subnet", subnet, place)
-    gateway = text_of("gateway") or object_shape.plain_text(object_shape.entry(value, "gateway"))
+    gateway = text_of("gateway") or object_shape.text_at(value, "gateway")
     # a range without ends includes the gateway, which the plugin excludes itself
-    excluded = [object_shape.plain_text(item) for item in getattr(object_shape.entry(block, "exclude"), "items", ())]
+    excluded = [object_shape.plain_text(item) for item in object_shape.items_at(block, "exclude")]
     excluded = [_as_range(text) for text in excluded if text]
     if gateway:
         fields.put("gateway", gateway, place)
         excluded.append(gateway)
     fields.put("excludeIPs", excluded, place)
-    return pool_of(fields, name, found)
+    return subnet_pool.pool_of(fields, name, found)
 
 
 def _as_range(text: str) -> str:
@@ -153,7 +153,7 @@ def _as_range(text: str) -> str:
 def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
     """Read an IPPool: one subnet of which nv-ipam assigns blocks to nodes."""
     _namespace, name = object_shape.name_of(manifest)
-    fields = object_shape.read(manifest, object_shape.spec_of(manifest), _IPPOOL, found)
+    fields = object_shape.read_spec(manifest, _IPPOOL, found)
     facts.provider(NETWORK_OPERATOR)
     inner = object_shape.Fields(fields.place)
     for key in ("subnet", "gateway"):
@@ -165,8 +165,8 @@ def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> No
     excluded = [_exclusion(item) for item in fields.items("exclusions")]
     gateway = fields.text("gateway")
     inner.put("excludeIPs", [text for text in excluded + [gateway or ""] if text], fields.place_of("exclusions"))
-    facts.pools.append(pool_of(inner, name, found))
-    pool_routes.take(facts.pools[-1], fields.items("routes"))
+    facts.pools.append(subnet_pool.pool_of(inner, name, found))
+    subnet_pool.take_routes(facts.pools[-1], fields.items("routes"))
     facts.pools[-1].block = fields.number("perNodeBlockSize")
     if facts.pools[-1].block:
         message = "nv-ipam divides the pool %s into blocks, and decides itself which node gets which block" % shown(
@@ -180,12 +180,12 @@ def ip_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> No
 
 
 def _exclusion(item: Value) -> str:
-    first, last = (object_shape.plain_text(object_shape.entry(item, key)) for key in ("startIP", "endIP"))
+    first, last = (object_shape.text_at(item, key) for key in ("startIP", "endIP"))
     return "%s-%s" % (first, last) if first and last else ""
 
 
 def _indexes(item: Value) -> tuple[int, int] | None:
-    texts_ = [object_shape.plain_text(object_shape.entry(item, key)) for key in ("startIndex", "endIndex")]
+    texts_ = [object_shape.text_at(item, key) for key in ("startIndex", "endIndex")]
     first, last = (int(text) if re.match(r"[0-9]{1,18}\Z", text) else -1 for text in texts_)
     return (first, last) if 0 <= first <= last else None
 
@@ -193,7 +193,7 @@ def _indexes(item: Value) -> tuple[int, int] | None:
 def cidr_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
     """Read a CIDRPool: a network that is divided into one prefix per node."""
     _namespace, name = object_shape.name_of(manifest)
-    fields = object_shape.read(manifest, object_shape.spec_of(manifest), _CIDRPOOL, found)
+    fields = object_shape.read_spec(manifest, _CIDRPOOL, found)
     facts.provider(NETWORK_OPERATOR)
     pool = Pool(fields.place, name, None, found.kind)
     facts.pools.append(pool)
@@ -209,16 +209,16 @@ def cidr_pool(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> 
     index = fields.number("gatewayIndex")
     if index is not None:
         pool.gateway = pool.net.first + index
-    pool_routes.take(pool, fields.items("routes"))
+    subnet_pool.take_routes(pool, fields.items("routes"))
     pool.left_out = [run for run in map(_indexes, fields.items("perNodeExclusions")) if run]
     excluded = [text for text in map(_exclusion, fields.items("exclusions")) if text]
     for _text, each in pool_ranges.ranges(excluded, fields.place_of("exclusions"), found):
         facts.taken.setdefault(name or "excluded", []).append(each)
     for item in fields.items("staticAllocations"):
-        node = object_shape.plain_text(object_shape.entry(item, "nodeName"))
+        node = object_shape.text_at(item, "nodeName")
         if node:
             facts.nodes.append(node)
-            pool.static[node] = object_shape.plain_text(object_shape.entry(item, "prefix"))
+            pool.static[node] = object_shape.text_at(item, "prefix")
             _own_gateway(item, pool.static[node], index)
 
 

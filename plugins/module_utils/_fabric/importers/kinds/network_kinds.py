@@ -9,7 +9,11 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (
+    embedded_json,
+    import_rules,
+    manifest_texts,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
     CNI,
     NETWORK_OPERATOR,
@@ -29,10 +33,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     NUMBERS,
     SWITCH,
     VF_FIELDS,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import (
-    embedded_json,
-    manifest_texts,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import pci
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import (
@@ -74,15 +74,15 @@ def definition(manifest: manifest_texts.Manifest, facts: Facts, found: Found) ->
     plugin = _main_plugin(
         embedded_json.of_scalar(config, Mapping, place, "the configuration of %s" % shown(name), found)
     )
-    kind = object_shape.plain_text(object_shape.entry(plugin, "type"))
+    kind = object_shape.text_at(plugin, "type")
     if kind not in _PLUGINS:
         # calico, bridge and others do not concern rails
         return
     facts.provider(CNI)
     annotations = object_shape.entry(manifest.root, "metadata", "annotations")
-    resource = object_shape.plain_text(object_shape.entry(annotations, _RESOURCE))
-    master = object_shape.plain_text(object_shape.entry(plugin, "master"))
-    mtu = object_shape.plain_text(object_shape.entry(plugin, "mtu"))
+    resource = object_shape.text_at(annotations, _RESOURCE)
+    master = object_shape.text_at(plugin, "master")
+    mtu = object_shape.text_at(plugin, "mtu")
     network = PodNetwork(
         place,
         "NetworkAttachmentDefinition",
@@ -94,8 +94,8 @@ def definition(manifest: manifest_texts.Manifest, facts: Facts, found: Found) ->
         mtu=int(mtu) if mtu.isdecimal() and 0 < len(mtu) < 6 and int(mtu) else None,
     )
     if kind == "host-device":
-        device = object_shape.plain_text(object_shape.entry(plugin, "device"))
-        address = pci(object_shape.plain_text(object_shape.entry(plugin, "pciBusID")))
+        device = object_shape.text_at(plugin, "device")
+        address = pci(object_shape.text_at(plugin, "pciBusID"))
         network.masters = [device or address or ""] if device or address else []
     _vf_attributes(plugin, network)
     key = object_shape.entry(plugin, "pkey")
@@ -108,9 +108,7 @@ def definition(manifest: manifest_texts.Manifest, facts: Facts, found: Found) ->
 def _main_plugin(value: Value | None) -> Value | None:
     plugins = object_shape.entry(value, "plugins")
     if isinstance(plugins, Sequence):
-        known = [
-            each for each in plugins.items if object_shape.plain_text(object_shape.entry(each, "type")) in _PLUGINS
-        ]
+        known = [each for each in plugins.items if object_shape.text_at(each, "type") in _PLUGINS]
         return known[0] if known else None
     return value
 
@@ -161,11 +159,7 @@ def operators(kind: str, manifest: manifest_texts.Manifest, facts: Facts, found:
     if "resourceName" in own_fields and not network.resource:
         message = "the network %s has no resourceName" % shown(name)
         found.add(
-            import_rules.NO_RESOURCE,
-            fields.place,
-            message,
-            "set the resource of its ports",
-            "the resource of the rail",
+            import_rules.NO_RESOURCE, fields.place, message, "set the resource of its ports", "the resource of the rail"
         )
     ipam_kinds.of_text(manifest, object_shape.entry(spec, "ipam"), network, facts, found)
     facts.networks.append(network)

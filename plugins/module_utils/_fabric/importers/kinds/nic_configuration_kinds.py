@@ -14,9 +14,9 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Facts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_texts import Manifest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import use
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import object_shape
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources.manifest_texts import Manifest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Value
 
 GROUP = "configuration.net.nvidia.com"

@@ -12,13 +12,13 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_texts import Manifest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import (
     Leaf,
     flow,
     use,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.neutral_fields import neutral
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources.manifest_texts import Manifest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import (
     Mapping,
@@ -113,9 +113,7 @@ class Fields:
 def name_of(manifest: Manifest) -> tuple[str, str]:
     """Return namespace and name of an object; empty texts if missing."""
     metadata = entry(manifest.root, "metadata")
-    if not isinstance(metadata, Mapping):
-        return "", ""
-    return plain_text(entry(metadata, "namespace")), plain_text(entry(metadata, "name"))
+    return text_at(metadata, "namespace"), text_at(metadata, "name")
 
 
 def spec_of(manifest: Manifest) -> Mapping | None:
@@ -133,6 +131,17 @@ def entry(value: Value | None, *keys: str) -> Value | None:
     return value
 
 
+def text_at(value: Value | None, *keys: str) -> str:
+    """Return the text of the scalar at the path of keys and mark it as read; empty without one."""
+    return plain_text(entry(value, *keys))
+
+
+def items_at(value: Value | None, key: str) -> t.Sequence[Value]:
+    """Return the items of the list under a key; none without a list."""
+    found = entry(value, key)
+    return found.items if isinstance(found, Sequence) else ()
+
+
 def plain_text(value: Value | None) -> str:
     """Return the text of a scalar and mark it as read; empty for other values."""
     if isinstance(value, Leaf):
@@ -147,6 +156,11 @@ def peek(value: Value | None) -> str:
 
 def place_at(manifest: Manifest, value: Value, path: str) -> Place:
     return Place(manifest.file, value.line, value.column, path)
+
+
+def read_spec(manifest: Manifest, shape: Shape, found: Found, removed: t.Mapping[str, Removed] | None = None) -> Fields:
+    """Read the fields of the ``spec`` of an object, as :func:`read` does."""
+    return read(manifest, spec_of(manifest), shape, found, removed=removed)
 
 
 def read(

@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import embedded_json, import_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Ask, Facts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_texts import Text
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import object_shape
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import embedded_json
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources.manifest_texts import Text
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import NODE
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Sequence
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Sequence
 
 _NETWORKS = re.compile(r"( *)(?:- )?[\"']?k8s\.v1\.cni\.cncf\.io/networks[\"']?\s*:\s*(.*)$")
 _LIMITS = re.compile(r"( *)(?:- )?[\"']?(limits|requests)[\"']?\s*:\s*(#.*)?$")
@@ -59,9 +58,9 @@ def _networks(text: Text, at: int, indent: int, value: str, facts: Facts, found:
             value, Sequence, place._replace(line=first + 1, column=1), "the list of networks", found
         )
         for item in listed.items if listed else ():
-            name = object_shape.plain_text(object_shape.entry(item, "name")) if isinstance(item, Mapping) else ""
+            name = object_shape.text_at(item, "name")
             if name:
-                ask.networks.append((object_shape.plain_text(object_shape.entry(item, "namespace")), name))
+                ask.networks.append((object_shape.text_at(item, "namespace"), name))
     else:
         for part in re.split(r"[,\s]+", value):
             named = _NAMED.match(part)

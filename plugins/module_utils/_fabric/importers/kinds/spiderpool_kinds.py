@@ -16,10 +16,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     PodNetwork,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_texts import Manifest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import (
     network_vlans,
     object_shape,
-    pool_routes,
+    subnet_pool,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.object_shape import (
     ANY,
@@ -32,12 +33,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Fields,
     Removed,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.subnet_pool import pool_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.upstream_vf_fields import (
     NUMBERS,
     VF_FIELDS,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources.manifest_texts import Manifest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Scalar
@@ -140,10 +139,10 @@ _RDMA_REMOVED = {
 def pool(manifest: Manifest, facts: Facts, found: Found) -> None:
     """Read a SpiderIPPool."""
     _namespace, name = object_shape.name_of(manifest)
-    fields = object_shape.read(manifest, object_shape.spec_of(manifest), _POOL, found)
+    fields = object_shape.read_spec(manifest, _POOL, found)
     facts.provider(SPIDERPOOL)
-    facts.pools.append(pool_of(fields, name, found))
-    pool_routes.take(facts.pools[-1], _routes(manifest, fields, found))
+    facts.pools.append(subnet_pool.pool_of(fields, name, found))
+    subnet_pool.take_routes(facts.pools[-1], _routes(manifest, fields, found))
     for text in facts.pools[-1].routes:
         net = pool_ranges.exact(text)
         if net and net.bits == IPV4:
@@ -238,11 +237,7 @@ def _network(
         message = "matchMasterSubnet is for sriov alone; the webhook refuses it with %s" % kind
         remedy = "remove it; give each node's pool its nodeName"
         found.add(
-            import_rules.MATCH_MASTER,
-            fields.place_of(path("ippools.matchMasterSubnet")),
-            message,
-            remedy,
-            "nothing",
+            import_rules.MATCH_MASTER, fields.place_of(path("ippools.matchMasterSubnet")), message, remedy, "nothing"
         )
         result.match_master = False
     return result
@@ -338,7 +333,7 @@ def _without_sections(spec: Mapping | None, others: t.Sequence[str], section: st
 def reserved(manifest: Manifest, facts: Facts, found: Found) -> None:
     """Read a SpiderReservedIP."""
     _namespace, name = object_shape.name_of(manifest)
-    fields = object_shape.read(manifest, object_shape.spec_of(manifest), {"ips": TEXTS, "ipVersion": FAMILY}, found)
+    fields = object_shape.read_spec(manifest, {"ips": TEXTS, "ipVersion": FAMILY}, found)
     facts.provider(SPIDERPOOL)
     listed = pool_ranges.ranges(fields.texts("ips"), fields.place_of("ips"), found)
     facts.taken.setdefault(name or "reserved", []).extend(each for _text, each in listed)
@@ -346,9 +341,7 @@ def reserved(manifest: Manifest, facts: Facts, found: Found) -> None:
 
 def coordinator(manifest: Manifest, facts: Facts, found: Found) -> None:
     """Read a SpiderCoordinator. Only ``hijackCIDR`` concerns the rails."""
-    fields = object_shape.read(
-        manifest, object_shape.spec_of(manifest), _COORDINATOR, found, removed=_COORDINATOR_REMOVED
-    )
+    fields = object_shape.read_spec(manifest, _COORDINATOR, found, removed=_COORDINATOR_REMOVED)
     facts.provider(SPIDERPOOL)
     for text in fields.texts("hijackCIDR"):
         net = pool_ranges.exact(text)

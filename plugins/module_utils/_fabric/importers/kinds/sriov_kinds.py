@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import shown
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import embedded_json, import_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
     NETWORK_OPERATOR,
     Device,
@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     PodNetwork,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_texts import Manifest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import ipam_kinds, object_shape
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds.object_shape import (
     ANY,
@@ -32,8 +33,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     SWITCH,
     VF_FIELDS,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import embedded_json
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources.manifest_texts import Manifest
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import pci
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Sequence, Value
 
@@ -87,7 +86,7 @@ _RESOURCE = re.compile(r"[a-zA-Z0-9_]+\Z")
 def policy(manifest: Manifest, facts: Facts, found: Found) -> None:
     """Read a SriovNetworkNodePolicy. Its resource has the operator's prefix, which the manifest does not contain."""
     _namespace, name = object_shape.name_of(manifest)
-    fields = object_shape.read(manifest, object_shape.spec_of(manifest), _POLICY, found)
+    fields = object_shape.read_spec(manifest, _POLICY, found)
     resource = fields.text("resourceName") or ""
     if not _RESOURCE.match(resource):
         message = "the operator rejects the resource name %s" % (shown(resource) if resource else "that is missing")
@@ -114,11 +113,7 @@ def policy(manifest: Manifest, facts: Facts, found: Found) -> None:
     if link not in (None, "eth", "ib"):
         message = "linkType %s is neither eth nor ib" % shown(fields.text("linkType") or "")
         found.add(
-            import_rules.LINK,
-            fields.place_of("linkType"),
-            message,
-            "write eth or ib",
-            "the attachment's default",
+            import_rules.LINK, fields.place_of("linkType"), message, "write eth or ib", "the attachment's default"
         )
         link = None
     device = Device(

@@ -11,16 +11,14 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_fabric import PLUGIN
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Rule, shown
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (
-    import_rules,
-    name_counting,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules, name_counting
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import (
     CNI,
     NETWORK_OPERATOR,
     SPIDERPOOL,
     Device,
     Facts,
+    Options,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.correlate import Draft
@@ -32,9 +30,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Addressed,
     Addressing,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import pool_routes
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import subnet_pool
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_names import Names
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import attachment_table
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, SUFFIX, show
@@ -79,7 +76,7 @@ class Builder:
         layout = addressing(self._drafts, self._facts, self._node_count(), self._infiniband, self._found)
         nets = [rail.net for of_version in layout.rails.values() for rail in of_version.values()]
         if not layout.proposed:
-            pool_routes.report_unsupported(self._drafts, nets, self._found)
+            subnet_pool.report_unsupported(self._drafts, nets, self._found)
         out.data["plugin"] = PLUGIN
         out.data["fabric"] = self._fabric(layout)
         section = self._addresses(layout)

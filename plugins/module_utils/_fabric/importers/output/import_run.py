@@ -2,20 +2,27 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The import: from manifests, pages and scripts to the text of a fabric file and findings."""
+"""The import: from manifests, pages and scripts to the text of a fabric file and findings, also as tables."""
 
 from __future__ import annotations
 
 import functools
+import re
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.yaml_layout import render
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Finding, shown
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import (
+    ERROR,
+    WARNING,
+    Finding,
+    shown,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import (
     claimed_addresses,
     import_rules,
+    manifest_texts,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Facts
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Facts, Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import (
     Found,
     ImportFinding,
@@ -38,11 +45,51 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     sriov_kinds,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_build import Builder
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_options import Options
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.sources import manifest_texts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import did_you_mean, nearest
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count, table
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import Mapping, Sequence
+
+_MARK = re.compile(r"^ *# (?:DECIDE|CHECK): ", re.MULTILINE)
+_HEAD = ("line", "rule", "severity", "what is wrong", "remedy", "written")
+
+
+def as_table(findings: t.Sequence[ImportFinding]) -> str:
+    """Return one table per file, in the order of lines."""
+    lines: list[str] = []
+    for file in dict.fromkeys(each.file for each in findings):
+        of_file = [each for each in findings if each.file == file]
+        rows = [
+            (
+                each.finding.line,
+                each.finding.label,
+                each.finding.severity,
+                each.finding.message,
+                each.finding.remedy,
+                each.written,
+            )
+            for each in of_file
+        ]
+        lines.extend([file, *table(_HEAD, rows, indent="  "), ""])
+    return "\n".join(lines).rstrip("\n")
+
+
+def counts(findings: t.Sequence[ImportFinding]) -> dict[str, int]:
+    """Return the number of findings per severity."""
+    return {severity: sum(each.finding.severity == severity for each in findings) for severity in (ERROR, WARNING)}
+
+
+def summary(outcome: Outcome) -> str:
+    """Return the result on one line."""
+    numbers = counts(outcome.findings)
+    return "%s read, %s made; to decide: %d (DECIDE and CHECK in the file); findings: %s, %s" % (
+        count(outcome.manifests, "manifest"),
+        count(outcome.rails, "rail"),
+        len(_MARK.findall(outcome.text)),
+        count(numbers[ERROR], "error"),
+        count(numbers[WARNING], "warning"),
+    )
+
 
 Reader = t.Callable[[manifest_texts.Manifest, Facts, Found], None]
 
@@ -143,8 +190,8 @@ def _head(files: t.Sequence[tuple[str, bytes]], found: Found) -> list[str]:
 
 def _read(manifest: manifest_texts.Manifest, facts: Facts, found: Found) -> None:
     root = manifest.root
-    kind = object_shape.plain_text(object_shape.entry(root, "kind"))
-    version = object_shape.plain_text(object_shape.entry(root, "apiVersion"))
+    kind = object_shape.text_at(root, "kind")
+    version = object_shape.text_at(root, "apiVersion")
     items = object_shape.entry(root, "items")
     if isinstance(items, Sequence) and (kind.endswith("List") or not kind):
         for item in items.items:

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The planned GPUDirect path of the whole cluster, because the GPU Operator has one setting for all nodes.
+"""The planned GPUDirect path of the whole cluster, and the values of the GPU Operator's chart that follow from it.
 
-Values that no node sets are taken from the options, which must not contradict the plan.
+The GPU Operator has one setting for all nodes. Values that no node sets are taken from the options, which must not
+contradict the plan.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common import gpu
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu.gpu_settings import Wanted, as_yaml
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import View
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import Object, View
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.host_model import (
     AUTO,
     DMABUF,
@@ -24,8 +25,36 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.host
     PEERMEM,
     PROPRIETARY,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.protocol.vendor_driver import CONTAINER
 from ansible_collections.railyard.fabric.plugins.module_utils._nic_vendors.registry.vendor_drivers import INSTALLED
+
+
+def values(view: View, options: Options) -> Object:
+    """Return the values of the chart ``gpu-operator`` that the rails need. The user sets all others.
+
+    With DMA-BUF, the kernel exports GPU memory to the NIC, which needs the open kernel modules and no nvidia-peermem.
+    With peermem, the module is built against the RDMA core of the NIC driver: the host's, or the container's. Hosts
+    with their own GPU driver load the modules themselves, and the operator installs none.
+    """
+    spec = wanted(view, options)
+    peermem = spec.path == PEERMEM and spec.gpu_driver != HOST
+    driver: Object = {
+        "kernelModuleType": kind(spec),
+        "rdma": {"enabled": peermem, "useHostMofed": peermem and spec.nic_driver != CONTAINER},
+    }
+    if spec.gpu_driver:
+        driver["enabled"] = spec.gpu_driver == CONTAINER
+    made: Object = {
+        "driver": driver,
+        "gdrcopy": {"enabled": spec.gdrcopy},
+        # What changes them comes before the chart, as with all charts here.
+        "operator": {"upgradeCRD": False},
+    }
+    if facts_of(view.provider).node_features:
+        # Its chart contains Node Feature Discovery. A second one would overwrite its labels, and vice versa.
+        made["nfd"] = {"enabled": False}
+    return made
 
 
 def nic_container(view: View | None, options: Options) -> bool:

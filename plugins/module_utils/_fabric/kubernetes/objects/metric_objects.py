@@ -15,7 +15,6 @@ import json
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import agent_dashboard
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
     FABRIC,
@@ -24,6 +23,132 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     made,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
+
+Panel = t.Dict[str, t.Any]
+# Grafana divides the width of a dashboard into 24 columns.
+WIDTH, HEIGHT, COLUMNS = 8, 8, 24
+# Version of Grafana's dashboard schema, which later releases support.
+SCHEMA = 36
+SOURCE = {"type": "prometheus", "uid": "${source}"}
+
+# Title, Grafana's name of the unit, expression, legend. ``%(f)s``: the labels that select fabric and node.
+_PANELS = (
+    (
+        "Rails that are down",
+        "none",
+        "sum(1 - railyard_agent_rail_healthy{%(f)s}) by (node, rail) > 0",
+        "{{node}} {{rail}}",
+    ),
+    (
+        "Slots held by pods",
+        "percentunit",
+        "sum(railyard_agent_devices_held{%(f)s}) by (node, resource)"
+        " / sum(railyard_agent_devices{%(f)s}) by (node, resource)",
+        "{{node}} {{resource}}",
+    ),
+    (
+        "Failed attaches",
+        "none",
+        "sum(increase(railyard_agent_attach_failures_total{%(f)s}[$__rate_interval])) by (node, reason)",
+        "{{node}} {{reason}}",
+    ),
+    (
+        "RDMA received by rail",
+        "Bps",
+        'sum(rate(rdma_rx_vport_rdma_unicast_bytes_total{is_root="true",%(f)s}[$__rate_interval])) by (node, rail)',
+        "{{node}} {{rail}}",
+    ),
+    (
+        "RDMA sent by rail",
+        "Bps",
+        'sum(rate(rdma_tx_vport_rdma_unicast_bytes_total{is_root="true",%(f)s}[$__rate_interval])) by (node, rail)',
+        "{{node}} {{rail}}",
+    ),
+    (
+        "RDMA received by pod",
+        "Bps",
+        'sum(rate(rdma_rx_vport_rdma_unicast_bytes_total{is_root="false",%(f)s}[$__rate_interval]))'
+        " by (pod_namespace, pod_name)",
+        "{{pod_namespace}}/{{pod_name}}",
+    ),
+    (
+        "Pause frames",
+        "pps",
+        "sum(rate(rdma_rx_pause_total{%(f)s}[$__rate_interval]) + rate(rdma_tx_pause_total{%(f)s}[$__rate_interval]))"
+        " by (node, rail)",
+        "{{node}} {{rail}}",
+    ),
+    (
+        "Congestion notifications sent",
+        "pps",
+        "sum(rate(rdma_np_cnp_sent_total{%(f)s}[$__rate_interval])) by (node, rail)",
+        "{{node}} {{rail}}",
+    ),
+    (
+        "Packets out of sequence",
+        "pps",
+        "sum(rate(rdma_out_of_sequence_total{%(f)s}[$__rate_interval])) by (node, rail)",
+        "{{node}} {{rail}}",
+    ),
+    (
+        "Traffic of pods, received, without RDMA",
+        "Bps",
+        "sum(rate(railyard_pod_network_receive_bytes_total{%(f)s}[$__rate_interval])) by (namespace, pod)",
+        "{{namespace}}/{{pod}}",
+    ),
+    (
+        "Time of an attach",
+        "s",
+        "sum(rate(railyard_agent_attach_seconds_total{%(f)s}[$__rate_interval])) by (node)"
+        " / sum(rate(railyard_agent_attaches_total{%(f)s}[$__rate_interval])) by (node)",
+        "{{node}}",
+    ),
+)
+
+
+def dashboard(fabric: str) -> dict[str, t.Any]:
+    """Return the dashboard of a fabric. Its variables are the data source and the nodes."""
+    labels = 'fabric="%s",node=~"$node"' % fabric
+    return {
+        "uid": "railyard-%s" % fabric[:30],
+        "title": "Rails of %s" % fabric,
+        "tags": ["railyard"],
+        "schemaVersion": SCHEMA,
+        "time": {"from": "now-1h", "to": "now"},
+        "refresh": "30s",
+        "templating": {
+            "list": [
+                {"name": "source", "label": "Data source", "type": "datasource", "query": "prometheus"},
+                {
+                    "name": "node",
+                    "label": "Node",
+                    "type": "query",
+                    "datasource": SOURCE,
+                    "query": 'label_values(railyard_agent_info{fabric="%s"}, node)' % fabric,
+                    "refresh": 2,
+                    "multi": True,
+                    "includeAll": True,
+                    "allValue": ".*",
+                    "current": {"text": "All", "value": "$__all"},
+                },
+            ]
+        },
+        "panels": [_panel(number, *row, labels) for number, row in enumerate(_PANELS)],
+    }
+
+
+def _panel(number: int, title: str, unit: str, expression: str, legend: str, labels: str) -> Panel:
+    place = number * WIDTH
+    return {
+        "id": number + 1,
+        "type": "timeseries",
+        "title": title,
+        "datasource": SOURCE,
+        "gridPos": {"x": place % COLUMNS, "y": place // COLUMNS * HEIGHT, "w": WIDTH, "h": HEIGHT},
+        "fieldConfig": {"defaults": {"unit": unit, "min": 0}, "overrides": []},
+        "targets": [{"refId": "A", "datasource": SOURCE, "expr": expression % {"f": labels}, "legendFormat": legend}],
+    }
+
 
 API = "monitoring.coreos.com/v1"
 SCRAPE_API = "monitoring.coreos.com/v1alpha1"
@@ -55,7 +180,7 @@ def objects(view: View, options: Options) -> t.Iterator[Object]:
         if options.grafana_labels:
             board = made("v1", "ConfigMap", name + "-dashboard", view.labels(COMPONENT), None, namespace)
             board["metadata"]["labels"].update(options.grafana_labels)
-            board["data"] = {name + ".json": json.dumps(agent_dashboard.dashboard(view.name), indent=1)}
+            board["data"] = {name + ".json": json.dumps(dashboard(view.name), indent=1)}
             yield board
     elif facts.rdma_metrics:
         yield made(API, "ServiceMonitor", name, labels, _monitor(view, options), namespace)
@@ -99,46 +224,70 @@ def _scrape(view: View) -> Object | None:
 def _monitor(view: View, options: Options) -> Object:
     return {
         "selector": {
-            "matchLabels": {
-                "app.kubernetes.io/name": "spiderpool",
-                "app.kubernetes.io/component": "spiderpool-agent",
-            }
+            "matchLabels": {"app.kubernetes.io/name": "spiderpool", "app.kubernetes.io/component": "spiderpool-agent"}
         },
         "namespaceSelector": {"matchNames": [options.operator(view.provider)]},
         "endpoints": [{"port": "metrics", "path": "/metrics", "interval": "30s"}],
     }
 
 
-_WHAT_TO_DO = {
-    "RailPauseStorm": (
+class _Alert(t.NamedTuple):
+    """``wait``: the time for which the expression must be true; ``remedy``: what to do."""
+
+    severity: str
+    wait: str
+    remedy: str
+
+
+_ALERTS = {
+    "RailPauseStorm": _Alert(
+        "critical",
+        "5m",
         "A receiver cannot drain its buffers: look for a slow PCIe link, a stuck process, "
-        "or a switch port without a PFC watchdog."
+        "or a switch port without a PFC watchdog.",
     ),
-    "RailOutOfSequence": (
-        "Packets are lost or reordered: compare PFC, ECN and DSCP of this port and of its switch port with the plan."
+    "RailOutOfSequence": _Alert(
+        "warning",
+        "10m",
+        "Packets are lost or reordered: compare PFC, ECN and DSCP of this port and of its switch port with the plan.",
     ),
-    "RailCongestion": (
+    "RailCongestion": _Alert(
+        "warning",
+        "10m",
         "The rail is congested towards this port: look for many senders to one receiver, "
-        "and for a switch link that is down."
+        "and for a switch link that is down.",
     ),
-    "RailAsymmetry": (
-        "Jobs use the rails unevenly, or this port is slow: prove the rail, and compare its link speed with the plan."
+    "RailAsymmetry": _Alert(
+        "warning",
+        "15m",
+        "Jobs use the rails unevenly, or this port is slow: prove the rail, and compare its link speed with the plan.",
     ),
-    "RailLinkFlap": "Reseat or replace the cable or transceiver of this port.",
-    "RailAgentDown": "No new pod gets rails on this node. On the node: systemctl status railyard-agent.",
-    "RailDown": "Pods that ask for this rail are not started on this node. On the node: railyard-agent status.",
-    "RailResourceMissing": "The kubelet does not know the resource. On the node: journalctl -u railyard-agent.",
-    "RailAttachFailures": "Pods do not start on this node. On the node: railyard-agent explain POD.",
+    "RailLinkFlap": _Alert("warning", "0m", "Reseat or replace the cable or transceiver of this port."),
+    "RailAgentDown": _Alert(
+        "critical", "5m", "No new pod gets rails on this node. On the node: systemctl status railyard-agent."
+    ),
+    "RailDown": _Alert(
+        "critical",
+        "2m",
+        "Pods that ask for this rail are not started on this node. On the node: railyard-agent status.",
+    ),
+    "RailResourceMissing": _Alert(
+        "warning", "5m", "The kubelet does not know the resource. On the node: journalctl -u railyard-agent."
+    ),
+    "RailAttachFailures": _Alert(
+        "warning", "0m", "Pods do not start on this node. On the node: railyard-agent explain POD."
+    ),
 }
 
 
-def _alert(name: str, severity: str, wait: str, expression: str, summary: str) -> Object:
+def _alert(name: str, expression: str, summary: str) -> Object:
+    alert = _ALERTS[name]
     return {
         "alert": name,
         "expr": expression,
-        "for": wait,
-        "labels": {"severity": severity},
-        "annotations": {"summary": summary, "description": _WHAT_TO_DO[name]},
+        "for": alert.wait,
+        "labels": {"severity": alert.severity},
+        "annotations": {"summary": summary, "description": alert.remedy},
     }
 
 
@@ -151,7 +300,7 @@ def _spiderpool(view: View) -> list[Object]:
     match = '{is_root="true",net_dev_name=~"%s"}' % "|".join(rails)
     flap = "changes(rdma_vport_speed_mbps_total%s[15m]) > 3" % match
     where = "{{ $labels.net_dev_name }} of {{ $labels.node_name }}"
-    return [*_rdma(match), _alert("RailLinkFlap", "warning", "0m", flap, "The link of %s goes up and down" % where)]
+    return [*_rdma(match), _alert("RailLinkFlap", flap, "The link of %s goes up and down" % where)]
 
 
 def _agent(view: View) -> list[Object]:
@@ -165,33 +314,21 @@ def _agent(view: View) -> list[Object]:
         *_rdma('{is_root="true",fabric="%s"}' % view.name),
         _alert(
             "RailAgentDown",
-            "critical",
-            "5m",
             'up{job="railyard-agent",fabric="%s"} == 0' % view.name,
             "The rail agent of %s does not answer" % node,
         ),
-        _alert("RailDown", "critical", "2m", down, "%s is down" % rail),
+        _alert("RailDown", down, "%s is down" % rail),
         _alert(
             "RailLinkFlap",
-            "warning",
-            "0m",
             "changes(railyard_agent_rail_healthy%s[15m]) > 3" % fabric,
             "The link of %s goes up and down" % rail,
         ),
         _alert(
             "RailResourceMissing",
-            "warning",
-            "5m",
             "railyard_agent_registered%s == 0" % fabric,
             "{{ $labels.resource }} is not registered on %s" % node,
         ),
-        _alert(
-            "RailAttachFailures",
-            "warning",
-            "0m",
-            failures,
-            "Attaches of pods failed on %s: {{ $labels.reason }}" % node,
-        ),
+        _alert("RailAttachFailures", failures, "Attaches of pods failed on %s: {{ $labels.reason }}" % node),
     ]
 
 
@@ -211,23 +348,17 @@ def _rdma(match: str) -> list[Object]:
     return [
         _alert(
             "RailPauseStorm",
-            "critical",
-            "5m",
             "%s > %d" % (rate("rx_pause", "tx_pause"), PAUSES),
             "Pause frames without end on %s" % where,
         ),
         _alert(
             "RailOutOfSequence",
-            "warning",
-            "10m",
             "%s > %d" % (rate("out_of_sequence", "packet_seq_err"), SEQUENCE_ERRORS),
             "Packets out of sequence on %s" % where,
         ),
-        _alert("RailCongestion", "warning", "10m", congestion, "More than one CNP in a hundred packets on %s" % where),
+        _alert("RailCongestion", congestion, "More than one CNP in a hundred packets on %s" % where),
         _alert(
             "RailAsymmetry",
-            "warning",
-            "15m",
             "(%s) and on (node_name) %s" % (less, busy),
             "%s carries less than half of its node's busiest rail" % where,
         ),
@@ -248,19 +379,11 @@ def _node_exporter(view: View) -> list[Object]:
             for way in ("received", "transmitted")
         )
         rules.append(
-            _alert(
-                "RailPauseStorm",
-                "critical",
-                "5m",
-                "(%s) > %d" % (" + ".join(each), PAUSES),
-                "Pause frames without end on %s" % where,
-            )
+            _alert("RailPauseStorm", "(%s) > %d" % (" + ".join(each), PAUSES), "Pause frames without end on %s" % where)
         )
     rules.append(
         _alert(
             "RailLinkFlap",
-            "warning",
-            "0m",
             "increase(node_network_carrier_changes_total%s[15m]) > 3" % match,
             "The link of %s goes up and down" % where,
         )

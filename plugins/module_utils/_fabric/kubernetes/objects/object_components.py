@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu import gpu_operator
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.gpu import gpu_spec
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.objects import (
     metric_objects,
     nccl_objects,
@@ -82,7 +82,7 @@ def values(document: Document, given: t.Mapping[str, t.Any] | None = None) -> di
     charts = dict(provider.charts)
     if sriov_operator_objects.alone(view, options):
         charts["sriov-network-operator"] = sriov_operator_objects.values
-    charts["gpu-operator"] = gpu_operator.values
+    charts["gpu-operator"] = gpu_spec.values
     return {chart: make(view, options) for chart, make in charts.items()}
 
 

@@ -104,9 +104,7 @@ def _daemon_set(view: View, options: Options, rails: RailSet) -> Object:
         # Registered memory must not be swapped or counted against the default lock limit.
         "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
         "resources": asked,
-        "volumeMounts": [
-            {"name": "shm", "mountPath": "/dev/shm"},
-        ],
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
     }
     volumes: list[Object] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     metadata: Object = {"labels": match}

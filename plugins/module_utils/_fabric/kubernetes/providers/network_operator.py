@@ -49,13 +49,6 @@ CLUSTER_POLICY = "nic-cluster-policy"
 _PROBES = {"startupProbe": (10, 20), "livenessProbe": (30, 30), "readinessProbe": (10, 30)}
 
 
-def objects(view: View, options: Options) -> t.Iterator[Object]:
-    """Yield the objects of the provider, in the order of application."""
-    yield from policies(view, options)
-    yield from pools(view, options)
-    yield from networks(view, options)
-
-
 # -- policies
 
 
@@ -255,10 +248,7 @@ def _cidr_pool(view: View, network: Network, version: int, shares: t.Sequence[tu
     rail = view.rails[network.rail]
     share = shares[0][1]
     subnet, first, last = _numbers(share)
-    spec: Object = {
-        "cidr": rail["subnet" if version == 4 else "subnet6"],
-        "perNodeNetworkPrefix": share.prefix,
-    }
+    spec: Object = {"cidr": rail["subnet" if version == 4 else "subnet6"], "perNodeNetworkPrefix": share.prefix}
     if share.gateway is not None:
         spec["gatewayIndex"] = _number(share.gateway) - subnet.first
         spec["defaultGateway"] = False
@@ -377,11 +367,7 @@ def _definition(view: View, options: Options, network: Network, labels: dict[str
     manager = ipam(view, network)
     if manager:
         plugin["ipam"] = json.loads(manager)
-    conf = {
-        "cniVersion": options.cni_version,
-        "name": network.name,
-        "plugins": [plugin, *_chain(view, network)],
-    }
+    conf = {"cniVersion": options.cni_version, "name": network.name, "plugins": [plugin, *_chain(view, network)]}
     annotations = {plain_cni.RESOURCE: view.qualified(network.resource)}
     spec = {"config": compact(conf)}
     return made(plain_cni.API, plain_cni.DEFINITION, network.name, labels, spec, view.namespace, annotations)
@@ -430,7 +416,9 @@ class NetworkOperator(Provider):
     charts = {OPERATOR.name: values}
 
     def objects(self, view: View, options: Options) -> t.Iterator[Object]:
-        return objects(view, options)
+        yield from policies(view, options)
+        yield from pools(view, options)
+        yield from networks(view, options)
 
     def secrets(self, view: View, options: Options) -> list[partition_keys.Secret]:
         return partition_keys.secrets(view, options)

@@ -47,12 +47,6 @@ CONF_DIR = "/etc/cni/multus/net.d"
 LEASES = "/run/railyard/cni"
 
 
-def objects(view: View, options: Options) -> t.Iterator[Object]:
-    """Yield the objects of the provider: networks and device plugins."""
-    yield from device_plugins.daemon_sets(view, options)
-    yield from networks(view, options)
-
-
 def networks(view: View, options: Options) -> t.Iterator[Object]:
     """Yield NetworkAttachmentDefinitions. ``spec`` exists and is empty, so that Multus reads the file of the node."""
     for network in view.networks:
@@ -60,15 +54,7 @@ def networks(view: View, options: Options) -> t.Iterator[Object]:
         if network.attachment in OF_FUNCTION and options.device_plugins:
             # Multus asks the kubelet for the pod's function of this resource, and passes it to the plugins.
             annotations = {RESOURCE: view.qualified(network.resource)}
-        yield made(
-            API,
-            DEFINITION,
-            network.name,
-            view.labels(COMPONENT, network.rail),
-            {},
-            view.namespace,
-            annotations,
-        )
+        yield made(API, DEFINITION, network.name, view.labels(COMPONENT, network.rail), {}, view.namespace, annotations)
 
 
 def of_node(fabric: t.Mapping[str, t.Any], node: Node, given: t.Mapping[str, t.Any] | None = None) -> list[Object]:
@@ -193,7 +179,8 @@ class PlainCni(OwnTables):
     software = ("multus",)
 
     def objects(self, view: View, options: Options) -> t.Iterator[Object]:
-        return objects(view, options)
+        yield from device_plugins.daemon_sets(view, options)
+        yield from networks(view, options)
 
     def node_files(self, view: View, options: Options, node: Node) -> dict[str, str]:
         return {"%s/%s" % (CONF_DIR, name): text for name, text in configurations(view, options, node).items()}

@@ -115,11 +115,7 @@ def _template(view: View, options: Options, name: str, resources: t.Sequence[str
     requests = [
         {
             "name": resource,
-            "exactly": {
-                "deviceClassName": device_class(view, resource),
-                "allocationMode": "ExactCount",
-                "count": 1,
-            },
+            "exactly": {"deviceClassName": device_class(view, resource), "allocationMode": "ExactCount", "count": 1},
         }
         for resource in resources
     ]

@@ -17,9 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     partition_keys,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.provider import Provider
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import (
-    Options,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
     OF_NETDEV,
     OF_VF,
@@ -48,13 +46,6 @@ INJECT_NETWORK = "cni.spidernet.io/network-resource-inject"
 DEVICE_PLUGIN = "spiderpool-rdma-shared-device-plugin"
 # The section of a SpiderMultusConfig, where it is not the attachment's own name.
 SECTION = {"ib-sriov": "ibsriov"}
-
-
-def objects(view: View, options: Options) -> t.Iterator[Object]:
-    """Yield pools first: a SpiderMultusConfig with a missing pool is accepted, but its pods fail."""
-    yield from pools(view)
-    yield from reserved(view)
-    yield from networks(view, options)
 
 
 def pools(view: View) -> t.Iterator[Object]:
@@ -117,7 +108,7 @@ def families(view: View) -> list[int]:
 def networks(view: View, options: Options) -> t.Iterator[Object]:
     """Yield SpiderMultusConfigs: one per network, and a copy for each additional group of injection."""
     pools_of = {network.name: _pools_of(view, network) for network in view.networks}
-    groups = _injection(view, options, pools_of)
+    groups = injection(view, options, pools_of)
     own = {network.name: _spec(view, options, network, pools_of[network.name]) for network in view.networks}
     for network in view.networks:
         for name, group in groups.get(network.name, [(network.name, None)]):
@@ -160,12 +151,7 @@ def _spec(view: View, options: Options, network: Network, pools_of: Object) -> O
             "ippools": ippools,
         }
     else:
-        values = {
-            "resourceName": resource,
-            "rdmaIsolation": network.isolated,
-            "mtu": network.mtu,
-            "ippools": ippools,
-        }
+        values = {"resourceName": resource, "rdmaIsolation": network.isolated, "mtu": network.mtu, "ippools": ippools}
     spec[section] = stated(values)
     return spec
 
@@ -198,19 +184,16 @@ def _inject_key(network: Network) -> str:
     return INJECT_NETWORK if network.attachment == "ipoib" else INJECT_RDMA
 
 
-def injection(view: View, options: Options) -> dict[str, list[tuple[str, str | None]]]:
+def injection(
+    view: View, options: Options, pools_of: t.Mapping[str, Object]
+) -> dict[str, list[tuple[str, str | None]]]:
     """Return network -> the SpiderMultusConfigs that attach it, each with its group (None without one).
 
     A SpiderMultusConfig can be in one group only. The network itself is in the group of all rails; groups of fewer
     rails have their own copies. Groups of k rails are consecutive: 1 to k, k+1 to 2k, and so on.
+
+    :param pools_of: network -> its ``ippools``.
     """
-    pools_of = {network.name: _pools_of(view, network) for network in view.networks}
-    return _injection(view, options, pools_of)
-
-
-def _injection(
-    view: View, options: Options, pools_of: t.Mapping[str, Object]
-) -> dict[str, list[tuple[str, str | None]]]:
     made_of: dict[str, list[tuple[str, str | None]]] = {}
     if not options.injection:
         return made_of
@@ -285,7 +268,7 @@ def values(view: View, options: Options) -> Object:
             "installVlanCNI": False,
         },
         "spiderpoolAgent": {
-            "prometheus": {"enabled": options.metrics, "enabledRdmaMetric": options.metrics, "port": 5711},
+            "prometheus": {"enabled": options.metrics, "enabledRdmaMetric": options.metrics, "port": 5711}
         },
         "spiderpoolController": {
             # The injecting webhook fails closed: with one replica, its restart would stop all pods.
@@ -327,4 +310,7 @@ class Spiderpool(Provider):
     charts = {SPIDERPOOL.name: values}
 
     def objects(self, view: View, options: Options) -> t.Iterator[Object]:
-        return objects(view, options)
+        """Yield pools first: a SpiderMultusConfig with a missing pool is accepted, but its pods fail."""
+        yield from pools(view)
+        yield from reserved(view)
+        yield from networks(view, options)

@@ -50,14 +50,7 @@ def policies(view: View, options: Options) -> t.Iterator[Object]:
     for network in view.of(*OF_VF):
         for variant in network.variants:
             for name, spec in _policies(view, options, network, variant):
-                yield made(
-                    API,
-                    "SriovNetworkNodePolicy",
-                    name,
-                    view.labels(COMPONENT, network.rail),
-                    spec,
-                    namespace,
-                )
+                yield made(API, "SriovNetworkNodePolicy", name, view.labels(COMPONENT, network.rail), spec, namespace)
 
 
 def _policies(view: View, options: Options, network: Network, variant: str) -> t.Iterator[tuple[str, Object]]:
@@ -152,11 +145,7 @@ def values(view: View, options: Options) -> Object:
     """Return values of upstream's chart ``sriov-network-operator``."""
     made_values: Object = {
         "operator": {"resourcePrefix": view.prefix, "admissionControllers": {"enabled": False}},
-        "sriovOperatorConfig": {
-            "deploy": True,
-            "configDaemonNodeSelector": view.selector(),
-            "disableDrain": False,
-        },
+        "sriovOperatorConfig": {"deploy": True, "configDaemonNodeSelector": view.selector(), "disableDrain": False},
     }
     return made_values
 

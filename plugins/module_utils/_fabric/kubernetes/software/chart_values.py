@@ -39,7 +39,7 @@ DEAD: dict[str, dict[str, tuple[str, str]]] = {
         "ipam.spidersubnet": ("the chart reads it under another name since 0.9.5", "set ipam.spiderSubnet"),
     },
     "gpu-operator": {
-        "driver.useOpenKernelModules": ("the chart has no such key since 25.3", "set driver.kernelModuleType: open"),
+        "driver.useOpenKernelModules": ("the chart has no such key since 25.3", "set driver.kernelModuleType: open")
     },
 }
 # Annotation of pods that read a file which Helm creates again with each release.

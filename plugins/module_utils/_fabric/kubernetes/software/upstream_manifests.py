@@ -109,9 +109,7 @@ class Settings:
         choices = BACKENDS if name == "flannel" else ENCAPSULATIONS
         if self.encapsulation and self.encapsulation not in choices:
             yield error(
-                "encapsulation",
-                "%r is not an encapsulation" % self.encapsulation,
-                "use one of %s" % ", ".join(choices),
+                "encapsulation", "%r is not an encapsulation" % self.encapsulation, "use one of %s" % ", ".join(choices)
             )
         if self.interface and self.autodetection:
             yield error("autodetection", "selects the address, as interface does", "remove one of the two")

@@ -85,11 +85,7 @@ PINS: dict[str, Pin] = {
         "spiderpool",
     ),
     "network-operator": Pin(
-        CHART,
-        "26.4.1",
-        {"": (File("network-operator-26.4.1.tgz", ""),)},
-        "network-operator",
-        "nvidia-network-operator",
+        CHART, "26.4.1", {"": (File("network-operator-26.4.1.tgz", ""),)}, "network-operator", "nvidia-network-operator"
     ),
     "gpu-operator": Pin(
         CHART,

@@ -13,11 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base import import_rules
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.manifest_values import copied
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import (
-    MAX_BYTES,
-    Mapping,
-    parse,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_source import MAX_BYTES, Mapping, parse
 
 _DATA = (".yml", ".yaml", ".json")
 _FENCE = re.compile(r"\s*(```|~~~)")

@@ -1,5 +1,0 @@
-# Copyright (c) 2026, Railyard contributors
-# SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
-
-"""Manifests in files, pages and scripts."""
