@@ -17,7 +17,7 @@ description:
     RV(results).
   - The GID of the rail port's address is looked up in each turn. Over InfiniBand, a port does not need an address. Then
     no echo requests are sent, and both ends exchange their connection data over O(ports[].meet).
-  - The prober is a transient unit of systemd, C(railyard-probe-ID), or a process group on nodes without systemd. It
+  - The prober is a transient unit of systemd, C(railyard-probe-ID.scope), or a session on nodes without systemd. It
     ends when it was collected, and at its O(deadline), with its servers and files. Probers of other runs are not
     changed.
   - Probers authenticate each other with O(token), and each of their messages.
