@@ -270,7 +270,7 @@ options:
     description:
       - Seconds without a sign of life after which a partner is given up. Those that wait or test send signs of life.
     type: float
-    default: 30
+    default: 60
     version_added: 0.2.0
   patience:
     description: Seconds in which a partner must have been started, unless O(mode=collect) comes first.
@@ -463,7 +463,7 @@ SPEC = {
     "lifetime": {"type": "int", "default": 60},
     "latency": {"type": "bool", "default": False},
     "begin_seconds": {"type": "float", "default": 0},
-    "silence": {"type": "float", "default": 30},
+    "silence": {"type": "float", "default": 60},
     "patience": {"type": "float", "default": 300},
     "test_seconds": {"type": "float", "default": 1800},
     "deadline": {"type": "float", "default": 7200},

@@ -31,7 +31,7 @@ _START_UNIT = (
     *("StartTransientUnit", "ssa(sv)a(sa(sv))"),
 )
 # Seconds after its own deadline in which a prober is ended from outside, and in which a new one must listen.
-_SLACK, _START_SECONDS = 30, 60.0
+_SLACK, _START_SECONDS = 30, 300.0
 _LOOK_SECONDS = 0.1
 
 Options = t.Mapping[str, t.Any]

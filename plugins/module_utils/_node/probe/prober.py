@@ -47,8 +47,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.probe_
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pod_processes
 
 PROBE, SERVE = "probe", "serve"
-# Seconds for a connection, and between two attempts.
-_CONNECT_SECONDS, _RETRY_SECONDS = 3.0, 0.5
+# The part of the longest silence in which a connection must be accepted, and seconds between two attempts.
+_CONNECT_SHARE, _RETRY_SECONDS = 1 / 12.0, 0.5
 # Connections of a client that ends before it has asked for servers.
 _ATTEMPTS = 3
 # Seconds between two looks at the files of the run, and characters of a partner's text.
@@ -191,7 +191,9 @@ class Prober:
                 source = (way["source"], 0) if way.get("source") else None
                 text = "%s could not be met at %s, TCP port %d: %%s" % (turn["partner"], way["address"], port)
                 try:
-                    sock = socket.create_connection((way["address"], port), _CONNECT_SECONDS, source)
+                    sock = socket.create_connection(
+                        (way["address"], port), float(self._spec["silence"]) * _CONNECT_SHARE, source
+                    )
                 except ConnectionRefusedError as error:
                     why = text % error.strerror
                     continue
