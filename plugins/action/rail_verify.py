@@ -61,6 +61,8 @@ _STATES = ("rdma_netns_mode",)
 # Seconds in which a prober waits for a partner that was not started yet, beside those for each batch of nodes; seconds
 # of a turn beside those of its transfers; the most seconds of a prober.
 _PATIENCE, _BATCH_SECONDS, _TURN_SECONDS, _DEADLINE_MAX = 300, 10, 120, 7200
+# Seconds without a sign of life after which a partner is given up, at least, and as a part of the longest transfer.
+_SILENCE_MIN, _SILENCE_SHARE = 30, 0.5
 Row = t.Dict[str, t.Any]
 
 
@@ -307,7 +309,8 @@ class ActionModule(ActionBase):
         patience = _PATIENCE + _BATCH_SECONDS * batches
         transfers = most * (2 if probe.get("latency") else 1)
         test = _TURN_SECONDS + probe.get("lifetime", 0) * transfers
-        spec.update(patience=patience, test_seconds=test)
+        silence = max(_SILENCE_MIN, probe.get("lifetime", 0) * _SILENCE_SHARE)
+        spec.update(patience=patience, test_seconds=test, silence=silence)
         spec["deadline"] = max(patience + test, min(patience + test * (1 + len(turns)), _DEADLINE_MAX))
         if self._begun["until"]:
             # 0 would be no limit

@@ -17,7 +17,7 @@ description:
     RV(results).
   - The GID of the rail port's address is looked up in each turn. Over InfiniBand, a port does not need an address. Then
     no echo requests are sent, and both ends exchange their connection data over O(ports[].meet).
-  - The prober is a transient unit of systemd, C(railyard-probe-ID), or a process group on nodes without systemd. It
+  - The prober is a transient unit of systemd, C(railyard-probe-ID.scope), or a session on nodes without systemd. It
     ends when it was collected, and at its O(deadline), with its servers and files. Probers of other runs are not
     changed.
   - Probers authenticate each other with O(token), and each of their messages.
@@ -270,7 +270,7 @@ options:
     description:
       - Seconds without a sign of life after which a partner is given up. Those that wait or test send signs of life.
     type: float
-    default: 30
+    default: 60
     version_added: 0.2.0
   patience:
     description: Seconds in which a partner must have been started, unless O(mode=collect) comes first.
@@ -463,7 +463,7 @@ SPEC = {
     "lifetime": {"type": "int", "default": 60},
     "latency": {"type": "bool", "default": False},
     "begin_seconds": {"type": "float", "default": 0},
-    "silence": {"type": "float", "default": 30},
+    "silence": {"type": "float", "default": 60},
     "patience": {"type": "float", "default": 300},
     "test_seconds": {"type": "float", "default": 1800},
     "deadline": {"type": "float", "default": 7200},

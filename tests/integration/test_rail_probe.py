@@ -169,12 +169,16 @@ def test_a_prober_is_a_unit_of_systemd_that_ends_at_its_deadline(node: t.Callabl
     units = "systemctl list-units --all --no-legend --plain 'railyard-probe-*'"
     (unit,) = (line.split()[0] for line in one.run(units).splitlines())
     shown = one.run("systemctl show -P RuntimeMaxUSec %s; ls /run/railyard/probe" % unit).split()
-    assert shown[0] == "50s" and "railyard-probe-%s.service" % shown[1] == unit
+    assert shown[0] == "50s" and "railyard-probe-%s.scope" % shown[1] == unit
     one.until('[ -z "$(%s)" ] && [ -z "$(ls /run/railyard/probe)" ]' % units)
-    # killed, it leaves neither files nor processes
+    # with all of its processes killed, it leaves files until the next start
     probing.call(one, spec)
     one.run("systemctl kill --signal=KILL 'railyard-probe-*'")
-    one.until('[ -z "$(ls /run/railyard/probe)" ] && ! pgrep -f node.probe.prober')
+    one.until('[ -z "$(%s)" ]' % units)
+    probing.call(one, {**spec, "run": "another"})
+    assert len(one.run("ls /run/railyard/probe").split()) == 1
+    probing.call(one, {"mode": "stop"})
+    one.until('[ -z "$(%s)" ] && [ -z "$(ls /run/railyard/probe)" ]' % units)
 
 
 def test_an_unreachable_server_is_reported_as_unreachable(node: t.Callable[[str], Node]) -> None:

@@ -118,7 +118,7 @@ class Node:
         return Path("/proc/%d/root%s" % (self._own.pid, path))
 
     def prober(self, run: str = RUN) -> int:
-        """The process of the prober of a run."""
+        """The process group of the prober of a run."""
         row: Row = json.loads((self.root(probe_runs.directory(run, self.name)) / "process.json").read_text())
         return int(row["pid"])
 
@@ -247,11 +247,11 @@ def test_a_partner_that_hangs_makes_only_its_own_pairs_fail(live: LiveNode) -> N
     cluster = Cluster(live, 4)
     cluster.start()
     hung = cluster.nodes["ai-3"].prober()
-    os.kill(hung, signal.SIGSTOP)
+    os.killpg(hung, signal.SIGSTOP)
     try:
         found = cluster.collect("ai-1", "ai-2", "ai-4")
     finally:
-        os.kill(hung, signal.SIGKILL)
+        os.killpg(hung, signal.SIGKILL)
     good = {pair: ok for pair, ok in outcome(found).items() if "ai-3" not in pair}
     assert good == pairs(cluster, "ai-3"), found
     bad = [row for each in found.values() for row in each["results"] if row["peer"] == "ai-3"]
@@ -265,7 +265,7 @@ def test_a_partner_that_hangs_makes_only_its_own_pairs_fail(live: LiveNode) -> N
 
 @in_own_namespace
 def test_a_partner_that_dies_in_a_test_makes_only_its_own_pairs_fail(live: LiveNode) -> None:
-    kill = "kill -9 $(sed 's/.*\"pid\": \\([0-9]*\\).*/\\1/' /run/railyard/probe/*/process.json); kill -9 $PPID"
+    kill = "kill -9 -$(sed 's/.*\"pid\": \\([0-9]*\\).*/\\1/' /run/railyard/probe/*/process.json); kill -9 $PPID"
     cluster = Cluster(live, 4, {"ai-3": kill})
     cluster.start()
     found = cluster.collect()
@@ -410,7 +410,8 @@ def test_a_new_start_of_a_run_replaces_its_prober_and_no_other(live: LiveNode) -
     cluster.start("ai-1", run="another")
     first, another = node.prober(), node.prober("another")
     cluster.start("ai-1")
-    assert node.prober() != first and not Path("/proc/%d" % first).exists()
+    assert node.prober() != first
+    wait_for(lambda: not Path("/proc/%d" % first).exists(), "the earlier prober runs")
     assert node.prober("another") == another and Path("/proc/%d" % another).exists()
     node.module("stop", run="")
     assert node.processes() == [] and node.files() == []

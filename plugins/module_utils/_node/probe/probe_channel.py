@@ -23,12 +23,12 @@ import threading
 import time
 import typing as t
 
-# Seconds for the whole handshake, and bytes of one of its lines.
-HANDSHAKE_SECONDS, HANDSHAKE_BYTES = 10.0, 1024
+# Bytes of a line of the handshake.
+HANDSHAKE_BYTES = 1024
 # Bytes of a message: the servers of all rails of a node.
 MESSAGE_BYTES = 262144
-# The part of the longest silence after which a sign of life is sent.
-_ALIVE_SHARE = 1 / 6.0
+# The parts of the longest silence after which a sign of life is sent, and in which the handshake must end.
+_ALIVE_SHARE, _HANDSHAKE_SHARE = 1 / 6.0, 1 / 2.0
 CLIENT, SERVER = "client", "server"
 Message = t.Dict[str, t.Any]
 
@@ -66,7 +66,7 @@ class Channel:
         self._sent = self._received = 0
         self._lock = threading.Lock()
         # of one call; reads wait with poll(2)
-        sock.settimeout(HANDSHAKE_SECONDS)
+        sock.settimeout(silence)
 
     def close(self) -> None:
         """Close the connection. A thread that waits for a message gets :class:`PartnerLost`."""
@@ -116,7 +116,7 @@ class Channel:
 
     def connect(self, token: str, hello: Hello) -> None:
         """Prove to a server that this is a prober of the run. Raises :class:`PartnerLost` if the server is not one."""
-        until = time.monotonic() + min(HANDSHAKE_SECONDS, self._silence)
+        until = time.monotonic() + self._silence * _HANDSHAKE_SHARE
         theirs, own = _text(self._hand(until), "nonce"), secrets.token_hex(16)
         row = list(hello)
         self._write(json.dumps({"hello": row, "nonce": own, "proof": _mac(token, CLIENT, theirs, own, row)}).encode())
@@ -130,7 +130,7 @@ class Channel:
 
         :param name: of this node; a client that wants another node is refused.
         """
-        until = time.monotonic() + HANDSHAKE_SECONDS
+        until = time.monotonic() + self._silence * _HANDSHAKE_SHARE
         own = secrets.token_hex(16)
         self._write(json.dumps({"nonce": own}).encode())
         message = self._hand(until)

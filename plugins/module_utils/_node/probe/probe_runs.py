@@ -40,7 +40,11 @@ Row = t.Dict[str, t.Any]
 
 
 class Prober(t.NamedTuple):
-    """The prober of a run on this node. ``began``: in seconds since 1970. ``ticks``: the start time of its process."""
+    """The prober of a run on this node.
+
+    :param began: in seconds since 1970.
+    :param pid, ticks: of the process that waits for its end, and the start time of that process.
+    """
 
     directory: str
     run: str
@@ -54,12 +58,12 @@ class Prober(t.NamedTuple):
         return started(system, self.pid) == self.ticks and state[:1] != ["Z"]
 
     def end(self, system: System) -> None:
-        """End the process with its servers, and remove its directory."""
+        """End the process with the prober and its servers, and remove its directory."""
         until = time.monotonic() + END_SECONDS
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        for number, send in ((signal.SIGTERM, os.kill), (signal.SIGKILL, os.killpg)):
             with contextlib.suppress(ProcessLookupError):
                 if self.is_running(system):
-                    os.kill(self.pid, number)
+                    send(self.pid, number)
             while self.is_running(system) and time.monotonic() < until:
                 time.sleep(0.05)
             until = time.monotonic() + 1
@@ -83,7 +87,7 @@ def in_turn(system: System, run: str) -> t.ContextManager[None]:
 
 
 def note_process(system: System, place: str, run: str) -> None:
-    """Record this process as the prober of a run."""
+    """Record this process as that of the prober of a run."""
     row = {"run": run, "began": time.time(), "pid": os.getpid(), "ticks": started(system, os.getpid())}
     system.write_file("%s/%s" % (place, _PROCESS), json.dumps(row), 0o600)
 

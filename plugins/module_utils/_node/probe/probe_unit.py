@@ -4,17 +4,19 @@
 
 """Start a prober on this node, collect what it has found, and end it.
 
-It runs in a transient unit of systemd with a deadline (``RuntimeMaxSec``), so that no process of it outlives the unit.
-On nodes without systemd, it runs in a session of its own under ``timeout``. Its program is the code of this module, as
-Ansible has sent it.
+A process of its own session starts the prober, waits for its end, and removes its files. It ends the prober after the
+deadline, also if that hangs. On nodes with systemd, it moves itself into a transient scope with a deadline
+(``RuntimeMaxSec``, systemd 244), so that no process outlives it, and the end of the SSH session does not end them.
+
+Both are copies of the module's process, which has all code loaded. Ansible removes the code when the module ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import subprocess
-import sys
+import signal
 import time
 import typing as t
 
@@ -23,11 +25,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import probe_runs, prober
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import counters
 
-UNIT = "railyard-probe-%s"
-_PROGRAM = "program.zip"
-_CODE = "import sys; sys.path.insert(0, sys.argv[1]); from %s import main; main(sys.argv[2])"
+UNIT = "railyard-probe-%s.scope"
+_START_UNIT = (
+    *("busctl", "call", "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"),
+    *("StartTransientUnit", "ssa(sv)a(sa(sv))"),
+)
 # Seconds after its own deadline in which a prober is ended from outside, and in which a new one must listen.
-_SLACK, _START_SECONDS = 30, 60.0
+_SLACK, _START_SECONDS = 30, 300.0
 _LOOK_SECONDS = 0.1
 
 Options = t.Mapping[str, t.Any]
@@ -42,7 +46,7 @@ def start(options: Options, system: System) -> Row:
     """
     run = str(options["run"])
     place = probe_runs.directory(run, str(options["name"]))
-    remedy = "see 'journalctl -u %s' on the node" % (UNIT % os.path.basename(place))
+    remedy = "see whether the node is overloaded, and run again"
     try:
         with probe_runs.in_turn(system, run):
             _remove_ended(system, place)
@@ -72,31 +76,64 @@ def _remove_ended(system: System, own: str) -> None:
 
 
 def _launch(system: System, place: str, run: str, deadline: float) -> None:
-    """Start the program of the prober. ``deadline``: seconds after which it must have ended."""
-    seconds = "%d" % (deadline + _SLACK)
-    argv = [sys.executable, "-IS", "-c", _CODE % prober.__name__, _source(system, place), system.path(place)]
-    if system.exists("/run/systemd/system") and system.which("systemd-run"):
-        unit = ["systemd-run", "--quiet", "--collect", "--unit=" + UNIT % os.path.basename(place)]
-        unit += ["--description=Proof of rails, by %s" % run, "-p", "RuntimeMaxSec=" + seconds]
-        # the program has removed it, unless it was killed
-        unit += ["-p", "ExecStopPost=/bin/rm -rf %s" % place]
-        system.check([*unit, "--", *argv], "run systemd-run on the node by hand", 60)
+    """Start the prober of a directory, and the process that waits for its end. ``deadline``: in seconds."""
+    if os.fork():
         return
-    quiet = subprocess.DEVNULL
-    argv = ["timeout", "--kill-after=%d" % _SLACK, seconds, *argv]
-    subprocess.Popen(argv, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
+    try:
+        os.setsid()
+        _close_files()
+        _enter_unit(system, UNIT % os.path.basename(place), run, deadline + _SLACK)
+        probe_runs.note_process(system, place, run)
+        child = os.fork()
+        if not child:
+            prober.main(place)
+        _wait(child, deadline + _SLACK)
+        probe_runs.remove(system, place)
+        # what it has left
+        os.killpg(0, signal.SIGKILL)
+    finally:
+        os._exit(1)
 
 
-def _source(system: System, place: str) -> str:
-    """Return the path from which the prober's code is imported. Ansible removes its archive when a module ends."""
-    archive = getattr(prober.__loader__, "archive", None)
-    if archive is None:
-        # the package of collections is in the directory above it
-        depth = prober.__name__.count(".") + 1
-        return os.path.abspath(os.path.join(prober.__file__, *[os.pardir] * depth))
-    path = "%s/%s" % (place, _PROGRAM)
-    system.write_file(path, system.read_bytes(archive) or b"", 0o600)
-    return system.path(path)
+def _close_files() -> None:
+    """Close the files of the module's process, for whose end Ansible waits."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX") if os.sysconf("SC_OPEN_MAX") < 65536 else 65536)
+
+
+def _enter_unit(system: System, unit: str, run: str, seconds: float) -> None:
+    """Move this process into a scope of systemd. Without systemd, it stays where it is."""
+    if not system.exists("/run/systemd/system"):
+        return
+    common = ["PIDs", "au", "1", str(os.getpid()), "Description", "s", "Proof of rails, by %s" % run]
+    common += ["CollectMode", "s", "inactive-or-failed"]
+    # older releases have no deadline of scopes
+    for limit in (["RuntimeMaxUSec", "t", "%d" % (seconds * 1e6)], []):
+        properties = [*common, *limit]
+        argv = [*_START_UNIT, unit, "fail", str(4 if limit else 3), *properties, "0"]
+        if system.run(argv, 30).rc == 0:
+            until = time.monotonic() + _SLACK
+            while unit not in (system.read("/proc/self/cgroup") or unit) and time.monotonic() < until:
+                time.sleep(_LOOK_SECONDS)
+            return
+
+
+def _wait(child: int, seconds: float) -> None:
+    """Wait for the prober, at most ``seconds``. SIGTERM ends it earlier."""
+
+    def end(number: int, _frame: t.Any) -> None:
+        if number == signal.SIGALRM:
+            raise SystemExit
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    with contextlib.suppress(SystemExit):
+        os.waitpid(child, 0)
 
 
 def collect(options: Options, system: System) -> Row:
@@ -121,7 +158,7 @@ def collect(options: Options, system: System) -> Row:
         if not own.is_running(system):
             break
         time.sleep(_LOOK_SECONDS)
-    remedy = "see 'journalctl -u %s' on the node, and run again" % (UNIT % os.path.basename(place))
+    remedy = "see whether it was killed ('journalctl -k'), and run again"
     raise RailyardError("the prober of %s does not run on this node" % run, "prober", remedy)
 
 

@@ -23,7 +23,6 @@ import json
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 import typing as t
@@ -48,8 +47,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.probe_
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pod_processes
 
 PROBE, SERVE = "probe", "serve"
-# Seconds for a connection, and between two attempts.
-_CONNECT_SECONDS, _RETRY_SECONDS = 3.0, 0.5
+# The part of the longest silence in which a connection must be accepted, and seconds between two attempts.
+_CONNECT_SHARE, _RETRY_SECONDS = 1 / 12.0, 0.5
 # Connections of a client that ends before it has asked for servers.
 _ATTEMPTS = 3
 # Seconds between two looks at the files of the run, and characters of a partner's text.
@@ -120,7 +119,7 @@ class Prober:
                     return _servers(self._next(channel).get("served"), rails)
                 except PartnerLost as lost:
                     why = "%s %s" % (turn["partner"], lost)
-            remedy = "see whether %s answers, and 'journalctl -u railyard-probe-*' on it" % turn["partner"]
+            remedy = "see whether %s answers and is not overloaded" % turn["partner"]
             return [{"rail": rail, "error": why, "remedy": remedy} for rail in rails]
 
         others = turn["others"]
@@ -192,7 +191,9 @@ class Prober:
                 source = (way["source"], 0) if way.get("source") else None
                 text = "%s could not be met at %s, TCP port %d: %%s" % (turn["partner"], way["address"], port)
                 try:
-                    sock = socket.create_connection((way["address"], port), _CONNECT_SECONDS, source)
+                    sock = socket.create_connection(
+                        (way["address"], port), float(self._spec["silence"]) * _CONNECT_SHARE, source
+                    )
                 except ConnectionRefusedError as error:
                     why = text % error.strerror
                     continue
@@ -413,28 +414,29 @@ def _programs(spec: Options) -> list[str]:
     return [perftest.PROGRAM, *([perftest.LATENCY] if spec.get("latency") else [])]
 
 
-def main(place: str) -> None:
-    """Run the schedule in a directory of :mod:`probe_runs`, and keep the results there until they are collected.
+def main(place: str) -> t.NoReturn:
+    """Run the schedule in a directory of :mod:`probe_runs`, and keep the results there until they are collected. Exit.
 
-    The program ends, with its servers and its directory, at its deadline, and when it gets SIGTERM.
+    This process ends, with its servers, at its deadline, and when it gets SIGTERM.
     """
     began, system = time.monotonic(), System()
-    spec = json.loads(system.read_file("%s/%s" % (place, probe_runs.SPEC)) or "{}")
 
     def ended(_number: int, _frame: t.Any) -> None:
         raise SystemExit
 
     signal.signal(signal.SIGTERM, ended)
     signal.signal(signal.SIGALRM, ended)
-    signal.setitimer(signal.ITIMER_REAL, float(spec["deadline"]))
-    probe_runs.note_process(system, place, spec["run"])
-    own = os.getpid()
     try:
-        row = probe_all(spec, system, place, began)
+        spec = probe_runs.read(system, "%s/%s" % (place, probe_runs.SPEC))
+        signal.setitimer(signal.ITIMER_REAL, float(spec["deadline"]))
+        row: Row = {"results": [], "pod_results": [], "pod_refused": "", "others": []}
+        try:
+            row = probe_all(spec, system, place, began)
+        except Exception as error:  # nobody reads this process's output
+            row["refused"] = "the prober ended with %s: %s" % (type(error).__name__, error)
         system.write_file("%s/%s" % (place, probe_runs.RESULT), json.dumps(row), 0o600)
         while system.exists(place):
             time.sleep(_LOOK_SECONDS)
     finally:
-        if os.getpid() == own:
-            probe_runs.remove(system, place)
-    sys.exit(0)
+        # the handlers of the module's process for its end are not those of this process
+        os._exit(0)
