@@ -11,7 +11,9 @@ import typing as t
 from pathlib import Path
 
 import pytest
+import yaml
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import LAYERS
 from lab import cli
 from tests import playbook
 from tests.integration.conftest import LAB, LAB_DIR, ROOT, Node
@@ -108,8 +110,18 @@ class Host(t.NamedTuple):
 
     def play(self, name: str, *words: str) -> str:
         """Run a playbook as a user does; its output. It must succeed."""
+        return self._played(Path("playbooks", name), *words)
+
+    def roles(self, *names: str, **given: str) -> str:
+        """Run roles in a play of a user."""
+        roles = [{"role": "railyard.fabric." + name, "vars": given} for name in names]
+        file = self.inventory.parent / "roles.yml"
+        file.write_text(yaml.safe_dump([{"hosts": NODE, "gather_facts": False, "become": True, "roles": roles}]))
+        return self._played(file)
+
+    def _played(self, file: Path, *words: str) -> str:
         env = {"RAILYARD_LAB": LAB, "RAILYARD_LAB_DIR": str(LAB_DIR.parent)}
-        done = playbook.play("playbooks/" + name, *words, inventory=self.inventory, env=env, timeout=1500)
+        done = playbook.play(file, *words, inventory=self.inventory, env=env, timeout=1500)
         assert done.returncode == 0, done.stdout[-6000:] + done.stderr
         return done.one_line
 
@@ -166,6 +178,17 @@ def test_one_layer_alone(host: Host) -> None:
         "/etc/sysctl.d/91-railyard-neighbours.conf",
     }
     host.play("hosts.yml", "--tags", "limits")
+    assert differences(prepared, look(host.node)) == {}
+
+
+def test_roles_do_what_the_playbooks_do(host: Host) -> None:
+    prepared = look(host.node)
+    output = host.roles(*(layer for layer in LAYERS if layer not in ("cni", "agent")))
+    assert "changed=0" in output.partition("PLAY RECAP")[2], output
+    reverted = ("nccl", "limits", "rdma_links", "rail_ports", "pci", "sriov")
+    host.roles(*reverted, **{layer + "_state": "absent" for layer in reverted})
+    assert set(differences(prepared, look(host.node))) >= {"files", "rules", "routes", "addresses", "VFs", "RDMA links"}
+    host.roles(*reverted[::-1])
     assert differences(prepared, look(host.node)) == {}
 
 

@@ -52,7 +52,7 @@ def given_to(plan: Plan, layer: str) -> list[t.Any]:
 
 
 def test_unnamed_settings_are_not_managed() -> None:
-    assert [given_to(planned(), layer) for layer in host_model.LAYERS] == [[None, None]] * 4
+    assert all(given_to(planned(), layer) == [None, None] for layer in host_model.LAYERS)
 
 
 def test_a_named_layer_keeps_settings_that_it_does_not_state() -> None:

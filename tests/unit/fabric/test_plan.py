@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint.lint_run import lint
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import vf_identity
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model, vf_identity
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.fabric_plan import Plan
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import Range, parse_address
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges
@@ -79,10 +79,7 @@ def test_node_variables_are_the_contract() -> None:
         "driver": None,
         "gpus": {"0": None, "1": None, "2": None},
         "other_ports": [],
-        "pci": None,
-        "limits": None,
-        "gpudirect": None,
-        "nccl": None,
+        **dict.fromkeys(host_model.LAYERS),
         "groups": ["rack_1"],
         "agent": None,
     }
