@@ -432,7 +432,7 @@ def main(place: str) -> t.NoReturn:
         row: Row = {"results": [], "pod_results": [], "pod_refused": "", "others": []}
         try:
             row = probe_all(spec, system, place, began)
-        except Exception as error:  # nobody reads this process's output
+        except Exception as error:  # no program reads what this process prints
             row["refused"] = "the prober ended with %s: %s" % (type(error).__name__, error)
         system.write_file("%s/%s" % (place, probe_runs.RESULT), json.dumps(row), 0o600)
         while system.exists(place):
