@@ -69,7 +69,8 @@ ROOT_PORTS = ("0000:00:01.0", "0000:00:08.0")
 LIVE = {
     "rules": "ip rule; ip -6 rule",
     "routes": "ip route show table all | sort; ip -6 route show table all | sort",
-    "addresses": "ip -o address | sed 's/valid_lft.*//'",
+    # without the numbers of interfaces, which depend on the order in which their drivers bind at boot
+    "addresses": "ip -o address | sed 's/^[0-9]*: //; s/valid_lft.*//' | sort",
     "links": "; ".join("ip -o link show enp%ds0 | sed 's/^[0-9]*: //; s/ state .*mode/ mode/'" % n for n in RAILS),
     "MTU": "cat %s" % " ".join("/sys/class/net/enp%ds0/mtu" % n for n in RAILS),
     "VFs": "cat %s" % " ".join("/sys/bus/pci/devices/0000:%02x:00.0/sriov_numvfs" % n for n in RAILS),

@@ -54,6 +54,11 @@ HOSTS = {
     "agent": Hosted(
         FABRIC % ("macvlan, provider: agent, slots: {all_rails: 2, per_rail: 2}", "soft_rdma: rxe"), ["agent"]
     ),
+    "slot": Hosted(
+        FABRIC.replace("netdev: rail1", "netdev: rail1, slot: 7") % ("macvlan, provider: cni", "soft_rdma: rxe"),
+        ["preflight"],
+        {"preflight_packages": {}},
+    ),
     "reverted": Hosted(CNI, ["nccl"], {"nccl_state": "absent"}),
     "control_node": Hosted(CNI, ["nccl"], {"preflight_control_node_allowed": False}),
 }
@@ -108,6 +113,7 @@ def test_every_role_of_a_layer_runs_its_modules(node: LiveNode) -> None:
     with tempfile.TemporaryDirectory() as place:
         found = run(Path(place))
     reverted, refused = found.pop("reverted")["nccl"], found.pop("control_node")["nccl"]
+    unidentified = found.pop("slot")["preflight"]
     results = {role: result for each in found.values() for role, result in each.items()}
     assert sorted(results) == sorted(LAYERS[1:])
     for role, result in results.items():
@@ -127,3 +133,6 @@ def test_every_role_of_a_layer_runs_its_modules(node: LiveNode) -> None:
     assert results["nccl"]["changes"][0]["after"]["NCCL_IB_HCA"] == "=rxe_gpu01:1"
     assert not reverted["failed"] and list(reverted["modules"]) == ["nccl_files"] and not reverted["changes"]
     assert refused["failed"] and "control_node: this is the machine on which Ansible runs" in refused["msg"]
+    assert unidentified["failed"] and "nodes.node-1.ports.gpu01.slot: no NIC has the slot 7" in unidentified["msg"], (
+        unidentified
+    )
