@@ -393,12 +393,17 @@ def listening(ports: t.Sequence[int]) -> list[int]:
 
 @in_own_namespace
 def test_two_runs_share_nodes_and_know_each_other(live: LiveNode) -> None:
-    cluster = Cluster(live, 2)
+    # a transfer takes a while, so that the runs test at the same time
+    cluster = Cluster(live, 2, dict.fromkeys(("ai-1", "ai-2"), "sleep 3"))
     other = "job 12 of AWX, by a schedule (10001)"
-    cluster.start(iterations=11)
+    cluster.start()
+    for node in cluster.nodes.values():
+        wait_for((node.root(probe_runs.directory(RUN, node.name)) / probe_runs.TESTS).exists, "no test begins")
     cluster.start(run=other, token="f" * 64)
     found, others = cluster.collect(), cluster.collect(run=other)
     assert outcome(found) == outcome(others) == pairs(cluster), (found, others)
+    for result, name in ((found, other), (others, RUN)):
+        assert [[each["run"] for each in row["others"]] for row in result.values()] == [[name], [name]]
     assert all(node.files() == [] and node.processes() == [] for node in cluster.nodes.values())
 
 

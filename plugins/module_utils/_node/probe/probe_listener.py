@@ -20,6 +20,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.probe_channel import (
+    ALIVE_SECONDS,
     SERVER,
     Channel,
     Hello,
@@ -94,7 +95,7 @@ class Progress:
                 raise PartnerLost("waits for a test that does not end")
             channel.send({"alive": True, "all_started": started})
             with self.changed:
-                self.changed.wait_for(is_due, channel.alive_seconds)
+                self.changed.wait_for(is_due, ALIVE_SECONDS)
 
 
 class Listener:

@@ -75,6 +75,7 @@ class Prober:
         self._servers = Servers(spec, system, until)
         self.results: list[Row] = []
         self.refused = ""
+        self._silence = float(spec["silence"])
         # other runs that have tested on this node at the same time
         self.met: dict[str, float] = {}
         self.listener = Listener(part["addresses"], spec, self.progress)
@@ -162,7 +163,7 @@ class Prober:
             now, started = time.monotonic(), self.progress.all_started
             if now > self._began + float(self._spec["patience"]):
                 return None, why
-            if started is not None and now > max(began, started) + float(self._spec["silence"]):
+            if started is not None and now > max(began, started) + self._silence:
                 return None, why
             time.sleep(_RETRY_SECONDS)
         return None, why or "the time was over"
@@ -191,16 +192,14 @@ class Prober:
                 source = (way["source"], 0) if way.get("source") else None
                 text = "%s could not be met at %s, TCP port %d: %%s" % (turn["partner"], way["address"], port)
                 try:
-                    sock = socket.create_connection(
-                        (way["address"], port), float(self._spec["silence"]) * _CONNECT_SHARE, source
-                    )
+                    sock = socket.create_connection((way["address"], port), self._silence * _CONNECT_SHARE, source)
                 except ConnectionRefusedError as error:
                     why = text % error.strerror
                     continue
                 except OSError as error:
                     why = text % (error.strerror or error)
                     break
-                channel = Channel(sock, CLIENT, float(self._spec["silence"]))
+                channel = Channel(sock, CLIENT, self._silence)
                 try:
                     channel.connect(self._spec["token"], hello)
                     return channel, ""
@@ -432,7 +431,7 @@ def main(place: str) -> t.NoReturn:
         row: Row = {"results": [], "pod_results": [], "pod_refused": "", "others": []}
         try:
             row = probe_all(spec, system, place, began)
-        except Exception as error:  # no program reads what this process prints
+        except Exception as error:  # its output is not read
             row["refused"] = "the prober ended with %s: %s" % (type(error).__name__, error)
         system.write_file("%s/%s" % (place, probe_runs.RESULT), json.dumps(row), 0o600)
         while system.exists(place):
