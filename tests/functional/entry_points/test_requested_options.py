@@ -64,7 +64,7 @@ def test_the_end_of_a_whole_run_cordons_and_drift_never_does(
 ) -> None:
     """What looks at nothing of the cluster, as the end of site.yml, has found bad rails all the same."""
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(SERVER))
-    given = {"verify_kind": kind, "verify_cordon": "true", "verify_kubernetes": not asked}
+    given = {"verify_kind": kind, "verify_cordon": "true", "verify_kubernetes": False}
     given["verify_kubernetes_kubeconfig"] = str(tmp_path / "kubeconfig")
     done = judge(tmp_path, sick, "-e", json.dumps(given))
     assert done.returncode == 2 and "RV404" in done.stdout, "the verdict is shown although no cluster answers"

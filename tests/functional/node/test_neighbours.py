@@ -274,6 +274,11 @@ def target(number: int, **more: t.Any) -> dict[str, t.Any]:
     return dict(base, **more)
 
 
+def no_servers(_rails: t.Sequence[str]) -> list[dict[str, t.Any]]:
+    """The partner has no servers of perftest."""
+    return []
+
+
 @in_own_namespace
 def test_a_probe_diagnoses_lost_packets(live: LiveNode) -> None:
     for number in (1, 2, 3):
@@ -292,7 +297,7 @@ def test_a_probe_diagnoses_lost_packets(live: LiveNode) -> None:
         for number in (1, 2, 3)
     ]
     options = {"targets": targets, "count": 1, "timeout": 4, "size": 1, "iterations": 1, "lifetime": 1}
-    one, two, three = rail_probe.probe(options, System())
+    one, two, three = rail_probe.probe(options, System(), no_servers)
     assert [each["ok"] for each in (one, two, three)] == [False, False, False]
     assert one["found"] == {"small": False, "path_mtu": None, "answers": ["gpu02"]}
     assert two["found"] == {"small": False, "path_mtu": None, "answers": ["gpu01"]}
@@ -317,10 +322,10 @@ def test_rails_that_reach_each_other_are_open(live: LiveNode) -> None:
         "iterations": 1,
         "lifetime": 1,
     }
-    assert rail_probe.probe(options, System())[0]["cross"] == {"rail": "gpu02", "open": True}
+    assert rail_probe.probe(options, System(), no_servers)[0]["cross"] == {"rail": "gpu02", "open": True}
     live.leaf("ip", "route", "add", "blackhole", "172.16.11.201/32")
     ip("route", "add", "blackhole", "172.16.12.202/32", "table", "101")
-    assert rail_probe.probe(options, System())[0]["cross"] == {"rail": "gpu02", "open": False}
+    assert rail_probe.probe(options, System(), no_servers)[0]["cross"] == {"rail": "gpu02", "open": False}
 
 
 def test_latency_is_the_typical_one() -> None:
