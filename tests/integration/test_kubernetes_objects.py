@@ -37,6 +37,12 @@ def cases() -> t.Iterator[t.Any]:
 Apply = t.Callable[[t.Sequence[Object]], t.List[Object]]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _no_deletion_goes_on(cluster: Cluster) -> None:
+    """Namespaces that earlier tests have deleted are gone, and can be created."""
+    cluster.clean(wait=True)
+
+
 @pytest.fixture
 def apply(cluster: Cluster) -> t.Iterator[Apply]:
     """Applies objects, and deletes them after the test: of a plan that shrinks more changes at the second apply.
