@@ -49,7 +49,7 @@ class HostLayer(t.NamedTuple):
     ``ports``: returns the module's options of a planned port; None for a port that it does not manage.
     ``options``: returns the options that the plan determines, from ``railyard_node``, ``railyard_fabric`` and the
     options of the ports; None if the layer has nothing to do. ``removable``: whether ``state: absent`` reverts it.
-    ``variables``: those of the role. ``drift``: None if verify compares its state.
+    ``variables``: the variables of the role that set options. ``drift``: None if verify compares its state.
     """
 
     layer: str

@@ -126,7 +126,8 @@ class _Stop(Exception):
 class _Frame:
     """A collection under construction.
 
-    ``entries``: those of a mapping. ``key``: the key whose value is next; None in a sequence and before a key.
+    ``entries``: the entries of a mapping; None for a sequence. ``key``: the key whose value is next; None in a sequence
+    and before a key.
     """
 
     __slots__ = ("anchor", "entries", "key", "value")
