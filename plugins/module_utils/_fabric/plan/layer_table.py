@@ -259,6 +259,6 @@ HOST_LAYERS = (
     HostLayer("nccl", "nccl_files", _of_objects),
 )
 BY_MODULE = {row.module: row for row in HOST_LAYERS}
-# The tags of hosts.yml, in the order of preparation, and those of the layers that teardown.yml reverts.
+# The tags of hosts.yml in the order of preparation, and the layers that teardown.yml reverts.
 LAYERS = (PREFLIGHT, *dict.fromkeys(row.layer for row in HOST_LAYERS))
 REMOVABLE = tuple(dict.fromkeys(row.layer for row in HOST_LAYERS if row.removable))
