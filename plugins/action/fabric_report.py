@@ -40,9 +40,10 @@ class ActionModule(ControllerAction):
         document, findings, loaded = _plan(options["file"], directory)
         verdicts = _verdicts(directory)
         runs, warnings = _history(directory, options["history"], verdicts)
-        notes = [*_stale(document, verdicts), *warnings]
+        digest = plan_tables.digest(document)
+        notes = [*_stale(document["fabric"]["name"], digest, verdicts), *warnings]
         material = Material(
-            *(document, plan_tables.digest(document), findings, verdicts, runs, VERSION, notes),
+            *(document, digest, findings, verdicts, runs, VERSION, notes),
             _fabric_files.inventory(options["file"] or ""),
         )
         report, html = _made(material, loaded)
@@ -151,9 +152,8 @@ def _history(directory: str, most: int, verdicts: t.Mapping[str, Verdict]) -> tu
     return run_history.ordered([*runs, *map(run_history.run, verdicts.values())]), warnings
 
 
-def _stale(document: t.Mapping[str, t.Any], verdicts: t.Mapping[str, Verdict]) -> list[str]:
+def _stale(fabric: str, digest: str, verdicts: t.Mapping[str, Verdict]) -> list[str]:
     """Return a warning for each verdict of another fabric or plan."""
-    digest, fabric = plan_tables.digest(document), document["fabric"]["name"]
     notes = []
     for kind, verdict in verdicts.items():
         if verdict.fabric and verdict.fabric != fabric:

@@ -95,6 +95,13 @@ def test_short_forms_of_ipv6_replace_the_last_groups() -> None:
     assert ip_integers.parse_network("fd00::/129", 128) is None and ip_integers.parse_network("10.0.0.0/33") is None
 
 
+def test_networks_of_both_families_with_and_without_host_bits() -> None:
+    for text, whole in (("10.0.0.7/24", "10.0.0.0/24"), ("fd00::7/64", "fd00::/64")):
+        assert str(ip_integers.network_of(text)) == str(ip_integers.network_of(whole, exact=True)) == whole
+        assert ip_integers.network_of(text, exact=True) is None
+    assert ip_integers.network_of("fd00::/129") is None and ip_integers.network_of("10.0.0.0") is None
+
+
 @st.composite
 def some_networks(draw: st.DrawFn, size: int = 8) -> list[Network]:
     """Networks of both families at the same numbers, so that only the family distinguishes them."""

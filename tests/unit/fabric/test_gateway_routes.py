@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where gateways of rails lead: ports, agents, Kubernetes objects and verify follow from one decision of the plan."""
+"""Routes through gateways: ports, agents, Kubernetes objects and verify have the routes that the plan decides."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.fabric.kubernetes.plans import fabric_file, planned
 Document = t.Dict[str, t.Any]
 Ways = t.Set[t.Tuple[str, t.Optional[str]]]
 ROUTINGS: tuple[Document, ...] = ({}, {"cross_rail": False}, {"mode": "destination"})
-# What a fourth mode could lead to beside a default route: a network of the site.
+# Networks of the site, to which a fourth mode of routing could add routes beside the default route.
 SITE = {4: "10.128.0.0/9", 6: "fd80::/16"}
 
 
@@ -36,7 +36,7 @@ def of_plan(provider: str, mode: str, families: t.Sequence[int], routing: Docume
 
 
 def in_pods(plan: Document) -> t.Iterator[tuple[Document, Document, pod_spec.RailSpec]]:
-    """Each node and port of a plan, with what verify expects in pods."""
+    """Yield each node and port of a plan, with the spec by which verify judges its pods."""
     view = pod_spec.view_of(plan["fabric"], plan["nodes"])
     for node in plan["nodes"]:
         for port, spec in zip(node["ports"], pod_spec.rail_specs(view, node)):
@@ -62,7 +62,7 @@ def test_pods_of_the_agent_have_the_routes_that_verify_expects(
 
 @pytest.fixture
 def fourth_mode(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mode of routing that is written in the one place of the decision."""
+    """Replace the function that decides the routes, as a fourth mode of routing would."""
 
     def routes(_routing: t.Any, planner: t.Any) -> list[str]:
         version = 4 if planner.bits == 32 else 6

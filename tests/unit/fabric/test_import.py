@@ -634,19 +634,26 @@ def _texts(value: t.Any) -> t.Any:
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ('{"a": [1,\n  ....\n 2]}', 6, "Expecting value"),
-        ('{"a": 1', 5, "Expecting ',' delimiter"),
-        ('{"a": 1,\n "b": {"a": 2},\n "a": 3}', 7, "duplicate key a, first used on line 2"),
-        ("[1]", 5, "it is not an object"),
-        ("[" * 100_000, 5, "maximum recursion depth exceeded"),
-        ('{"a": %s}' % ("[" * 60 + "]" * 60), 5, "nested deeper than 40 levels"),
+        ('{"a": [1,\n  ....\n 2]}', 6, "not valid JSON: Expecting value"),
+        ('{"a": 1', 5, "not valid JSON: Expecting ',' delimiter"),
+        ('{"a": 1,\n "b": {"a": 2},\n "a": 3}', 7, "not read: duplicate key a, first used on line 5"),
+        ("[1]", 5, "not a JSON object"),
+        ("[" * 100_000, 5, "not valid JSON: maximum recursion depth exceeded"),
+        ('{"a": %s}' % ("[" * 60 + "]" * 60), 5, "not read: nested deeper than 40 levels"),
     ],
 )
 def test_invalid_json_is_reported_at_its_line_and_not_read(text: str, line: int, message: str) -> None:
     read, (finding, *more) = read_json(text)
     assert read is None and not more
     assert (finding.finding.code, finding.finding.line, finding.written) == ("IM109", line, "nothing of it")
-    assert "the configuration is not valid JSON: " + message in finding.text()
+    assert "the configuration is " + message in finding.text()
+
+
+def test_a_duplicate_key_names_the_line_of_the_first_in_the_file() -> None:
+    text = "kind: List\n---\nkind: SpiderIPPool\nspec: {}\nspec: {}\n"
+    (found,) = [each for each in of_text(text).findings if each.finding.code == "IM102"]
+    assert found.finding.line == 5
+    assert found.finding.message == "duplicate key spec, first used on line 4"
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_a_rail_of_ipv6_alone_is_probed_by_it() -> None:
     assert module_options.port_options([one], "rail_probe")[0]["address"] == "fd00:11::1"
 
 
-# -- where probers meet ------------------------------------------------------------------------------------------------
+# -- addresses of probers ----------------------------------------------------------------------------------------------
 
 
 def test_probers_meet_on_the_rails_that_both_have_from_the_own_address() -> None:
@@ -166,7 +166,7 @@ def test_probers_without_addresses_meet_at_the_management_address_or_where_the_u
     ports = [bare_port(1), bare_port(2)]
     whole = dict(node("a", *ports, port(3)), unit=None, gpus={}, gpudirect=None)
     found = probe_targets.probe_node(whole, [], None, None, ["172.16.13.201", "10.2.1.1", "10.2.1.2"])
-    # never that of a rail
+    # never an address of a rail
     assert found["management"] == "10.2.1.1"
     assert probe_targets.listen_addresses(found, "infiniband") == ["172.16.13.201", "10.2.1.1"]
     assert [each.get("meet") for each in probe_targets.served_ports(found, "infiniband")] == ["10.2.1.1"] * 2 + [None]

@@ -481,7 +481,7 @@ def test_failures_of_unchecked_layers_are_not_fixed(two: Sample) -> None:
     runs[0]["matrix"][two.nodes[0]]["gpu07"], runs[0]["ok"] = "failed", False
     runs[1]["asked"] = dict(ALL, layers=["link"])
     text = _page(_report(two, two.verify(BEGAN, False, 1.0), runs=runs)).text
-    assert "Since the run before, of 2026-11-19" in text and "fixed: %s gpu07." % two.nodes[0] in text
+    assert "Since the previous run of 2026-11-19" in text and "fixed: %s gpu07." % two.nodes[0] in text
     alone = _page(_report(two, dict(runs[1], began="2026-11-21T20:15:00Z"), runs=runs[:1])).text
     assert "fixed: " not in alone
 

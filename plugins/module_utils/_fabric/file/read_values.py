@@ -102,7 +102,7 @@ def _read_vf_attribute(section: Section, attribute: VfAttribute) -> t.Any:
 
 
 def read_slots(section: Section) -> SlotSettings:
-    """Return the settings of ``slots``. The value of a key that could not be read is None; null has no setting."""
+    """Return key of ``slots`` -> its setting; None for null. The value of a key that could not be read is None."""
     slots = section.section("slots")
     if not slots:
         return {}

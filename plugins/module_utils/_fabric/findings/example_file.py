@@ -43,6 +43,17 @@ nodes:
 _SECTIONS = "^(fabric|addresses|units|rails|profiles|groups|nodes|names|qos|lint):"
 
 
+def fabric(more: str, mtu: int = 4200) -> str:
+    """Return the fabric of :data:`BASE` with another MTU and further settings, each after a comma."""
+    return "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: %d%s}" % (mtu, more)
+
+
+def node_prefixes(addresses: str, more: str = "") -> str:
+    """Return a fabric with further settings whose nodes have a prefix on each rail."""
+    prefixes = "addresses: {mode: prefix, supernet: 172.16.0.0/12, rail_prefix: 16, %s}" % addresses
+    return "%s\n%s\nrails: {gpu01: {}, gpu02: {}}" % (fabric(more), prefixes)
+
+
 def rails(first: str) -> str:
     """Return the rails of :data:`BASE`, the first of them with these settings."""
     return (

@@ -233,7 +233,7 @@ def counters(found: t.Sequence[Counter]) -> list[Child]:
 
 
 def history(runs: t.Sequence[Run]) -> list[Child]:
-    """Return a table of the runs, and the differences between the last run and the one before.
+    """Return a table of the runs, and the differences between the last two runs that can be compared.
 
     :param runs: the oldest first.
     """
@@ -241,7 +241,7 @@ def history(runs: t.Sequence[Run]) -> list[Child]:
     checking = [each for each in runs if each.checked]
     of_same_scope = [each for each in checking if comparable(each, checking[-1])]
     if len(of_same_scope) > 1:
-        text = "Since the run before, of %s" % when(of_same_scope[-2].began)
+        text = "Since the previous run of %s" % when(of_same_scope[-2].began)
         new, fixed = between(of_same_scope[-2], of_same_scope[-1])
         changes = "; ".join(
             "%s: %s" % (title, first_of([" ".join(place) for place in places], _PLACES))

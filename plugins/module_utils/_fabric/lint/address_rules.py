@@ -50,19 +50,6 @@ def _from_supernet(supernet: str, prefix: int) -> str:
 _UNITS = 'units:\n  su[1:2]: {nodes: 32}\nnodes:\n  ai-su[1:2]-[01:02]: {profile: hgx, unit: "su[1:2]"}\n'
 
 
-def _own_prefixes(more: str, fabric: str = "") -> str:
-    """Return rails with a prefix for each node and rail."""
-    return (
-        _fabric(fabric)
-        + "\naddresses: {mode: prefix, supernet: 172.16.0.0/12, rail_prefix: 16, %s}\n" % more
-        + "rails: {gpu01: {}, gpu02: {}}"
-    )
-
-
-def _fabric(more: str) -> str:
-    return "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200%s}" % more
-
-
 OUTSIDE = rule(
     "RY306 address-outside-subnet: Address outside its rail's subnet",
     example_file.rails("subnet: 172.16.11.0/24, gateway: 172.16.13.254, hosts: .201-.253"),
@@ -110,22 +97,22 @@ TAKEN = rule(
 
 SHARE_SMALL = rule(
     "RY323 node-share-too-small: Too few addresses for the pods of a node",
-    _own_prefixes("node_prefix: 30", ", pods_per_node: 8"),
-    _own_prefixes("node_prefix: 28", ", pods_per_node: 8"),
+    example_file.node_prefixes("node_prefix: 30", ", pods_per_node: 8"),
+    example_file.node_prefixes("node_prefix: 28", ", pods_per_node: 8"),
     why="In a node's prefix, pods cannot have the network and broadcast addresses, the gateway, and the address of the"
     " port: a /27 has 28 addresses for pods, and a /30 has none.",
 )
 
 PODS_FULL = rule(
     "RY324 too-few-pod-addresses: Too few pod addresses on a rail",
-    _fabric(", pods_per_node: 128"),
-    _fabric(", pods_per_node: 64"),
+    example_file.fabric(", pods_per_node: 128"),
+    example_file.fabric(", pods_per_node: 64"),
 )
 
 GROWTH = rule(
     "RY325 no-room-for-max-nodes: Too few addresses on a rail for max_nodes",
-    _fabric(", max_nodes: 100"),
-    _fabric(", max_nodes: 50"),
+    example_file.fabric(", max_nodes: 100"),
+    example_file.fabric(", max_nodes: 50"),
     why="A larger subnet later means new addresses for its nodes and pods. A larger subnet now costs nothing.",
 )
 
@@ -137,8 +124,8 @@ UNITS_FULL = rule(
 
 GATEWAY_CHOICE = rule(
     "RY328 invalid-gateway: Invalid gateway for the address mode",
-    _own_prefixes("node_prefix: 27, gateway: 172.16.0.1"),
-    _own_prefixes("node_prefix: 27, gateway: first"),
+    example_file.node_prefixes("node_prefix: 27, gateway: 172.16.0.1"),
+    example_file.node_prefixes("node_prefix: 27, gateway: first"),
 )
 
 REPEATED = rule(
@@ -240,8 +227,8 @@ RAILS_OVERLAP = rule(
 
 RESERVED_OVERLAP = rule(
     "RY312 reserved-network-overlap: Rail subnet that overlaps a reserved network",
-    _fabric(", reserved: {pods: 172.16.12.0/22}"),
-    _fabric(", reserved: {pods: 10.233.64.0/18}"),
+    example_file.fabric(", reserved: {pods: 172.16.12.0/22}"),
+    example_file.fabric(", reserved: {pods: 10.233.64.0/18}"),
 )
 
 

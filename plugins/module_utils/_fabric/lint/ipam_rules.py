@@ -28,14 +28,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import Ranges, partial_blocks
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 
+_FABRIC = "fabric: {name: ai, mtu: 4200, attachment: macvlan, provider: %s}\n"
 
-def _fabric(more: str) -> str:
-    return "fabric: {name: ai, mtu: 4200, %s}\n" % more
-
-
-_MACVLAN = "attachment: macvlan, provider: spiderpool"
-
-_OPERATOR = "attachment: macvlan, provider: network-operator"
+_OPERATOR = _FABRIC % "network-operator, pods_per_node: 4"
 
 _RANGES = 'rails: {count: 2, name: "gpu{n:02}", subnet6: "fd00:{n}::/64", pods6: [%s], hosts6: +1-+9}\n'
 
@@ -59,8 +54,8 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 BLOCKS = rule(
     "RY815 ipam-addresses-differ: Addresses that the provider's IPAM cannot allocate as planned",
-    _fabric(_OPERATOR + ", pods_per_node: 4") + _rails(".11-.200"),
-    _fabric(_OPERATOR + ", pods_per_node: 4") + _rails(".1-.200"),
+    _OPERATOR + _rails(".11-.200"),
+    _OPERATOR + _rails(".1-.200"),
     why="In a subnet, nv-ipam allocates blocks of pods_per_node addresses, at least two, from the first address on."
     " With the mode prefix, each node gets the addresses of the plan.",
 )
@@ -108,8 +103,8 @@ def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 BLOCK_SHORT = rule(
     "RY336 excluded-address-in-block: Excluded address in a node's block of pod addresses",
-    _fabric(_OPERATOR + ", pods_per_node: 4") + _rails("[.1-.3, .5-.200]"),
-    _fabric(_OPERATOR + ", pods_per_node: 4") + _rails("[.1-.100, .120-.200]"),
+    _OPERATOR + _rails("[.1-.3, .5-.200]"),
+    _OPERATOR + _rails("[.1-.100, .120-.200]"),
     WARNING,
     why="nv-ipam divides the subnet into blocks regardless of exclusions and of the gateway, so the node with such a"
     " block has fewer addresses than pods_per_node.",
@@ -139,8 +134,8 @@ def _holes(rail: Rail, whole: Range, pods: Ranges, demand: Demand, where: Path, 
 
 TABLE_TAKEN = rule(
     "RY810 spiderpool-routing-table: Routing table number that Spiderpool uses",
-    _fabric(_MACVLAN + ", routing: {first_table: 499}"),
-    _fabric(_MACVLAN + ", routing: {first_table: 101}"),
+    _FABRIC % "spiderpool, routing: {first_table: 499}",
+    _FABRIC % "spiderpool, routing: {first_table: 101}",
     WARNING,
     why="Spiderpool keeps the routes to a node's pods in table 500 (hostRuleTable), which a rule before all others"
     " looks up.",
@@ -156,13 +151,13 @@ POOL_LARGE = rule(
 
 MIXED_MODES = rule(
     "RY813 device-plugin-rdma-mode: Device plugin on nodes of the RDMA mode exclusive",
-    _fabric(_MACVLAN)
+    _FABRIC % "spiderpool"
     + "\n"
     + example_file.PORTS
     + "  dgx:\n    attachment: sriov\n    vfs: {count: 4}\n"
     + "    ports: {gpu01: {netdev: nic1}, gpu02: {netdev: nic2}}\n"
     + "nodes:\n  ai-1: {profile: hgx}\n  ai-2: {profile: dgx}\n",
-    _fabric(_MACVLAN) + "\n" + example_file.PORTS,
+    _FABRIC % "spiderpool" + "\n" + example_file.PORTS,
     WARNING,
     why="The chart has no node selector for k8s-rdma-shared-dev-plugin, which exits on nodes of the mode exclusive.",
 )

@@ -45,12 +45,7 @@ def _fabric(more: str) -> str:
 
 _MACVLAN = "attachment: macvlan, provider: spiderpool"
 
-
-_OPERATOR = "attachment: macvlan, provider: network-operator"
-
-
 _NAMES = 'names: {network: "{rail}-{profile}", resource: "{rail}_{profile}"}\n'
-
 
 _SIX = (
     'rails: {count: 2, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", pods: .1-.200, hosts: .201-.253,\n'
@@ -58,14 +53,9 @@ _SIX = (
 )
 
 
-_RANGES = 'rails: {count: 2, name: "gpu{n:02}", subnet6: "fd00:{n}::/64", pods6: [%s], hosts6: +1-+9}\n'
+_RAILS = 'rails: {count: 2, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", %s}\n'
 
-
-def _rails(pods: str) -> str:
-    return 'rails: {count: 2, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", pods: %s, hosts: .201-.253}\n' % pods
-
-
-_NO_PODS = 'rails: {count: 2, name: "gpu{n:02}", subnet: "172.16.{n+10}.0/24", hosts: .1-.253}\n'
+_NO_PODS = _RAILS % "hosts: .1-.253"
 
 
 def check(fabric: Fabric, variants: Variants, report: Report) -> None:
@@ -107,7 +97,7 @@ def _attachments(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 WITHOUT_PODS = rule(
     "RY830 pods-without-kubernetes: Setting for pods in a fabric without Kubernetes",
-    _fabric("provider: none") + _rails(".1-.200"),
+    _fabric("provider: none") + _RAILS % "pods: .1-.200, hosts: .201-.253",
     _fabric("provider: none") + _NO_PODS,
     why="With provider: none, the plan contains nothing for Kubernetes, so the setting would have no effect.",
 )

@@ -86,7 +86,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
             # Ansible applies variables and --limit to the group if a host and a group have the same name.
             message = "%s is also the name of a group" % node.name
             report.add(NODE_NAME, node.path, message, "rename the node or the group")
-    # Names of netdev and RDMA device that are not the kernel's.
+    # Pairs of a netdev and an RDMA device whose names the kernel does not assign.
     clean: set[tuple[str | None, str | None]] = set()
     for variant, ports in variants.tables():
         if variant.profile.soft_rdma:

@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.text_table import count
 
-_PODS = "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200, pods_per_node: 8}\n"
+_PODS = example_file.fabric(", pods_per_node: 8") + "\n"
 
 
 def check(fabric: Fabric, report: Report) -> None:

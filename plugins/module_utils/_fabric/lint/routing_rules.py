@@ -9,23 +9,13 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate import address_schemes
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, Report, rule
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX, Outermost
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.special_networks import canonical, same_host
-
-
-def _fabric(more: str, mtu: int = 4200) -> str:
-    return "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: %d%s}" % (mtu, more)
-
-
-def _own_prefixes(more: str, fabric: str = "") -> str:
-    """Return rails with a prefix for each node and rail."""
-    addresses = "addresses: {mode: prefix, supernet: 172.16.0.0/12, rail_prefix: 16, %s}" % more
-    return "%s\n%s\nrails: {gpu01: {}, gpu02: {}}" % (_fabric(fabric), addresses)
-
 
 # Tables 0, 253, 254 and 255 are unspec, default, main and local; priorities 32766 and 32767 look up main and default.
 _KERNEL_TABLES = (0, 253, 254, 255)
@@ -48,15 +38,15 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
 
 NO_ROUTER = rule(
     "RY330 no-gateway-between-nodes: Node networks without a gateway between them",
-    _own_prefixes("node_prefix: 27, gateway: none"),
-    _own_prefixes("node_prefix: 27, gateway: first"),
+    example_file.node_prefixes("node_prefix: 27, gateway: none"),
+    example_file.node_prefixes("node_prefix: 27, gateway: first"),
     WARNING,
 )
 
 DESTINATION = rule(
     "RY332 destination-routing-without-gateway: Destination routing without a gateway",
-    _own_prefixes("node_prefix: 27, gateway: none", ", routing: {mode: destination}"),
-    _own_prefixes("node_prefix: 27, gateway: first", ", routing: {mode: destination}"),
+    example_file.node_prefixes("node_prefix: 27, gateway: none", ", routing: {mode: destination}"),
+    example_file.node_prefixes("node_prefix: 27, gateway: first", ", routing: {mode: destination}"),
 )
 
 
@@ -113,14 +103,14 @@ def _management(fabric: Fabric, report: Report) -> None:
 
 TABLE = rule(
     "RY318 kernel-routing-table: Routing table number that the kernel itself uses",
-    _fabric(", routing: {first_table: 252}"),
-    _fabric(", routing: {first_table: 101}"),
+    example_file.fabric(", routing: {first_table: 252}"),
+    example_file.fabric(", routing: {first_table: 101}"),
 )
 
 PRIORITY = rule(
     "RY319 rule-priority-too-high: Rule priority after the kernel's own rules",
-    _fabric(", routing: {first_priority: 32765}"),
-    _fabric(", routing: {first_priority: 10001}"),
+    example_file.fabric(", routing: {first_priority: 32765}"),
+    example_file.fabric(", routing: {first_priority: 10001}"),
 )
 
 
@@ -149,7 +139,10 @@ def _routing(fabric: Fabric, report: Report) -> None:
 
 
 MTU_STEP = rule(
-    "RY320 mtu-just-below-step: MTU just below the next RoCE MTU", _fabric("", 4096), _fabric("", 4200), WARNING
+    "RY320 mtu-just-below-step: MTU just below the next RoCE MTU",
+    example_file.fabric("", 4096),
+    example_file.fabric("", 4200),
+    WARNING,
 )
 
 

@@ -12,6 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     PREFIX,
     SUBNET,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import WARNING, Report, rule
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
@@ -98,8 +99,8 @@ def _table(variant: Variant) -> int:
 
 RULES_MANY = rule(
     "RY953 rule-priority-overlap: Rule priorities that overlap those of Spiderpool",
-    "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200, routing: {first_priority: 999}}\n",
-    "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200, routing: {first_priority: 10001}}\n",
+    example_file.fabric(", routing: {first_priority: 999}") + "\n",
+    example_file.fabric(", routing: {first_priority: 10001}") + "\n",
     WARNING,
     why="Spiderpool's own rule has priority 1000 for all sources. A rule before it would divert traffic from its pods.",
 )

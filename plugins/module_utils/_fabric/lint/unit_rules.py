@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import UNIT_NUMBER
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, rule, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variants, ports_of
@@ -21,8 +22,8 @@ _GOOD = _UNITS + _NODES
 
 GROWN = rule(
     "RY429 more-than-max-nodes: More nodes than max_nodes",
-    "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200, max_nodes: 1}\n",
-    "fabric: {name: ai, attachment: macvlan, provider: spiderpool, mtu: 4200, max_nodes: 16}\n",
+    example_file.fabric(", max_nodes: 1") + "\n",
+    example_file.fabric(", max_nodes: 16") + "\n",
 )
 
 

@@ -110,7 +110,7 @@ class Port(t.NamedTuple):
 
     ``speed``: Gb/s; ``width``: lanes of an InfiniBand link; ``port``: the number, from 1, of the function of the card
     with this slot or serial number. ``keys``: the keys of the file that are set at ``path``. ``base``: the port that
-    this one overrides. A tuple, because a fabric may have tens of thousands.
+    this one overrides. Ports are tuples, which need little memory: a fabric may have tens of thousands.
     """
 
     rail: str

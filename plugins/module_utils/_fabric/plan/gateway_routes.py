@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Where the gateway of a rail leads: a default route, or routes to the rail's networks.
+"""The routes through the gateway of a rail: a default route, or routes to the rail's networks.
 
-Only this module reads the section ``routing`` for it. Host variables, agents, Kubernetes objects and verify follow.
+Host variables, specs of agents, Kubernetes objects and verify take them from here.
 """
 
 from __future__ import annotations
@@ -22,6 +22,6 @@ def gateway_routes(routing: Routing, planner: Planner) -> list[str]:
     network = planner.network
     if routing.mode == "source" and routing.cross_rail:
         return [ANYWHERE[4 if planner.bits == IPV4 else 6]]
-    # an address has a route to the network of its node; other nodes' networks of the rail are behind the leaf
+    # An address has a route to the network of its node. Only the leaf has routes to those of other nodes.
     several = isinstance(planner, NetworkPerNodePlanner) and planner.length > network.prefix
     return [str(network)] if several else []

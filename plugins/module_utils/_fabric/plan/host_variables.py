@@ -60,8 +60,8 @@ _PORTS, _LEAVES, _NAMES, _PODS, _VFS, _ATTRIBUTES = (SharedKeys() for _kind in r
 
 
 class _Side(t.NamedTuple):
-    """One address family on one rail. ``bits``: 32 or 128; ``suffix``: the end of its keys. ``routes``: of
-    :func:`gateway_routes`.
+    """One address family on one rail. ``bits``: 32 or 128; ``suffix``: the end of its keys; ``routes``: the networks
+    that are reached through the gateway.
     """
 
     bits: int
@@ -131,7 +131,7 @@ class PlanOutput:
         }
 
     def _subnets(self, rail: Rail) -> dict[str, t.Any]:
-        """Return the whole networks of a rail, of which nodes get shares, and what their gateways lead to."""
+        """Return the whole networks of a rail, of which nodes get shares, and the routes through their gateways."""
         networks: dict[str, t.Any] = {"mode": rail.mode, "subnet": None, "subnet6": None, "routes": [], "routes6": []}
         for side in self._sides[rail.name]:
             networks["subnet" + side.suffix] = str(side.planner.scheme.network)
@@ -252,9 +252,8 @@ class PlanOutput:
             "sysctl": dict(SYSCTL),
             "leaf": None,
             "pods": None,
-            "vfs": self._vf(variant, rail)
-            if variant.has_vfs
-            else None,  # the row of each VF, until VFs have identities
+            # the row of each VF, which _vfs() completes with identities
+            "vfs": self._vf(variant, rail) if variant.has_vfs else None,
             "firmware": self._firmware(variant),
             "ipoib": self._ipoib(variant, port),
             "names": self._names(variant, rail),

@@ -49,7 +49,7 @@ class HostLayer(t.NamedTuple):
     ``ports``: returns the module's options of a planned port; None for a port that it does not manage.
     ``options``: returns the options that the plan determines, from ``railyard_node``, ``railyard_fabric`` and the
     options of the ports; None if the layer has nothing to do. ``removable``: whether ``state: absent`` reverts it.
-    ``variables``: those of the role. ``drift``: None if verify compares its state.
+    ``variables``: the variables of the role that set options. ``drift``: None if verify compares its state.
     """
 
     layer: str
@@ -259,6 +259,6 @@ HOST_LAYERS = (
     HostLayer("nccl", "nccl_files", _of_objects),
 )
 BY_MODULE = {row.module: row for row in HOST_LAYERS}
-# The tags of hosts.yml, in the order of preparation, and those of the layers that teardown.yml reverts.
+# The tags of hosts.yml in the order of preparation, and the layers that teardown.yml reverts.
 LAYERS = (PREFLIGHT, *dict.fromkeys(row.layer for row in HOST_LAYERS))
 REMOVABLE = tuple(dict.fromkeys(row.layer for row in HOST_LAYERS if row.removable))

@@ -27,7 +27,10 @@ UNREPORTED = "no NIC of the node reports its %s: use another identity (mac, slot
 
 
 def unidentified(node: t.Mapping[str, t.Any], again: bool) -> bool:
-    """Return whether ports of the node must be identified. ``again``: also those that were, such as after a reboot."""
+    """Return whether ports of the node must be identified.
+
+    :param again: also identify ports that were identified before, such as after a reboot.
+    """
     return any(port.get("match") and (again or "identified" not in port) for port in node["ports"])
 
 

@@ -17,8 +17,7 @@ import typing as t
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
     bits_of,
-    network,
-    parse_network,
+    network_of,
     parse_range,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.playbook_names import playbook
@@ -326,9 +325,8 @@ def _range(text: str) -> tuple[int, int, int] | None:
     bits = bits_of(text)
     found = parse_range(text, bits=bits) if "-" in text else None
     if found is None and "/" in text:
-        known = parse_network(text, bits)
-        net = network(*known, bits) if known else None
-        found = (net.first, net.last) if net and known and net.first == known[0] else None
+        net = network_of(text, exact=True)
+        found = (net.first, net.last) if net else None
     return (bits, *found) if found else None
 
 

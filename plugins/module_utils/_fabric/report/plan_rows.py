@@ -10,10 +10,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import (
-    IPV4,
-    IPV6,
-    network,
-    parse_network,
+    network_of,
 )
 
 Document = t.Mapping[str, t.Any]
@@ -203,11 +200,9 @@ def _add_node(row: dict[str, t.Any], node: Document) -> None:
 def prefix(port: Document, rail: Document, six: str = "") -> str | None:
     """Return the network between a port and its leaf: that of the port, else of its pods, else of the rail; None
     without any."""
-    address = port.get("address" + six) or ""
-    bits = IPV6 if six else IPV4
-    known = parse_network(address, bits) if address else None
+    known = network_of(port.get("address" + six) or "")
     if known:
-        return str(network(*known, bits))
+        return str(known)
     return _section(port, "pods").get("subnet" + six) or rail.get("subnet" + six)
 
 

@@ -188,6 +188,19 @@ def network(address: int, prefix: int, bits: int = IPV4) -> Network:
     return Network(first, first + size - 1, prefix, bits)
 
 
+def network_of(text: str, exact: bool = False) -> Network | None:
+    """Return the network of either family that contains the address in ``172.16.11.1/24``; None for an invalid text.
+
+    :param exact: also return None if host bits are set.
+    """
+    bits = bits_of(text)
+    parsed = parse_network(text, bits)
+    if parsed is None:
+        return None
+    found = network(*parsed, bits)
+    return found if found.first == parsed[0] or not exact else None
+
+
 def covering(first: int, last: int, bits: int) -> Network:
     """Return the smallest network that contains both addresses."""
     return network(first, bits - (first ^ last).bit_length(), bits)

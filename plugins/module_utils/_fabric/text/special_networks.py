@@ -14,22 +14,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
     IPV4,
     IPV6,
     Network,
-    bits_of,
     network,
+    network_of,
     parse_address,
-    parse_network,
 )
 
 
 def _nets(*described: tuple[str, str]) -> list[tuple[Network, str]]:
     """Return the networks of (network, meaning) pairs, with their meanings."""
-    nets = []
-    for text, meaning in described:
-        bits = bits_of(text)
-        parsed = parse_network(text, bits)
-        if parsed:
-            nets.append((network(*parsed, bits), meaning))
-    return nets
+    return [(net, meaning) for text, meaning in described for net in [network_of(text)] if net]
 
 
 # Networks that every kernel uses itself, or refuses as addresses of hosts.

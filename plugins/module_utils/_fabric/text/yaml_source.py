@@ -126,7 +126,8 @@ class _Stop(Exception):
 class _Frame:
     """A collection under construction.
 
-    ``entries``: those of a mapping. ``key``: the key whose value is next; None in a sequence and before a key.
+    ``entries``: the entries of a mapping; None for a sequence. ``key``: the key whose value is next; None in a sequence
+    and before a key.
     """
 
     __slots__ = ("anchor", "entries", "key", "value")
@@ -138,8 +139,11 @@ class _Frame:
         self.key: Scalar | None = None
 
 
-def parse(raw: bytes, report: Report) -> Document | None:
-    """Return the document in the bytes of a file; None if it is empty or wrong. Adds findings to ``report``."""
+def parse(raw: bytes, report: Report, lines_before: int = 0) -> Document | None:
+    """Return the document in the bytes of a file; None if it is empty or wrong. Adds findings to ``report``.
+
+    :param lines_before: of a larger file. Only messages count them: positions begin at the first of these bytes.
+    """
     text = _decode(raw, report)
     if text is None:
         return None
@@ -149,7 +153,7 @@ def parse(raw: bytes, report: Report) -> Document | None:
         return None
     import yaml  # here, so that importing this module does not require PyYAML
 
-    builder = _Builder(report)
+    builder = _Builder(report, lines_before)
     try:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
         try:
@@ -227,8 +231,9 @@ def _decode(raw: bytes, report: Report) -> str | None:
 class _Builder:
     """Builds values from the parser's events, without recursion, so that deep nesting cannot overflow the stack."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, lines_before: int) -> None:
         self._report = report
+        self._lines_before = lines_before
         self._stack: list[_Frame] = []
         self._anchors: dict[str, Value] = {}
         self._open: set[str] = set()
@@ -312,7 +317,7 @@ class _Builder:
 
     def _key(self, frame: _Frame, key: Scalar) -> None:
         if frame.entries and key.text in frame.entries and not (key.plain and key.text == _TAG_MERGE):
-            first = frame.entries[key.text][0].line
+            first = frame.entries[key.text][0].line + self._lines_before
             self._report.add(
                 rules.DUPLICATE,
                 self._path_here() + (key.text,),

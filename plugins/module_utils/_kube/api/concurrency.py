@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Run many requests concurrently, with a limit, and repeat one whose object others change."""
+"""Run many requests concurrently, with a limit, and repeat requests whose object another client changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Say = t.Callable[[str], None]
 # Maximum number of errors in a report; seconds between two lines of progress.
 SHOWN = 20
 EVERY = 10.0
-# Seconds before each further try of a request whose object others change, such as by a report of a kubelet.
+# Seconds before each retry of a request whose object another client changed, such as a kubelet that reports its status.
 _PAUSES = (0.0, 0.1, 0.3, 1.0, 3.0)
 # Concurrent requests at the start.
 _START = 2

@@ -37,7 +37,7 @@ def patch(rails: t.Sequence[str], unschedulable: bool, manager: str, node: Objec
     wanted = bool(value) and unschedulable
     made: Object = {}
     if wanted and not ours:
-        # a node that another user cordoned needs no cordon; that of a drain may end before the rail is repaired
+        # The cordon of another user suffices. The cordon of a drain may end before the rail is repaired.
         drained = cordon_holders.holder_of(node, cordon_holders.REBOOT) is not None
         if drained or not cordon_holders.is_cordoned(node):
             made = cordon_holders.held(CORDONED, "true")

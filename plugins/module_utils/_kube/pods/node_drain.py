@@ -110,7 +110,7 @@ class Drain:
     ``done``: changes so far; ``waits``: pods that could not be evicted at once, with reasons; ``cordon``: the
     identifier of the cordon, for later calls of this run.
 
-    :param cordon: that of an earlier call of this run, which holds the cordon.
+    :param cordon: the identifier that an earlier call of this run returned, if this run holds the cordon.
     """
 
     def __init__(

@@ -135,7 +135,7 @@ def _rail(
 
 
 def _whole(rail: Document, default: bool) -> Document:
-    """The networks of a rail, and where its gateways lead."""
+    """Return the networks of a rail, and the routes through its gateways."""
     several = rail["mode"] in ("prefix", "link")
     found = {key: rail[key] for key in ("mode", "subnet", "subnet6")}
     for six, anywhere in (("", "0.0.0.0/0"), ("6", "::/0")):

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A strict reader of CustomResourceDefinitions: what a server with strict field validation would say of an object.
 
-Unknown fields are errors wherever the schema does not preserve them. The definitions are those of tests/schemas:
-upstream's, without texts.
+Unknown fields are errors wherever the schema does not preserve them. The definitions in tests/schemas are upstream's
+without descriptions.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _metadata(thing: t.Mapping[str, t.Any], scope: str) -> t.Iterator[str]:
 
 
 def violations(value: t.Any, schema: t.Mapping[str, t.Any], path: str) -> t.Iterator[str]:
-    """What is wrong with a value by a schema, each with its path below ``path``."""
+    """Yield each violation of a schema by a value, with its path below ``path``."""
     if value is None:
         if not schema.get("nullable"):
             yield "%s: null" % path

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Plans write only keys that upstream's charts have: Helm ignores any other without a message.
 
-``chart_keys.yml`` lists the keys that plans write. Plans are compared with it, and it with upstream's charts where
-these are at hand: a key that is misspelt, or that a release drops, is found.
+``chart_keys.yml`` lists the keys that plans write. It is compared with all plans, and with upstream's charts if they
+are downloaded, so that a misspelt key, and a key that a release removed, is found.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .documents import REGISTRY, combinations, document
 from .test_charts import CHARTS, OPTIONS
 
 RECORD = Path(__file__).with_name("chart_keys.yml")
-#: below this, users choose the keys
+#: in place of the keys that users choose
 ANY = "*"
 
 
 def leaves(values: t.Mapping[str, t.Any], known: t.Collection[str], path: str = "") -> t.Iterator[str]:
-    """The keys of values with dots, without those above them; ``ANY`` for those of users."""
+    """Yield the keys of values that are not mappings, with dots; ``ANY`` in place of keys that users choose."""
     for key, value in values.items():
         place = path + str(key)
         if place + "." + ANY in known:
@@ -56,7 +56,7 @@ def test_the_keys_that_plans_write_are_listed() -> None:
 
 
 def whole(chart: Chart) -> dict[str, t.Any]:
-    """The values of a chart with those of its subcharts."""
+    """Return the values of a chart with the values of its subcharts."""
     values = dict(chart.values)
     for name, part in chart.parts.items():
         values[name] = merged(whole(part), values.get(name) or {})

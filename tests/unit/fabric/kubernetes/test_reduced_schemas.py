@@ -1,9 +1,9 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The reduced schemas are those of the tool, and refuse what upstream's refuse.
+"""The reduced schemas are the output of the tool, and reject every value that upstream's schemas reject.
 
-Where upstream's whole definitions are at hand (`make vendor`), the reduced ones are compared with them; elsewhere with
-themselves: reduced again they stay the same, and each of their constraints is one that the validator finds.
+If upstream's definitions are downloaded (`make vendor`), the reduced ones are compared with them. Otherwise the tool
+must return the reduced ones unchanged, and the validator must find a violation of each of their constraints.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def test_every_source_has_files_and_every_folder_a_source() -> None:
 
 
 def whole(file: Path) -> Path:
-    """Upstream's file, or the reduced one where upstream's files are not at hand. Beside others, it must be there."""
+    """Return upstream's file, which must exist if upstream's files are downloaded; otherwise the reduced file."""
     folder = upstream.folder("schemas")
     return folder / file.parent.name / file.name if folder else file
 
@@ -111,7 +111,7 @@ def test_the_files_are_those_of_the_tool(file: Path) -> None:
     source = whole(file)
     text = reduced_schemas.reduced(source.read_text(encoding="utf-8"), file.name, SOURCES[file.parent.name])
     found = file.read_text(encoding="utf-8")
-    if source == file:  # its checksum is that of the file which is not here
+    if source == file:  # the header has the checksum of upstream's file
         text, found = (re.sub("(?m)^# SHA-256 .*\n", "", each) for each in (text, found))
     assert found == text
 
@@ -142,7 +142,7 @@ def test_the_tool_reports_a_difference_and_repairs_it(tmp_path: Path) -> None:
 
 
 def sample(node: Node) -> t.Any:
-    """A value with what is required."""
+    """Return a value that has all required fields."""
     if "default" in node or "enum" in node:
         return node.get("default", node.get("enum", [None])[0])
     if node.get("type") == "object":
@@ -158,7 +158,7 @@ def sample(node: Node) -> t.Any:
 
 
 def wrong(node: Node, path: str) -> t.Iterator[tuple[str, t.Any]]:
-    """Values that violate one constraint at or below a node, each with the place that a validator must name."""
+    """Yield values that violate one constraint at or below a node, each with the place that a validator must name."""
     kind = node.get("type")
     if not node.get("nullable"):
         yield path, None

@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
     parse,
 )
 
+_REMEDY = "correct it: the plugins refuse it"
 Collection = t.TypeVar("Collection", Mapping, Sequence)
 
 
@@ -32,29 +33,26 @@ def read(text: str, shape: type[Collection], place: Place, title: str, found: Fo
     :param title: what the text is, for messages.
     """
     text = " " * (place.column - 1) + text
-    errors: list[tuple[int, str]] = []
+    # Line of the text, what is wrong, and the remedy.
+    errors: list[tuple[int, str, str]] = []
     value: Value | None = None
     try:
         json.loads(text)
     except (ValueError, RecursionError) as error:
-        errors.append((getattr(error, "lineno", 1), shown(str(getattr(error, "msg", error)))))
+        message = "not valid JSON: %s" % shown(str(getattr(error, "msg", error)))
+        errors.append((getattr(error, "lineno", 1), message, _REMEDY))
     else:
         # YAML contains JSON, and its parser returns positions. The key is on a line before the text.
         report = Report()
-        document = parse(('{"":\n%s}' % text).encode("utf-8", "replace"), report)
-        found_errors = report.findings(document.position if document else lambda _path: (1, 1))
-        errors += [(each.line - 1, each.message) for each in found_errors]
+        document = parse(('{"":\n%s}' % text).encode("utf-8", "replace"), report, place.line - 2)
+        findings = report.findings(document.position if document else lambda _path: (1, 1))
+        errors += [(each.line - 1, "not read: %s" % each.message, each.remedy) for each in findings]
         value = copied(document.root.entries[""][1], place.line - 2) if document else None
     if not errors and not isinstance(value, shape):
-        errors.append((1, "it is not %s" % ("an object" if shape is Mapping else "a list")))
-    for line, message in errors:
-        found.add(
-            import_rules.JSON,
-            place._replace(line=place.line + line - 1),
-            "%s is not valid JSON: %s" % (title, message),
-            "correct it: the plugins refuse it",
-            "nothing of it",
-        )
+        errors.append((1, "not a JSON %s" % ("object" if shape is Mapping else "list"), _REMEDY))
+    for line, message, remedy in errors:
+        at = place._replace(line=place.line + line - 1)
+        found.add(import_rules.JSON, at, "%s is %s" % (title, message), remedy, "nothing of it")
     return value if isinstance(value, shape) and not errors else None
 
 

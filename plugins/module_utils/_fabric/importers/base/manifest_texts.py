@@ -183,7 +183,7 @@ def _parse(text: Text, first: int, last: int, found: Found) -> Mapping | None:
             remedy = "write the value itself, or give the manifests from the cluster"
             found.add(import_rules.VARIABLE, Place(text.file, at), message, remedy, "the text unchanged")
     raw = "\n".join(lines).encode("utf-8", "replace")
-    document = parse(raw, report)
+    document = parse(raw, report, first)
     for each in report.findings(document.position if document else lambda _path: (1, 1)):
         place = Place(text.file, each.line + first, each.column, each.place)
         written = "nothing of this document" if document is None else "the first of it"

@@ -180,7 +180,7 @@ def _add_missing_subnets(
         message = "no pool gives the addresses of %s" % name_counting.compact([draft.label for draft, _net in counted])
         remedy = "check these subnets in the fabric file"
         nets = name_counting.compact([str(net) for _draft, net in counted])
-        written = "%s, for continued from %s" % (nets, model.net)
+        written = "%s, continued from %s" % (nets, model.net)
         found.add(import_rules.COUNTED, counted[0][0].place, message, remedy, written)
 
 

@@ -26,15 +26,13 @@ def _claims(found: Found) -> list[Claim]:
     """Return what a SpiderIPPool claims: its subnet, and its addresses except excluded ones."""
     spec = found.get("spec") or {}
     subnet = str(spec.get("subnet") or "")
-    bits = ip_integers.bits_of(subnet)
-    parsed = ip_integers.parse_network(subnet, bits)
-    if parsed is None:
+    net = ip_integers.network_of(subnet)
+    if net is None:
         return []
-    net = ip_integers.network(parsed[0], parsed[1], bits)
-    version = 4 if bits == ip_integers.IPV4 else 6
+    version = 4 if net.bits == ip_integers.IPV4 else 6
     claims = [Claim(_SUBNETS % version, net.first, net.last, True, subnet)]
-    excluded = _ranges(spec.get("excludeIPs"), bits)
-    for part in _ranges(spec.get("ips"), bits):
+    excluded = _ranges(spec.get("excludeIPs"), net.bits)
+    for part in _ranges(spec.get("ips"), net.bits):
         claims += [Claim(subnet, rest.first, rest.last, False, str(rest)) for rest in without([part], excluded)]
     return claims
 

@@ -296,11 +296,10 @@ def _ranges(share: Share) -> list[ip_integers.Range]:
 
 
 def _numbers(share: Share) -> tuple[ip_integers.Network, int, int]:
-    bits = ip_integers.bits_of(share.subnet)
-    found = ip_integers.parse_network(share.subnet, bits)
+    found = ip_integers.network_of(share.subnet)
     if found is None:
         raise ValueError("%r is not a network" % share.subnet)
-    return ip_integers.network(found[0], found[1], bits), _number(share.first), _number(share.last)
+    return found, _number(share.first), _number(share.last)
 
 
 # -- networks

@@ -102,7 +102,7 @@ class Settings:
 
         if self.mtu and not 576 <= self.mtu <= 65535:
             yield error("mtu", "%d is not an MTU of pods" % self.mtu, "use 576 to 65535, or 0 to detect it")
-        if self.pod_cidr and _network(self.pod_cidr) is None:
+        if self.pod_cidr and ip_integers.network_of(self.pod_cidr, exact=True) is None:
             yield error(
                 "pod_cidr", "%r is not a network" % self.pod_cidr, "write it as 10.244.0.0/16, without host bits"
             )
@@ -398,16 +398,6 @@ def _empty(key: str, value: t.Any, within: t.Mapping[str, t.Any]) -> bool:
     variable = key == "value" and set(within) == {"name", "value"}
     # in rules, an empty list means "none"
     return (value == [] and key not in _EMPTY_MEANS_NONE) or (value == "" and variable)
-
-
-def _network(text: str) -> ip_integers.Network | None:
-    """Return a network of either family; None if the text is not one, or has bits behind its prefix."""
-    bits = ip_integers.bits_of(text)
-    found = ip_integers.parse_network(text, bits)
-    if found is None:
-        return None
-    network = ip_integers.network(*found, bits)
-    return network if network.first == found[0] else None
 
 
 def _regex(text: str) -> bool:

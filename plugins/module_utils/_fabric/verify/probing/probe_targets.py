@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""What a prober does in each of its turns: where it meets its partners, and what it probes of them."""
+"""The turns of a prober: the addresses at which it connects to its partner, and the targets that it probes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PORT = ("rail", "pci", "netdev", "rdma", "mtu", "address", "address6", "gateway
 def probe_node(
     node: Node, rails: t.Sequence[str], meet: str | None, tcp_ports: str | None, management: t.Sequence[str]
 ) -> dict[str, t.Any]:
-    """Return what partners need of ``railyard_node``, which is all that is kept of it during a run.
+    """Return the part of ``railyard_node`` that partners need. A run keeps no other part of it.
 
     :param rails: the rails to probe; empty: all.
     :param meet: the address at which partners connect instead of the rails' (``proof_meet``).
@@ -82,8 +82,8 @@ def turn(
 ) -> dict[str, t.Any]:
     """Return a turn of ``node``, in the form of ``turns`` of ``rail_probe``.
 
-    :param node, partner: of :func:`probe_node`, or pods of :func:`.pod_targets.pod_node`.
-    :param listen: see :func:`listen_ports`, of the partner.
+    :param node, partner: results of :func:`probe_node`, or pods as :func:`.pod_targets.pod_node` returns them.
+    :param listen: the result of :func:`listen_ports` for the partner.
     """
     known = {port["rail"]: port.get("address") or port.get("address6") for port in partner["ports"]}
     return {
@@ -108,7 +108,7 @@ def _ways(node: Node, partner: Node, link_layer: str) -> list[dict[str, t.Any]]:
         if key:
             rows.append({"address": bare(port[key]), "source": bare(own[port["rail"]][key])})
     listens = listen_addresses(partner, link_layer)
-    # across rails, and outside of them, the routes of the node decide
+    # across rails, and outside of them, the routes of the node determine the source address
     return rows + [{"address": each, "source": None} for each in listens if each == partner.get("management")]
 
 
