@@ -288,7 +288,7 @@ def test_a_partner_that_dies_in_a_test_makes_only_its_own_pairs_fail(live: LiveN
 
 @in_own_namespace
 def test_a_partner_that_answers_wrongly_makes_only_its_own_pairs_fail(live: LiveNode) -> None:
-    """It has the token, and sends messages that are not what they must be, or not authenticated."""
+    """It has the token, and sends messages that are invalid or not authentic."""
     cluster = Cluster(live, 4)
     names = [name for name in cluster.nodes if name != "ai-3"]
     cluster.start(*names)
@@ -325,7 +325,7 @@ def test_a_partner_that_answers_wrongly_makes_only_its_own_pairs_fail(live: Live
         served.result()
     bad = [row for each in found.values() for row in each["results"] if row["peer"] == "ai-3"]
     assert met and bad and not any(row["ok"] for row in bad)
-    texts = ("ai-3 has sent servers that were not asked for", "ai-3 answered with a message of another program")
+    texts = ("ai-3 has sent servers that were not asked for", "ai-3 answered with a message that is not authentic")
     assert all(any(text in row["error"] for text in texts) for row in bad), bad
 
 
@@ -481,7 +481,7 @@ def test_a_node_without_perftest_or_ports_reports_it_once_and_sends_packets(live
 
     assert start_within(taken, start)["port"] is None
     (row,) = cluster.collect("ai-2", run="none").values()
-    assert "tcp_ports: no TCP port of 40100, 40101 is free for the prober" in row["refused"]
+    assert "tcp_ports: no TCP port of 40100, 40101 is free for the prober: Address already in use" in row["refused"]
 
 
 def start_within(node: Node, work: t.Callable[[], Row]) -> Row:

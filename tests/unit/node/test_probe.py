@@ -631,7 +631,7 @@ def test_a_run_killed_while_starting_servers_blocks_no_other(server: Node, monke
     holder = subprocess.Popen([sys.executable, "-c", HOLDS, lock], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout and holder.stdout.readline() == "held\n"
-        with pytest.raises(RailyardError, match="another run is at work on this node, and has not come to an end"):
+        with pytest.raises(RailyardError, match="another run holds the lock of this node, and did not release it"):
             server.serve(ROCE)
     finally:
         holder.kill()
