@@ -54,9 +54,9 @@ options:
   listen:
     description:
       - The TCP ports on which partners try to reach the prober. It listens on the first of them that is free.
+      - Required with O(mode=start).
     type: list
     elements: int
-    default: []
     version_added: 0.2.0
   addresses:
     description: The IP addresses at which the prober listens. Addresses that the node does not have are ignored.
@@ -451,7 +451,7 @@ SPEC = {
     "run": {"type": "str", "default": ""},
     "token": {"type": "str", "no_log": True},
     "name": dict(TEXT),
-    "listen": {"type": "list", "elements": "int", "default": []},
+    "listen": {"type": "list", "elements": "int"},
     **PART,
     "pod": {"type": "dict", "options": {"uid": {"type": "str", "required": True}, **PART}},
     "tcp_ports": dict(TEXT),
