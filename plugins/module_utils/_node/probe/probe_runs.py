@@ -35,6 +35,8 @@ SPEC, LISTENS, TESTS, ALL_STARTED, RESULT = "spec.json", "listens.json", "tests"
 _PROCESS = "process.json"
 # Seconds to wait for another run that starts servers, and for a prober that ends.
 PATIENCE, END_SECONDS = 60.0, 30.0
+# The remedy for a process that ended without a result.
+KILLED = "see whether it was killed ('journalctl -k'), and run again"
 
 Row = t.Dict[str, t.Any]
 

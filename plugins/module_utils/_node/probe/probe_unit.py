@@ -33,7 +33,6 @@ _START_UNIT = (
 # Seconds after its own deadline in which a prober is ended from outside, and in which a new one must listen.
 _SLACK, _START_SECONDS = 30, 300.0
 _LOOK_SECONDS = 0.1
-_KILLED = "see whether it was killed ('journalctl -k'), and run again"
 
 Options = t.Mapping[str, t.Any]
 Row = t.Dict[str, t.Any]
@@ -61,7 +60,7 @@ def start(options: Options, system: System) -> Row:
                 return listens
             own = probe_runs.prober(system, place)
             if not system.exists(place) or (own and not own.is_running(system)):
-                raise RailyardError("it ended while it was started", "prober", _KILLED)
+                raise RailyardError("it ended while it was started", "prober", probe_runs.KILLED)
             time.sleep(_LOOK_SECONDS)
         raise RailyardError("it did not start within %.0f s" % _START_SECONDS, "prober", remedy)
     except RailyardError:
@@ -162,7 +161,7 @@ def collect(options: Options, system: System) -> Row:
         if not own.is_running(system):
             break
         time.sleep(_LOOK_SECONDS)
-    raise RailyardError("the prober of %s does not run on this node" % run, "prober", _KILLED)
+    raise RailyardError("the prober of %s does not run on this node" % run, "prober", probe_runs.KILLED)
 
 
 def stop(options: Options, system: System) -> Row:

@@ -418,8 +418,9 @@ def probe_all(spec: Options, system: System, place: str, began: float) -> Row:
         if child:
             os.waitpid(child, 0)
             child = 0
-            found = probe_runs.read(system, "%s/pod.json" % place) or {"refused": "its process ended without a result"}
-            row.update(pod_results=found.get("results") or [], pod_refused=found["refused"])
+            ended = RailyardError("its process ended without a result", "pod", probe_runs.KILLED)
+            found = probe_runs.read(system, "%s/pod.json" % place) or {"results": [], "refused": str(ended)}
+            row.update(pod_results=found["results"], pod_refused=found["refused"])
     except SystemExit:
         # the servers of the pod are in other process groups, and only its process ends them
         if child:
