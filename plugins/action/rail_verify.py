@@ -61,7 +61,7 @@ _STATES = ("rdma_netns_mode",)
 # Seconds in which a prober waits for a partner that was not started yet, beside those for each batch of nodes; seconds
 # of a turn beside those of its transfers; the most seconds of a prober.
 _PATIENCE, _BATCH_SECONDS, _TURN_SECONDS, _DEADLINE_MAX = 300, 10, 120, 7200
-# Seconds without a sign of life after which a partner is given up, at least, and as a part of the longest transfer.
+# Seconds without a message after which a partner is given up, at least, and as a part of the longest transfer.
 _SILENCE_MIN, _SILENCE_SHARE = 30, 0.5
 Row = t.Dict[str, t.Any]
 

@@ -10,16 +10,16 @@ module: rail_probe
 short_description: Test that rails carry traffic between nodes
 version_added: 0.1.0
 description:
-  - Starts a prober on a node (O(mode=start)), and collects what it has found (O(mode=collect)). In between, the probers
-    of all nodes test their rails in pairs by themselves, round by round, as O(turns) say.
+  - Starts a prober on a node (O(mode=start)), and collects its results (O(mode=collect)). In between, the probers of
+    all nodes test their rails in pairs by themselves, round by round, as O(turns) defines.
   - In a turn, the probing node sends echo requests of exactly the planned MTU, not to be fragmented, over every rail at
     once, and then moves data by RDMA over each rail's own device and GID. A failed rail does not fail the task; see
     RV(results).
   - The GID of the rail port's address is looked up in each turn. Over InfiniBand, a port does not need an address. Then
     no echo requests are sent, and both ends exchange their connection data over O(ports[].meet).
   - The prober is a transient unit of systemd, C(railyard-probe-ID.scope), or a session on nodes without systemd. It
-    ends when it was collected, and at its O(deadline), with its servers and files. Probers of other runs are not
-    changed.
+    ends when its results are collected, or at its O(deadline), with its servers and files. Probers of other runs are
+    not changed.
   - Probers authenticate each other with O(token), and each of their messages.
 author:
   - Railyard contributors (@railyard)
@@ -53,13 +53,13 @@ options:
     version_added: 0.2.0
   listen:
     description:
-      - The TCP ports at which partners look for the prober. It listens on the first of them that is free.
+      - The TCP ports on which partners try to reach the prober. It listens on the first of them that is free.
+      - Required with O(mode=start).
     type: list
     elements: int
-    default: []
     version_added: 0.2.0
   addresses:
-    description: The IP addresses of this node at which the prober listens, those that the node does not have excepted.
+    description: The IP addresses at which the prober listens. Addresses that the node does not have are ignored.
     type: list
     elements: str
     default: []
@@ -268,12 +268,12 @@ options:
     version_added: 0.2.0
   silence:
     description:
-      - Seconds without a sign of life after which a partner is given up. Those that wait or test send signs of life.
+      - Seconds without a message after which a partner is given up. Probers that wait or test send keepalives.
     type: float
     default: 60
     version_added: 0.2.0
   patience:
-    description: Seconds in which a partner must have been started, unless O(mode=collect) comes first.
+    description: Seconds in which a partner must have been started, unless O(mode=collect) is called first.
     type: float
     default: 300
     version_added: 0.2.0
@@ -306,7 +306,7 @@ EXAMPLES = r"""
     ports:
       - {rail: gpu01, device: mlx5_gpu01, address: 172.16.11.201}
 
-- name: Collect what the probers have found
+- name: Collect the results of the prober
   railyard.fabric.rail_probe:
     mode: collect
     run: example
@@ -451,7 +451,7 @@ SPEC = {
     "run": {"type": "str", "default": ""},
     "token": {"type": "str", "no_log": True},
     "name": dict(TEXT),
-    "listen": {"type": "list", "elements": "int", "default": []},
+    "listen": {"type": "list", "elements": "int"},
     **PART,
     "pod": {"type": "dict", "options": {"uid": {"type": "str", "required": True}, **PART}},
     "tcp_ports": dict(TEXT),

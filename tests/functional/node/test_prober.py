@@ -59,7 +59,7 @@ else:
         pass
 """
 GID = "0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x"
-# What Ansible's connection does: a module's options come in, and its result goes out.
+# As Ansible's connection does it: standard input has the options of a module, and standard output its result.
 MODULE = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
@@ -225,7 +225,7 @@ def pairs(cluster: Cluster, *without: str) -> dict[tuple[str, str], list[bool]]:
 def test_all_rounds_are_proven_and_nothing_is_left(live: LiveNode) -> None:
     cluster = Cluster(live, 4)
     names = list(cluster.nodes)
-    # the others come later, as forks do
+    # as with fewer forks than nodes
     cluster.start(*names[:2])
     wait_for(lambda: bool(cluster.nodes["ai-1"].processes()), "no prober")
     cluster.start(*names[2:], latency=True)
@@ -277,7 +277,7 @@ def test_a_partner_that_dies_in_a_test_makes_only_its_own_pairs_fail(live: LiveN
         client for client, server in pairs(cluster) if server == "ai-3"
     }
     assert any(not row["ok"] for row in bad)
-    # what it has left ends by itself, and the next run removes its files
+    # its remaining processes end by themselves, and the next run removes its files
     node = cluster.nodes["ai-3"]
     assert len(node.files()) == 1
     cluster.start("ai-3", run="another run")
@@ -288,7 +288,7 @@ def test_a_partner_that_dies_in_a_test_makes_only_its_own_pairs_fail(live: LiveN
 
 @in_own_namespace
 def test_a_partner_that_answers_wrongly_makes_only_its_own_pairs_fail(live: LiveNode) -> None:
-    """It has the token, and sends messages that are not what they must be, or not authenticated."""
+    """It has the token, and sends messages that are invalid or not authentic."""
     cluster = Cluster(live, 4)
     names = [name for name in cluster.nodes if name != "ai-3"]
     cluster.start(*names)
@@ -325,7 +325,7 @@ def test_a_partner_that_answers_wrongly_makes_only_its_own_pairs_fail(live: Live
         served.result()
     bad = [row for each in found.values() for row in each["results"] if row["peer"] == "ai-3"]
     assert met and bad and not any(row["ok"] for row in bad)
-    texts = ("ai-3 has sent servers that were not asked for", "ai-3 answered with a message of another program")
+    texts = ("ai-3 has sent servers that were not asked for", "ai-3 answered with a message that is not authentic")
     assert all(any(text in row["error"] for text in texts) for row in bad), bad
 
 
@@ -338,14 +338,14 @@ def closes(sock: socket.socket) -> bool:
 
 
 @in_own_namespace
-def test_strangers_on_the_rail_get_nothing_and_disturb_nothing(live: LiveNode) -> None:
+def test_clients_without_authentication_are_refused_and_do_not_disturb_a_run(live: LiveNode) -> None:
     cluster = Cluster(live, 2)
     ((_server, client),) = cluster.rounds[0]
     server = cluster.nodes[_server]
     cluster.start(_server)
     port = next(each for each in LISTEN if each in server.within(lambda: listening(LISTEN)))
 
-    def strangers() -> None:
+    def unauthenticated() -> None:
         for address in server.addresses:
             many = [socket.create_connection((address, port)) for _ in range(2 * probe_listener.UNKNOWN_MAX)]
             # all but the newest were closed
@@ -367,7 +367,7 @@ def test_strangers_on_the_rail_get_nothing_and_disturb_nothing(live: LiveNode) -
             hello = probe_channel.Hello(client, name, 0, False, False)
             with contextlib.suppress(PartnerLost):
                 channel.connect(token, hello)
-                raise AssertionError("it was let in")
+                raise AssertionError("it was accepted")
         # a node that is not in the schedule is not served, although it has the token
         channel = Channel(socket.create_connection((server.addresses[0], port)), probe_channel.CLIENT, 10)
         channel.connect(TOKEN, probe_channel.Hello("ai-9", _server, 0, False, False))
@@ -375,7 +375,7 @@ def test_strangers_on_the_rail_get_nothing_and_disturb_nothing(live: LiveNode) -
             channel.receive()
             raise AssertionError("it was served")
 
-    cluster.nodes[client].within(strangers)
+    cluster.nodes[client].within(unauthenticated)
     cluster.start(client)
     assert outcome(cluster.collect()) == pairs(cluster)
 
@@ -392,7 +392,7 @@ def listening(ports: t.Sequence[int]) -> list[int]:
 
 
 @in_own_namespace
-def test_two_runs_share_nodes_and_know_each_other(live: LiveNode) -> None:
+def test_two_runs_share_nodes_and_report_each_other(live: LiveNode) -> None:
     # a transfer takes a while, so that the runs test at the same time
     cluster = Cluster(live, 2, dict.fromkeys(("ai-1", "ai-2"), "sleep 3"))
     other = "job 12 of AWX, by a schedule (10001)"
@@ -481,7 +481,7 @@ def test_a_node_without_perftest_or_ports_reports_it_once_and_sends_packets(live
 
     assert start_within(taken, start)["port"] is None
     (row,) = cluster.collect("ai-2", run="none").values()
-    assert "tcp_ports: no TCP port of 40100, 40101 is free for the prober" in row["refused"]
+    assert "tcp_ports: no TCP port of 40100, 40101 is free for the prober: Address already in use" in row["refused"]
 
 
 def start_within(node: Node, work: t.Callable[[], Row]) -> Row:

@@ -188,7 +188,7 @@ def test_no_pod_is_attached_while_devices_change(tmp_path: Path) -> None:
             boot_lock.wait(system, 0, boot_lock.DEVICES)
     with boot_lock.attaching(system, 0), boot_lock.attaching(system, 0):
         boot_lock.wait(system, 0, boot_lock.DEVICES)
-        with pytest.raises(boot_lock.Busy, match="an attach of a pod is at work"):
+        with pytest.raises(boot_lock.Busy, match="an attach of a pod holds the lock of this node"):
             boot_lock.changing(system, Taken({}, system).locks, "the module sriov_vfs", 0.3).__enter__()
         with boot_lock.changing(system, Value(system, 1).locks, "the module of settings", 0):
             pass

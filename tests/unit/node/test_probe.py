@@ -24,7 +24,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import (
     perftest_servers,
+    probe_channel,
     probe_runs,
+    probe_unit,
+    prober,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import rail_probe as probe
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.echo_requests import (
@@ -35,6 +38,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.echo_r
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.perftest_servers import Servers
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import network_namespaces
+from tests.playbook import ROOT
+from tests.waiting import wait_for
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a raw socket needs root")
 
@@ -221,9 +226,9 @@ def test_only_the_recorded_process_is_ended(tmp_path: Path) -> None:
             place.mkdir()
             row = {"run": "a", "began": 0.0, "pid": pid, "ticks": ticks}
             (place / "process.json").write_text(json.dumps(row))
-            prober = probe_runs.prober(system, str(place))
-            assert prober
-            prober.end(system)
+            recorded = probe_runs.prober(system, str(place))
+            assert recorded
+            recorded.end(system)
         assert own.wait(timeout=120) < 0
         assert other.poll() is None
         assert os.listdir(tmp_path) == []
@@ -631,7 +636,7 @@ def test_a_run_killed_while_starting_servers_blocks_no_other(server: Node, monke
     holder = subprocess.Popen([sys.executable, "-c", HOLDS, lock], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout and holder.stdout.readline() == "held\n"
-        with pytest.raises(RailyardError, match="another run is at work on this node, and has not come to an end"):
+        with pytest.raises(RailyardError, match="another run holds the lock of this node, and did not release it"):
             server.serve(ROCE)
     finally:
         holder.kill()
@@ -643,3 +648,68 @@ def test_a_truncated_record_is_ignored(server: Node) -> None:
     place = note(server, ONE, os.getpid(), probe_runs.TESTS)
     (place / "process.json").write_text('{"run": "b"')
     assert probe_runs.testing(server, TWO) == {}
+
+
+# -- the program -------------------------------------------------------------------------------------------------------
+
+
+def test_a_partner_that_only_sends_keepalives_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prober, "_SERVED_SECONDS", 0.5)
+    monkeypatch.setattr(probe_channel, "ALIVE_SECONDS", 0.1)
+    client, server = (
+        probe_channel.Channel(sock, role, 60)
+        for sock, role in zip(socket.socketpair(), (probe_channel.CLIENT, probe_channel.SERVER))
+    )
+    with server.alive(), pytest.raises(probe_channel.PartnerLost, match="did not start servers within"):
+        prober.Prober._next(client)
+    client.close()
+    server.close()
+
+
+def test_a_prober_that_ends_while_it_starts_is_reported_at_once(server: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = subprocess.Popen(["true"])
+    place = probe_runs.directory(ONE, "ai-1")
+
+    def launched(*_arguments: t.Any) -> None:
+        row = {"run": ONE, "began": 0.0, "pid": ended.pid, "ticks": network_namespaces.started(System(), ended.pid)}
+        server.write_file(place + "/process.json", json.dumps(row))
+        ended.wait()
+
+    monkeypatch.setattr(probe_unit, "_launch", launched)
+    with pytest.raises(RailyardError, match="it ended while it was started"):
+        probe_unit.start({"run": ONE, "name": "ai-1", "deadline": 60}, server)
+    assert probe_runs.places(server) == []
+
+
+STOPPED = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {0!r})
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import prober
+place = Path({1!r})
+(place / "spec.json").write_text('{{"deadline": 600, "turns": [], "pod": {{"uid": "a"}}}}')
+def pod(*arguments):
+    try:
+        (place / "runs").write_text("")
+        time.sleep(600)
+    finally:
+        time.sleep(0.5)
+        (place / "ended").write_text("")
+prober._pod = pod
+prober.main(str(place))
+"""
+
+
+def test_the_process_of_a_pod_ends_before_a_prober_that_is_stopped(tmp_path: Path) -> None:
+    """So that it ends its servers, which are in other process groups."""
+    program = STOPPED.format(str(ROOT / "collections"), str(tmp_path))
+    running = subprocess.Popen([sys.executable, "-c", program])
+    try:
+        wait_for((tmp_path / "runs").exists, "the process of the pod does not run")
+        running.terminate()
+        running.wait()
+        assert (tmp_path / "ended").exists()
+    finally:
+        running.kill()
+        running.wait()

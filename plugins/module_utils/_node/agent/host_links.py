@@ -235,8 +235,9 @@ class _Return:
         return True
 
     def _may_keep_name(self, link: Link, last: bool) -> bool:
-        """Return whether an interface whose name another one has stays without it. In this call it first gets a
-        temporary name, as the other one may be a port that returned, and wait for the name of this one.
+        """Return whether an interface stays without its name, because another interface has it.
+
+        The first pass gives it a temporary name: the other interface may be a returned port that waits for its name.
         """
         if not link.name.startswith(TEMPORARY):
             self._kernel.set_link(link.ifindex, up=False)

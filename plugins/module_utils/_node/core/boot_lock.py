@@ -124,7 +124,7 @@ class Lock:
         while not ready():
             if time.monotonic() >= deadline:
                 raise Busy(
-                    "%s is at work on this node, and has not come to an end within %.0f s" % (self.holder, seconds),
+                    "%s holds the lock of this node, and did not release it within %.0f s" % (self.holder, seconds),
                     self.file,
                     "wait for it and run the task again, or end that process if it hangs",
                 )

@@ -279,7 +279,7 @@ class Listener:
             raise RailyardError("no raw socket: %s" % error.strerror, netdev, "run the task with become") from None
         try:
             self._sock.setblocking(False)
-            # no protocol yet: nothing is received before the filter is set, and a change of one would take milliseconds
+            # without a protocol, nothing is received before the filter is set; changing one would take milliseconds
             self._sock.bind((netdev, 0))
             self.link = _link(self._sock, netdev)
             program = array.array("B", packet_filter(self.link, self.addresses))

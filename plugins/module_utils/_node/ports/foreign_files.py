@@ -58,8 +58,9 @@ REMEDY = "plan these settings in the fabric file, or remove them from that file,
 
 
 class Facts(t.NamedTuple):
-    """What files match a port by. ``boot_names``: its names after the next boot; ``names``: these and its present name.
+    """The values by which files select a port. ``boot_names``: its names after the next boot.
 
+    ``names``: these and its present name.
     ``permanent``: the permanent hardware address in small letters. ``values``: other key of ``[Match]`` -> the forms
     of its value.
     """

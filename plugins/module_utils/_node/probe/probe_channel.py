@@ -7,7 +7,7 @@
 Both ends have the token of the run, which the control node sends over Ansible's connection. The server sends a nonce,
 the client sends its hello with a nonce and proves that it has the token (HMAC, RFC 2104), and the server proves it too.
 Each later line is a JSON object after its HMAC, with a key of this connection, a direction and a number. So other
-programs can neither send messages nor repeat them. Lines, their bytes and the time for them are limited.
+programs can neither send messages nor repeat them. The bytes of a line and the time for it are limited.
 """
 
 from __future__ import annotations
@@ -27,22 +27,24 @@ import typing as t
 HANDSHAKE_BYTES = 1024
 # Bytes of a message: the servers of all rails of a node.
 MESSAGE_BYTES = 262144
-# Seconds between two signs of life. Clocks of emulated guests differ in speed, up to ten times.
+# Seconds between two keepalives. Clocks of emulated guests differ in speed, up to ten times.
 ALIVE_SECONDS = 1.0
 # The part of the longest silence in which the handshake must end.
 _HANDSHAKE_SHARE = 1 / 2.0
 CLIENT, SERVER = "client", "server"
+_INVALID = "sent an invalid message"
 Message = t.Dict[str, t.Any]
 
 
 class PartnerLost(Exception):
-    """The other end is missing, or it is not a prober of the run. The text is the reason."""
+    """The other end does not answer, or it is not a prober of the run. The text is the reason."""
 
 
 class Hello(t.NamedTuple):
-    """Who connects to whom. ``turn``: of the schedule. ``watch``: only signs of life are wanted.
+    """The first message of a client. ``name``, ``to``: the nodes of client and server. ``turn``: of the schedule.
 
-    ``all_started``: whether all nodes of the run were started.
+    ``watch``: whether the client only checks that the server is alive. ``all_started``: whether all nodes of the run
+    were started.
     """
 
     name: str
@@ -56,7 +58,7 @@ class Channel:
     """One end of a connection.
 
     :param role: :data:`CLIENT` or :data:`SERVER`.
-    :param silence: seconds without a sign of life after which a partner is lost.
+    :param silence: seconds without a message after which a partner is lost.
     """
 
     def __init__(self, sock: socket.socket, role: str, silence: float) -> None:
@@ -66,7 +68,7 @@ class Channel:
         self._sends, self._receives = (CLIENT, SERVER) if role == CLIENT else (SERVER, CLIENT)
         self._sent = self._received = 0
         self._lock = threading.Lock()
-        # of one call; reads wait with poll(2)
+        # for sending; reading waits with poll(2)
         sock.settimeout(silence)
 
     def close(self) -> None:
@@ -84,20 +86,20 @@ class Channel:
             self._write(mac.encode() + b" " + text)
 
     def receive(self) -> Message:
-        """Return the next message, which may be a sign of life.
+        """Return the next message, which may be a keepalive.
 
-        :raises PartnerLost: without a message, and if it is not of the partner.
+        :raises PartnerLost: if no message arrives in time, or if it is not authentic.
         """
         mac, _space, text = self._line(time.monotonic() + self._silence, MESSAGE_BYTES).partition(b" ")
         expected = _mac(self._key, self._receives, self._received, text.decode("utf-8", "replace"))
         self._received += 1
         if not hmac.compare_digest(mac, expected.encode()):
-            raise PartnerLost("answered with a message of another program")
+            raise PartnerLost("answered with a message that is not authentic")
         return _parsed(text)
 
     @contextlib.contextmanager
     def alive(self) -> t.Iterator[None]:
-        """Send signs of life while this process works for the partner."""
+        """Send keepalives while this process works for the partner."""
         end = threading.Event()
 
         def send() -> None:
@@ -129,7 +131,7 @@ class Channel:
     def accept(self, token: str, name: str) -> Hello:
         """Let a client prove that it is a prober of the run. Raises :class:`PartnerLost` if it is not one.
 
-        :param name: of this node; a client that wants another node is refused.
+        :param name: of this node; a client that connects to another node is refused.
         """
         until = time.monotonic() + self._silence * _HANDSHAKE_SHARE
         own = secrets.token_hex(16)
@@ -137,12 +139,12 @@ class Channel:
         message = self._hand(until)
         row, theirs, proof = message.get("hello"), _text(message, "nonce"), _text(message, "proof")
         if not isinstance(row, list) or [type(each) for each in row] != [str, str, int, bool, bool]:
-            raise PartnerLost("sent a line that is not of a prober")
+            raise PartnerLost(_INVALID)
         if not hmac.compare_digest(proof.encode(), _mac(token, CLIENT, own, theirs, row).encode()):
             raise PartnerLost("is not a prober of this run")
         hello = Hello(*row)
         if hello.to != name:
-            raise PartnerLost("wants %s" % hello.to)
+            raise PartnerLost("connects to %s, and this node is %s" % (hello.to, name))
         self._write(json.dumps({"proof": _mac(token, SERVER, own, theirs, row)}).encode())
         self._key = _mac(token, "key", own, theirs, row).encode()
         return hello
@@ -192,12 +194,12 @@ def _parsed(line: bytes) -> Message:
     except (ValueError, RecursionError):
         message = None
     if not isinstance(message, dict):
-        raise PartnerLost("sent a line that is not of a prober")
+        raise PartnerLost(_INVALID)
     return message
 
 
 def _text(message: Message, key: str) -> str:
     value = message.get(key)
     if not isinstance(value, str) or not value.isascii():
-        raise PartnerLost("sent a line that is not of a prober")
+        raise PartnerLost(_INVALID)
     return value

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""The listening side of a prober: partners that arrive before their turn wait here, and get signs of life.
+"""The listening side of a prober: partners that connect before their turn wait here, and get keepalives.
 
-Each connection has a thread. Connections whose client has not proven that it is of the run are limited in number and
-time; the oldest ends for a new one.
+Each connection has a thread. Connections whose client has not authenticated itself are limited in number and time: a
+new one closes the oldest.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.probe_
     PartnerLost,
 )
 
-# Connections whose client is not known yet.
+# Connections whose client is not authenticated yet.
 UNKNOWN_MAX = 64
 # The turn of a prober that has ended its schedule.
 ENDED = 1 << 30
 
 
 class Progress:
-    """Where a prober is in its schedule. Its threads share it, and wait for ``changed``.
+    """The position of a prober in its schedule, which its threads share. ``changed``: notified of each change.
 
     :param partners: turn -> the partner, in the order of the schedule.
-    :param test_seconds: the longest time that a test takes. After it, this prober gives no signs of life.
+    :param test_seconds: the longest time that a test takes. After it, this prober sends no keepalives.
     """
 
     def __init__(self, partners: t.Mapping[int, str], test_seconds: float) -> None:
@@ -59,13 +59,13 @@ class Progress:
         self._test_began = time.monotonic()
 
     def note_all_started(self) -> None:
-        """All nodes of the run were started: a partner that is not there does not come any more."""
+        """Note that all nodes of the run were started: a partner that does not listen now will not start."""
         with self.changed:
             self.all_started = self.all_started or time.monotonic()
             self.changed.notify_all()
 
     def taken(self, turn: int, seconds: float) -> Channel | None:
-        """Return the connection of the partner of this turn; None if it does not arrive within ``seconds``."""
+        """Return the connection of the partner of this turn; None if it does not connect within ``seconds``."""
         with self.changed:
             self.changed.wait_for(lambda: turn in self._arrived, seconds)
             return self._arrived.pop(turn, None)
@@ -90,7 +90,7 @@ class Progress:
                 began = self._test_began
             if past:
                 channel.send({"past": True})
-                raise PartnerLost("comes too late")
+                raise PartnerLost("connected too late")
             if began is not None and time.monotonic() > began + self._test_seconds:
                 raise PartnerLost("waits for a test that does not end")
             channel.send({"alive": True, "all_started": started})
@@ -157,6 +157,7 @@ class Listener:
 
 
 def _bound(addresses: t.Sequence[str], ports: t.Sequence[int]) -> list[socket.socket]:
+    why = ""
     for port in ports:
         sockets: list[socket.socket] = []
         try:
@@ -164,22 +165,23 @@ def _bound(addresses: t.Sequence[str], ports: t.Sequence[int]) -> list[socket.so
                 sock = _listening(address, port)
                 if sock:
                     sockets.append(sock)
-        except OSError:
+        except OSError as error:
             for sock in sockets:
                 sock.close()
-            continue  # another program listens there
+            why = ": %s" % error.strerror
+            continue
         if sockets:
             return sockets
         message = "the node has none of the addresses at which its partners connect to it: %s" % (
             ", ".join(addresses) or "none is planned"
         )
         raise RailyardError(message, "prober", "run the hosts playbook, or set proof_meet to an address of the node")
-    message = "no TCP port of %s is free for the prober" % ", ".join(map(str, ports))
+    message = "no TCP port of %s is free for the prober%s" % (", ".join(map(str, ports)), why)
     raise RailyardError(message, "tcp_ports", "set a larger range: two ports per rail, and one more")
 
 
 def _listening(address: str, port: int) -> socket.socket | None:
-    """Return a listening socket; None if the node does not have the address. Raises OSError if the port is in use."""
+    """Return a listening socket; None if the node does not have the address. Raises OSError for a used port."""
     sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
     try:
         # the port is free although connections of an earlier prober have not timed out

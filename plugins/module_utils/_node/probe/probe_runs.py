@@ -4,11 +4,11 @@
 
 """The probers of all runs on this node: a directory each, and which of them test at the same time.
 
-The directory of a run has the schedule, the program and the results of its prober, and the files by which the modules
-and the prober report to each other how far they are. It is removed with the results, by the prober at its deadline, and
-by the next start if the prober was killed. Only root can read it.
+The directory of a run has the options and the results of its prober, and files with which the modules and the prober
+report their progress to each other. It is removed with the results, by the prober at its deadline, and by the next
+start if the prober was killed. Only root can read it.
 
-Two runs at the same time measure less than a rail can carry, so each prober notes the other ones that test.
+Two runs at the same time measure less than a rail can carry, so each prober notes the other runs that test.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers.netw
 
 RUNS_DIR = "/run/railyard/probe"
 _LOCK = RUNS_DIR + "/lock"
-# Files of a run: what the prober does; that it listens, or why not; while it tests; that all nodes of the run were
-# started; what it has found.
+# Files of a run: its options; the TCP port of the prober; an empty file while it tests; an empty file when all nodes of
+# the run were started; the results.
 SPEC, LISTENS, TESTS, ALL_STARTED, RESULT = "spec.json", "listens.json", "tests", "all_started", "result.json"
 # The process of the prober.
 _PROCESS = "process.json"
 # Seconds to wait for another run that starts servers, and for a prober that ends.
 PATIENCE, END_SECONDS = 60.0, 30.0
+# The remedy for a process that ended without a result.
+KILLED = "see whether it was killed ('journalctl -k'), and run again"
 
 Row = t.Dict[str, t.Any]
 
@@ -87,7 +89,7 @@ def in_turn(system: System, run: str) -> t.ContextManager[None]:
 
 
 def note_process(system: System, place: str, run: str) -> None:
-    """Record this process as that of the prober of a run."""
+    """Record this process as the one that waits for the end of the prober of a run."""
     row = {"run": run, "began": time.time(), "pid": os.getpid(), "ticks": started(system, os.getpid())}
     system.write_file("%s/%s" % (place, _PROCESS), json.dumps(row), 0o600)
 

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Private to the railyard.fabric collection: it may change without notice.
 
-"""Start a prober on this node, collect what it has found, and end it.
+"""Start a prober on this node, collect its results, and end it.
 
-A process of its own session starts the prober, waits for its end, and removes its files. It ends the prober after the
-deadline, also if that hangs. On nodes with systemd, it moves itself into a transient scope with a deadline
-(``RuntimeMaxSec``, systemd 244), so that no process outlives it, and the end of the SSH session does not end them.
+A process in a session of its own starts the prober, waits for its end, and removes its files. It ends the prober after
+the deadline, also if the prober hangs. On nodes with systemd, it moves itself into a transient scope with a deadline
+(``RuntimeMaxSec``, systemd 244), so that no process outlives the deadline, and all outlive the SSH session.
 
-Both are copies of the module's process, which has all code loaded. Ansible removes the code when the module ends.
+Both are forks of the module's process, which has loaded all code. Ansible removes the code when the module ends.
 """
 
 from __future__ import annotations
@@ -58,6 +58,9 @@ def start(options: Options, system: System) -> Row:
             listens = probe_runs.read(system, "%s/%s" % (place, probe_runs.LISTENS))
             if listens:
                 return listens
+            own = probe_runs.prober(system, place)
+            if not system.exists(place) or (own and not own.is_running(system)):
+                raise RailyardError("it ended while it was started", "prober", probe_runs.KILLED)
             time.sleep(_LOOK_SECONDS)
         raise RailyardError("it did not start within %.0f s" % _START_SECONDS, "prober", remedy)
     except RailyardError:
@@ -66,7 +69,7 @@ def start(options: Options, system: System) -> Row:
 
 
 def _remove_ended(system: System, own: str) -> None:
-    """End the earlier prober of the run, and remove what killed probers of other runs have left."""
+    """End the earlier prober of the run, and remove the files of killed probers of other runs."""
     for place in probe_runs.places(system):
         earlier = probe_runs.prober(system, place)
         if place == own:
@@ -89,18 +92,18 @@ def _launch(system: System, place: str, run: str, deadline: float) -> None:
             prober.main(place)
         _wait(child, deadline + _SLACK)
         probe_runs.remove(system, place)
-        # what it has left
+        # processes of the prober that still run, and this one
         os.killpg(0, signal.SIGKILL)
     finally:
         os._exit(1)
 
 
 def _close_files() -> None:
-    """Close the files of the module's process, for whose end Ansible waits."""
+    """Close the files of the module's process, because Ansible waits until they are closed."""
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX") if os.sysconf("SC_OPEN_MAX") < 65536 else 65536)
+    os.closerange(3, min(os.sysconf("SC_OPEN_MAX"), 65536))
 
 
 def _enter_unit(system: System, unit: str, run: str, seconds: float) -> None:
@@ -139,7 +142,7 @@ def _wait(child: int, seconds: float) -> None:
 def collect(options: Options, system: System) -> Row:
     """Wait until the prober of a run has ended its schedule. Return its results, and remove them from the node.
 
-    All nodes of the run were started before. So probers give up partners that they do not reach now.
+    Call it when all nodes of the run were started: the prober then gives up partners that it does not reach.
 
     :raises RailyardError: if the prober does not run any more.
     """
@@ -158,8 +161,7 @@ def collect(options: Options, system: System) -> Row:
         if not own.is_running(system):
             break
         time.sleep(_LOOK_SECONDS)
-    remedy = "see whether it was killed ('journalctl -k'), and run again"
-    raise RailyardError("the prober of %s does not run on this node" % run, "prober", remedy)
+    raise RailyardError("the prober of %s does not run on this node" % run, "prober", probe_runs.KILLED)
 
 
 def stop(options: Options, system: System) -> Row:

@@ -4,16 +4,17 @@
 
 """The program that probes the partners of a node in all rounds, without the control node.
 
-Its schedule has a turn per round, with one partner. In a turn, the client connects to the server's prober, which lets
-it wait until its own turn has come. So two nodes agree on the start of each test, and a node never has two tests at a
-time. The client sends packets, asks for servers of perftest on the rails that answer, and transfers data. Rounds have
-one order for all nodes, so the pair of the lowest round never waits for another pair.
+Its schedule has a turn per round, with one partner. In a turn, the client connects to the server's prober, which
+answers when its own schedule reaches this turn. So two nodes agree on the start of each test, and a node never has two
+tests at a time. The client sends packets, requests servers of perftest for the rails that answer, and transfers data.
+Rounds have one order for all nodes, so the pair of the lowest round never waits for another pair.
 
-While a node waits, both ends send signs of life. A partner that hangs or ends is given up after some seconds, and does
-not delay other pairs by more. A partner that is not there may still be started by the control node, until that reports
-that all nodes were started, or until ``patience`` ends. Nodes pass this on to their partners.
+Waiting nodes exchange keepalives. A prober gives up a partner after ``silence`` seconds without one, so a partner that
+hangs or ends does not delay other pairs by more. A partner that does not listen may still be started by the control
+node: the prober tries again until the control node reports that all nodes were started, or until ``patience`` ends.
+Nodes pass this report on to their partners.
 
-Test pods have a schedule of their own. A child process enters the network of the pod, and probes after the node.
+Test pods have a separate schedule. A child process enters the network of the pod, and probes after the node.
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ import threading
 import time
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
+from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, unforeseen
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import namespace_entry
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe import perftest, probe_runs, rail_probe
-from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.perftest_servers import Servers, port_range
+from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.perftest_servers import (
+    SLACK,
+    Servers,
+    port_range,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._node.probe.probe_channel import (
     CLIENT,
     Channel,
@@ -49,8 +54,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.readers impo
 PROBE, SERVE = "probe", "serve"
 # The part of the longest silence in which a connection must be accepted, and seconds between two attempts.
 _CONNECT_SHARE, _RETRY_SECONDS = 1 / 12.0, 0.5
-# Connections of a client that ends before it has asked for servers.
+# Connections of a client that are accepted in a turn, if it loses them before it requests servers.
 _ATTEMPTS = 3
+# Seconds in which a partner must have started its servers: its wait for other runs, and until they listen.
+_SERVED_SECONDS = probe_runs.PATIENCE + SLACK
 # Seconds between two looks at the files of the run, and characters of a partner's text.
 _LOOK_SECONDS, _TEXT_MAX = 0.5, 500
 
@@ -76,8 +83,8 @@ class Prober:
         self.results: list[Row] = []
         self.refused = ""
         self._silence = float(spec["silence"])
-        # other runs that have tested on this node at the same time
-        self.met: dict[str, float] = {}
+        # other runs that have tested on this node at the same time, and when they began
+        self.other_runs: dict[str, float] = {}
         self.listener = Listener(part["addresses"], spec, self.progress)
 
     def run(self) -> None:
@@ -93,6 +100,8 @@ class Prober:
                     self._serve(turn)
             except RailyardError as error:
                 self.refused = self.refused or str(error)
+            except OSError as error:
+                self.refused = self.refused or str(unforeseen(error))
             finally:
                 self._servers.stop()
                 self.note_others()
@@ -145,12 +154,12 @@ class Prober:
     def _ready(self, turn: Options, is_over: t.Callable[[], bool] | None = None) -> tuple[Channel | None, str]:
         """Return the connection to a partner that is ready for the turn, or None and the reason.
 
-        :param is_over: of a serving node: it only watches whether its client lives, until this returns True.
+        :param is_over: of a serving node, which only checks that its client is alive, until this returns True.
         """
         began, why = time.monotonic(), ""
         latest = self._began + float(self._spec["patience"]) + (turn["turn"] + 1) * float(self._spec["test_seconds"])
         while not (is_over or self._is_over)():
-            channel, why = self._connected(turn, watch=is_over is not None)
+            channel, why = self._connected(turn, is_over is not None)
             if channel is not None:
                 try:
                     return self._waited(channel, turn, latest, is_over or self._is_over)
@@ -217,20 +226,25 @@ class Prober:
     def note_others(self) -> None:
         """Note the other runs that test on this node while this one does."""
         if self._system.exists("%s/%s" % (self._place, probe_runs.TESTS)):
-            self.met.update(probe_runs.testing(self._system, self._spec["run"]))
+            self.other_runs.update(probe_runs.testing(self._system, self._spec["run"]))
 
     @staticmethod
     def _next(channel: Channel) -> Message:
-        """Return the next message that is not a sign of life. Raises :class:`PartnerLost`."""
-        while True:
+        """Return the next message that is not a keepalive.
+
+        :raises PartnerLost: also if the partner only sends keepalives for longer than its servers need to start.
+        """
+        until = time.monotonic() + _SERVED_SECONDS
+        while time.monotonic() < until:
             message = channel.receive()
             if not message.get("alive"):
                 return message
+        raise PartnerLost("did not start servers within %.0f s" % _SERVED_SECONDS)
 
     # -- the serving end -----------------------------------------------------------------------------------------------
 
     def _serve(self, turn: Options) -> None:
-        """Serve the partner of a turn, as it asks for."""
+        """Serve the partner of a turn."""
         ports = {port["rail"]: port for port in self._part["ports"]}
         for _attempt in range(_ATTEMPTS):
             channel = self._client(turn)
@@ -238,7 +252,7 @@ class Prober:
                 return
             self._test_begins()
             until = time.monotonic() + float(self._spec["test_seconds"])
-            asked = False
+            requested = False
             try:
                 with channel.alive():
                     channel.send({"ready": True})
@@ -247,14 +261,14 @@ class Prober:
                         if message.get("end"):
                             return
                         rails = message.get("serve")
-                        if isinstance(rails, list):
-                            asked = True
+                        if isinstance(rails, list) and not requested:
+                            requested = True
                             # the ports are those of this node's own schedule
                             channel.send({"served": self._started([ports[rail] for rail in ports if rail in rails])})
+                    return
             except PartnerLost:
-                # servers end, and the client has its own results. A client that has asked for nothing comes again if
-                # only its connection was lost
-                if asked:
+                # the client has its own results, unless it lost the connection before its request: it connects again
+                if requested:
                     return
             finally:
                 channel.close()
@@ -267,7 +281,7 @@ class Prober:
             return [{"rail": port["rail"], "error": error.message, "remedy": error.remedy} for port in ports]
 
     def _client(self, turn: Options) -> Channel | None:
-        """Return the connection of the client of a turn; None if it does not come."""
+        """Return the connection of the client of a turn; None if it does not connect."""
         given_up = threading.Event()
         taken = threading.Event()
 
@@ -291,11 +305,11 @@ class Prober:
 
 
 class TooLate(Exception):
-    """The partner is there, and does not test with this node any more. The text is the reason."""
+    """The partner runs, but this turn is over for one of the two nodes. The text is the reason."""
 
 
 def _servers(rows: t.Any, rails: t.Sequence[str]) -> list[Row]:
-    """Return the servers of a partner, without values that are not what they must be.
+    """Return the servers of a partner, in which invalid values are None.
 
     :raises PartnerLost: if they are not servers of these rails.
     """
@@ -306,7 +320,7 @@ def _servers(rows: t.Any, rails: t.Sequence[str]) -> list[Row]:
         server: Row = {"rail": row["rail"], "gpu": row.get("gpu") is True}
         for key in ("port", "latency_port"):
             port = row.get(key)
-            server[key] = port if isinstance(port, int) and 0 < port < 65536 else None
+            server[key] = port if type(port) is int and 0 < port < 65536 else None
         # it becomes an argument of perftest
         server["meet"] = _address(row.get("meet"))
         server.update({key: _text(row.get(key)) for key in ("error", "remedy")})
@@ -370,10 +384,14 @@ def _pod(spec: Options, system: System, place: str, began: float, node: int) -> 
         own, row["refused"] = _listening(spec, spec["pod"], system, place, began)
         if own:
             _work(own, system, place, parent, node)
-            row.update(results=own.results)
+            # the node itself reports a missing program
+            row.update(results=own.results, refused="" if _missing_program(spec, system) else own.refused)
     except RailyardError as error:
         row["refused"] = str(error)
-    system.write_file("%s/pod.json" % place, json.dumps(row), 0o600)
+    except Exception as error:  # only the node's process writes the results of the run
+        row["refused"] = str(unforeseen(error))
+    with contextlib.suppress(RailyardError):
+        system.write_file("%s/pod.json" % place, json.dumps(row), 0o600)
     os._exit(0)
 
 
@@ -392,25 +410,40 @@ def probe_all(spec: Options, system: System, place: str, began: float) -> Row:
     system.write_file(
         "%s/%s" % (place, probe_runs.LISTENS), json.dumps({"port": own.listener.port if own else None}), 0o600
     )
-    if own:
-        missing = [name for name in _programs(spec) if not system.which(name)]
-        _work(own, system, place)
-        others = [{"run": name, "since": probe_runs.moment(since)} for name, since in sorted(own.met.items())]
-        row.update(results=own.results, refused=own.refused, others=others)
-        if missing:
-            remedy = "install the package perftest on the node"
-            row["refused"] = str(RailyardError("%s is not installed" % missing[0], "perftest", remedy))
-    os.close(write_end)
-    if child:
-        os.waitpid(child, 0)
-        found = probe_runs.read(system, "%s/pod.json" % place) or {"refused": "its process ended without a result"}
-        row.update(pod_results=found.get("results") or [], pod_refused=found["refused"])
+    try:
+        if own:
+            _work(own, system, place)
+            row.update(results=own.results, refused=_missing_program(spec, system) or own.refused)
+        os.close(write_end)
+        if child:
+            os.waitpid(child, 0)
+            child = 0
+            ended = RailyardError("its process ended without a result", "pod", probe_runs.KILLED)
+            found = probe_runs.read(system, "%s/pod.json" % place) or {"results": [], "refused": str(ended)}
+            row.update(pod_results=found["results"], pod_refused=found["refused"])
+    except SystemExit:
+        # the servers of the pod are in other process groups, and only its process ends them
+        if child:
+            with contextlib.suppress(OSError):
+                os.kill(child, signal.SIGTERM)
+                os.waitpid(child, 0)
+        raise
     system.remove_file("%s/%s" % (place, probe_runs.TESTS))
+    if own:
+        # its thread notes them during the turns of the pod too
+        others = sorted(own.other_runs.items())
+        row["others"] = [{"run": name, "since": probe_runs.moment(since)} for name, since in others]
     return row
 
 
-def _programs(spec: Options) -> list[str]:
-    return [perftest.PROGRAM, *([perftest.LATENCY] if spec.get("latency") else [])]
+def _missing_program(spec: Options, system: System) -> str:
+    """Return the error of a program of perftest that is not installed; empty without one."""
+    try:
+        for name in [perftest.PROGRAM, *([perftest.LATENCY] if spec.get("latency") else [])]:
+            perftest.program_path(system, name)
+    except RailyardError as error:
+        return str(error)
+    return ""
 
 
 def main(place: str) -> t.NoReturn:
@@ -432,7 +465,7 @@ def main(place: str) -> t.NoReturn:
         try:
             row = probe_all(spec, system, place, began)
         except Exception as error:  # its output is not read
-            row["refused"] = "the prober ended with %s: %s" % (type(error).__name__, error)
+            row["refused"] = str(unforeseen(error))
         system.write_file("%s/%s" % (place, probe_runs.RESULT), json.dumps(row), 0o600)
         while system.exists(place):
             time.sleep(_LOOK_SECONDS)
