@@ -13,11 +13,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer
 Port = t.Mapping[str, t.Any]
 
 
-def _pick(port: Port, *keys: str) -> dict[str, t.Any]:
-    """Return only these keys of a port."""
-    return {key: port.get(key) for key in keys}
-
-
 def _stated(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Return the mapping without the keys whose value is None."""
     return {key: value for key, value in values.items() if value is not None}
@@ -27,7 +22,7 @@ def _probe(port: Port) -> dict[str, t.Any]:
     address = port.get("address") or port.get("address6")
     row = {"rail": port["rail"], "device": port["rdma"]["name"], "address": bare(address) if address else None}
     # A GID of InfiniBand contains no address, so a device without a planned name is found by its port.
-    return row if address and row["device"] else dict(row, **_pick(port, "pci", "netdev"))
+    return row if address and row["device"] else dict(row, pci=port.get("pci"), netdev=port.get("netdev"))
 
 
 def bare(address: str) -> str:
