@@ -7,8 +7,9 @@ A reduced definition is a definition that an API server accepts. It has the kind
 rules of upstream's, and no descriptions, messages or printer columns. Its first lines name its source.
 
 Usage: tools/reduced_schemas.py [--check] [FOLDER]
-FOLDER has upstream's files in the folders of SOURCES (default: RAILYARD_SCHEMAS, ../shared/schemas or vendor/schemas).
-For another release, change SOURCES, put its files into FOLDER, and run the tool.
+FOLDER has upstream's files in folders with the names of SOURCES (default: RAILYARD_SCHEMAS, ../shared/schemas or
+vendor/schemas). Other folders of tests/schemas stay. For another release, change SOURCES, put its files into FOLDER,
+and run the tool.
 """
 
 from __future__ import annotations
@@ -162,7 +163,8 @@ def main(argv: t.Sequence[str]) -> int:
     if not files:
         print("No definitions in %s. Remedy: make vendor, or name a folder" % arguments.folder, file=sys.stderr)
         return 1
-    there = {path: path.read_text(encoding="utf-8") for path in PLACE.glob("*/*.yaml")}
+    given = {path.parent for path in files}
+    there = {path: path.read_text(encoding="utf-8") for path in PLACE.glob("*/*.yaml") if path.parent in given}
     changed = sorted(path for path in {*files, *there} if files.get(path) != there.get(path))
     for path in changed:
         done = "differs" if arguments.check else "written" if path in files else "removed"

@@ -89,17 +89,22 @@ def _asked(program: bytes) -> tuple[str, dict[str, t.Any]]:
 def answer(directory: Path, address: str, module: str, options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The recorded result with the values of the node that has this address.
 
-    A node with a file in ``dark`` cannot be reached for the recording that is named there.
+    A node with a file in ``dark`` or ``full`` cannot be reached for the recording that is named there, or its disk is
+    full.
     """
     name = recording_name(module, options)
-    dark = directory / "dark" / address
-    if dark.exists() and dark.read_text() == name:
-        raise AnsibleConnectionFailure("the node does not answer")
+    for cause, error in (
+        ("dark", AnsibleConnectionFailure("the node does not answer")),
+        ("full", AnsibleError("failed to transfer file: no space left on device")),
+    ):
+        file = directory / cause / address
+        if file.exists() and file.read_text() == name:
+            raise error
     values = json.loads((directory / "values" / address).read_text())
     values[PEER] = ""
     result = _recorded(directory, name, values)
     if name == "rail_probe.start":
-        # what its prober will find depends on its partners
+        # the results of a prober depend on its partners
         given = {"results": options, "pod_results": options.get("pod") or {}}
         peers = {
             key: [turn["partner"] for turn in part.get("turns") or () if turn["mode"] == "probe"]

@@ -213,7 +213,7 @@ def _node_report(name: str, variables: t.Mapping[str, t.Any], reported: Row, sta
     except RailyardError as error:
         return unread._replace(why=_first(error), code="RV003")
     if _UNCOLLECTED in reported:
-        # partners may have reached it, but what it has found is not known
+        # partners may have reached the node, but its own results are missing
         found = _failed(unread._replace(plan=node), reported[_UNCOLLECTED])
         return found._replace(why="its results were not collected: %s" % found.why)
     state = (reported.get(_STATES) or {}) if states else {}

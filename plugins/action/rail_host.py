@@ -48,10 +48,8 @@ class ActionModule(ActionBase):
         """Set the options of the module, and the work for other tasks. Return the result of a module that failed."""
         missing = [name for name in reversed(_planned.VARIABLES) if name not in self._vars]
         if missing:
-            remedy = "set a fabric file as inventory (-i), and run on its nodes"
-            raise RailyardError(
-                "%s is not defined" % " and ".join(missing), str(self._vars["inventory_hostname"]), remedy
-            )
+            remedy = "run on the nodes of a fabric file (-i), or use the modules of the layers with options of your own"
+            raise RailyardError("the plan is not defined: no variable %s" % " and ".join(missing), self._host(), remedy)
         named = options.get("layers")
         if named:
             chosen = layers.named_layers(named)
@@ -61,7 +59,7 @@ class ActionModule(ActionBase):
         node = self._value("railyard_node")
         state = options.get("state") or layers.PRESENT
         if state == layers.PRESENT:
-            layers.check_states(self._vars, chosen)
+            layers.check_variables(self._vars, chosen)
         preflight = PREFLIGHT in chosen and state == layers.PRESENT
         if (preflight or (named and state == layers.PRESENT)) and port_matching.unidentified(node, again=preflight):
             seen = self._execute_module("railyard.fabric.rail_info", {"subset": ["nics"]}, task_vars=self._vars)
@@ -97,13 +95,16 @@ class ActionModule(ActionBase):
         return False
 
     def _control_node(self) -> RailyardError:
-        name = str(self._vars["inventory_hostname"])
+        name = self._host()
         return RailyardError(
             "this is the machine on which Ansible runs",
             name,
             "correct the address of %s in the inventory. If the control node is meant to be a rail node, add -e "
             "preflight_control_node_allowed=true" % name,
         )
+
+    def _host(self) -> str:
+        return str(self._vars["inventory_hostname"])
 
     def _value(self, name: str) -> t.Any:
         return _planned.variable(name, self._vars, self._templar)

@@ -12,7 +12,7 @@ import time
 import typing as t
 
 from ansible import context
-from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
@@ -40,8 +40,8 @@ _PODS = "railyard.fabric.rail_pods"
 # The variables with the result of the part begin, and of kube_pods.
 _BEGUN, _WORKLOAD = "__verify_run", "__verify_workload"
 BEGIN, READ, CHOOSE, START, COLLECT = "begin", "read", "choose", "start", "collect"
-# Kinds of values in the spool beside its own: the test pod of a node, its turns, that its prober was started, and the
-# names of its counters.
+# More kinds of notes in the spool: the test pod of a node, its turns, whether its prober was started, and the names of
+# its counters.
 _POD, _TURNS, _STARTED, _COUNTERS = "pod", "turns", "started", "counters"
 # Parts of rail_info that verdicts always need, and layers that need more.
 _SUBSET = ("system", "nics", "rdma", "gids", "gpus", "vfs", "ip", "sysctls")
@@ -58,10 +58,10 @@ _PROBE_OPTIONS: t.Mapping[str, type] = {
 _HARDWARE = "hardware"
 # Modules whose state a verdict reads. Of other modules it reads only changes and errors.
 _STATES = ("rdma_netns_mode",)
-# Seconds in which a prober waits for a partner that was not started yet, beside those for each batch of nodes; seconds
-# of a turn beside those of its transfers; the most seconds of a prober.
+# Seconds that a prober waits for a partner that was not started yet, and more for each batch of nodes; seconds of a
+# turn without its transfers; the maximum seconds of a prober.
 _PATIENCE, _BATCH_SECONDS, _TURN_SECONDS, _DEADLINE_MAX = 300, 10, 120, 7200
-# Seconds without a message after which a partner is given up, at least, and as a part of the longest transfer.
+# Seconds without a message after which a partner is given up: the minimum, and the share of ``proof_lifetime``.
 _SILENCE_MIN, _SILENCE_SHARE = 30, 0.5
 Row = t.Dict[str, t.Any]
 
@@ -88,12 +88,15 @@ class ActionModule(ActionBase):
         self._spool = Spool(self._begun["run"])
         self._notices: dict[str, list[t.Any]] = {}
         self._facts: Row = {}
-        if part == BEGIN:
-            result.update(self._begun)
-        elif part == CHOOSE:
-            result.update(self._choose(options["nodes"]))
-        else:
-            result.update({READ: self._read, START: self._start, COLLECT: self._collect}[part]())
+        try:
+            if part == BEGIN:
+                result.update(self._begun)
+            elif part == CHOOSE:
+                result.update(self._choose(options["nodes"]))
+            else:
+                result.update({READ: self._read, START: self._start, COLLECT: self._collect}[part]())
+        except RailyardError as error:
+            result.update(error.as_result())
         for key, notices in self._notices.items():
             result.setdefault(key, []).extend(notices)
         if self._facts:
@@ -125,7 +128,7 @@ class ActionModule(ActionBase):
             states=kind == DRIFT or (thorough and not check),
             cluster=kubernetes and has(_IN_CLUSTER),
             objects=kubernetes and part in ("", node_parts.JUDGE) and has({"kubernetes"}),
-            # pods come and go; they do not drift
+            # drift does not compare pods: users start and stop them
             pods=pods,
             # hosts.yml has only just written these files in the same run
             files=thorough and has(_IN_PODS),
@@ -175,7 +178,7 @@ class ActionModule(ActionBase):
             failed: Row = {key: states[key] for key in ("failed", "msg") if key in states}
             result.update(failed, modules=shown)
         self._read_pods(node, row)
-        # where its partners meet it
+        # the addresses and ports at which partners connect to the node
         meet = {key: self._value("proof_" + key) for key in ("meet", "tcp_ports")}
         meet["management"] = (info.get("management_path") or {}).get("addresses") or []
         self._spool.note(self._name, NODE, plain(probe_targets.probe_node(node, self._begun["rails"], **meet)))
@@ -270,9 +273,11 @@ class ActionModule(ActionBase):
         if not turns:
             return {"skipped": True, "skip_reason": "The node has no partner"}
         try:
-            result = self._reached(lambda: self._execute(_PROBE, self._schedule(turns)))
+            schedule = self._schedule(turns)
         except AnsibleActionFail as error:
-            result = {"failed": True, "msg": str(error)}
+            result: Row = {"failed": True, "msg": str(error)}
+        else:
+            result = self._probe(schedule)
         if result.get("failed"):
             self._spool.add(self._name, {"refused": [result.get("msg", "no message")]})
             return {"failed": True, "msg": result.get("msg", "no message")}
@@ -319,7 +324,7 @@ class ActionModule(ActionBase):
 
     def _listen(self, name: str) -> list[int]:
         """Return the TCP ports on which the prober of a node tries to listen."""
-        return probe_targets.listen_ports(self._begun["run"], (self._spool.noted(name, NODE) or {})["tcp_ports"])
+        return probe_targets.listen_ports(self._begun["run"], self._spool.noted(name, NODE)["tcp_ports"])
 
     def _collect(self) -> Row:
         """Wait for the prober of the node, and take its results."""
@@ -327,7 +332,7 @@ class ActionModule(ActionBase):
             return {"skipped": True, "skip_reason": "No prober was started on the node"}
         options: Row = {"mode": "collect", "run": self._begun["run"], "name": self._name}
         options["counters"] = self._noted(_COUNTERS) or None
-        result = self._reached(lambda: self._execute(_PROBE, options))
+        result = self._probe(options)
         if "results" not in result:
             failed = {"failed": True, "msg": result.get("msg") or result.get("module_stderr") or "no message"}
             self._spool.add(self._name, {"uncollected": failed})
@@ -340,12 +345,13 @@ class ActionModule(ActionBase):
         self._spool.add(self._name, row)
         return {}
 
-    def _reached(self, execute: t.Callable[[], Row]) -> Row:
-        """Return a result. A node that cannot be reached is unknown, whatever its partners report."""
+    def _probe(self, options: Row) -> Row:
+        """Run ``rail_probe``. A node on which Ansible cannot run it is a failure, whatever its partners report."""
         try:
-            return execute()
-        except AnsibleConnectionFailure as error:
-            self._spool.add(self._name, {"uncollected": {"unreachable": True, "msg": str(error)}})
+            return self._execute(_PROBE, options)
+        except AnsibleError as error:
+            status = "unreachable" if isinstance(error, AnsibleConnectionFailure) else "failed"
+            self._spool.add(self._name, {"uncollected": {status: True, "msg": str(error)}})
             raise
 
     def _noted(self, kind: str) -> Row:

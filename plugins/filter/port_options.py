@@ -24,7 +24,7 @@ options:
     description: The name of the module, without that of the collection.
     type: str
     required: true
-    choices: [mlx_linktype, pci_tuning, rail_limits, rail_ports, rail_probe, rdma_link, roce_qos, sriov_vfs]
+    choices: [ib_ports, mlx_linktype, pci_tuning, rail_limits, rail_ports, rail_probe, rdma_link, roce_qos, sriov_vfs]
   node:
     description:
       - C(railyard_node), from which M(railyard.fabric.rail_probe) gets the GPUs of the ports, if the plan has a

@@ -4,8 +4,8 @@
 
 """What the runs of parts leave for the run that gives the verdict: ``KIND-K-of-N.jsonl`` in one directory.
 
-The first line of a file is its head (:class:`Written`). Each other line has a node (``node``) and the variables that
-its tasks registered (``reported``). ``docs/verify.md`` describes the format.
+The first line of a file is its head (:class:`Written`). Each other line has a node (``node``) and its results
+(``reported``). ``docs/verify.md`` describes the format.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Written(t.NamedTuple):
 
     Keys of ``head``: ``format``; ``kind``; ``part``, such as ``2/8``; ``began``, in seconds since 1970; ``made_by``,
     what must be the same in all parts; ``nodes``, their names; ``pairs`` and ``pod_pairs``, as ``[server, client]``;
-    ``links``, the nodes that probe nodes of other parts, each with its ``node`` and ``options``.
+    ``links``, the nodes that probe nodes of other parts, each with what its partners need of it.
     """
 
     path: str

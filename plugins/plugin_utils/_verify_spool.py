@@ -20,9 +20,9 @@ from ansible import constants
 
 Row = t.Dict[str, t.Any]
 _ROWS = "rows"
-# The kind of note with what partners need of a node that was read.
+# A note of each node that was read: what its partners need of it (``probe_targets.probe_node``).
 NODE = "node"
-# Kinds of notes of no single node: the token of the run, and its pairs.
+# Notes of the whole run: the token of the run, and its pairs.
 ALL, RUN, PAIRS = "", "run", "pairs"
 
 

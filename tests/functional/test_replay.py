@@ -15,7 +15,7 @@ from benchmarks import recordings, replay, replay_pods
 from benchmarks.figures import ROOT
 from tests import playbook
 
-# At least twice the rounds, so that pairs are of neighbours and of distant nodes.
+# At least twice the rounds, so that neighbours and distant nodes are paired.
 NODES = 16
 
 
@@ -71,7 +71,7 @@ def test_pods_are_proven_with_no_further_result_per_node(directory: Path) -> Non
     with replay_pods.cluster(directory, 4) as words:
         done = play(directory, "verify", *words)
     assert done.status == 2, done.output
-    # the other nodes have none
+    # the other nodes have no test pod
     assert {each["code"] for each in verdict(directory)["failures"]} == {"RV911"}
     assert done.executions == {"rail_info": NODES, "rail_host": NODES, "rail_pods": NODES // 4, "rail_probe": 2 * NODES}
     assert len([task for task in done.tasks if task["results"] >= NODES]) == 3
@@ -98,22 +98,25 @@ def test_a_node_that_cannot_be_completed_does_not_end_the_run_of_the_others(dire
 
 def test_nodes_that_are_lost_are_reported_and_stop_no_other(directory: Path) -> None:
     plain = json.loads((directory / "plain.json").read_text())["all"]["hosts"]
-    lost, late = list(plain)[4:6]
-    (directory / "dark").mkdir()
-    (directory / "dark" / plain[lost]["ansible_host"]).write_text("rail_info")
-    (directory / "dark" / plain[late]["ansible_host"]).write_text("rail_probe.collect")
+    lost, late, full = list(plain)[4:7]
+    for name, cause, recording in (
+        (lost, "dark", "rail_info"),
+        (late, "dark", "rail_probe.collect"),
+        (full, "full", "rail_probe.collect"),
+    ):
+        (directory / cause).mkdir(exist_ok=True)
+        (directory / cause / plain[name]["ansible_host"]).write_text(recording)
     done = play(directory, "verify")
     assert done.status in (2, 4), done.output
     failures = verdict(directory)["failures"]
-    for name in (lost, late):
-        assert [each["code"] for each in failures if each["node"] == name] == ["RV001"], failures
-    (found,) = (each["found"] for each in failures if each["node"] == late)
-    assert found.startswith("its results were not collected: ")
-    assert {each["node"] for each in failures} == {lost, late}, failures
-    # partners have reached it, but what it has found is not known
-    assert set(verdict(directory)["matrix"][late].values()) == {"not checked"}
+    assert {each["node"]: each["code"] for each in failures} == {lost: "RV001", late: "RV001", full: "RV002"}, failures
+    for name in (late, full):
+        (found,) = (each["found"] for each in failures if each["node"] == name)
+        assert found.startswith("its results were not collected: ")
+        # partners have reached the node, but its own results are missing
+        assert set(verdict(directory)["matrix"][name].values()) == {"not checked"}
     rows = verdict(directory)["measures"]
-    assert {name for row in rows for name in (row["from"], row["to"])} >= set(plain) - {lost, late}
+    assert {name for row in rows for name in (row["from"], row["to"])} >= set(plain) - {lost, late, full}
 
 
 def test_a_recording_of_replayed_nodes_is_the_recording(directory: Path, tmp_path: Path) -> None:

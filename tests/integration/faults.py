@@ -92,7 +92,7 @@ class Faults:
         return judge(kind, self.fabric, reports, Asked(list(self.plans)), pairs)
 
     def _probed(self, pairs: probing.Pairs) -> dict[str, Row]:
-        """What the probers of the nodes have found in all rounds."""
+        """Return name of the node -> the results of its prober."""
         nodes = {name: probe_targets.probe_node(plan, [], None, None, []) for name, plan in self.plans.items()}
         options = {"iterations": 20, "lifetime": 180, "count": self.count, "timeout": 3}
         cross_rail = self.fabric["routing"]["cross_rail"]

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes that probe each other in rounds, as verify.yml lets them."""
+"""Start the probers of guests with a schedule, as verify.yml does, and collect their results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LISTEN = probe_targets.listen_ports(RUN, "")
 def schedules(
     nodes: t.Mapping[str, Row], pairs: Pairs, cross_rail: bool = False, layer: str = "ethernet", **other: t.Any
 ) -> dict[str, Row]:
-    """Name of each node -> the options of ``rail_probe`` that start its prober. Each pair is a round.
+    """Return name of the node -> the options of ``rail_probe`` that start its prober. Each pair is a round.
 
     :param nodes: of :func:`.probe_targets.probe_node`, or pods of :func:`.pod_node`.
     """
@@ -42,12 +42,12 @@ def schedules(
 
 
 def collection(name: str) -> Row:
-    """The options of ``rail_probe`` that collect the results of a node."""
+    """Return the options of ``rail_probe`` that collect the results of a node."""
     return {"mode": "collect", "run": RUN, "name": name}
 
 
 def call(node: Node, options: Row) -> Row:
-    """The result of ``rail_probe`` on a guest, which must not fail."""
+    """Return the result of ``rail_probe`` on a guest. It must not fail."""
     (result,) = node.modules.call(("rail_probe", options, False))
     assert not result.get("failed"), result
     return result

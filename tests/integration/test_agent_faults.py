@@ -64,7 +64,7 @@ def killed_in_allocate(victim: Victim) -> None:
     wait_for_agent(victim.node, old)
 
 
-# Replaces the agent by the same one with another version, as it would be after an earlier release.
+# Replaces the agent by itself with another version number, as if an earlier release was installed.
 OTHER_VERSION = """
 python3 - <<'END'
 import zipfile
@@ -134,7 +134,7 @@ def disk_full(victim: Victim) -> None:
     wait_for_slots(victim.kube, NODE, ALL_RAILS)
     try:
         victim.start()
-        # of slots, or of claims, which are written before
+        # the error names the file of slots, or with DRA the file of claims, which is written first
         wait_for_event(victim.kube, POD, place, "free space")
         assert held(victim.node) == {}
     finally:
@@ -145,7 +145,7 @@ def agent_stopped(victim: Victim) -> None:
     """A pod that starts meanwhile waits for the agent."""
     victim.node.run("systemctl stop %s" % SERVICE)
     try:
-        # slots that are unhealthy, or with DRA no slots
+        # the node offers no healthy slots; with DRA it has no slots at all
         wait_for(lambda: not offered(victim.kube, NODE, ALL_RAILS), lambda: victim.kube("describe", "node", NODE))
         victim.start()
         wait_for_event(victim.kube, POD, NO_SLOT)

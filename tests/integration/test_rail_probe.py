@@ -66,7 +66,7 @@ def restore(node: t.Callable[[str], Node]) -> None:
 
 
 def ends(meet: str | None = None) -> dict[str, dict[str, t.Any]]:
-    """Both nodes in the form of :func:`.probe_targets.probe_node`. ``meet``: where the serving node is met."""
+    """Return both nodes in the form of :func:`.probe_targets.probe_node`. ``meet``: the address of node-1."""
     nodes: dict[str, dict[str, t.Any]] = {}
     for number in (1, 2):
         ports = [
@@ -162,7 +162,7 @@ def test_the_ends_meet_outside_the_rail_and_the_data_uses_the_rail(node: t.Calla
 
 
 def test_a_prober_is_a_unit_of_systemd_that_ends_at_its_deadline(node: t.Callable[[str], Node]) -> None:
-    """The control node is killed after the start: nothing is collected, and the partner does not come."""
+    """As after the control node was killed: nothing is collected, and the partner is not started."""
     spec = probing.schedules(ends(), [["node-1", "node-2"]], deadline=3600)["node-1"]
     one = node("node-1")
     probing.call(one, spec)
@@ -171,7 +171,7 @@ def test_a_prober_is_a_unit_of_systemd_that_ends_at_its_deadline(node: t.Callabl
     (unit,) = (line.split()[0] for line in one.run(units).splitlines())
     assert one.run("systemctl show -P RuntimeMaxUSec %s" % unit).strip() == "1h 30s"
     assert unit == "railyard-probe-%s.scope" % one.run("ls /run/railyard/probe").strip()
-    # with all of its processes killed, it leaves files until the next start
+    # a killed prober leaves its files, which the next start removes
     one.run("systemctl kill --signal=KILL %s" % unit)
     one.until('[ -z "$(%s)" ]' % units)
     probing.call(one, {**spec, "run": "another"})

@@ -90,9 +90,12 @@ def test_all_nodes_at_once_never_reboot_for_a_batch_that_is_wrong(book: str, bat
 
 
 def test_a_run_that_prepares_hosts_reverts_no_layer() -> None:
-    done = play("hosts", "--limit", NODE, "--tags", "limits,sriov", sriov_state="absent")
+    given = {"sriov_state": "absent", "limits_memlock": "leave", "sriov_ports": []}
+    done = play("hosts", "--limit", NODE, "--tags", "limits,sriov", **given)
     assert done.returncode == 2 and "UNREACHABLE" not in done.stdout, done.text
     assert "sriov_state: this run prepares the layer" in done.one_line and "teardown.yml" in done.one_line
+    assert "limits_memlock: the plan sets the value" in done.one_line and "set limits.memlock in" in done.one_line
+    assert "sriov_ports: the plan sets the value" in done.one_line and "set vfs in" in done.one_line
 
 
 @pytest.mark.parametrize("words", [(), ("-e", "railyard_reboot_batch=4"), ("-e", "railyard_reboot_batch=10%")])

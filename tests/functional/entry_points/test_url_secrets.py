@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A repository's address with a password, as a person gives it to role and module: Ansible prints it nowhere."""
+"""Ansible never prints the password in the URL of a repository, which a user gives to the role or the module."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ nodes: {node-1: {profile: server}}
 """
 
 
-# the unreadable part of it, as programs would print it
+# with a password that contains encoded characters
 SOURCE = "https://me:hush%2Fhush/hush@mirror.example/doca"
 MODULE = {"railyard.fabric.nic_driver": {"kind": "doca", "version": "2.9.3", "source": SOURCE, "unsigned": True}}
 

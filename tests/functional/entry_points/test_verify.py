@@ -243,7 +243,7 @@ def test_a_round_on_rails_without_addresses_asks_by_pci_function_and_meets_at_th
 
     @in_own_namespace
     def scenario(_live: LiveNode) -> None:
-        # another run, which tests on the node while this one is there
+        # another run tests on the node at the same time
         place = Path(probe_runs.directory("anna@bastion (48213)", "ib-1"))
         place.mkdir(parents=True)
         (place / probe_runs.TESTS).write_text("")

@@ -92,7 +92,7 @@ class Site:
         return next(line for line in done.stdout.splitlines() if line.startswith(NODES[0] + " "))
 
     def _play(self, name: str, **given: t.Any) -> Played:
-        # of what hosts.yml would change, only this layer is of pods
+        # verify also runs the layers of hosts.yml in check mode: only nccl writes a file that pods have too
         others = ",".join(layer for layer in layer_modules.LAYERS if layer != "nccl")
         return play(self.place / name, "--skip-tags", others, inventory=self.place / "fabric.yml", given=given)
 
@@ -136,7 +136,7 @@ def test_pods_are_read_probed_and_judged(live: LiveNode) -> None:
             ("pods", 2, None),
             ("nccl", 2, None),
         ]
-        # both directions of the pair, by one prober each, which has left nothing
+        # the probers of both nodes have removed their files
         assert not Path(probe_runs.RUNS_DIR).exists() or os.listdir(probe_runs.RUNS_DIR) == []
 
         # a rule is gone in one pod, and a user has edited the node's file

@@ -14,6 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.railyard.fabric.plugins.filter import port_options
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.fabric_writer import write
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.layers import layer_modules
@@ -236,6 +237,12 @@ def test_a_layer_without_keys_in_the_plan_is_left_out() -> None:
     assert "max_read_request" not in modules[1]["pci_tuning"]
 
 
+def test_the_filter_port_options_documents_every_module_with_ports() -> None:
+    documented = yaml.safe_load(port_options.DOCUMENTATION)["options"]["module"]["choices"]
+    with_ports = [row.module for row in layer_table.HOST_LAYERS if row.ports]
+    assert documented == sorted(["rail_probe", *with_ports])
+
+
 def test_soft_devices_have_no_quality_of_service() -> None:
     port = {"pci": "0000:0b:00.0", "netdev": None, "gpus": [0], "expect": {"pcie_gen": 5}, "rdma": {"type": "hardware"}}
     assert module_options.port_options([port], "roce_qos") == [{"pci": "0000:0b:00.0"}]
@@ -254,17 +261,31 @@ def test_the_variables_of_roles_have_an_effect() -> None:
     assert documented | {"kubernetes_options"} == others | set(layer_modules.VARIABLES)
 
 
+def test_a_variable_that_a_role_has_is_not_refused() -> None:
+    """Keys of the fabric file that errors name exist."""
+    page = (ROOT / "docs/fabric-file.md").read_text()
+    for row in layer_table.HOST_LAYERS:
+        assert not {"%s_%s" % (row.layer, suffix) for suffix in row.planned}.intersection(options(row.layer))
+        for key in row.planned.values():
+            assert re.search(r"`(%s|%s)`|\b%s:" % (key, *2 * [key.rpartition(".")[2]]), page), key
+
+
 @pytest.mark.parametrize(
-    ("value", "layers", "refused"),
+    ("name", "value", "layers", "remedy"),
     [
-        ("absent", ["sriov"], True),
-        ("absent", ["limits"], False),
-        ("present", ["sriov"], False),
-        (None, ["sriov"], False),
+        ("limits_memlock", "leave", ["limits"], "set limits.memlock in the fabric file, or run .*fabric.rail_limits"),
+        ("limits_memlock", "leave", ["sriov"], ""),
+        ("limits_hugepages", None, ["limits"], ""),
+        ("sriov_ports", [], ["sriov"], "remove it and set vfs in the fabric file, or run .*fabric.sriov_vfs"),
+        ("pci_kernel_managed", False, ["pci"], "set pci.iommu"),
+        ("sriov_state", "absent", ["sriov"], "playbooks/teardown.yml with -e teardown_hosts=true --tags sriov"),
+        ("sriov_state", "absent", ["limits"], ""),
+        ("sriov_state", "present", ["sriov"], ""),
+        ("sriov_state", None, ["sriov"], ""),
     ],
 )
-def test_a_state_is_refused_by_a_run_that_prepares_the_layer(value: t.Any, layers: list[str], refused: bool) -> None:
-    remedy = "playbooks/teardown.yml with -e teardown_hosts=true --tags sriov"
-    expected = pytest.raises(RailyardError, match=remedy) if refused else contextlib.nullcontext()
-    with expected:
-        layer_modules.check_states({"sriov_state": value}, layers)
+def test_a_variable_without_effect_is_refused(name: str, value: t.Any, layers: list[str], remedy: str) -> None:
+    expected = pytest.raises(RailyardError, match=remedy) if remedy else contextlib.nullcontext()
+    with expected as refused:
+        layer_modules.check_variables({name: value}, layers)
+    assert not refused or refused.value.place == name

@@ -73,13 +73,22 @@ VARIABLES = (
 )
 
 
-def check_states(defined: Values, layers: t.Collection[str]) -> None:
-    """Check that no role's variable asks to revert a layer that this run prepares.
+def check_variables(defined: Values, layers: t.Collection[str]) -> None:
+    """Check that no variable is set that has no effect in a run that prepares these layers.
 
     :param defined: the variables of the task.
     :raises RailyardError: for all such variables.
     """
     errors = []
+    for row in HOST_LAYERS:
+        for suffix, key in row.planned.items() if row.layer in layers else ():
+            name = "%s_%s" % (row.layer, suffix)
+            if defined.get(name) is not None:
+                remedy = "remove it and set %s in the fabric file, or run the module railyard.fabric.%s" % (
+                    key,
+                    row.module,
+                )
+                errors.append(RailyardError("the plan sets the value, and the variable has no effect", name, remedy))
     for layer in REMOVABLE:
         name = layer + "_state"
         if layer in layers and defined.get(name) not in (None, PRESENT):

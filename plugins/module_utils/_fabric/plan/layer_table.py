@@ -49,7 +49,8 @@ class HostLayer(t.NamedTuple):
     ``ports``: returns the module's options of a planned port; None for a port that it does not manage.
     ``options``: returns the options that the plan determines, from ``railyard_node``, ``railyard_fabric`` and the
     options of the ports; None if the layer has nothing to do. ``removable``: whether ``state: absent`` reverts it.
-    ``variables``: the variables of the role that set options. ``drift``: None if verify compares its state.
+    ``variables``: the variables of the role that set options. ``planned``: removed variables of the role, without
+    ``LAYER_`` -> the key of the fabric file. ``drift``: None if verify compares its state.
     """
 
     layer: str
@@ -58,6 +59,7 @@ class HostLayer(t.NamedTuple):
     ports: t.Callable[[Values], Options | None] | None = None
     removable: bool = True
     variables: t.Sequence[Variable] = ()
+    planned: t.Mapping[str, str] = {}
     drift: Drift | None = None
 
 
@@ -172,6 +174,7 @@ HOST_LAYERS = (
         _driver,
         removable=False,
         variables=[Variable("ofed_source", "source"), Variable("ofed_key", "key"), Variable("ofed_restart", "restart")],
+        planned={"driver": "driver"},
         drift=Drift("RV210"),
     ),
     HostLayer(
@@ -181,32 +184,56 @@ HOST_LAYERS = (
         _firmware_port,
         removable=False,
         variables=[Variable("nic_firmware_reset", "reset")],
+        planned={"ports": "firmware", "never_reset": "other_ports"},
         drift=Drift("RV101", refused="RV102"),
     ),
-    HostLayer("rdma_mode", "rdma_netns_mode", _rdma_mode, drift=Drift("RV301", file="RV302", observed=("netns",))),
+    HostLayer(
+        "rdma_mode",
+        "rdma_netns_mode",
+        _rdma_mode,
+        planned={"mode": "fabric.rdma_mode"},
+        drift=Drift("RV301", file="RV302", observed=("netns",)),
+    ),
     HostLayer(
         "sriov",
         "sriov_vfs",
         _if_ports,
         _vf_port,
         variables=[Variable("sriov_allow_recreate", "allow_recreate"), Variable("sriov_timeout", "timeout")],
+        planned={"ports": "vfs"},
         drift=Drift("RV206", {"bound": "RV205"}, observed=("sriov_numvfs", "state")),
     ),
-    HostLayer("pci", "pci_tuning", _pci, _pci_port, drift=Drift("RV602")),
+    HostLayer(
+        "pci",
+        "pci_tuning",
+        _pci,
+        _pci_port,
+        planned={"ports": "ports", "gpus": "gpus", "acs": "pci.acs", "max_read_request": "pci.max_read_request"},
+        drift=Drift("RV602"),
+    ),
     HostLayer(
         "pci",
         "kernel_arguments",
         _kernel,
         variables=[Variable("pci_boot_loader_allowed", "allow_change")],
+        planned={"iommu": "pci.iommu", "kernel_managed": "pci.iommu", "kernel_arguments": "pci.kernel_arguments"},
         drift=Drift("RV603"),
     ),
-    HostLayer("infiniband", "ib_ports", _infiniband, _infiniband_port, drift=Drift("RV408")),
+    HostLayer(
+        "infiniband",
+        "ib_ports",
+        _infiniband,
+        _infiniband_port,
+        planned={"ports": "infiniband", "subnet_manager": "fabric.infiniband.subnet_manager"},
+        drift=Drift("RV408"),
+    ),
     HostLayer(
         "rail_ports",
         "rail_ports",
         _only_ports,
         _rail_port,
         variables=[Variable("rail_ports_backend", "backend")],
+        planned={"ports": "ports"},
         drift=Drift("RV506", {"address": "RV501"}, observed=("name", "mtu", "state")),
     ),
     HostLayer(
@@ -219,6 +246,7 @@ HOST_LAYERS = (
             Variable("rdma_links_force", "force"),
             Variable("", "complete", default=True),
         ],
+        planned={"ports": "ports"},
         drift=Drift("RV405", observed=("name",)),
     ),
     HostLayer(
@@ -231,6 +259,7 @@ HOST_LAYERS = (
             Variable("cni_sources", "source", ["/usr/lib/cni", "/usr/libexec/cni"]),
             Variable("cni_checksum", "checksum"),
         ],
+        planned={"networks": "rails"},
         drift=Drift("RV550"),
     ),
     HostLayer(
@@ -238,14 +267,26 @@ HOST_LAYERS = (
         "rail_agent",
         _agent,
         variables=[Variable("agent_runtime_check", "runtime_check"), Variable("agent_force", "force")],
+        planned={"spec": "slots"},
         drift=Drift("RV005"),
     ),
-    HostLayer("limits", "rail_limits", _limits, _names, drift=Drift("RV604")),
+    HostLayer(
+        "limits",
+        "rail_limits",
+        _limits,
+        _names,
+        planned={
+            "ports": "ports",
+            **{key: "limits." + key for key in ("memlock", "hugepages", "neighbours", "network_manager", "cloud_init")},
+        },
+        drift=Drift("RV604"),
+    ),
     HostLayer(
         "gpudirect",
         "gpudirect",
         _gpudirect,
         variables=[Variable("gpudirect_unload", "unload")],
+        planned={key: "gpudirect." + key for key in ("path", "gdrcopy", "flavour")},
         drift=Drift("RV605"),
     ),
     HostLayer(
@@ -254,9 +295,10 @@ HOST_LAYERS = (
         _qos,
         _qos_port,
         variables=[Variable("qos_dcbx", "dcbx"), Variable("qos_others", "others")],
+        planned={"ports": "ports", "qos": "qos"},
         drift=Drift("RV601"),
     ),
-    HostLayer("nccl", "nccl_files", _of_objects),
+    HostLayer("nccl", "nccl_files", _of_objects, planned={"file": "nccl.file", "ucx_file": "nccl.ucx"}),
 )
 BY_MODULE = {row.module: row for row in HOST_LAYERS}
 # The tags of hosts.yml in the order of preparation, and the layers that teardown.yml reverts.
