@@ -1,7 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Format the results of one task on many nodes as lines for a terminal."""
 

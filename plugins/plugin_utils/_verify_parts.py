@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """What the runs of parts leave for the run that gives the verdict: ``KIND-K-of-N.jsonl`` in one directory.
 

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Style sheet of the report: light or dark by the reader's scheme, light on paper, from a width of 320 pixels.
 

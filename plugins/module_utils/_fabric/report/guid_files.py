@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """The GUIDs of a plan's VFs for the subnet manager: a table, and partitions for opensm and UFM.
 

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """One API server: JSON over the connection of the ``kubernetes`` Python client (:mod:`connect`). Objects are sent
 unchanged."""

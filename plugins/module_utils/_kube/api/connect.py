@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Connect to a cluster: with a kubeconfig, with the environment variables of AWX and ``kubernetes.core``, or with the
 service account of the pod in which this runs.

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Send writes: kinds one after the other, objects of a kind concurrently; in check mode as a server-side dry run."""
 

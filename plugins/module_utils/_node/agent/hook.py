@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """The OCI hook ``agent-hook DEVICE``: asks the rail agent to attach the container's pod, and waits for the answer.
 

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Attaches devices to pods, one attach per OCI hook, and frees them by a sweep, as no event reports the end of a pod.
 

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Health and cordons of rails and slots. The kubelet does not allocate devices of a rail that is down or cordoned."""
 

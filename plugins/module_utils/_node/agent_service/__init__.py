@@ -1,5 +1,4 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """The rail agent as a service: programs, unit, spec, and what the container runtime must support."""

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """The CNI plugins of a node: observed plugins, their versions, and the installation of missing plugins.
 

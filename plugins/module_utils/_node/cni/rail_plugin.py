@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """The CNI plugin ``railyard-rail``: gives a pod's interface on a rail the settings of the rail's port on the node.
 

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """The locks of a node: :data:`FILE`, which lets only one run at a time change the node (a module, the boot program, or
 the handler of a device that returns), and :data:`DEVICES`, which keeps pods from getting devices while a run changes

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Client of the Kubernetes API on a node: one HTTPS request at a time, with the credentials of a kubeconfig file.
 

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Kubelet's protocols on a node, over gRPC: device plugins, DRA drivers, and the list of pod resources."""

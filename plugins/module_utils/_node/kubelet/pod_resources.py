@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """The kubelet's list of devices that it allocated to containers (PodResources v1, Kubernetes 1.20 or later)."""
 

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Find which hosts claim an IP address on a link: by ARP probes (RFC 5227), and for IPv6 by the neighbour solicitations
 of duplicate address detection (RFC 4862). Receivers do not cache the sender of either.

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Data Center Bridging of netdevs over rtnetlink, with the messages that ``dcb`` of iproute2 uses.
 

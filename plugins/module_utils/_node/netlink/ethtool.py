@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Driver information, permanent addresses, pause and statistics of netdevs, by the ioctl of ethtool: SIOCETHTOOL."""
 

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """The NIC driver of a node: the kernel's (inbox), DOCA-OFED, MLNX_OFED, or the modules of a driver container.
 

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """The probers of all runs on this node: a directory each, and which of them test at the same time.
 

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """LLDP neighbours (IEEE 802.1AB) of ports, from LLDP daemons or by listening on the ports.
 

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Sysctls of one interface: live under ``/proc/sys/net``, and as lines of sysctl.d(5).
 

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Find the holders of VFs, because removing a VF or its driver would disconnect a pod, a virtual machine or a process;
 and find ports in another network namespace, which cannot be changed from here.

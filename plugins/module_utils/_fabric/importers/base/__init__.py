@@ -1,5 +1,4 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Manifests in files, pages and scripts, and the facts and findings of an import."""

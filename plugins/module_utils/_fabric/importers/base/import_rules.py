@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Rules IM1xx to IM5xx: findings of the import. They have their own registry, because they do not check fabric files.
 

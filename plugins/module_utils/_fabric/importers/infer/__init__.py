@@ -1,5 +1,4 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Which network, pool and port belong together, and which address scheme they have."""

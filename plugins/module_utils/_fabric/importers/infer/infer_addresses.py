@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Derive the addresses of drafted rails with one subnet per rail. See :mod:`.node_prefixes` for prefixes per node."""
 

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Derive the addresses of rails with one prefix per node, from pools of nodes or from a pool divided by node."""
 

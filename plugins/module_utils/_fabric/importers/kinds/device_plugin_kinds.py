@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Shared RDMA devices: the configuration of k8s-rdma-shared-dev-plugin, in any kind that contains it."""
 

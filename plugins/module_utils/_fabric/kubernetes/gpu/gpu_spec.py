@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """The planned GPUDirect path of the whole cluster, and the values of the GPU Operator's chart that follow from it.
 

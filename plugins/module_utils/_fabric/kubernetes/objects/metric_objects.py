@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Monitoring of the rails: scraping of Spiderpool's agent or the rail agent, alerts, and the rail agent's dashboard.
 

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """The plan as providers see it: networks, options, labels, kinds, versions of software."""

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """The planned state of a rail inside the pods of a node: only what the provider really sets. The classes of
 ``_fabric.kubernetes.providers`` know the routes.

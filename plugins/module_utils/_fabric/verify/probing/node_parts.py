@@ -1,6 +1,5 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Private to the railyard.fabric collection: it may change without notice.
 
 """Parts of a run: blocks of nodes that separate runs read and probe, and the pairs between nodes of two parts."""
 
