@@ -120,7 +120,13 @@ FAULTS = [
         " ip link set stray0 down; ip link set stray0 name enp4s0 up",
         found="stray0",
     ),
-    Fault("VF gone", "RV205", ONE, "gpu02", "echo 0 > %s/0000:02:00.0/sriov_numvfs" % PCI, found="0"),
+    Fault(
+        *("VF gone", "RV205", ONE, "gpu02"),
+        # igb closes and opens the port, which has no carrier until the link is negotiated
+        harm="echo 0 > %s/0000:02:00.0/sriov_numvfs;"
+        " until grep -q 1 /sys/class/net/enp2s0/carrier; do sleep 0.2; done" % PCI,
+        found="0",
+    ),
     Fault("VF's trust", "RV206", TWO, "gpu02", "ip link set enp2s0 vf 0 trust off", found="no"),
     Fault(
         "VF's MAC", "RV206", ONE, "gpu01", "ip link set enp1s0 vf 0 mac 02:00:00:00:00:77", found="02:00:00:00:00:77"
