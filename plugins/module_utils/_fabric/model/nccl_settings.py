@@ -11,20 +11,23 @@ from __future__ import annotations
 
 import typing as t
 
+# Name of an RDMA device, and the number of its port; None: any port of the device.
+RdmaPort = t.Tuple[str, t.Optional[int]]
 # Variable of NCCL -> that of UCX.
 _UCX = {"NCCL_IB_TC": "UCX_IB_TRAFFIC_CLASS", "NCCL_IB_SL": "UCX_IB_SL"}
 Variables = t.Mapping[str, t.Any]
 
 
-def nccl(fabric: Variables, node: Variables, names: t.Sequence[str]) -> dict[str, str]:
+def nccl(fabric: Variables, node: Variables, ports: t.Sequence[RdmaPort]) -> dict[str, str]:
     """Return the environment variables of NCCL.
 
-    :param names: the RDMA devices to use; empty: NCCL selects them.
+    :param ports: the ports of RDMA devices to use; empty: NCCL selects them.
     """
     settings = {}
-    if names:
-        # "=" selects exactly these names; without it, mlx5_1 would select mlx5_10 as well.
-        settings["NCCL_IB_HCA"] = "=" + ",".join("%s:1" % name for name in names)
+    if ports:
+        # "=" selects exactly these names; without it, mlx5_1 would select mlx5_10 as well. A name without a number
+        # selects all active ports of the device.
+        settings["NCCL_IB_HCA"] = "=" + ",".join("%s:%d" % (name, port) if port else name for name, port in ports)
     if fabric["link_layer"] == "ethernet":
         settings["NCCL_IB_ROCE_VERSION_NUM"] = "2"
         pods = [port.get("pods") or {} for port in node["ports"]]
@@ -40,11 +43,15 @@ def nccl(fabric: Variables, node: Variables, names: t.Sequence[str]) -> dict[str
     return settings
 
 
-def ucx(fabric: Variables, names: t.Sequence[str]) -> dict[str, str]:
-    """Return the environment variables of UCX. Without ``names`` of RDMA devices, UCX uses all that it finds."""
+def ucx(fabric: Variables, ports: t.Sequence[RdmaPort]) -> dict[str, str]:
+    """Return the environment variables of UCX.
+
+    Without ``ports``, UCX uses all that it finds. So it does if a number is None, because its setting needs numbers.
+    """
     settings = {}
-    if names:
-        settings["UCX_NET_DEVICES"] = ",".join("%s:1" % name for name in names)
+    numbered = ["%s:%d" % (name, port) for name, port in ports if port]
+    if numbered and len(numbered) == len(ports):
+        settings["UCX_NET_DEVICES"] = ",".join(numbered)
     settings.update((_UCX[key], value) for key, value in _service(fabric).items() if key in _UCX)
     return settings
 

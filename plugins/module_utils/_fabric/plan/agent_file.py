@@ -26,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.slot
     slots_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import agent_lower
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import ANYWHERE, SUFFIX, show
 
 # Version of the file's format. It changes when an older agent would misread the file.
@@ -99,6 +100,7 @@ class AgentFiles:
             if pods.get("gateway" + suffix)
         ]
         default = {suffix: gateway for suffix, network, gateway in routes if network in ANYWHERE.values()}
+        stacked = {"lower": agent_lower(port)} if port.get("lower") else {}
         return {
             "rail": port["rail"],
             "number": port["number"],
@@ -122,6 +124,7 @@ class AgentFiles:
             "leaf": (port["leaf"] or {}).get("name"),
             "speed": port["expect"]["speed"],
             "slots": slots,
+            **stacked,
         }
 
     def _slots_of(

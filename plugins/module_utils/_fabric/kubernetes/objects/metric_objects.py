@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     made,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import each_netdev
 
 Panel = t.Dict[str, t.Any]
 # Grafana divides the width of a dashboard into 24 columns.
@@ -398,7 +399,14 @@ def _lossless(view: View) -> list[int]:
 
 
 def _netdevs(view: View) -> list[str]:
-    return [_literal(netdev) for netdev in sorted({each for network in view.networks for each in network.netdevs})]
+    """Return the netdevs of the rail ports; those of the functions too, which have the counters of a bond or VLAN."""
+    names = {
+        each["netdev"]
+        for network in view.networks
+        for _variant, _node, port in network.members
+        for each in each_netdev(port)
+    }
+    return [_literal(netdev) for netdev in sorted(name for name in names if name)]
 
 
 def _literal(text: str) -> str:

@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import nccl_settings
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import rdma_ports
 
 COMPONENT = "nccl"
 FILE = "nccl.conf"
@@ -29,12 +30,12 @@ def host(view: View, node: Node) -> dict[str, str]:
 
 def host_settings(fabric: t.Mapping[str, t.Any], node: Node) -> dict[str, str]:
     """Return NCCL's settings on the host. ``fabric``: ``railyard_fabric``; ``node``: ``railyard_node``."""
-    return nccl_settings.nccl(fabric, node, _devices(node))
+    return nccl_settings.nccl(fabric, node, rdma_ports(node["ports"]))
 
 
 def host_ucx(fabric: t.Mapping[str, t.Any], node: Node) -> dict[str, str]:
     """Return UCX's settings on the host."""
-    return nccl_settings.ucx(fabric, _devices(node))
+    return nccl_settings.ucx(fabric, rdma_ports(node["ports"]))
 
 
 def pod(view: View, options: Options, node: Node) -> dict[str, str]:
@@ -55,9 +56,9 @@ def ucx(view: View, node: Node) -> dict[str, str]:
     return nccl_settings.ucx(view.fabric, _named(view, node))
 
 
-def _named(view: View, node: Node) -> list[str]:
+def _named(view: View, node: Node) -> list[nccl_settings.RdmaPort]:
     shared = node["rdma_mode"] == "shared" and not facts_of(view.provider).slots
-    return _devices(node) if shared else []
+    return rdma_ports(node["ports"]) if shared else []
 
 
 def text(settings: t.Mapping[str, str]) -> str:
@@ -90,7 +91,3 @@ def samples(view: View) -> dict[str, Node]:
         if known is None or len(node["ports"]) > len(known["ports"]):
             found[variant] = node
     return found
-
-
-def _devices(node: Node) -> list[str]:
-    return [port["rdma"]["name"] for port in node["ports"] if port["rdma"]["name"]]
