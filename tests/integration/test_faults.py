@@ -325,7 +325,7 @@ def test_each_fault_is_one_failure_of_the_right_place(faults: Faults, group: lis
         with speaking(spoken):
             looked = faults.look()
             verdict = faults.judge(VERIFY, looked)
-        drifted = lines_of(faults.judge(DRIFT, looked))
+        drifted = faults.judge(DRIFT, looked)
     finally:
         faults.listen = 0.0
         for fault in reversed(group):
@@ -339,7 +339,8 @@ def test_each_fault_is_one_failure_of_the_right_place(faults: Faults, group: lis
         places = {failure.node, failure.peer} if fault.either else {failure.node}
         assert fault.node in places, lines_of(verdict)
         assert fault.found in "%s %s" % (failure.found, failure.cause), lines_of(verdict)
-    assert sorted(line.split()[0] for line in drifted) == sorted(fault.code for fault in group if fault.drifts), drifted
+    codes = sorted(each.code for each in drifted.run.failures)
+    assert codes == sorted(fault.code for fault in group if fault.drifts), lines_of(drifted)
     fixed = sorted({fault.node for fault in group if CODES[fault.code].playbook or fault.drifts})
     for name in fixed:
         # the playbook that verify names fixes it. The node itself restores first what returns with a device.
