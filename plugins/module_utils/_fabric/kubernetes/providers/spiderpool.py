@@ -77,13 +77,17 @@ def _pool(share: Share, node: str | None) -> Object:
 def reserved(view: View) -> t.Iterator[Object]:
     """Yield SpiderReservedIPs: addresses that no pod gets, not even from other pools in the same subnets.
 
-    Only families with pools have one: the values disable others, and the webhook refuses these.
+    Only families with pools have one: the values disable others, and the webhook refuses these. Rails of one network
+    have one in common.
     """
+    listed: list[tuple[t.Any, list[str]]] = []
     for name, rail in view.rails.items():
         taken = [each for ranges in (rail.get("taken") or {}).values() for each in ranges.split(", ")]
         for version in families(view):
             ips = merged(taken, IPV6 if version == 6 else IPV4)
-            if ips:
+            reservation = (rail.get("subnet6" if version == 6 else "subnet"), ips)
+            if ips and reservation not in listed:
+                listed.append(reservation)
                 yield made(
                     API,
                     "SpiderReservedIP",
