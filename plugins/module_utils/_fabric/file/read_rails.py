@@ -244,6 +244,7 @@ class _Reader:
                 self._too_many(len(known) + len(names))
                 return
             planes = self._planes(own) if own else [None]
+            before = len(self.fabric.rails)
             for place, name in enumerate(names, 1):
                 label(name, path, RAIL_NAME, "a rail", self.report)
                 if known.setdefault(name, pattern) != pattern:
@@ -261,7 +262,7 @@ class _Reader:
                     is_plain = not names.ranges and "p" not in numbers
                     sections = [keys, own] if keys else [own]
                     self._rail(name, number, plane, len(planes), sections, None if is_plain else numbers)
-            if own:
+            if own and len(self.fabric.rails) > before:
                 own.done()
 
     def generated(self) -> None:

@@ -160,7 +160,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
         for each in list(planners[rail.name].values()) if rail.mode is not None else ():
             problems = each.problems(demand)
             kinds = {problem.kind for problem in problems}
-            if kinds & {address_schemes.MISSING, address_schemes.SIZE, address_schemes.SMALL}:
+            if kinds & {address_schemes.MISSING, address_schemes.SIZE, address_schemes.SMALL, address_schemes.FULL}:
                 # The capacity of this rail is unknown.
                 del planners[rail.name][each.bits]
             for problem in problems:
