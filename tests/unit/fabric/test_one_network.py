@@ -569,3 +569,29 @@ def test_taken_addresses_may_include_the_gateway_and_the_edges(rail: str) -> Non
     for suffix in ("", "6"):
         capacity = document["rails"][0]["capacity" + suffix]
         assert capacity is None or sum(capacity["taken"].values()) + capacity["pods"] == 256
+
+
+@pytest.mark.parametrize("gateway", ["gateway: last, ", ""], ids=["with rules by source", "without"])
+@pytest.mark.parametrize("provider", ["spiderpool", "network-operator", "cni"])
+def test_interfaces_of_pods_answer_arp_requests_for_their_own_addresses(provider: str, gateway: str) -> None:
+    """Without rules by source, arp_filter would leave all but the first interface without answers."""
+    rail = "gpu[01:02]: {subnet: 10.248.0.0/16, %spods: .0.1-.99.254, hosts: .200.0-.200.99, numbering: node%s}"
+    block = ", mode: block, block: 8" if provider == "cni" else ""
+    file = fabric(rail % (gateway, block), provider=provider).replace("mtu: 4200", "mtu: 4200, pods_per_node: 2")
+    document = planned(file)
+    plugins: list[Document] = []
+    for made in objects(document):
+        spec = made.get("spec") or {}
+        texts = [*spec.get("chainCNIJsonData", ()), *("[%s]" % spec[key] for key in ("metaPlugins",) if key in spec)]
+        for text in texts:
+            read = json.loads(text)
+            plugins += read if isinstance(read, list) else [read]
+    for name, text in render(document, OPTIONS, nodes=True).items():
+        if name.endswith(".conflist"):
+            plugins += json.loads(text)["plugins"]
+    found_ = [each["sysctl"] for each in plugins if "sysctl" in each]
+    assert len(found_) >= (4 if provider == "cni" else 2), "of each rail, and with plain CNI of each node"
+    prefix = "" if provider == "cni" else "net.ipv4.conf.IFNAME."
+    for sysctl in found_:
+        assert str(sysctl[prefix + "arp_ignore"]) == "1"
+        assert (prefix + "arp_filter" in sysctl) == (provider == "cni" or bool(gateway))

@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     PodRoutes,
     Provider,
     rdma_plugin,
+    tuning,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
@@ -380,10 +381,7 @@ def _chain(view: View, network: Network) -> list[Object]:
     """Return the plugins after the first, in order."""
     chain = rdma_plugin(network)
     shares = view.shares(network.sample)
-    sysctl = (network.sample.get("sysctl") or {}) if any(share.version == 4 for share in shares) else {}
-    if sysctl:
-        settings = {"net.ipv4.conf.IFNAME.%s" % key: str(value) for key, value in sorted(sysctl.items())}
-        chain.append({"type": "tuning", "sysctl": settings})
+    chain += tuning(network.sample, shares)
     if any(share.default for share in shares):
         # Without `table`: plugins up to 1.5 do not know the key, and from 1.6 on they then only add rules for a table
         # that stays empty. By default sbr takes the first free table from 100 on and fills it.

@@ -15,7 +15,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     device_plugins,
     partition_keys,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.provider import Provider
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.provider import (
+    Provider,
+    tuning,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
     OF_NETDEV,
@@ -25,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     RailSet,
     Share,
     View,
+    compact,
     label_value,
     made,
     stated,
@@ -156,6 +160,9 @@ def _spec(view: View, options: Options, network: Network, pools_of: Object) -> O
     else:
         values = {"resourceName": resource, "rdmaIsolation": network.isolated, "mtu": network.mtu, "ippools": ippools}
     spec[section] = stated(values)
+    if "arp_filter" in (network.sample.get("sysctl") or {}):
+        # Of several interfaces in one subnet, the pod would otherwise answer ARP requests through any.
+        spec["chainCNIJsonData"] = [compact(each) for each in tuning(network.sample, view.shares(network.sample))]
     return spec
 
 
