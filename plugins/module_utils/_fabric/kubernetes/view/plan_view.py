@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.atta
     ATTACHMENTS,
     EXCLUSIVE,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import attachment_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import ANYWHERE
 
 Document = t.Mapping[str, t.Any]
@@ -146,7 +147,6 @@ class RailSet:
     """
 
     networks: tuple[str, ...]
-    attachment: str
     variants: list[str] = field(default_factory=list)
     nodes: dict[str, str] = field(default_factory=dict)
     name: str = ""
@@ -251,12 +251,12 @@ class View:
             for port in node["ports"]:
                 name = _network_name(node, port)
                 if name is None:
-                    continue  # without Kubernetes, ports have no networks
+                    continue  # a port of a rail without pods has no network
                 self._add(name, node, port)
                 names.append(name)
             key = tuple(names)
             if key and key not in sets:
-                sets[key] = RailSet(key, node["attachment"])
+                sets[key] = RailSet(key)
             variant = self._variants[node["name"]]
             if not key:
                 continue
@@ -271,7 +271,7 @@ class View:
             each.part = any(each.shares(other) and set(each.networks) < set(other.networks) for other in self.sets)
 
     def _add(self, name: str, node: Node, port: Port) -> None:
-        names = port["names"]
+        names, attachment = port["names"], attachment_of(node, port)
         network = self._networks.get(name)
         if network is None:
             network = self._networks[name] = Network(
@@ -279,16 +279,16 @@ class View:
                 port["rail"],
                 port["base"],
                 port["number"],
-                node["attachment"],
+                attachment,
                 node["rdma_mode"],
                 names["resource"],
                 names["interface"],
                 self.rails[port["rail"]]["mode"],
             )
-        elif (network.rail, network.attachment) != (port["rail"], node["attachment"]):
+        elif (network.rail, network.attachment) != (port["rail"], attachment):
             raise RailyardError(
                 "network %s is %s of rail %s, and on node %s %s of rail %s"
-                % (network.name, network.attachment, network.rail, node["name"], node["attachment"], port["rail"]),
+                % (network.name, network.attachment, network.rail, node["name"], attachment, port["rail"]),
                 "names.network",
                 "let the template distinguish them: {rail}-{attachment}",
             )
@@ -312,12 +312,12 @@ class View:
 
 
 def _network_name(node: Node, port: Port) -> str | None:
-    """Return the name of a port's network; None without Kubernetes.
+    """Return the name of a port's network; None for a rail without pods.
 
     Networks of the agent have no object. Their name consists of rail and attachment.
     """
     names = port["names"]
-    slots = "%s-%s" % (names["resource"], node["attachment"]) if names["resource"] else None
+    slots = "%s-%s" % (names["resource"], attachment_of(node, port)) if names["resource"] else None
     return names["network"] or slots
 
 
