@@ -52,10 +52,9 @@ _ETHERNET_MTU = 9978
 _PORTS = "profiles: {hgx: {ports: {gpu01: {netdev: nic1}, stor1: {netdev: nic2}}}}\n"
 
 _MIXED = (
-    "fabric: {name: ai, provider: spiderpool, attachment: ipoib, mtu: 65520, infiniband: {ipoib_mode: connected}}\n"
-    "rails:\n  gpu01: {subnet: 172.16.11.0/24, pods: .1-.200, hosts: .201-.253}\n"
-    "  stor1: {attachment: ipvlan, subnet: 172.16.12.0/24, pods: .1-.200, hosts: .201-.253%s}\n" + _PORTS + "lint:\n"
-    "  - {rule: RY543, place: fabric.infiniband, reason: old cards}\n"
+    "fabric: {name: ai, provider: none, link_layer: infiniband, mtu: 65520}\n"
+    "rails:\n  gpu01: {mode: none}\n"
+    "  stor1: {link_layer: ethernet, subnet: 172.16.12.0/24, hosts: .201-.253%s}\n" + _PORTS
 )
 
 _KINDS = (
@@ -298,7 +297,7 @@ def _firmware(variant: Variant, firmware: Firmware, layers: Layers, report: Repo
                 remedy = "remove link_type: each port then gets that of its rail"
             report.add(FIRMWARE_LINK, firmware.path + ("link_type",), message, remedy)
     for port in variant.ports.values():
-        if port.pci is None and not (port.slot or port.serial or port.mac) and not report.within(port.path):
+        if not all(function.renamed for function in port.functions) and not report.within(port.path):
             message = "the port of %s has no PCI address, which firmware tools need" % port.rail
             report.add(FIRMWARE_PCI, port.path, message, "add pci")
             break

@@ -20,25 +20,21 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.shared_subnet import SharedSubnetPlanner
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model, qos_model
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import host_variable as _driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
-    EXPECTED,
-    LINK_TYPE,
     Fabric,
-    Firmware,
     Node,
     Port,
     Rail,
     Unit,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import child_netdev
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
     host_variable as _infiniband,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import Naming
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_variables
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.agent_file import AgentFiles
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.gateway_routes import gateway_routes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
@@ -55,7 +51,6 @@ SYSCTL = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2}
 # Version of the document's format. It changes when an older reader would misread the document.
 FORMAT = 1
 
-_MATCH = ("slot", "serial", "mac")
 _PORTS, _LEAVES, _NAMES, _PODS, _VFS, _ATTRIBUTES = (SharedKeys() for _kind in range(6))
 
 
@@ -94,10 +89,12 @@ class PlanOutput:
             for rail in fabric.rails
         }
         # Rail -> the values of its kind that the file has; most rails have none.
-        self._kinds = {rail.name: kind for rail in fabric.rails for kind in [_kind(fabric, rail)] if kind}
+        self._kinds = {rail.name: kind for rail in fabric.rails for kind in [port_variables.kind(fabric, rail)] if kind}
         self._kubernetes, self._networked = facts.kubernetes, facts.networks
         # (variant, rail) -> the values of a port that all nodes of the variant share.
         self._parts: dict[tuple[int, str], dict[str, t.Any]] = {}
+        # The same for the keys that only some ports have.
+        self._optional_parts: dict[tuple[int, str], dict[str, t.Any]] = {}
         # (variant, values of a port) -> the values that a node may override.
         self._own_parts: dict[t.Hashable, dict[str, t.Any]] = {}
         self._values: dict[tuple[int, str], dict[str, t.Any]] = {}
@@ -211,15 +208,23 @@ class PlanOutput:
         key = (id(variant), rail.name)
         part = self._parts.get(key)
         if part is None:
-            part = self._parts[key] = self._part(variant, rail, variant.ports.get(rail.name) or port)
+            of_variant = variant.ports.get(rail.name) or port
+            part = self._parts[key] = self._part(variant, rail, of_variant)
+            optional = port_variables.optional(of_variant)
+            if optional:
+                self._optional_parts[key] = optional
         found = _PORTS.copy(part)
         if variant.ports.get(rail.name) is not port:
             own_key = (id(variant), rail.name, port.values)
             own_part = self._own_parts.get(own_key)
             if own_part is None:
-                own_part = dict(self._overridable(variant, rail, port), ipoib=self._ipoib(variant, rail, port))
+                ipoib = port_variables.ipoib(self.fabric, variant, rail, port)
+                own_part = dict(port_variables.overridable(variant, rail, port), ipoib=ipoib)
+                own_part.update(port_variables.optional(port))
                 self._own_parts[own_key] = own_part
             found.update(own_part)
+        elif key in self._optional_parts:
+            found.update(self._optional_parts[key])
         self._address(found, node, unit, rail)
         if identities is not None and part["vfs"] is not None:
             found["vfs"] = self._vfs(part["vfs"], identities, self._identity_keys[rail.name])
@@ -252,7 +257,7 @@ class PlanOutput:
             "number": rail.number,
             "base": rail.base,
             "plane": rail.plane,
-            **self._overridable(variant, rail, port),
+            **port_variables.overridable(variant, rail, port),
             "mtu": rail.mtu or self.fabric.mtu,
             "address": None,
             "address6": None,
@@ -265,8 +270,8 @@ class PlanOutput:
             "pods": None,
             # the row of each VF, which _vfs() completes with identities
             "vfs": self._vf(variant, rail) if variant.has_vfs_on(rail) else None,
-            "firmware": self._firmware(variant, rail),
-            "ipoib": self._ipoib(variant, rail, port),
+            "firmware": port_variables.firmware(self.fabric, variant, rail),
+            "ipoib": port_variables.ipoib(self.fabric, variant, rail, port),
             "names": self._names(variant, rail),
         }
 
@@ -276,27 +281,6 @@ class PlanOutput:
         return {
             "table": routing.first_table + offset if self._source else None,
             "rule_priority": routing.first_priority + offset if self._source else None,
-        }
-
-    @staticmethod
-    def _overridable(variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
-        """Return the values that a node may override: how its port is identified, names, GPUs and expectations."""
-        profile, soft_rdma = variant.profile, variant.profile.soft_rdma
-        match = {key: getattr(port, key) for key in _MATCH}
-        by_identity = any(match.values())
-        only_rdma = not by_identity and port.pci is None and port.netdev is None and port.rdma is not None
-        needs_match = by_identity or only_rdma
-        rdma = port.rdma or ("%s_%s" % (soft_rdma, rail.name) if soft_rdma else None)
-        return {
-            "pci": port.pci,
-            "netdev": port.netdev,
-            "match": dict(match, rdma=port.rdma if only_rdma else None, port=port.port) if needs_match else None,
-            "rdma": {"name": rdma, "type": soft_rdma or "hardware"},
-            "gpus": list(port.gpus),
-            "expect": dict(
-                {key: getattr(port, key) or profile.expected.get(key) for key in EXPECTED},
-                gpu_distance=profile.gpu_distance if port.gpus else None,
-            ),
         }
 
     def _names(self, variant: Variant, rail: Rail) -> dict[str, t.Any]:
@@ -395,27 +379,6 @@ class PlanOutput:
             attributes.append(vf)
         return _VFS.copy({"count": len(attributes), "attributes": attributes})
 
-    def _firmware(self, variant: Variant, rail: Rail) -> dict[str, t.Any] | None:
-        firmware: Firmware | None = variant.firmware
-        if firmware is None:
-            return None
-        return {
-            "link_type": firmware.link_type or LINK_TYPE[self.fabric.link_layer_on(rail) or ""],
-            "sriov_en": True if firmware.sriov_en is None and variant.has_vfs_on(rail) else firmware.sriov_en,
-            "num_of_vfs": firmware.num_of_vfs,
-            "version": firmware.version,
-            "parameters": dict(firmware.parameters),
-        }
-
-    def _ipoib(self, variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any] | None:
-        """Return a port's IPoIB mode, partition keys and their child interfaces; None without settings."""
-        section, pkeys = variant.pkeys_on(self.fabric, rail)
-        if (section is None and rail.infiniband is None) or self.fabric.link_layer_on(rail) != INFINIBAND:
-            return None
-        children = [child_netdev(port.netdev, key) for key in pkeys] if port.netdev else []
-        mode = self.fabric.ipoib_mode_on(rail)
-        return {"mode": mode, "pkeys": ["0x%04x" % key for key in pkeys], "children": children}
-
     # -- the whole plan ----------------------------------------------------------------------------------------------
 
     def document(self, nodes: list[dict[str, t.Any]]) -> dict[str, t.Any]:
@@ -478,20 +441,6 @@ class PlanOutput:
             for rail in self.fabric.rails
         ]
         return {"name": unit.name, "number": unit.number, "site": unit.site, "nodes": unit.nodes, "leaves": leaves}
-
-
-def _kind(fabric: Fabric, rail: Rail) -> dict[str, t.Any]:
-    """Return the values of a rail's kind that the file has, with the link layer if it follows from the attachment, and
-    its QoS if it differs from that of the fabric."""
-    kind: dict[str, t.Any] = {"role": rail.role} if "role" in rail.paths else {}
-    if rail.link_layer:
-        kind["link_layer"] = rail.link_layer
-    if rail.attachment:
-        kind["attachment"] = rail.attachment
-    qos = fabric.qos_on(rail)
-    if qos is not fabric.qos:
-        kind["qos"] = qos_model.host_variable(qos) if qos else None
-    return kind
 
 
 def _taken(rail: Rail) -> dict[str, str]:
