@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import HOST
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import COMPUTE
 
 Values = t.Mapping[str, t.Any]
@@ -61,6 +62,11 @@ def qos_of(fabric: Values, port: Values) -> Values | None:
     """Return the QoS settings of a port; None if it has none, as on InfiniBand."""
     settings: Values | None = port["qos"] if "qos" in port else fabric["qos"]
     return settings
+
+
+def pod_ports(node: Values) -> list[Values]:
+    """Return the ports of a node to which pods are attached. ``node``: ``railyard_node``."""
+    return [port for port in node["ports"] if attachment_of(node, port) != HOST]
 
 
 def compute_ports(ports: t.Sequence[Values]) -> t.Sequence[Values]:

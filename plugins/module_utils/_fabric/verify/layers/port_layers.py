@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import DISTANCES
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import attachment_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live, named
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, after
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
@@ -41,7 +42,7 @@ def _gone(run: Run, report: NodeReport, port: Row, nic: Row) -> None:
     where = ("RV203", report.name, port["rail"], "netdev of %s" % nic["pci"])
     cause = "; ".join(nic.get("holders") or ())
     found = "held" if cause else "none (driver %s)" % nic["driver"]
-    if cause and report.plan["attachment"] == "host-device":
+    if cause and attachment_of(report.plan, port) == "host-device":
         remedy = "none if this is intended; delete the pod to prove the rail from the node"
         run.warn(*where, expected=port["netdev"], found=found, cause=cause, remedy=remedy)
         run.block(after(CODES["RV203"]), report.name, port["rail"])

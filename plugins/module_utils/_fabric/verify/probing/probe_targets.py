@@ -24,6 +24,8 @@ _LOCAL_PORTS, _TRIED = range(32768, 61000), 4
 _RANGE = re.compile(r"\s*(\d{1,5})\s*-\s*(\d{1,5})\s*\Z")
 # Keys of a port that probes need.
 _PORT = ("rail", "pci", "netdev", "rdma", "mtu", "address", "address6", "gateway", "gpus")
+# Keys that only ports of rails with values of their own have.
+_OWN = ("role", "link_layer")
 
 
 def probe_node(
@@ -36,7 +38,10 @@ def probe_node(
     :param tcp_ports: the TCP ports that its firewall allows (``proof_tcp_ports``).
     :param management: addresses of the node outside the rails, the best first.
     """
-    ports = [{key: port.get(key) for key in _PORT} for port in node["ports"]]
+    ports = [
+        dict({key: port.get(key) for key in _PORT}, **{key: port[key] for key in _OWN if key in port})
+        for port in node["ports"]
+    ]
     own = {bare(port[key]) for port in ports for key in ("address", "address6") if port[key]}
     known = {key: node.get(key) for key in ("name", "unit", "gpus", "gpudirect")}
     chosen = [port for port in ports if not rails or port["rail"] in rails]
@@ -166,11 +171,16 @@ def _six(port: Result, other: Result) -> dict[str, str]:
 def _cross(port: Result, theirs: t.Mapping[str, Result], cross_rail: bool) -> dict[str, t.Any] | None:
     """Return the partner's next rail and its address; None if no other rail can be probed.
 
-    Rails that must reach each other need gateways.
+    Rails that must reach each other need gateways. Rails of different kinds are different networks.
     """
     if cross_rail and not port.get("gateway"):
         return None
-    addressed = [rail for rail in theirs if rail != port["rail"] and theirs[rail].get("address")]
+    kind = [port.get(key) for key in _OWN]
+    addressed = [
+        rail
+        for rail, other in theirs.items()
+        if rail != port["rail"] and other.get("address") and [other.get(key) for key in _OWN] == kind
+    ]
     rails = [rail for rail in addressed if theirs[rail].get("gateway") or not cross_rail]
     if not rails:
         return None
