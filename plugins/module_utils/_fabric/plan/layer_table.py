@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_view
+
 Values = t.Mapping[str, t.Any]
 Options = t.Dict[str, t.Any]
 Ports = t.List[Options]
@@ -123,14 +125,17 @@ def _kernel(node: Values, _fabric: Values, _ports: Ports) -> Options | None:
 
 def _infiniband_port(port: Values) -> Options | None:
     ipoib = port.get("ipoib")
-    return dict(_names(port), **_pick(ipoib, "mode", "pkeys")) if ipoib else None
+    # Without an IPoIB interface, there is neither a mode nor a child interface to configure.
+    return dict(_names(port), **_pick(ipoib, "mode", "pkeys")) if ipoib and port_view.has_interface(port) else None
 
 
 def _infiniband(_node: Values, fabric: Values, ports: Ports) -> Options | None:
     return {"ports": ports, "subnet_manager": (fabric["infiniband"] or {}).get("subnet_manager")} if ports else None
 
 
-def _rail_port(port: Values) -> Options:
+def _rail_port(port: Values) -> Options | None:
+    if not port_view.has_interface(port):
+        return None
     keys = ("address", "gateway", "address6", "gateway6", "table", "rule_priority", "routes", "sysctl")
     return _pick(port, "rail", "pci", "netdev", "mtu", *keys)
 

@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import HOST
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import COMPUTE
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import NO_IPOIB
 
 Values = t.Mapping[str, t.Any]
 
@@ -62,6 +63,11 @@ def qos_of(fabric: Values, port: Values) -> Values | None:
     """Return the QoS settings of a port; None if it has none, as on InfiniBand."""
     settings: Values | None = port["qos"] if "qos" in port else fabric["qos"]
     return settings
+
+
+def has_interface(port: Values) -> bool:
+    """Return whether a port has a netdev. InfiniBand ports without IPoIB have an RDMA device only."""
+    return (port.get("ipoib") or {}).get("mode") != NO_IPOIB
 
 
 def pod_ports(node: Values) -> list[Values]:
