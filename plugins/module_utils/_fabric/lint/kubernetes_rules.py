@@ -124,12 +124,11 @@ HOST_RAIL = rule(
 
 
 def _host_rails(fabric: Fabric, report: Report) -> None:
-    """Report pod addresses and VFs of rails without pods."""
+    """Report pod addresses of rails without pods."""
     for rail in fabric.rails if not report.within(("rails",)) else ():
         if rail.for_pods:
             continue
         found = [rail.where("pods" + SUFFIX[bits]) for bits, scheme in rail.schemes.items() if scheme.pods]
-        found += [setting.path for setting in rail.vfs.values()]
         for path in found:
             message = "%s has attachment: host, so no pod is attached to it" % rail.name
             report.add(HOST_RAIL, path, message, "remove it, or set another attachment for the rail")

@@ -185,7 +185,7 @@ def _one_mode(fabric: Fabric, variant: Variant, kinds: Kinds, report: Report) ->
     facts = facts_of(fabric.provider)
     first: dict[str, tuple[str, Rail]] = {}
     for (attachment, layer), rail in kinds.items():
-        if attachment not in (None, HOST):
+        if attachment not in (None, HOST) and not facts.refused(attachment):
             first.setdefault(facts.rdma_modes(attachment, layer)[0], (attachment or "", rail))
     if len(first) < 2 or (fabric.rdma_mode and not report.has(("fabric", "rdma_mode"))):
         return

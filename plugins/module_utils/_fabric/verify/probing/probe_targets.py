@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.modul
     port_options,
     provable,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import link_layer_of, role_of
 
 Node = t.Mapping[str, t.Any]
 Result = t.Mapping[str, t.Any]
@@ -139,7 +140,7 @@ def targets(node: Node, partner: Node, cross_rail: bool = True, link_layer: str 
             **(_six(port, partner_port) if key == "address" else {}),
             "gpu": gpu_of(node, port),
             "mtu": min(port["mtu"], partner_port["mtu"]),
-            "cross": _cross(port, partner_ports, cross_rail) if key == "address" else None,
+            "cross": _cross(port, partner_ports, cross_rail, link_layer) if key == "address" else None,
         }
         rows.append({key: value for key, value in target.items() if value is not None})
     return rows
@@ -168,18 +169,22 @@ def _six(port: Result, other: Result) -> dict[str, str]:
     return {"source6": bare(port["address6"]), "address6": bare(other["address6"])}
 
 
-def _cross(port: Result, theirs: t.Mapping[str, Result], cross_rail: bool) -> dict[str, t.Any] | None:
+def _kind(port: Result, link_layer: str) -> tuple[str, str]:
+    """Return role and link layer of a port. ``link_layer``: of the fabric."""
+    return role_of(port), link_layer_of({"link_layer": link_layer}, port)
+
+
+def _cross(port: Result, theirs: t.Mapping[str, Result], cross_rail: bool, link_layer: str) -> dict[str, t.Any] | None:
     """Return the partner's next rail and its address; None if no other rail can be probed.
 
     Rails that must reach each other need gateways. Rails of different kinds are different networks.
     """
     if cross_rail and not port.get("gateway"):
         return None
-    kind = [port.get(key) for key in _OWN]
     addressed = [
         rail
         for rail, other in theirs.items()
-        if rail != port["rail"] and other.get("address") and [other.get(key) for key in _OWN] == kind
+        if rail != port["rail"] and other.get("address") and _kind(other, link_layer) == _kind(port, link_layer)
     ]
     rails = [rail for rail in addressed if theirs[rail].get("gateway") or not cross_rail]
     if not rails:
