@@ -52,8 +52,10 @@ def test_host_variables_have_the_keys_of_the_contract(name: str) -> None:
         for each in found["ports"]:
             assert set(each) - set(KIND) == set(port) - set(KIND)
             assert name in KINDS or not set(each) & set(KIND)
-            for key in ("rdma", "expect", "leaf", "pods", "names", "sysctl"):
+            for key in ("rdma", "expect", "leaf", "pods", "names"):
                 assert each[key] is None or set(each[key]) == set(port[key]), key
+            assert set(each["sysctl"]) - {"arp_filter"} == set(port["sysctl"])
+            assert ("arp_filter" in each["sysctl"]) == (name == "flat-roce")
 
 
 @pytest.mark.parametrize("name", WORKED)
@@ -65,11 +67,13 @@ def test_the_document_has_the_keys_of_the_contract(name: str) -> None:
     plain = set(rail) - {None, "subnet6"}  # an ellipsis replaces the others of IPv6
     for each in document["rails"]:
         six = {key + "6" for key in ("subnet", "gateway", "pods", "hosts", "capacity", "pool")}
-        assert set(each) - set(KIND) == (plain | six) - set(KIND)
+        numbering = {"numbering"} if name == "flat-roce" else set()
+        assert set(each) - set(KIND) == (plain | six | numbering) - set(KIND)
         assert name in KINDS or not set(each) & set(KIND)
         if each["capacity"]:
             assert set(each["capacity"]) == set(rail["capacity"])
-            assert set(each["capacity"]["taken"]) == set(rail["capacity"]["taken"])
+            shared = {"rails"} if name in ("flat-roce", "node-first") else set()
+            assert set(each["capacity"]["taken"]) == set(rail["capacity"]["taken"]) | shared
             assert sum(each["capacity"]["taken"].values()) + each["capacity"]["pods"] == each["capacity"]["addresses"]
         assert all(set(network) == set(rail["networks"][0]) for network in each["networks"])
     for unit in document["units"]:
