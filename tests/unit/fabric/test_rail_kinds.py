@@ -1,6 +1,6 @@
 # Copyright (c) 2026, Railyard contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Several kinds of rails on one node: every layer reads the value of the rail, and lint reports values that do not fit."""
+"""Several kinds of rails on one node: every layer reads the value of the rail, and lint reports values that clash."""
 
 from __future__ import annotations
 

@@ -59,6 +59,12 @@ def role_of(port: Values) -> str:
     return str(port.get("role") or COMPUTE)
 
 
+def own_values(port: Values) -> dict[str, t.Any]:
+    """Return role and link layer of a port, if its rail has its own: what :func:`role_of` and :func:`link_layer_of`
+    need of a part of a port."""
+    return {key: port[key] for key in ("role", "link_layer") if key in port}
+
+
 def qos_of(fabric: Values, port: Values) -> Values | None:
     """Return the QoS settings of a port; None if it has none, as on InfiniBand."""
     settings: Values | None = port["qos"] if "qos" in port else fabric["qos"]

@@ -8,7 +8,11 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import link_layer_of, pod_ports
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    link_layer_of,
+    own_values,
+    pod_ports,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_layer import own_devices
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.layers.pod_spec import (
     RailSpec,
@@ -58,4 +62,5 @@ def _port(port: Mapping, fabric: Mapping, inside: Mapping, link: Mapping, spec: 
         "address": next((address for address in own if ":" not in address), None),
         "address6": next((address for address in own if ":" in address), None),
         "rdma": {"name": name, "type": port["rdma"]["type"], "transfers": transfers(fabric, port)},
+        **own_values(port),
     }

@@ -15,7 +15,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.modul
     port_options,
     provable,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import link_layer_of, role_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import (
+    link_layer_of,
+    own_values,
+    role_of,
+)
 
 Node = t.Mapping[str, t.Any]
 Result = t.Mapping[str, t.Any]
@@ -25,8 +29,6 @@ _LOCAL_PORTS, _TRIED = range(32768, 61000), 4
 _RANGE = re.compile(r"\s*(\d{1,5})\s*-\s*(\d{1,5})\s*\Z")
 # Keys of a port that probes need.
 _PORT = ("rail", "pci", "netdev", "rdma", "mtu", "address", "address6", "gateway", "gpus")
-# Keys that only ports of rails with values of their own have.
-_OWN = ("role", "link_layer")
 
 
 def probe_node(
@@ -39,10 +41,7 @@ def probe_node(
     :param tcp_ports: the TCP ports that its firewall allows (``proof_tcp_ports``).
     :param management: addresses of the node outside the rails, the best first.
     """
-    ports = [
-        dict({key: port.get(key) for key in _PORT}, **{key: port[key] for key in _OWN if key in port})
-        for port in node["ports"]
-    ]
+    ports = [dict({key: port.get(key) for key in _PORT}, **own_values(port)) for port in node["ports"]]
     own = {bare(port[key]) for port in ports for key in ("address", "address6") if port[key]}
     known = {key: node.get(key) for key in ("name", "unit", "gpus", "gpudirect")}
     chosen = [port for port in ports if not rails or port["rail"] in rails]
