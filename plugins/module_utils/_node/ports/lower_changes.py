@@ -315,7 +315,7 @@ class LowerLinks:
 
     def set_down(self, targets: t.Sequence[Target]) -> set[int]:
         """Return the indices of present links that the changes set down, with their routes and IPv6 addresses."""
-        found = {*self.removed, *self.released}
+        found = {*self.removed, *self.released, *(self._links[name].ifindex for name in self._added)}
         for target in targets:
             part = target.port.part
             if not part or part.kind != BOND or target.link.ifindex < 0:

@@ -8,13 +8,16 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.lower_spec import (
     LOWER_PREFIX,
     Bond,
     Function,
     Part,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_observed import Seen
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import Port
+from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 
 # Returns the present netdev of a PCI function.
 NetdevOf = t.Callable[[str], t.Optional[str]]
@@ -34,6 +37,15 @@ def parts(ports: t.Sequence[Port], netdev_of: NetdevOf) -> list[Port]:
     found = [below.with_part(port) for port in ports] + below.derived(ports)
     # of one depth, the functions and bonds that are not rail ports themselves are first
     return sorted(found, key=lambda port: (port.part.depth if port.part else 0, not port.rail.startswith(LOWER_PREFIX)))
+
+
+def of_node(system: System, ports: t.Sequence[Port], observed: Seen) -> list[Port]:
+    """Return :func:`parts` with the names that functions without a planned one have on this node."""
+
+    def netdev_of(pci: str) -> str | None:
+        return next((name for name in pci_functions.netdevs(system, pci) if observed.named(name)), None)
+
+    return parts(ports, netdev_of)
 
 
 class _Below:

@@ -12,6 +12,7 @@ Sources: systemd.link(5), systemd.network(5), netplan(5), nm-settings-keyfile(5)
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -22,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtnetlink import SCOPE_LINK, Route
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import (
     foreign_files,
+    foreign_netdevs,
     keyfile,
     netplan_output,
     netplan_text,
@@ -191,6 +193,7 @@ class Networkd(Backend):
         ]
 
     def replaced(self, each: Kept, facts: Facts) -> list[Section]:
+        foreign_netdevs.check_netdev_files(self._system, each)
         return foreign_files.networkd(self._system, each, facts, self._path(each))
 
     def _path(self, each: Kept) -> str:
@@ -338,10 +341,13 @@ class Netplan(Backend):
     """netplan over systemd-networkd: one YAML file, and one drop-in per rail for settings missing in netplan."""
 
     name = "netplan"
+    # bonds and VLANs of the desired files
+    _stacked: t.Sequence[Kept] = ()
 
     def files(self, kept: t.Sequence[Kept]) -> dict[str, File]:
         if not kept:
             return {}
+        self._stacked = [each for each in kept if each.part.kind]
         files = {NETPLAN_FILE: File(netplan_text.text(kept), 0o600)}
         for each in kept:
             files[netplan_output.drop_in_path(each.netdev)] = File(_drop_in_text(each), 0o644)
@@ -357,8 +363,13 @@ class Netplan(Backend):
         return foreign_files.networkd(self._system, each, facts, netplan_output.generated_path(each.netdev))
 
     def check(self, path: str, text: str) -> None:
-        if path == NETPLAN_FILE:
-            self._generated(text, ())
+        if path != NETPLAN_FILE:
+            return
+        self._generated(text, ())
+        # netplan merges what several files describe
+        paths = {netplan_output.generated_path(each.netdev, ".netdev"): each for each in self._stacked}
+        for generated in self._generated(None, paths) if paths else ():
+            raise foreign_netdevs.refusal(paths[generated], os.path.dirname(NETPLAN_FILE))
 
     def _generated(self, text: str | None, paths: t.Iterable[str]) -> dict[str, str]:
         """Return the texts of files that netplan generates with this text of Railyard's file, or without the file."""
@@ -433,6 +444,7 @@ class NetworkManager(Backend):
             system.check(["nmcli", "--wait", "%d" % max(1, round(timeout))] + command, remedy, timeout + 10)
 
     def replaced(self, each: Kept, facts: Facts) -> list[Section]:
+        foreign_netdevs.check_profiles(self._system, each)
         foreign_files.network_manager(self._system, each, facts)
         return []
 

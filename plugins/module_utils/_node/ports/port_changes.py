@@ -249,10 +249,14 @@ class Plan:
 
     # -- planning changes --------------------------------------------------------------------------------------------
 
-    def link_changes(self, targets: t.Sequence[Target]) -> None:
-        """Plan bonds, VLANs, MTU, link state and sysctls, which must be set before addresses are added."""
+    def remove_links(self, targets: t.Sequence[Target]) -> None:
+        """Plan the removal of bonds, VLANs and members that are not planned."""
+        self.lower.remove()
         self.lower.plan_members(targets)
         self._downed |= self.lower.set_down(targets)
+
+    def link_changes(self, targets: t.Sequence[Target]) -> None:
+        """Plan bonds, VLANs, MTU, link state and sysctls, which must be set before addresses are added."""
         # the MTU of a VLAN is at most that of its parent, and the members of a bond have that of the bond
         lowered = [target for target in reversed(targets) if self.lower.shrinks(target)]
         for port, link, name in lowered:

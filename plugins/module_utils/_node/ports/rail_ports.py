@@ -32,6 +32,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rtne
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import (
     foreign_files,
+    foreign_netdevs,
     lower_parts,
     netplan_output,
     network_files,
@@ -204,7 +205,9 @@ class RailPorts(Subsystem):
         # a port in a pod is neither missing nor removed: its routes were moved with it, and its files restore them
         former = [port for port in former if port.rail not in held]
         recorded = [port for port in wanted if port.rail not in held]
-        wanted, former, recorded = (self._with_parts(ports, observed) for ports in (wanted, former, recorded))
+        wanted, former, recorded = (
+            lower_parts.of_node(self._system, ports, observed) for ports in (wanted, former, recorded)
+        )
         plan = Plan(self._system, self._rtnl, observed, self._disturbed, self._tried, wanted, former)
         targets = plan.staying(wanted) if absent else plan.targets(recorded)
         for target in targets if absent else ():
@@ -263,15 +266,6 @@ class RailPorts(Subsystem):
         closed = Record(kept_ports, [], True, plan.lower.made(targets))
         return self._until_boot.keep(staying) + self._with_record(record, closed, live + plan.changes, files, loaded)
 
-    def _with_parts(self, ports: t.Sequence[Port], observed: Seen) -> list[Port]:
-        """Return the ports with the functions and bonds below them."""
-
-        def netdev_of(pci: str) -> str | None:
-            names = pci_functions.netdevs(self._system, pci)
-            return next((name for name in names if observed.named(name)), None)
-
-        return lower_parts.parts(ports, netdev_of)
-
     def _staying(self, record: Record, wanted: t.Sequence[Port]) -> list[Staying]:
         """Return the rails whose ports were removed. Settings without a known former value stay live until the boot."""
         rails = {rail for each in self._until_boot.read() for rail in each.subjects if NAME.match(rail)}
@@ -291,7 +285,7 @@ class RailPorts(Subsystem):
 
     def _plan_live(self, plan: Plan, targets: t.Sequence[Target]) -> None:
         """Plan the live changes. ``targets``: the desired ports, or with state absent those that stay."""
-        plan.lower.remove()
+        plan.remove_links(targets)
         if self._state != "absent":
             plan.link_changes(targets)
         plan.remove(targets)
@@ -375,6 +369,7 @@ class RailPorts(Subsystem):
             if self._persist or self._state == "absent":
                 facts = Facts.of(self._system, each, target.link if target else None, moved)
                 try:
+                    foreign_netdevs.check_ifupdown(self._system, each, facts)
                     link = foreign_files.link_lines(self._system, each, facts) if port.pci and port.netdev else []
                     each = each._replace(sections=tuple(backend.replaced(each, facts)), link=tuple(link))
                 except RailyardError as error:
