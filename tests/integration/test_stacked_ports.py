@@ -154,7 +154,7 @@ def test_a_bond_of_others_is_adopted_or_refused(guest: Node) -> None:
     ):
         guest.module("rail_ports", ports=[on_bond()])
     assert links(guest)["bond0"]["ifindex"] == before["ifindex"]
-    # its member is no rail port
+    # its member cannot be a rail port
     with pytest.raises(
         Failed, match=r"enp1s0 is a member of bond0 \(bond\), and a port that has a master gets no addr"
     ):

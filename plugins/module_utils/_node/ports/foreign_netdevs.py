@@ -3,8 +3,8 @@
 
 """Files of other programs that make a planned bond or VLAN, or that make a rail port a member.
 
-Two programs that make one interface disagree about it at boot, in an order that nobody knows. So these files are
-refused, also if they describe the interface as the plan does.
+The order in which two programs make one interface at boot is not known. So these files are refused, also if they
+describe the interface as the plan does.
 
 Sources: systemd.netdev(5), nm-settings-keyfile(5), interfaces(5), and the packages ifenslave and vlan of Debian.
 """
