@@ -11,15 +11,17 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
-from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
+from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, link_kinds
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_kinds import BondOptions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
     IFLA_INFO_DATA,
     IFLA_LINKINFO,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.network_files import Networkd
-from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import RECORD
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports import lower_parts
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.network_files import Networkd, NetworkManager
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.persistent_port import Kept
+from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import RECORD, read_ports
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.rail_ports import RailPorts
 from tests.unit.node.ports_kernel import Node, write
 from tests.unit.node.test_ports import Option, changes, errors, port, run
@@ -459,3 +461,45 @@ def test_the_record_of_plain_ports_does_not_change(node: Node) -> None:
     document = json.loads(System(str(node.root)).read(RECORD) or "")
     assert sorted(document) == ["done", "former", "ports"]
     assert "lower" not in document["ports"][0]
+
+
+def test_a_profile_that_networkmanager_made_of_the_kernels_state_is_ignored(node: Node) -> None:
+    text = "[connection]\ntype=%s\ninterface-name=%s\ncontroller=f46b30de\n[.nmmeta]\nnm-generated=true\n"
+    for kind, name in (("ethernet", "enp11s0"), ("bond", "bond0"), ("vlan", "bond0.100")):
+        write(node.root / ("run/NetworkManager/system-connections/%s.nmconnection" % name), text % (kind, name))
+    assert changes(node, [on_bond()], backend="networkmanager")
+
+
+class Nmcli:
+    """Answers with the active profiles; a profile of a bond cannot be applied again with another mode."""
+
+    def __init__(self, active: t.Mapping[str, str]) -> None:
+        self.active = active
+        self.ran: list[str] = []
+
+    def __call__(self, argv: t.Sequence[str], timeout: float) -> CommandResult:
+        words = [each for each in argv if each not in ("nmcli", "--wait", "3")]
+        if "GENERAL.CONNECTION" in words:
+            return CommandResult(0, self.active.get(words[-1], "") + "\n", "")
+        self.ran.append(" ".join(words[1:]))
+        return CommandResult(6 if words[-1] == "bond0" else 0, "", "Can't reapply 'mode' bond option")
+
+
+def test_networkmanager_activates_a_bond_before_its_members_and_vlans(node: Node) -> None:
+    node.kernel.new_link(link_kinds.encode_bond(BondOptions()), "bond0", None, None, None, None)
+    wanted = lower_parts.parts(read_ports([on_bond()]), lambda _pci: None)
+    kept = [Kept(each, str(each.netdev), 3 + number, False) for number, each in enumerate(wanted)]
+    names = {each.netdev: "railyard-" + each.port.rail for each in kept}
+    for active, changed, expected in (
+        ({}, names, ["up id lower-bond0", "up id lower-enp11s0", "up id lower-enp12s0", "up id stor1"]),
+        (names, [], []),
+        (names, ["enp11s0", "stor1"], ["reapply enp11s0", "reapply bond0.100"]),
+        # its members are released
+        (names, ["bond0"], ["reapply bond0", "up id lower-bond0", "up id lower-enp11s0", "up id lower-enp12s0"]),
+    ):
+        nmcli = Nmcli(active)
+        backend = NetworkManager(System(str(node.root), nmcli))
+        files = backend.files(kept)
+        paths = [path for path in files for name in changed if name in path or "lower-%s." % name in path]
+        backend.load(kept, paths, 3)
+        assert [each.replace("railyard-", "") for each in nmcli.ran[1:]] == expected

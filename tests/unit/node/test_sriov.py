@@ -831,8 +831,8 @@ def test_vfs_in_legacy_mode_on_a_member_of_a_roce_lag_are_refused(
         assert run(kernel, ports=[wanted])[0]
         return
     assert refused(kernel, ports=[wanted]) == [
-        "ports[0].count: 0000:09:00.0 (ens9) is a member of bond0, and VFs in legacy mode end RoCE LAG: the bond loses its"
-        " RDMA device. Remedy: plan no VFs for members of a bond, take it out of the bond, or use switchdev mode."
+        "ports[0].count: 0000:09:00.0 (ens9) is a member of bond0, and VFs in legacy mode end RoCE LAG: the bond loses"
+        " its RDMA device. Remedy: plan no VFs for members of a bond, take it out of the bond, or use switchdev mode."
     ]
     # none are planned
     assert run(kernel, ports=[dict(wanted, count=0)])[0] == []

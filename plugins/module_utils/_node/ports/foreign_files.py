@@ -351,7 +351,13 @@ def _keyfiles(system: System, each: Kept, facts: Facts) -> t.Iterator[tuple[str,
         # since NetworkManager 1.46, the key of a bond or bridge is 'controller'
         members = ("master=", "controller=")
         masters = [line for line in _lines(sections, "connection") if line.startswith(members)]
+        masters = [] if is_generated(sections) else masters
         yield path, found + [line for line in masters if line.partition("=")[2] != each.part.master]
+
+
+def is_generated(sections: t.Sequence[Section]) -> bool:
+    """Return whether NetworkManager made a profile from what it found in the kernel. The next boot removes it."""
+    return "nm-generated=true" in _lines(sections, ".nmmeta")
 
 
 def _is_profile_of(sections: t.Sequence[Section], facts: Facts, active: str) -> bool:

@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.foreig
     PROFILES,
     Facts,
     effective_files,
+    is_generated,
     parse,
     section_values,
 )
@@ -71,6 +72,8 @@ def check_profiles(system: System, each: Kept) -> None:
     for name, path in effective_files(system, PROFILES, ".nmconnection").items() if part.kind else ():
         sections = parse(system.read(path) or "")
         if name.startswith(NM_PREFIX) or section_values(sections, "connection", "type")[-1:] != [part.kind]:
+            continue
+        if is_generated(sections):
             continue
         same = section_values(sections, "connection", "interface-name")[-1:] == [each.netdev]
         if part.vlan is not None:
