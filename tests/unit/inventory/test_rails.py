@@ -29,6 +29,8 @@ NODES = {
     "dual-stack": 4,
     "agent": 8,
     "agent-dra": 8,
+    "flat-roce": 4,
+    "node-first": 8,
     "four-gpu-two-nic": 6,
     "host-device": 4,
     "ib-compute-roce-storage": 32,
