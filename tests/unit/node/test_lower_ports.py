@@ -447,6 +447,16 @@ def test_a_file_that_makes_a_port_a_member_of_another_is_refused(
         assert changes(node, [on_bond()], backend=backend)
 
 
+def test_messages_name_the_rail(node: Node) -> None:
+    write(node.root / "sys/class/net/enp12s0/carrier", "0")
+    run(node, [on_bond()])
+    (warning,) = run(node, [on_bond()])["warnings"]
+    assert warning == "enp12s0 (stor1) has no carrier: see its cable and the switch port"
+    missing = [FUNCTIONS[0], {"pci": "0000:77:00.0", "netdev": None}]
+    message = errors(node, [stacked("bond0", lower(BOND, None, missing))])
+    assert "ports[0].lower.functions[1].pci (stor1): there is no PCI function 0000:77:00.0" in message
+
+
 def test_link_kinds() -> None:
     options = BondOptions("802.3ad", "encap3+4", "fast", 2, 100, 7)
     data = codec.table(codec.table(link_kinds.encode_bond(options))[IFLA_LINKINFO])[IFLA_INFO_DATA]

@@ -101,7 +101,7 @@ def check_ifupdown(system: System, each: Kept, facts: Facts) -> None:
         if master and master != part.master:
             message = "makes %s (%s) a member of %s, and a port that has a master gets no address"
             raise Refused(
-                message % (each.netdev, each.port.rail, master),
+                message % (each.netdev, each.port.label, master),
                 stanza.path,
                 "plan the port with this bond, or remove the member from that file, and run again",
             )

@@ -123,7 +123,7 @@ class Foreign:
             "%s (%s) also has settings that are not planned and that Railyard did not set: %s. They stay now. After the"
             " next boot it has only those that a file of this node gives to %s"
         )
-        return [text % (link.name, port.rail, _listed(found), port.netdev or link.name)] if found else []
+        return [text % (link.name, port.label, _listed(found), port.netdev or link.name)] if found else []
 
     def why_not_down(self, link: Link, function: str | None, ours: t.Collection[str] = ()) -> str | None:
         """Return why a link must not be set down, which removes its routes and disconnects its users; None otherwise.
