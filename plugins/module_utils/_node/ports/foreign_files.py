@@ -51,7 +51,7 @@ _NAMES = ("Name", "OriginalName")
 _ANYWHERE = ("0.0.0.0/0", "::/0", "default", "")
 # Keys of profiles that have these prefixes and configure no address, route or rule.
 _OTHER_KEYS = ("route-metric", "route-table")
-_IFCFG_KEYS = ("IPADDR", "IPV6ADDR", "GATEWAY", "IPV6_DEFAULTGW", "MASTER", "BRIDGE")
+_IFCFG_KEYS = ("IPADDR", "IPV6ADDR", "GATEWAY", "IPV6_DEFAULTGW", "MASTER", "TEAM_MASTER", "BRIDGE")
 _PROFILE_TYPES = ("ethernet", "802-3-ethernet", "infiniband")
 REMEDY = "plan these settings in the fabric file, or remove them from that file, and run again"
 

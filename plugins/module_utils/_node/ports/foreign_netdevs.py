@@ -38,7 +38,7 @@ PROGRAMS = ("/sbin/ifup", "/usr/sbin/ifup")
 # Names of VLANs from which the id follows: vlan5, vlan0005, eth0.5.
 _VLAN_NAME = re.compile(r"(?:vlan|.*\.)0*([0-9]+)\Z")
 _MEMBERS = ("bond-slaves", "bond-ports", "bridge-ports")
-_NEW_STANZA = ("auto", "allow-", "iface", "mapping", "source", "no-auto-down", "no-scripts", "template")
+_NEW_STANZA = ("auto", "iface", "mapping", "source", "source-directory", "no-auto-down", "no-scripts", "template")
 
 
 class Stanza(t.NamedTuple):
@@ -118,7 +118,7 @@ def _stanzas(system: System, path: str, seen: list[str]) -> list[Stanza]:
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
-        if words[0].startswith(_NEW_STANZA):
+        if words[0] in _NEW_STANZA or words[0].startswith("allow-"):
             current = None
             if words[0] == "iface" and len(words) > 1:
                 current = {}
