@@ -13,7 +13,7 @@ import yaml
 
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import CommandResult, System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, link_kinds
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import codec, link_kinds, rdma_netlink
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_kinds import BondOptions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import (
     IFLA_INFO_DATA,
@@ -30,6 +30,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_s
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.rail_ports import RailPorts
 from tests.unit.node.ports_kernel import Node, write
 from tests.unit.node.test_ports import Option, changes, errors, port, run
+from tests.unit.node.test_rdma import Kernel as RdmaKernel
+from tests.unit.node.test_rdma import device, resources
+from tests.unit.node.test_rdma import port as rdma_port
 
 FUNCTIONS = [{"pci": "0000:%02x:00.0" % (10 + number), "netdev": "enp%ds0" % (10 + number)} for number in (1, 2, 3)]
 BOND: Option = {
@@ -221,6 +224,26 @@ def test_a_mode_is_changed_without_removing_the_bond(node: Node) -> None:
     assert "bond0 must go down for another mode or LACP rate, and cannot: macvlan0 is built on it" in message
     # what needs no bond that is down is changed
     assert attributes(changes(node, [on_bond(dict(LACP, hash_policy="layer2+3"))]))[1] == ("bond0", "bond.hash_policy")
+
+
+@pytest.mark.parametrize("netdev", [None, "enp11s0", "bond0"])
+def test_a_mode_is_not_changed_while_its_rdma_device_is_in_use(
+    node: Node, monkeypatch: pytest.MonkeyPatch, netdev: str | None
+) -> None:
+    """The kernel reports the bond, a function, or no interface for the device of a RoCE LAG."""
+    run(node, [on_bond()])
+    if netdev != "bond0":
+        (node.root / "sys/bus/pci/devices/0000:0b:00.0/infiniband/mlx5_bond_0").mkdir(parents=True)
+    process = resources(rdma_netlink.ATTR_RES_QP, codec.u32(rdma_netlink.ATTR_RES_PID, 70))
+    for pid in ("1", "70"):
+        write(node.root / "proc" / pid / "comm", "trainer\n")
+        write(node.root / "proc" / pid / "cgroup", "0::/\n")
+    answers = {"get": [device(3, "mlx5_bond_0")], "port_get": [rdma_port(netdev)], "res_cm_id_get": []}
+    sock = RdmaKernel(res_qp_get=process, **answers)
+    monkeypatch.setattr(sock, "close", lambda: None, raising=False)
+    monkeypatch.setattr(rdma_netlink, "connect", lambda _system: sock)
+    assert "its RDMA device is in use (trainer (pid 70, 1 queue pairs))" in errors(node, [on_bond(LACP)])
+    assert "its RDMA device is in use" in errors(node, [], state="absent")
 
 
 def test_a_bond_becomes_plain_ports_and_back(node: Node) -> None:

@@ -42,6 +42,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.lower_
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_observed import Seen, Target, at
 from ansible_collections.railyard.fabric.plugins.module_utils._node.ports.port_spec import Port
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety import vf_holders
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import netdev_pci
 
 # Options of a bond that the plan may have, in the order of changes. The first two need a bond that is down, the first
 # also one without members.
@@ -269,7 +270,7 @@ class LowerLinks:
             if member.master == target.link.ifindex:
                 continue
             masters = self._names({member.master} if member.ifindex in self.released and member.master else set())
-            why = self._foreign.why_not_down(member, member.parent, {*ours, *masters})
+            why = self._foreign.why_not_down(member, netdev_pci(self._system, member.name), {*ours, *masters})
             if why:
                 message = "%s must go down to become a member of %s, and cannot: %s" % (member.name, target.name, why)
                 self.errors.append(Refused(message, _place(target.port), "end what uses it, and run again"))
@@ -287,7 +288,9 @@ class LowerLinks:
             self.errors.append(Refused(message, _place(target.port), "drain the node, and run again"))
 
     def _why_in_use(self, link: Link, ours: t.Collection[str]) -> str | None:
-        reasons = [self._foreign.why_in_use(link, None, ours)]
+        # the RDMA device of a bond is on one of its functions
+        below = [netdev_pci(self._system, each.name) for each in self._members(link)]
+        reasons = [self._foreign.why_in_use(link, [pci for pci in below if pci], ours)]
         reasons += vf_holders.interfaces_on(self._system, {link.ifindex: link.name})[link.name]
         return "; ".join(filter(None, reasons)) or None
 
