@@ -25,7 +25,10 @@ ACTIVE_BACKUP: Option = {
     "min_links": None,
 }
 LACP = dict(ACTIVE_BACKUP, mode="802.3ad", hash_policy="layer3+4", lacp_rate="fast", primary=None, min_links=1)
-ON_GUEST = "ip -br link; cat /proc/net/bonding/*; networkctl --no-pager; journalctl -u systemd-networkd -n 20"
+ON_GUEST = (
+    "ip -br link; cat /proc/net/bonding/*; networkctl --no-pager; nmcli;"
+    " journalctl -n 60 -o cat -u systemd-networkd -u NetworkManager"
+)
 
 
 def port(number: int, netdev: str, lower: Option | None, **options: t.Any) -> Option:
@@ -79,7 +82,7 @@ def converged(guest: Node, ports: list[Option]) -> list[tuple[str, str]]:
     done = guest.module("rail_ports", ports=ports)
     assert done["changes"] == predicted
     assert done["gathered"]["ports"] == ports
-    assert guest.module("rail_ports", ports=ports)["changes"] == [], guest.run(ON_GUEST)
+    assert guest.module("rail_ports", ports=ports)["changes"] == [], guest.run(ON_GUEST, check=False)
     return [(each["subject"], each["attribute"]) for each in predicted]
 
 
@@ -222,5 +225,5 @@ def check_boot(guest: Node, is_configured: str) -> None:
     before = {name: (link["mtu"], link["address"]) for name, link in links(guest).items()}
     guest.reboot()
     guest.until(is_configured)
-    assert guest.module("rail_ports", check=True, ports=ports)["changes"] == [], guest.run(ON_GUEST)
+    assert guest.module("rail_ports", check=True, ports=ports)["changes"] == [], guest.run(ON_GUEST, check=False)
     assert {name: (link["mtu"], link["address"]) for name, link in links(guest).items()} == before

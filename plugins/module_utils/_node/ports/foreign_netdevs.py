@@ -38,7 +38,7 @@ PROGRAMS = ("/sbin/ifup", "/usr/sbin/ifup")
 # Names of VLANs from which the id follows: vlan5, vlan0005, eth0.5.
 _VLAN_NAME = re.compile(r"(?:vlan|.*\.)0*([0-9]+)\Z")
 _MEMBERS = ("bond-slaves", "bond-ports", "bridge-ports")
-_NEW_STANZA = ("auto", "allow-", "iface", "mapping", "source", "no-auto-down", "no-scripts", "template")
+_NEW_STANZA = ("auto", "iface", "mapping", "source", "source-directory", "no-auto-down", "no-scripts", "template")
 
 
 class Stanza(t.NamedTuple):
@@ -101,7 +101,7 @@ def check_ifupdown(system: System, each: Kept, facts: Facts) -> None:
         if master and master != part.master:
             message = "makes %s (%s) a member of %s, and a port that has a master gets no address"
             raise Refused(
-                message % (each.netdev, each.port.rail, master),
+                message % (each.netdev, each.port.label, master),
                 stanza.path,
                 "plan the port with this bond, or remove the member from that file, and run again",
             )
@@ -118,7 +118,7 @@ def _stanzas(system: System, path: str, seen: list[str]) -> list[Stanza]:
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
-        if words[0].startswith(_NEW_STANZA):
+        if words[0] in _NEW_STANZA or words[0].startswith("allow-"):
             current = None
             if words[0] == "iface" and len(words) > 1:
                 current = {}
