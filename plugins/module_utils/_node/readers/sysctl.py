@@ -14,7 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 
 # The kernel uses the larger one of the interface's value and that of 'all'.
-LARGER_WINS = ("arp_announce", "arp_ignore", "rp_filter")
+LARGER_WINS = ("arp_announce", "arp_filter", "arp_ignore", "rp_filter")
 
 
 def path(netdev: str, key: str, family: str = "ipv4") -> str:
