@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-COMPUTE = "compute"
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import COMPUTE
 
 Values = t.Mapping[str, t.Any]
 
@@ -55,3 +55,14 @@ def link_layer_of(fabric: Values, port: Values) -> str:
 def role_of(port: Values) -> str:
     """Return the role of the rail of a port: compute, unless the file has another."""
     return str(port.get("role") or COMPUTE)
+
+
+def qos_of(fabric: Values, port: Values) -> Values | None:
+    """Return the QoS settings of a port; None if it has none, as on InfiniBand."""
+    settings: Values | None = port["qos"] if "qos" in port else fabric["qos"]
+    return settings
+
+
+def compute_ports(ports: t.Sequence[Values]) -> t.Sequence[Values]:
+    """Return the ports of compute rails; all ports if none is."""
+    return [port for port in ports if role_of(port) == COMPUTE] or ports
