@@ -133,6 +133,7 @@ def test_a_bond_with_lacp_and_a_vlan_on_it(tree: Tree) -> None:
         "carrier": True,
         "rdma": ["mlx5_bond_0"],
         "management_path": None,
+        "managed": False,
         "bond": {
             "mode": "802.3ad",
             "hash_policy": "layer3+4",
@@ -167,6 +168,23 @@ def test_a_bond_with_lacp_and_a_vlan_on_it(tree: Tree) -> None:
         *("bond0.100", "vlan", ["bond0"], 100, None),
     )
     assert vlan["functions"] == [ONE, TWO] and vlan["rdma"] == ["mlx5_bond_0"]
+
+
+@pytest.mark.parametrize(
+    ("record", "managed"),
+    [
+        ('{"ports": [], "made": ["bond0", "bond0.100"]}', [True, True]),
+        ('{"ports": [], "made": ["bond0.100"]}', [False, True]),
+        ('{"ports": []}', [False, False]),
+        ('{"made": 7}', [False, False]),
+        ("[]", [False, False]),
+        ("{", [False, False]),
+    ],
+)
+def test_interfaces_that_railyard_made_are_marked(tree: Tree, record: str, managed: list[bool]) -> None:
+    tree.write("/var/lib/railyard/rail_ports.json", record)
+    links = [*lacp_bond(), link("bond0.100", 11, kind="vlan", below=10, data=vlan_data(100))]
+    assert [row["managed"] for row in node(tree, links).look(["nics"])["interfaces"]] == managed
 
 
 def test_active_backup_has_an_active_member_and_no_lacp(tree: Tree) -> None:

@@ -5,13 +5,17 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import bond_messages
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link, hardware_address
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
-from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import ManagementPath
+from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import (
+    RAIL_PORTS,
+    ManagementPath,
+)
 
 KINDS = ("bond", "vlan", "bridge", "team", "vrf")
 Row = t.Dict[str, t.Any]
@@ -92,7 +96,8 @@ class Interfaces:
         devices: dict[str, list[str]] = {}
         for each in rdma_links:
             devices.setdefault(each["netdev"] or "", []).append(each["device"])
-        return [self._row(system, name, management, devices) for name in self.lower]
+        made = _made(system)
+        return [dict(self._row(system, name, management, devices), managed=name in made) for name in self.lower]
 
     def _row(
         self, system: System, name: str, management: ManagementPath, devices: t.Mapping[str, t.Sequence[str]]
@@ -129,3 +134,13 @@ class Interfaces:
             for name in self.lower[link.name]
         ]
         return row
+
+
+def _made(system: System) -> t.Sequence[str]:
+    """Return the names of the bonds and VLANs that rail_ports has recorded as made by it."""
+    try:
+        made = json.loads(system.read(RAIL_PORTS) or "{}").get("made")
+    except (ValueError, AttributeError):
+        # rail_ports reports a record that is damaged
+        return []
+    return made if isinstance(made, list) else []
