@@ -175,7 +175,7 @@ def rail_parts(group: t.Sequence[Track], usable: Range, indexes: int) -> Range |
     first = group[0].base + 1
     last = first + part * len(group) - 1
     gateways = [via for track in group for via in track.gateways.values() if via is not None]
-    if part < indexes or last > usable.last or any(first <= via <= last for via in gateways):
+    if part < max(indexes, 1) or last > usable.last or any(first <= via <= last for via in gateways):
         return None
     return Range(first, last, usable.bits)
 
@@ -202,5 +202,6 @@ def covering_network(units: t.Iterable[int], size: int, bits: int) -> Network:
 
 
 def common_gateway(track: Track) -> int | None:
-    """Return the gateway of most nodes; None without one."""
-    return most_common(track.gateways.values())
+    """Return the gateway of most nodes, of the network if rails divide it; None without one."""
+    tracks = track.common if track.mode == SUBNET and track.common else [track]
+    return most_common(via for each in tracks for via in each.gateways.values())

@@ -129,7 +129,7 @@ def _common(track: Track, ways: Ways) -> Scheme:
     stated = ways.given.get("gateway" + suffix)
     if gateway is None and stated:
         gateway = parse_address(stated, net)
-    pods = _pods(track, numbering, hosts, gateway, ways) if track.rail in ways.for_pods else None
+    pods = _pods(track, numbering, gateway, ways) if track.rail in ways.for_pods else None
     part = track.part
     return Scheme(SUBNET, net, gateway=gateway, pods=pods, hosts=Ranges.of(hosts), numbering=numbering, part=part)
 
@@ -145,7 +145,7 @@ def _hosts(track: Track, usable: Range, indexes: int) -> tuple[Range, str | None
     return Range(first, max(first, min(hosts.last, usable.last)), track.bits), track.numbering
 
 
-def _pods(track: Track, numbering: str | None, hosts: Range, gateway: int | None, ways: Ways) -> Ranges | None:
+def _pods(track: Track, numbering: str | None, gateway: int | None, ways: Ways) -> Ranges | None:
     """Return the addresses of pods: those that are given, or that ports and gateways leave free. Report the latter.
 
     Without a numbering, a rail of one network gets its part of them.
@@ -158,7 +158,8 @@ def _pods(track: Track, numbering: str | None, hosts: Range, gateway: int | None
     if stated:
         chosen: Range | None = Range(stated[0], stated[1], track.bits)
     else:
-        used = [hosts] if numbering or not track.common else [_hosts(each, usable, 0)[0] for each in track.common]
+        tracks = track.common if track.common and not numbering else [track]
+        used = [_hosts(each, usable, ways.indexes)[0] for each in tracks]
         own_gateway = None if gateway is None or not net.holds(gateway) else gateway
         chosen = _free(used, own_gateway, usable, ways.from_first, part.rails if part else 1)
         message = "pods get the addresses of the rails' %ssubnets that hosts and gateways do not use" % (

@@ -137,13 +137,12 @@ class Interfaces:
                 remedy = "add a rail with this VLAN if the plan must contain it; it stays as it is otherwise"
                 findings.add("DS215", ("profiles",), message, remedy, [node])
         for port in chosen.values():
+            bond = port.parent or port.netdev
+            if any(nic.vfs for nic in port.members) and not port.obstacle:
+                port.obstacle = "members of %s have VFs, and RoCE over a bond does not work with them" % bond
             for nic in port.members:
                 for own in nic.addresses.values():
-                    message = "%s, a member of %s, has an address in %s" % (
-                        nic.netdev,
-                        port.bond and port.bond.name,
-                        own.net,
-                    )
+                    message = "%s, a member of %s, has an address in %s" % (nic.netdev, bond, own.net)
                     findings.add("DS303", ("rails",), message, "remove it; only the bond has addresses", [node])
             leaves = sorted({nic.leaf for nic in port.members if nic.leaf})
             port.leaf = shown(" and ".join(leaves)) if leaves else port.leaf
