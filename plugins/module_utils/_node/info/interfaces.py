@@ -9,7 +9,7 @@ import json
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.system import System
-from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import bond_messages
+from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink import bond_messages, link_kinds
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.link_messages import Link, hardware_address
 from ansible_collections.railyard.fabric.plugins.module_utils._node.readers import pci_functions
 from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.management_path import (
@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.manag
     ManagementPath,
 )
 
-KINDS = ("bond", "vlan", "bridge", "team", "vrf")
+KINDS = (link_kinds.BOND, link_kinds.VLAN, "bridge", "team", "vrf")
 Row = t.Dict[str, t.Any]
 
 
@@ -55,7 +55,7 @@ class Interfaces:
         return found
 
     def _directly_below(self, link: Link) -> list[str]:
-        if link.kind == "vlan":
+        if link.kind == link_kinds.VLAN:
             parent = self._names.get(link.below or 0) if link.below_namespace is None else None
             return [parent] if parent else []
         return [name for name, each in self._links.items() if each.master == link.ifindex]
@@ -113,7 +113,7 @@ class Interfaces:
             "lower": self.lower[name],
             "functions": functions,
             "master": self.master(link),
-            "vlan": bond_messages.vlan_id(link.data) if link.kind == "vlan" else None,
+            "vlan": link_kinds.decode_vlan(link.data) if link.kind == link_kinds.VLAN else None,
             "mac": hardware_address(link.address) if link.address else None,
             "mtu": link.mtu,
             "up": link.up,
@@ -121,7 +121,7 @@ class Interfaces:
             "carrier": link.carrier,
             "rdma": list(dict.fromkeys([*hardware, *others])),
             "management_path": next(filter(None, why), None),
-            "bond": self._bond(system, link) if link.kind == "bond" else None,
+            "bond": self._bond(system, link) if link.kind == link_kinds.BOND else None,
         }
 
     def _bond(self, system: System, link: Link) -> Row:
