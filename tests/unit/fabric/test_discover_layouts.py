@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import random
 import typing as t
 
 import pytest
@@ -486,6 +487,65 @@ def test_ports_of_one_network_on_different_nodes_may_be_one_rail() -> None:
     assert "DS309" in codes(run(infos, OPTIONS))
 
 
+def test_two_networks_with_two_rails_each() -> None:
+    infos = nodes(plain(4), flat(lambda node, rail: "10.24%d.0.%d/16" % (rail // 3, 2 * node + 1 - rail % 2)), 3)
+    outcome, file = discovered(infos)
+    assert [rail["subnet"] for rail in file["rails"].values()] == ["10.240.0.0/16", "10.241.0.0/16"]
+    assert not codes(outcome) & {"DS302", "DS305", "DS309"}, as_table(outcome.findings)
+
+
+def test_one_network_of_ipv4_beside_a_subnet_for_each_rail_of_ipv6() -> None:
+    def addresses(node: int, rail: int) -> str:
+        return "10.248.0.%d/16 fd00:%d::%x/64" % (4 * (node - 1) + rail, rail, node)
+
+    outcome, file = discovered(nodes(plain(4), flat(addresses), 3))
+    assert [(rail["numbering"], rail["subnet6"]) for rail in file["rails"].values()] == [
+        ("node", "fd00:%d::/64" % rail) for rail in range(1, 5)
+    ]
+    assert not codes(outcome) & {"DS302", "DS304", "DS305", "DS309"}, as_table(outcome.findings)
+
+
+def test_one_network_that_ipv6_divides_in_another_way() -> None:
+    def addresses(node: int, rail: int) -> str:
+        return "10.248.0.%d/16 fd00::%x/64" % (4 * (node - 1) + rail, 0x100 * rail + node)
+
+    outcome, file = discovered(nodes(plain(4), flat(addresses), 3))
+    assert not any("subnet6" in rail for rail in file["rails"].values()) and "DS304" in codes(outcome)
+
+
+def test_addresses_in_one_network_give_the_order_of_rails() -> None:
+    """Ports are numbered in another order than that of the GPUs."""
+    order = {1: 3, 2: 1, 3: 4, 4: 2}
+    infos = nodes(plain(4), flat(lambda node, rail: "10.248.0.%d/16" % (4 * (node - 1) + order[rail])), 3)
+    outcome, file = discovered(infos)
+    ports = file["profiles"]["server"]["ports"]
+    assert [port["netdev"] for port in ports.values()] == ["ens2np0", "ens4np0", "ens1np0", "ens3np0"]
+    assert "DS209" in codes(outcome) and not codes(outcome) & {"DS302", "DS305", "DS309"}
+
+
+def test_rails_in_another_order_than_their_addresses_are_findings() -> None:
+    template = plain(4)
+    for each in (*template["nics"], *template["rdma"]):
+        # names decide the order of rails
+        each["netdev"] = each["netdev"].replace("ens", "rail0").replace("np0", "")
+
+    def addresses(node: int) -> Row:
+        return {"rail0%d" % rail: "10.248.0.%d/16" % (4 * node - rail + 1) for rail in range(1, 5)}
+
+    outcome = run(nodes(template, addresses, 3), OPTIONS)
+    assert not [each for each in outcome.lint if each.severity == "error"], outcome.text
+    assert len(of(outcome, "DS302")) == 12
+    assert {each.code for each in outcome.findings if each.severity == "error"} == {"DS302"}
+
+
+def test_one_network_of_ipoib() -> None:
+    template = plain(4, link_layer="infiniband")
+    options = Options(name="ai", attachment="ipoib", provider="spiderpool")
+    infos = nodes(template, flat(lambda node, rail: "10.248.0.%d/16" % (4 * (node - 1) + rail)), 3)
+    _outcome, file = discovered(infos, options)
+    assert [rail["numbering"] for rail in file["rails"].values()] == ["node"]
+
+
 # -- networks cut by node, and kinds of rails --------------------------------------------------------------------------
 
 
@@ -511,6 +571,17 @@ def test_networks_that_are_cut_by_rail_stay_so() -> None:
     assert [(rail["subnet"], "node_aggregate" in rail) for rail in file["rails"].values()] == [
         ("172.%d.0.0/24" % (15 + rail), False) for rail in range(1, 5)
     ]
+
+
+def test_networks_without_an_order_are_asked() -> None:
+    """The rails of a node are in another order on each node."""
+    offsets = {1: (0, 1, 2, 3), 2: (3, 2, 1, 0), 3: (1, 0, 3, 2)}
+
+    def text(node: int, rail: int) -> str:
+        return "172.16.%d.%d/27" % (node, 32 * offsets[node][rail - 1] + 1)
+
+    outcome = run(nodes(plain(4), flat(text), 3), OPTIONS)
+    assert "DS309" in codes(outcome)
 
 
 def two_kinds() -> Row:
@@ -593,3 +664,34 @@ def test_rails_to_storage_of_other_models_are_matched_by_network() -> None:
     outcome, file = discovered(infos, IB)
     assert file["profiles"]["server-2"]["ports"]["stor1"]["netdev"] == "storage2"
     assert "DS302" not in codes(outcome), as_table(outcome.findings)
+
+
+# -- incomplete nodes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("name", ["bonds", "planes", "kinds"])
+def test_incomplete_nodes_give_a_file_or_findings(name: str, seed: int) -> None:
+    draw = random.Random(seed)
+    template, addresses = {
+        "bonds": (two_bonds(), of_bonds),
+        "planes": (planes(), of_planes),
+        "kinds": (two_kinds(), lambda number: {"storage%d" % at: "10.24%d.0.%d/24" % (at, number) for at in (1, 2)}),
+    }[name]
+    if name == "bonds":
+        template["interfaces"] += [
+            interface("bond0.5", "vlan", ["bond0"], vlan=5),
+            interface("br0", "bridge", ["bond1"]),
+        ]
+    infos = nodes(template, addresses, 3)
+    for each in infos:
+        for part in ("nics", "interfaces", "rdma", "gpus"):
+            for row in each.result[part]:
+                for key in sorted(set(row) - {"pci", "netdev", "index", "device"}):
+                    if draw.random() < 0.1:
+                        del row[key]
+            if draw.random() < 0.3:
+                del each.result[part][draw.randint(0, 3) :]
+    outcome = run(infos, OPTIONS)
+    assert outcome.text or outcome.findings
+    assert outcome.text == run(list(reversed(infos)), OPTIONS).text

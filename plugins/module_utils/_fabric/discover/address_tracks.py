@@ -119,7 +119,9 @@ def _number(group: list[Track]) -> None:
         # Separate ranges; `rail_parts` knows whether they are equal when the indexes are known.
         return
     stride = len(group)
-    phase = Counter(first % stride for _node, first in firsts).most_common(1)[0][0]
+    # The lowest address of a node is that of its first rail, also if its rails are in another order.
+    lowest = [min(track.addresses.get(node, first) for track in group) for node, first in firsts]
+    phase = Counter(address % stride for address in lowest).most_common(1)[0][0]
     for at, track in enumerate(group):
         track.numbering, track.stride, track.phase = BY_NODE, stride, phase
         track.units = {node: (address - at - phase) // stride for node, address in track.addresses.items()}

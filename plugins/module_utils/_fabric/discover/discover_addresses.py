@@ -86,7 +86,7 @@ def addressing(
     for track in tracks:
         scheme = scheme_of(track, ways)
         other = next(iter(result.schemes.get(track.rail, {}).values()), None)
-        if other and other.numbering != scheme.numbering:
+        if other and other.part and scheme.part and other.numbering != scheme.numbering:
             message = "the rails of one network divide it in another way for IPv6 than for IPv4"
             remedy = "use one numbering for both; IPv6 was omitted from the file"
             findings.add("DS304", ("rails", track.rail), message, remedy)
@@ -101,6 +101,7 @@ def addressing(
                 message = "no port of the rail has an address"
                 findings.add("DS301", ("rails", rail), message, "add subnet, hosts and pods to the rail")
     _foreign(tracks, findings)
+    _overlapping(result, findings)
     _leased(ports, findings)
     return result
 
@@ -222,12 +223,16 @@ def _indexes(
                 votes.setdefault(node, Counter())[place - track.base] += 1
         places = {node: counted.most_common(1)[0][0] for node, counted in votes.items()}
     for track in tracks:
+        if track.own_size or track.numbering == BY_NODE:
+            # All rails divide one range.
+            track.base = Counter(each.base for each in track.common).most_common(1)[0][0]
+    for track in tracks:
         # One wrong address must not widen a subnet.
         track.fitting = _fitting(track, places)
-        if not track.fitting:  # the addresses of other rails have moved all of its nodes
+        if not track.fitting and not track.common:  # the addresses of other rails have moved all of its nodes
             track.base = Counter(place - places[node] for node, place in track.units.items()).most_common(1)[0][0]
             track.fitting = _fitting(track, places)
-        track.most = max(track.fitting.values())
+        track.most = max(track.fitting.values(), default=track.base)
     shift = _shift(tracks, places, numbers)
     result.indexes = {node: place + shift for node, place in places.items()}
     for track in tracks:
@@ -342,3 +347,18 @@ def _foreign(tracks: t.Sequence[Track], findings: Findings) -> None:
                 message = "%s is also the network of %s" % (net, other)
                 remedy = "check whether cables or addresses are swapped, or whether the ports belong to one rail"
                 findings.add("DS309", ("rails", track.rail), message, remedy)
+
+
+def _overlapping(result: InferredAddresses, findings: Findings) -> None:
+    """Report inferred networks that overlap, but are not one network that rails have in common."""
+    nets = [
+        (scheme.network, rail, scheme.part is not None)
+        for rail, schemes in result.schemes.items()
+        for scheme in schemes.values()
+    ]
+    nets.sort(key=lambda each: (each[0].bits, each[0].first, each[0].prefix))
+    for (before, other, _shared), (after, rail, shared) in zip(nets, nets[1:]):
+        if before.bits == after.bits and after.first <= before.last and not (shared and before == after):
+            message = "the networks of its nodes follow no order: %s overlaps %s of %s" % (after, before, other)
+            remedy = "write the subnet, node_prefix and node_aggregate of the rails, and the nodes' indexes"
+            findings.add("DS309", ("rails", rail), message, remedy)

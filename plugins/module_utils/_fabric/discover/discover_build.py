@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import typing as t
 from collections import Counter
@@ -121,6 +122,7 @@ class Builder:
         self._check_vfs()
         return fabric
 
+    @functools.cached_property
     def _ports(self) -> dict[str, dict[str, Nic]]:
         """Return rail -> node -> its port."""
         return {
@@ -139,22 +141,22 @@ class Builder:
         infiniband = {rail.name for rail in self.rails if self._layer_on(rail.name) == INFINIBAND}
         for_pods = {rail.name for rail in self.rails if rail.role == COMPUTE or self._vfs_on(rail.name)}
         from_first = facts_of(options.provider).cuts_blocks
-        return addressing(self._ports(), numbers, self._findings, options.given, infiniband, for_pods, from_first)
+        return addressing(self._ports, numbers, self._findings, options.given, infiniband, for_pods, from_first)
 
     def _layer_on(self, rail: str) -> str:
         """Return the link layer of most ports of a rail."""
-        return most_common(nic.layer for nic in self._ports()[rail].values()) or self._layer
+        return most_common(nic.layer for nic in self._ports[rail].values()) or self._layer
 
     def _vfs_on(self, rail: str) -> int:
         """Return the number of VFs of most ports of a rail."""
-        return Counter(len(nic.vfs) for nic in self._ports()[rail].values()).most_common(1)[0][0]
+        return Counter(len(nic.vfs) for nic in self._ports[rail].values()).most_common(1)[0][0]
 
     def _mtus(self) -> None:
-        mtus = (nic.mtu for ports in self._ports().values() for nic in ports.values())
+        mtus = (nic.mtu for ports in self._ports.values() for nic in ports.values())
         self.fabric.mtu = self._options.mtu or most_common(mtus) or DEFAULT_MTU[self._layer]
 
     def _rails(self, addresses: InferredAddresses) -> None:
-        ports = self._ports()
+        ports = self._ports
         planes = Counter(rail.base for rail in self.rails)
         bases = list(dict.fromkeys(rail.base for rail in self.rails))
         for number, named in enumerate(self.rails, 1):
@@ -200,7 +202,7 @@ class Builder:
             routing.mode = "destination"
         if addresses.cross_rail is False:
             routing.cross_rail = False
-        ports = self._ports()
+        ports = self._ports
         for key, attribute in (("first_table", "table"), ("first_priority", "priority")):
             starts = [
                 (rail, node, getattr(nic, attribute) - number)

@@ -144,8 +144,9 @@ class Interfaces:
                 for own in nic.addresses.values():
                     message = "%s, a member of %s, has an address in %s" % (nic.netdev, bond, own.net)
                     findings.add("DS303", ("rails",), message, "remove it; only the bond has addresses", [node])
-            leaves = sorted({nic.leaf for nic in port.members if nic.leaf})
-            port.leaf = shown(" and ".join(leaves)) if leaves else port.leaf
+            functions = port.members or [self.functions.get(port.parent or "", port)]
+            leaves = sorted({nic.leaf for nic in functions if nic.leaf})
+            port.leaf = shown(" and ".join(leaves)) if leaves else None
         return dict(sorted(chosen.items()))
 
 

@@ -183,7 +183,8 @@ def assign(server_models: t.Sequence[Model], template: str | None, findings: Fin
         return []
     first = server_models[0]
     named = _by_names(first)
-    order = list(named) if named else _by_tables(first) or [nic.key for nic, _gpus in first.choice.rails]
+    default = [nic.key for nic, _gpus in first.choice.rails]
+    order = list(named) if named else _by_tables(first) or _by_addresses(first) or default
     rails = _named(named, order, first, template)
     _give(first, dict(zip((rail.name for rail in rails), order)))
     _gpu_order(first, [rail.name for rail in rails], findings)
@@ -310,6 +311,19 @@ def _by_tables(model: Model) -> list[str]:
     return sorted(tables, key=lambda pci: tables[pci])
 
 
+def _by_addresses(model: Model) -> list[str]:
+    """Return ports in the order of their addresses; empty unless they are in one network, and in the same order on all
+    nodes."""
+    keys = [nic.key for nic, _gpus in model.choice.rails]
+    orders: set[tuple[str, ...]] = set()
+    for node in model.nodes:
+        held = {key: next(iter(node.nics[key].addresses.values()), None) for key in keys}
+        known = {key: address for key, address in held.items() if address}
+        if len(known) == len(keys) and len({address.net for address in known.values()}) == 1:
+            orders.add(tuple(sorted(known, key=lambda key: known[key].address)))
+    return list(orders.pop()) if len(orders) == 1 and model.choice.planes == 1 else []
+
+
 def _default(model: Model, template: str | None) -> Template:
     return Template(template or ("gpu{n:02}" if model.nodes[0].gpus else "rail{n:02}"))
 
@@ -334,7 +348,7 @@ def _gpu_order(model: Model, rails: t.Sequence[str], findings: Findings) -> None
     served = [min(model.gpus[rail]) for rail in rails if model.gpus[rail]]
     if served != sorted(served):
         shown = ", ".join(str(gpu) for gpu in served)
-        message = "according to the names and tables of ports, rails serve the GPUs %s in this order" % shown
+        message = "according to the names, tables and addresses of ports, rails serve the GPUs %s in this order" % shown
         remedy = "keep it if it is intended; otherwise cables, names or tables of two ports are swapped"
         findings.add("DS209", ("rails",), message, remedy)
 
