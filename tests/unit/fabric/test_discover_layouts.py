@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import random
 import typing as t
 
@@ -166,7 +167,9 @@ def test_bonds_with_their_members() -> None:
 
 
 def test_settings_of_bonds_are_kept_and_a_bond_of_railyard_is_managed() -> None:
-    template = two_bonds(mode="active-backup", hash_policy=None, lacp_rate=None, primary="ens1f0np0", managed=True)
+    template = two_bonds(mode="active-backup", hash_policy=None, lacp_rate=None, managed=True)
+    for at, row in enumerate(template["interfaces"], 1):
+        row["bond"]["primary"] = "ens%df0np0" % at
     outcome, file = discovered(nodes(template, of_bonds))
     port = file["profiles"]["server"]["ports"]["gpu01"]
     assert (port["bond"]["mode"], port["bond"]["primary"]) == ("active-backup", "ens1f0np0")
@@ -178,6 +181,20 @@ def test_settings_of_bonds_are_kept_and_a_bond_of_railyard_is_managed() -> None:
         "lacp_rate": "slow",
         "min_links": 2,
     }
+
+
+def test_names_of_members_that_differ_are_not_written() -> None:
+    template = two_bonds(mode="active-backup", hash_policy=None, lacp_rate=None)
+    for at, row in enumerate(template["interfaces"], 1):
+        row["bond"]["primary"] = "ens%df0np0" % at
+    infos = nodes(template, of_bonds)
+    text = json.dumps(infos[1].result).replace("ens1f", "eth1f")
+    infos[1] = infos[1]._replace(result=json.loads(text))
+    _outcome, file = discovered(infos)
+    port = file["profiles"]["server"]["ports"]["gpu01"]
+    assert (
+        port["bond"]["members"] == [{"pci": "0000:18:00.0"}, {"pci": "0000:18:00.1"}] and "primary" not in port["bond"]
+    )
 
 
 def test_a_node_with_another_bond_is_a_finding() -> None:

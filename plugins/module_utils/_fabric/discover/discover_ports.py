@@ -78,7 +78,9 @@ def _interface(
         names = {each.members[at].netdev for _node, each in ports if each.members}
         # A netdev beside the address is the planned name: nodes without it would rename the member.
         members.append(member._replace(netdev=names.pop() if len(names) == 1 else None))
-    return Port(rail, path, bond=bond._replace(members=tuple(members)), vlan=vlan, managed=managed)
+    # Where names of members differ between nodes, no name of the primary is right for all.
+    primary = bond.primary if bond.primary in [member.netdev for member in members] else None
+    return Port(rail, path, bond=bond._replace(members=tuple(members), primary=primary), vlan=vlan, managed=managed)
 
 
 def _soft(path: tuple[str, ...], rail: str, soft: str, ports: t.Sequence[tuple[str, Nic]], findings: Findings) -> None:
