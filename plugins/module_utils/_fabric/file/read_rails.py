@@ -76,8 +76,6 @@ _USED = {
     LINK: ("pods", "hosts", "taken", "host", "leaf_end", "node_aggregate"),
     NONE: (),
 }
-
-
 QosSection = t.Tuple[Rail, Section]
 
 
