@@ -40,6 +40,11 @@ options:
       pci:
         description: The port's PCI address, in full (V(0000:0b:00.0)).
         type: str
+      range:
+        description:
+          - The VFs whose RDMA devices are marked, such as V(5-9), if others of this port have another owner.
+          - If omitted, all VFs are.
+        type: str
   qos:
     description:
       - The QoS of every port, in the shape of the plan's C(railyard_fabric.qos). Omitted values are not changed.

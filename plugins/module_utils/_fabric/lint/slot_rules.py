@@ -158,7 +158,7 @@ def _devices(fabric: Fabric, variant: Variant, rails: t.Collection[str], slots: 
         message = "a port has %d slots, and with host-device it can have one" % slots.total
         report.add(SLOTS_MANY, slots.path, message, "set {all_rails: 1, per_rail: 0}, or use the attachment sriov")
     for rail in fabric.rails if variant.has_vfs else ():
-        vfs: Setting | None = variant.vfs_on(fabric, rail).get("count") if rail.name in rails else None
+        vfs: Setting | None = variant.pod_vfs_on(fabric, rail) if rail.name in rails else None
         if vfs and vfs.value and slots.total > vfs.value:
             message = "a port has %d slots, and %s has %d VFs" % (slots.total, rail.name, vfs.value)
             report.add(

@@ -86,7 +86,7 @@ def _pods(fabric: Fabric, variant: Variant) -> tuple[int | None, Path]:
     if fabric.pods_per_node is not None:
         return fabric.pods_per_node, ("fabric", "pods_per_node")
     if variant.has_vfs:
-        counts = [variant.vfs_on(fabric, rail).get("count") for rail in fabric.rails if rail.name in variant.ports]
+        counts = [variant.pod_vfs_on(fabric, rail) for rail in fabric.rails if rail.name in variant.ports]
         known = [count for count in counts if count and count.value]
         least = min(known, key=lambda count: t.cast(int, count.value), default=None)
         return (least.value, least.path) if least else (None, ())

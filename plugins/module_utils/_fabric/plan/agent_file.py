@@ -83,7 +83,7 @@ class AgentFiles:
             "kubeconfig": kubeconfig(variant),
             "env": dict(nccl_settings.nccl(fabric_vars, node_vars, ()), **nccl_settings.ucx(fabric_vars, ())),
             "rails": [
-                self._rail(port, self._slots_of(node, port["rail"], slots, identities.get(port["rail"], ()), variant))
+                self._rail(port, self._slots_of(node, port, slots, identities.get(port["rail"], ())))
                 for port in node_vars["ports"]
             ],
         }
@@ -125,9 +125,10 @@ class AgentFiles:
         }
 
     def _slots_of(
-        self, node: Node, rail: str, slots: Slots, identities: t.Sequence[str], variant: Variant
+        self, node: Node, port: Variables, slots: Slots, identities: t.Sequence[str]
     ) -> list[dict[str, t.Any]]:
-        """Return the slots of a rail port, ordered by number."""
+        """Return the slots of a rail port, ordered by number. ``port``: an entry of ``railyard_node.ports``."""
+        rail, vfs = port["rail"], port["vfs"]
         rows: list[dict[str, t.Any]] = [
             {
                 "number": number,
@@ -136,7 +137,7 @@ class AgentFiles:
                 "address6": None,
                 # VFs of InfiniBand have GUIDs, and the interface's address follows from them.
                 "mac": identities[number] if identities and self._ethernet else None,
-                "vf": number if variant.has_vfs else None,
+                "vf": vfs["attributes"][number]["index"] if vfs else None,
             }
             for number in range(slots.total)
         ]

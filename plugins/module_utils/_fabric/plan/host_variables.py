@@ -38,6 +38,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infi
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import Naming
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import planned_vfs
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.agent_file import AgentFiles
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.gateway_routes import gateway_routes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
@@ -55,7 +56,7 @@ SYSCTL = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2}
 FORMAT = 1
 
 _MATCH = ("slot", "serial", "mac")
-_PORTS, _LEAVES, _NAMES, _PODS, _VFS, _ATTRIBUTES = (SharedKeys() for _kind in range(6))
+_PORTS, _LEAVES, _NAMES, _PODS = (SharedKeys() for _kind in range(4))
 
 
 class _Side(t.NamedTuple):
@@ -98,6 +99,8 @@ class PlanOutput:
         # Rail -> the kinds of pools of which each node has its own.
         self._own_pools: dict[str, list[str]] = {}
         self._leaf_parts: dict[tuple[str | None, str], dict[str, t.Any]] = {}
+        # (variant, rail) -> the VFs of a port of which only a part is planned
+        self._vf_ranges: dict[tuple[int, str], planned_vfs.VfRange] = {}
         self._heads: dict[int, dict[str, t.Any]] = {}
         self._served = {id(variant): variants.rails_of(variant) for variant in variants}
         self._agents = AgentFiles(fabric, self.fabric_vars(), variants, planners) if facts.slots else None
@@ -205,6 +208,9 @@ class PlanOutput:
         part = self._parts.get(key)
         if part is None:
             part = self._parts[key] = self._part(variant, rail, variant.ports.get(rail.name) or port)
+            settings = variant.vfs_on(self.fabric, rail)
+            if "range" in settings:
+                self._vf_ranges[key] = planned_vfs.VfRange(settings["count"].value, settings["range"].value)
         found = _PORTS.copy(part)
         if variant.ports.get(rail.name) is not port:
             own_key = (id(variant), rail.name, port.values)
@@ -215,7 +221,8 @@ class PlanOutput:
             found.update(own_part)
         self._address(found, node, unit, rail)
         if identities is not None and variant.has_vfs:
-            found["vfs"] = self._vfs(part["vfs"], identities)
+            vf_range = self._vf_ranges.get(key)
+            found["vfs"] = planned_vfs.vfs(part["vfs"], identities, self._identity_keys, vf_range)
         own = self._own_pools.get(rail.name)
         if own is None:
             own = self._own_pools[rail.name] = [
@@ -251,8 +258,8 @@ class PlanOutput:
             "sysctl": dict(SYSCTL),
             "leaf": None,
             "pods": None,
-            # the row of each VF, which _vfs() completes with identities
-            "vfs": self._vf(variant, rail) if variant.has_vfs else None,
+            # the row of each VF, which _port() completes with identities
+            "vfs": planned_vfs.row(variant.vfs_on(self.fabric, rail)) if variant.has_vfs else None,
             "firmware": self._firmware(variant),
             "ipoib": self._ipoib(variant, port),
             "names": self._names(variant, rail),
@@ -360,24 +367,6 @@ class PlanOutput:
         """Return the networks that the leaf of a unit advertises."""
         networks = {side.suffix: str(side.planner.aggregate(unit)) for side in self._sides[rail.name]}
         return {"aggregate" + suffix: networks.get(suffix) for suffix in SUFFIX.values()}
-
-    def _vf(self, variant: Variant, rail: Rail) -> dict[str, t.Any]:
-        """Return a row of ``vfs.attributes`` without index and identities. Null: the driver's value stays."""
-        settings = variant.vfs_on(self.fabric, rail)
-        names = [each.name for each in vf_attributes.SETTINGS]
-        row = {name: settings[name].value if name in settings else None for name in names}
-        return dict(row, **dict.fromkeys(("index", *(each.name for each in vf_attributes.IDENTITIES))))
-
-    def _vfs(self, row: dict[str, t.Any], identities: t.Sequence[str]) -> dict[str, t.Any]:
-        """Return the VFs of a port. ``identities``: a MAC address or GUID for each."""
-        attributes = []
-        for index, value in enumerate(identities):
-            vf = _ATTRIBUTES.copy(row)
-            vf["index"] = index
-            for key in self._identity_keys:
-                vf[key] = value
-            attributes.append(vf)
-        return _VFS.copy({"count": len(attributes), "attributes": attributes})
 
     def _firmware(self, variant: Variant) -> dict[str, t.Any] | None:
         firmware: Firmware | None = variant.firmware
