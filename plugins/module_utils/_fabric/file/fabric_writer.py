@@ -34,6 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabr
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
     file_value as _infiniband,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.interface_model import Bond
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_model import Qos
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import SUFFIX, Range, show
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import file_value
@@ -42,7 +43,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_
 Data = t.Dict[str, t.Any]
 
 _PORT_KEYS = (
-    "netdev", "pci", "rdma", "slot", "serial", "mac", "port", "gpu", "speed", "width", "pcie_gen", "pcie_lanes",
+    "bond", "netdev", "pci", "vlan", "rdma", "managed", "slot", "serial", "mac", "port", "gpu", "speed", "width",
+    "pcie_gen", "pcie_lanes",
 )  # fmt: skip
 _NUMBERED = re.compile(r"(.*?)([0-9]+)\Z")
 
@@ -230,9 +232,22 @@ def _firmware(firmware: Firmware | None) -> Data | None:
 
 def _port(port: Port) -> Data:
     gpus = list(port.gpus) or None
-    keys: Data = {key: getattr(port, key) for key in _PORT_KEYS if key != "gpu"}
+    keys: Data = {key: getattr(port, key) for key in _PORT_KEYS if key not in ("gpu", "bond", "vlan")}
     keys["gpu"] = gpus[0] if gpus and len(gpus) == 1 else gpus
-    return _without_none(**{key: keys[key] for key in _PORT_KEYS})
+    if port.rdma and port.rdma_port:
+        keys["rdma"] = "%s:%d" % (port.rdma, port.rdma_port)
+    keys["bond"] = _bond(port.bond) if port.bond else None
+    vlan = port.vlan
+    keys["vlan"] = vlan and (vlan.id if vlan.name is None else _without_none(**vlan._asdict()))
+    # A bond or VLAN of null removes that of the base.
+    removed = {key: None for key in ("bond", "vlan") if key in port.keys and getattr(port, key) is None}
+    return dict(_without_none(**{key: keys[key] for key in _PORT_KEYS}), **removed)
+
+
+def _bond(bond: Bond) -> Data:
+    settings = bond._asdict()
+    settings["members"] = [_without_none(**member._asdict()) for member in bond.members] or None
+    return _without_none(**settings)
 
 
 def _ports(ports: t.Mapping[str, Port | None]) -> Data | None:

@@ -303,6 +303,6 @@ CHILD = rule(
 def _children(ports: t.Iterable[Port], report: Report) -> None:
     """Report netdevs whose names are too long for child interfaces."""
     for port in ports:
-        if port.netdev is not None and len(port.netdev) > NETDEV_MAX:
-            message = "%s has more than %d characters" % (shown(port.netdev), NETDEV_MAX)
+        if port.interface is not None and len(port.interface) > NETDEV_MAX:
+            message = "%s has more than %d characters" % (shown(port.interface), NETDEV_MAX)
             report.add(CHILD, port.path, message, "give the port a shorter name")

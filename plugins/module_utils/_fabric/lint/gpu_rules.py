@@ -137,7 +137,12 @@ GPU_PCI = rule(
 def _addresses(variant: Variant, report: Report) -> None:
     """Report two devices of a profile with the same PCI address."""
     profile = variant.profile
-    owners = {port.pci: "the port of %s" % port.rail for port in variant.ports.values() if port.pci}
+    owners = {
+        function.pci: "the port of %s" % port.rail
+        for port in variant.ports.values()
+        for function in port.functions
+        if function.pci
+    }
     for gpu, pci in (profile.gpus or {}).items():
         if pci is None:
             continue

@@ -300,14 +300,14 @@ def _master(
         network = networks.get(rail)
         if network is None or report.within(port.path) or report.has(("names", "network")):
             continue
-        if port.netdev is None:
+        if port.interface is None:
             message = "the network %s needs the name of a netdev, and the port of %s has none" % (network, rail)
             remedy = "add netdev: a port with another name is renamed"
             report.add(NO_MASTER, port.paths.get("netdev", port.path), message, remedy)
             continue
-        master, first = owners.setdefault(network, (port.netdev, node.name))
-        if master != port.netdev:
-            message = "the network %s needs %s here, but %s on %s" % (network, port.netdev, master, first)
+        master, first = owners.setdefault(network, (port.interface, node.name))
+        if master != port.interface:
+            message = "the network %s needs %s here, but %s on %s" % (network, port.interface, master, first)
             remedy = "set the same netdev for all, with pci to identify the port; or use {profile} in names.network"
             report.add(MASTERS, port.paths.get("netdev", port.path), message, remedy)
 
@@ -367,11 +367,11 @@ def _injection_order(variants: Variants, fabric: Fabric, report: Report) -> None
             continue
         ports = [variant.ports[rail.name] for rail in fabric.rails if rail.name in variant.ports]
         for before, port in zip(ports, ports[1:]):
-            if before.netdev is None or port.netdev is None or before.netdev < port.netdev:
+            if before.interface is None or port.interface is None or before.interface < port.interface:
                 continue
             if report.within(port.path) or report.within(before.path):
                 continue
-            message = "%s of %s sorts before %s of %s" % (port.netdev, port.rail, before.netdev, before.rail)
+            message = "%s of %s sorts before %s of %s" % (port.interface, port.rail, before.interface, before.rail)
             remedy = (
                 "name netdevs in the order of the rails, such as %s, and set pci; or name networks in pods" % port.rail
             )

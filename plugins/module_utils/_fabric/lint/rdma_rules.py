@@ -178,7 +178,7 @@ def _firmware(fabric: Fabric, variant: Variant, firmware: Firmware, report: Repo
             FIRMWARE_LINK, firmware.path + ("link_type",), message, "remove link_type: the default is %s" % needed
         )
     for port in variant.ports.values():
-        if port.pci is None and not (port.slot or port.serial or port.mac) and not report.within(port.path):
+        if not all(function.renamed for function in port.functions) and not report.within(port.path):
             message = "the port of %s has no PCI address, which firmware tools need" % port.rail
             report.add(FIRMWARE_PCI, port.path, message, "add pci")
             break

@@ -24,7 +24,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.vari
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.host_variables import PlanOutput
 
 # Values of a port from which objects of Kubernetes are made.
-_RENDERED = operator.attrgetter("netdev", "pci", "rdma", "gpus", "speed", "width", "pcie_gen", "pcie_lanes")
+_RENDERED = operator.attrgetter(
+    *("netdev", "pci", "rdma", "gpus", "speed", "width", "pcie_gen", "pcie_lanes"),
+    *("bond", "vlan", "rdma_port", "managed"),
+)
 _NO_IDENTITIES: dict[str, tuple[str, ...]] = {}
 
 

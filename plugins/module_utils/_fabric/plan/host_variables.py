@@ -22,7 +22,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model impo
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import host_variable as _driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
-    EXPECTED,
     LINK_TYPE,
     Fabric,
     Firmware,
@@ -38,7 +37,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infi
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import Naming
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import planned_vfs
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import planned_vfs, port_variables
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.agent_file import AgentFiles
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.gateway_routes import gateway_routes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
@@ -55,7 +54,6 @@ SYSCTL = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2}
 # Version of the document's format. It changes when an older reader would misread the document.
 FORMAT = 1
 
-_MATCH = ("slot", "serial", "mac")
 _PORTS, _LEAVES, _NAMES, _PODS = (SharedKeys() for _kind in range(4))
 
 
@@ -93,6 +91,8 @@ class PlanOutput:
         self._kubernetes, self._networked = facts.kubernetes, facts.networks
         # (variant, rail) -> the values of a port that all nodes of the variant share.
         self._parts: dict[tuple[int, str], dict[str, t.Any]] = {}
+        # The same for the keys that only some ports have.
+        self._optional_parts: dict[tuple[int, str], dict[str, t.Any]] = {}
         # (variant, values of a port) -> the values that a node may override.
         self._own_parts: dict[t.Hashable, dict[str, t.Any]] = {}
         self._values: dict[tuple[int, str], dict[str, t.Any]] = {}
@@ -207,7 +207,11 @@ class PlanOutput:
         key = (id(variant), rail.name)
         part = self._parts.get(key)
         if part is None:
-            part = self._parts[key] = self._part(variant, rail, variant.ports.get(rail.name) or port)
+            of_variant = variant.ports.get(rail.name) or port
+            part = self._parts[key] = self._part(variant, rail, of_variant)
+            optional = port_variables.optional(of_variant)
+            if optional:
+                self._optional_parts[key] = optional
             settings = variant.vfs_on(self.fabric, rail)
             if "range" in settings:
                 self._vf_ranges[key] = planned_vfs.VfRange(settings["count"].value, settings["range"].value)
@@ -216,9 +220,12 @@ class PlanOutput:
             own_key = (id(variant), rail.name, port.values)
             own_part = self._own_parts.get(own_key)
             if own_part is None:
-                own_part = dict(self._overridable(variant, rail, port), ipoib=self._ipoib(variant, port))
+                own_part = dict(port_variables.overridable(variant, rail, port), ipoib=self._ipoib(variant, port))
+                own_part.update(port_variables.optional(port))
                 self._own_parts[own_key] = own_part
             found.update(own_part)
+        elif key in self._optional_parts:
+            found.update(self._optional_parts[key])
         self._address(found, node, unit, rail)
         if identities is not None and variant.has_vfs:
             vf_range = self._vf_ranges.get(key)
@@ -247,7 +254,7 @@ class PlanOutput:
             "number": rail.number,
             "base": rail.base,
             "plane": rail.plane,
-            **self._overridable(variant, rail, port),
+            **port_variables.overridable(variant, rail, port),
             "mtu": rail.mtu or self.fabric.mtu,
             "address": None,
             "address6": None,
@@ -271,27 +278,6 @@ class PlanOutput:
         return {
             "table": routing.first_table + offset if self._source else None,
             "rule_priority": routing.first_priority + offset if self._source else None,
-        }
-
-    @staticmethod
-    def _overridable(variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
-        """Return the values that a node may override: how its port is identified, names, GPUs and expectations."""
-        profile, soft_rdma = variant.profile, variant.profile.soft_rdma
-        match = {key: getattr(port, key) for key in _MATCH}
-        by_identity = any(match.values())
-        only_rdma = not by_identity and port.pci is None and port.netdev is None and port.rdma is not None
-        needs_match = by_identity or only_rdma
-        rdma = port.rdma or ("%s_%s" % (soft_rdma, rail.name) if soft_rdma else None)
-        return {
-            "pci": port.pci,
-            "netdev": port.netdev,
-            "match": dict(match, rdma=port.rdma if only_rdma else None, port=port.port) if needs_match else None,
-            "rdma": {"name": rdma, "type": soft_rdma or "hardware"},
-            "gpus": list(port.gpus),
-            "expect": dict(
-                {key: getattr(port, key) or profile.expected.get(key) for key in EXPECTED},
-                gpu_distance=profile.gpu_distance if port.gpus else None,
-            ),
         }
 
     def _names(self, variant: Variant, rail: Rail) -> dict[str, t.Any]:
@@ -386,7 +372,7 @@ class PlanOutput:
         if of_fabric is None and of_variant is None:
             return None
         pkeys = of_variant.pkeys if of_variant else of_fabric.pkeys if of_fabric else ()
-        children = [child_netdev(port.netdev, key) for key in pkeys] if port.netdev else []
+        children = [child_netdev(port.interface, key) for key in pkeys] if port.interface else []
         mode = of_fabric.ipoib_mode if of_fabric else None
         return {"mode": mode, "pkeys": ["0x%04x" % key for key in pkeys], "children": children}
 
