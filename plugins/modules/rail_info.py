@@ -268,7 +268,7 @@ sysctls:
   returned: when O(subset) has V(sysctls)
   type: dict
   version_added: 0.2.0
-  sample: {enp11s0f0np0: {arp_announce: 2, arp_ignore: 1, rp_filter: 2}}
+  sample: {enp11s0f0np0: {arp_announce: 2, arp_filter: 0, arp_ignore: 1, rp_filter: 2}}
 counters:
   description: Counters of errors and congestion by netdev and by RDMA device, without counters of traffic.
   returned: when O(subset) has V(counters)

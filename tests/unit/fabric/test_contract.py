@@ -47,8 +47,10 @@ def test_host_variables_have_the_keys_of_the_contract(name: str) -> None:
         assert list(found) == [key for key in found if key in node] and set(found) == set(node)
         for each in found["ports"]:
             assert set(each) == set(port)
-            for key in ("rdma", "expect", "leaf", "pods", "names", "sysctl"):
+            for key in ("rdma", "expect", "leaf", "pods", "names"):
                 assert each[key] is None or set(each[key]) == set(port[key]), key
+            assert set(each["sysctl"]) - {"arp_filter"} == set(port["sysctl"])
+            assert ("arp_filter" in each["sysctl"]) == (name == "flat-roce")
 
 
 @pytest.mark.parametrize("name", WORKED)
@@ -60,10 +62,11 @@ def test_the_document_has_the_keys_of_the_contract(name: str) -> None:
     plain = set(rail) - {None, "subnet6"}  # an ellipsis replaces the others of IPv6
     for each in document["rails"]:
         six = {key + "6" for key in ("subnet", "gateway", "pods", "hosts", "capacity", "pool")}
-        assert set(each) == plain | six
+        assert set(each) == plain | six | ({"numbering"} if name == "flat-roce" else set())
         if each["capacity"]:
             assert set(each["capacity"]) == set(rail["capacity"])
-            assert set(each["capacity"]["taken"]) == set(rail["capacity"]["taken"])
+            shared = {"rails"} if name in ("flat-roce", "node-first") else set()
+            assert set(each["capacity"]["taken"]) == set(rail["capacity"]["taken"]) | shared
             assert sum(each["capacity"]["taken"].values()) + each["capacity"]["pods"] == each["capacity"]["addresses"]
         assert all(set(network) == set(rail["networks"][0]) for network in each["networks"])
     for unit in document["units"]:

@@ -36,6 +36,8 @@ from tests.unit.fabric import live_nodes
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKED = sorted(path.parent.name for path in (ROOT / "inventories").glob("*/fabric.yml"))
+# Inventories whose rails have one network in common, which discovery does not propose.
+IN_COMMON = ("flat-roce", "node-first")
 MODULES = ("rail_ports", "sriov_vfs", "rdma_link")
 Row = t.Dict[str, t.Any]
 # Where neither RDMA devices nor netdevs have the rails' names.
@@ -85,7 +87,7 @@ def of(outcome: Outcome, code: str) -> list[discover_findings.DiscoverFinding]:
     return [finding for finding in outcome.findings if finding.code == code]
 
 
-@pytest.mark.parametrize("name", WORKED)
+@pytest.mark.parametrize("name", [name for name in WORKED if name not in IN_COMMON])
 def test_discovery_of_a_worked_inventory_gives_the_same_plan(name: str) -> None:
     plan = plan_of(name)
     infos = live_nodes.nodes_of(plan)

@@ -15,12 +15,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     LINK,
     MODES,
     NONE,
+    NUMBERINGS,
     PREFIX,
     RAILS,
     SECOND,
     SUBNET,
     Scheme,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import entries_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import (
     filled,
     label,
@@ -36,6 +38,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings import example_file
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Report, rule, shown
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.common_networks import set_parts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text import file_rules, name_syntax
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.file_section import Section
@@ -53,9 +56,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.yaml_
 MAX_RAILS = 64
 PLANES = (1, 2, 4)
 # Keys of one family. Those of IPv6 end with a 6.
-_IPV4_KEYS = ("subnet", "gateway", "pods", "hosts", "node_prefix", "block")
+_IPV4_KEYS = ("subnet", "gateway", "pods", "hosts", "node_prefix", "block", "node_aggregate")
 _IPV6_KEYS = tuple(key + "6" for key in _IPV4_KEYS)
-_COMMON = ("mode", "leaf_end", "host", "taken")
+_COMMON = ("mode", "leaf_end", "host", "taken", "numbering")
 # Keys of rails, planes and addresses. The keys of supernets are valid only in addresses.
 _KEYS = _IPV4_KEYS + _IPV6_KEYS + _COMMON
 _SUPERNET_KEYS = ("supernet", "rail_prefix", "supernet6", "rail_prefix6")
@@ -63,10 +66,10 @@ _SUPERNET_KEYS = ("supernet", "rail_prefix", "supernet6", "rail_prefix6")
 _GENERATOR = ("count", "name", "planes", "mtu") + tuple(key for key in _KEYS if key != "taken")
 # Mode -> the keys that it uses, beside subnet. The planner itself reports unused pods and hosts.
 _USED = {
-    SUBNET: ("gateway", "pods", "hosts", "taken"),
-    BLOCK: ("gateway", "pods", "hosts", "taken", "block"),
-    PREFIX: ("gateway", "pods", "hosts", "taken", "node_prefix", "host"),
-    LINK: ("pods", "hosts", "taken", "host", "leaf_end"),
+    SUBNET: ("gateway", "pods", "hosts", "taken", "numbering"),
+    BLOCK: ("gateway", "pods", "hosts", "taken", "block", "numbering"),
+    PREFIX: ("gateway", "pods", "hosts", "taken", "node_prefix", "host", "node_aggregate"),
+    LINK: ("pods", "hosts", "taken", "host", "leaf_end", "node_aggregate"),
     NONE: (),
 }
 
@@ -74,8 +77,8 @@ _USED = {
 class _RailKeys:
     """The keys of one rail. Those of the plane take precedence over those of the rail, and these over ``addresses``.
 
-    ``paths``: key -> its place. In texts of generated rails and of rails with planes, fields are filled with their
-    numbers.
+    ``paths``: key -> its place. In texts of generated rails, of ranges of rails and of rails with planes, fields are
+    filled with their numbers.
     """
 
     def __init__(self, sections: t.Sequence[Section], numbers: t.Mapping[str, int] | None, report: Report) -> None:
@@ -128,6 +131,7 @@ def read_rails(fabric: Fabric, section: Section, addresses: Section | None, repo
     else:
         reader.listed()
     reader.done()
+    set_parts(fabric)
 
 
 _RAILS_OF = "addresses: {mode: prefix, node_prefix: 27, supernet: %s, rail_prefix: 16}\nrails: {gpu01: {}, gpu02: {}}\n"
@@ -198,6 +202,8 @@ class _Reader:
         self.report = report
         # Family -> (supernet, prefix length of a rail's subnet, whether the file has a supernet); read once.
         self._supernets: dict[int, tuple[Network | None, int | None, bool]] = {}
+        # Family -> whether the supernet was read as one of which rails have parts.
+        self._divided: dict[int, bool] = {}
         # Family -> the highest number of a rail whose subnet is part of the supernet.
         self._highest: dict[int, int] = {}
         # Keys that have an effect on a rail.
@@ -217,6 +223,12 @@ class _Reader:
             if problem:
                 broken = SUPERNET_SIZE if problem.kind == RAILS else SUBNET_SIZE
                 self.report.add(broken, section.path + (problem.key,), problem.message, problem.remedy)
+        for bits, suffix in SUFFIX.items():
+            key = "rail_prefix" + suffix
+            if section.has(key) and self._divided.get(bits) is False:
+                message = "%s has no effect with node_aggregate%s" % (key, suffix)
+                remedy = "remove it, or remove node_aggregate%s to give each rail one network" % suffix
+                self.report.add(UNUSED_KEY, section.path + (key,), message, remedy)
         modes = {rail.mode for rail in self.fabric.rails}
         for key in _KEYS:
             if section.has(key) and key not in self._used and modes and None not in modes:
@@ -224,21 +236,34 @@ class _Reader:
                 self._report_unused(key, section.path + (key,), where)
 
     def listed(self) -> None:
-        entries = self.section.mapping.entries
-        if len(entries) > MAX_RAILS:
-            self._too_many(len(entries))
-            return
-        for number, name in enumerate(entries, 1):
-            label(name, self.section.path + (name,), RAIL_NAME, "a rail", self.report)
-            own = self.section.section(name, "add its keys, such as {subnet: 172.16.11.0/24, hosts: .201-.253}")
-            if own is None:
-                self._add(name, number, 1, 1, self.section.path + (name,))
-                continue
-            planes = self._planes(own)
-            for plane, keys in enumerate(planes, 1):
-                numbers = {"n": number, "p": plane} if own.has("planes") else None
-                self._rail(name, number, plane, len(planes), [keys, own] if keys else [own], numbers)
-            own.done()
+        """Read rails of which each has an entry, or a range of names."""
+        remedy = "add its keys, such as {subnet: 172.16.11.0/24, hosts: .201-.253}"
+        known: dict[str, str] = {}
+        for pattern, path, names, own in entries_of(self.section, remedy, self.report):
+            if len(known) + len(names) > MAX_RAILS:
+                self._too_many(len(known) + len(names))
+                return
+            planes = self._planes(own) if own else [None]
+            before = len(self.fabric.rails)
+            for place, name in enumerate(names, 1):
+                label(name, path, RAIL_NAME, "a rail", self.report)
+                if known.setdefault(name, pattern) != pattern:
+                    message = "%s is also in %s" % (shown(name), shown(known[name]))
+                    self.report.add(RAIL_NAME, path, message, "give every rail one entry")
+                    continue
+                number = len(known)
+                if own is None:
+                    self._add(name, number, 1, 1, path)
+                    continue
+                for plane, keys in enumerate(planes, 1):
+                    numbers = {"n": place} if names.ranges else {"n": number}
+                    if own.has("planes"):
+                        numbers["p"] = plane
+                    is_plain = not names.ranges and "p" not in numbers
+                    sections = [keys, own] if keys else [own]
+                    self._rail(name, number, plane, len(planes), sections, None if is_plain else numbers)
+            if own and len(self.fabric.rails) > before:
+                own.done()
 
     def generated(self) -> None:
         """Read rails that a generator describes."""
@@ -366,7 +391,12 @@ class _Reader:
         text = keys.text(key)
         if key in keys.paths:
             return None if text is None else read_network(text, keys.paths[key], self.report, bits)
-        supernet, prefix, in_file = self._supernet(bits, suffix)
+        aggregated = "node_aggregate" + suffix in keys.paths
+        supernet, prefix, in_file = self._supernet(bits, suffix, not aggregated)
+        if aggregated and in_file:
+            # Each rail has a part of each node's aggregate, not of the supernet.
+            keys.paths[key] = ("addresses", "supernet" + suffix)
+            return supernet
         if in_file:
             keys.paths[key] = ("addresses", "supernet" + suffix)
         if not supernet or prefix is None:
@@ -374,13 +404,17 @@ class _Reader:
         self._highest[bits] = rail.number
         return nth_subnet(supernet, prefix, rail.number)
 
-    def _supernet(self, bits: int, suffix: str) -> tuple[Network | None, int | None, bool]:
-        """Return the supernet of a family, the prefix length of a rail's part, and whether the file has a supernet."""
-        if bits not in self._supernets:
-            self._supernets[bits] = self._read_supernet(bits, suffix)
+    def _supernet(self, bits: int, suffix: str, divided: bool) -> tuple[Network | None, int | None, bool]:
+        """Return the supernet of a family, the prefix length of a rail's part, and whether the file has a supernet.
+
+        :param divided: whether rails have parts of the supernet, so that ``rail_prefix`` is required.
+        """
+        if bits not in self._supernets or divided > self._divided[bits]:
+            self._divided[bits] = divided
+            self._supernets[bits] = self._read_supernet(bits, suffix, divided)
         return self._supernets[bits]
 
-    def _read_supernet(self, bits: int, suffix: str) -> tuple[Network | None, int | None, bool]:
+    def _read_supernet(self, bits: int, suffix: str, divided: bool) -> tuple[Network | None, int | None, bool]:
         section = self.addresses
         if not section:
             return None, None, False
@@ -390,13 +424,14 @@ class _Reader:
         text, in_file = section.text(key), section.has(key)
         net = read_network(text, section.path + (key,), self.report, bits) if text else None
         remedy = "set the prefix length of each rail's part of %s, such as %d" % (key, 64 if suffix else 24)
-        prefix = section.number("rail_prefix" + suffix, 1, bits - 1, "bits", remedy if in_file else "")
+        prefix = section.number("rail_prefix" + suffix, 1, bits - 1, "bits", remedy if in_file and divided else "")
         return net, prefix, in_file
 
     def _scheme(self, keys: _RailKeys, mode: str, net: Network, suffix: str) -> Scheme:
         gateway: int | str | None = keys.text("gateway" + suffix)
         if gateway is not None and gateway not in (FIRST, LAST, NONE):
             gateway = read_address(str(gateway), keys.paths["gateway" + suffix], net, self.report)
+        aggregate = keys.number("node_aggregate" + suffix, 1, net.bits - 1)
         ranges: dict[str, Ranges | None] = {}
         for key in ("pods" + suffix, "hosts" + suffix):
             section = keys.section(key)
@@ -412,6 +447,8 @@ class _Reader:
             keys.choice("host", (FIRST, LAST, NONE)) if _used("host", mode) else None,
             keys.choice("leaf_end", (FIRST, SECOND)) if _used("leaf_end", mode) else None,
             self._taken(keys, net),
+            aggregate if _used("node_aggregate", mode) else None,
+            keys.choice("numbering", NUMBERINGS) if _used("numbering", mode) else None,
         )
 
     def _taken(self, keys: _RailKeys, net: Network) -> tuple[tuple[str, Range], ...]:

@@ -73,17 +73,23 @@ def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
             if scheme.pods is None or report.within(path):
                 continue
             first = scheme.network.usable.first
-            pods = scheme.pods.without(scheme.excluded)
+            own = scheme.own_pods
+            pods = own.without(scheme.excluded) if own else None
             if pods is None:
                 continue
-            block = max(2, demand.pods_per_node or 0)
+            # One block serves a node's pods on all rails with this pool.
+            rails = scheme.divided.rails if scheme.divided else 1
+            block = max(2, demand.pods_per_node or 0) * rails
             if pods.first >= first + block or (pods.first != first and not demand.pods_per_node):
                 message = "nv-ipam allocates from %s on, but pods of %s begin at %s" % (
                     show(first, bits),
                     rail.name,
                     show(pods.first, bits),
                 )
-                report.add(BLOCKS, path, message, "begin pods there, or use the mode prefix")
+                remedy = "begin pods there, or use the mode prefix"
+                if scheme.part and not scheme.numbering:
+                    remedy = "write numbering: node or numbering: rail, with which all rails have one pool"
+                report.add(BLOCKS, path, message, remedy)
             elif demand.pods_per_node is None and not vfs and demand.nodes:
                 message = (
                     "nv-ipam divides %s into blocks of pods_per_node addresses, and pods_per_node is not set"
@@ -91,13 +97,14 @@ def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
                 )
                 remedy = "set pods_per_node, or use the mode prefix"
                 report.add(BLOCKS, ("fabric", "pods_per_node"), message, remedy)
-            elif demand.pods_per_node == 1 and pods.last - first + 1 < 2 * demand.planned_nodes:
-                message = "nv-ipam's blocks have at least 2 addresses, and {} has {:,} for {}".format(
-                    rail.name, pods.last - first + 1, count(demand.planned_nodes, "node")
+            elif demand.pods_per_node == 1 and pods.last - first + 1 < block * demand.planned_nodes:
+                message = "nv-ipam's blocks have at least {} addresses, and {} has {:,} for {}".format(
+                    block, rail.name, pods.last - first + 1, count(demand.planned_nodes, "node")
                 )
                 report.add(BLOCKS, path, message, "widen the range, or use the mode prefix")
             elif demand.pods_per_node:
-                _holes(rail, Range(first, first + block * demand.planned_nodes - 1, bits), pods, demand, path, report)
+                whole = Range(first, first + block * demand.planned_nodes - 1, bits)
+                _holes(rail, whole, pods, demand, rails, path, report)
 
 
 BLOCK_SHORT = rule(
@@ -110,9 +117,9 @@ BLOCK_SHORT = rule(
 )
 
 
-def _holes(rail: Rail, whole: Range, pods: Ranges, demand: Demand, where: Path, report: Report) -> None:
-    """Report a node's block of ``whole`` that has fewer pod addresses than ``pods_per_node``."""
-    needed, block = demand.pods_per_node or 1, max(2, demand.pods_per_node or 1)
+def _holes(rail: Rail, whole: Range, pods: Ranges, demand: Demand, rails: int, where: Path, report: Report) -> None:
+    """Report a node's block of ``whole`` that has fewer pod addresses than ``pods_per_node`` on each of ``rails``."""
+    needed, block = (demand.pods_per_node or 1) * rails, max(2, demand.pods_per_node or 1) * rails
     missing = Ranges.of(whole).without(pods.parts)
     partial = sorted(partial_blocks(whole, block, missing.parts)) if missing and demand.planned_nodes else []
     for index, _blocks, available in partial:
@@ -122,7 +129,7 @@ def _holes(rail: Rail, whole: Range, pods: Ranges, demand: Demand, where: Path, 
                 Range(first, first + block - 1, whole.bits),
                 rail.name,
                 count(available, "address", "addresses"),
-                needed,
+                demand.pods_per_node or 1,
             )
             remedy = (
                 "move gateway and excluded addresses after the last block, lower pods_per_node, or use the mode prefix"
@@ -180,7 +187,8 @@ def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
                 report.add(TABLE_TAKEN, path, message, "set another number, such as 101")
     for rail in fabric.rails:
         for scheme in rail.schemes.values():
-            pods = scheme.pods.without(scheme.excluded) if scheme.pods and rail.mode == "subnet" else None
+            own = scheme.own_pods if rail.mode == "subnet" else None
+            pods = own.without(scheme.excluded) if own else None
             if pods is None:
                 continue
             pods_path = rail.where("pods" + SUFFIX[scheme.network.bits])

@@ -313,7 +313,7 @@ def _pools(fabric: Fabric, variants: Variants, report: Report) -> None:
                     index,
                     slots,
                     key,
-                    planner.scheme.pods,
+                    planner.scheme.own_pods,
                     room,
                 )
                 short.append((path, rail, message))

@@ -15,11 +15,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import (
     NONE,
     Planner,
-    Share,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.shared_subnet import SharedSubnetPlanner
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model import host_model, qos_model
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.address_demands import demands_of
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.common_networks import (
+    common_networks,
+    pool_owners,
+    rails_in_one_subnet,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import host_variable as _driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     LINK_TYPE,
@@ -38,6 +42,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.obje
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.variants import Variant, Variants
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import planned_vfs, port_variables
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.address_values import add_pods, taken_texts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.agent_file import AgentFiles
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.gateway_routes import gateway_routes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.leaves import Leaves
@@ -51,10 +56,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
 # A host with several NICs must use only the netdev's own address in ARP requests and replies. Loose reverse path
 # filtering accepts packets whose return route is in the rail's own table.
 SYSCTL = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2}
+# Of several ports in one subnet, only the one through which the kernel would answer must answer ARP requests.
+_ONE_SUBNET = {"arp_filter": 1}
 # Version of the document's format. It changes when an older reader would misread the document.
 FORMAT = 1
 
-_PORTS, _LEAVES, _NAMES, _PODS = (SharedKeys() for _kind in range(4))
+_PORTS, _LEAVES, _NAMES = (SharedKeys() for _kind in range(3))
 
 
 class _Side(t.NamedTuple):
@@ -84,6 +91,8 @@ class PlanOutput:
             ]
             for rail in fabric.rails
         }
+        common = common_networks(fabric.rails)
+        self._in_one_subnet, self._pool_owners = rails_in_one_subnet(common), pool_owners(common)
         self._source = fabric.routing.mode == "source"
         facts = facts_of(fabric.provider)
         identities = vf_attributes.IDENTITIES
@@ -262,7 +271,7 @@ class PlanOutput:
             "gateway6": None,
             **self._table(rail),
             "routes": [],
-            "sysctl": dict(SYSCTL),
+            "sysctl": dict(SYSCTL, **(_ONE_SUBNET if rail.name in self._in_one_subnet else {})),
             "leaf": None,
             "pods": None,
             # the row of each VF, which _port() completes with identities
@@ -304,7 +313,12 @@ class PlanOutput:
         """Return the name of a rail's pool; None if each node has its own pool, or the rail has none of this kind."""
         if not self._networked or rail.mode in (None, NONE) or kind not in self.naming.pools(rail.schemes):
             return None
-        return None if self.naming.own_pools(kind, rail.mode) else self.naming.name(kind, values, rail.mode)
+        if self.naming.own_pools(kind, rail.mode):
+            return None
+        owner = self._pool_owners.get((rail.name, kind))
+        if owner:
+            values = self.naming.values(owner, values["attachment"], values["profile"])
+        return self.naming.name(kind, values, rail.mode)
 
     def _address(self, values: dict[str, t.Any], node: Node, unit: Unit | None, rail: Rail) -> None:
         """Add the node's addresses, routes, leaf and share of the pod addresses on a rail to its port."""
@@ -324,7 +338,7 @@ class PlanOutput:
                         routes.append({"to": network, "via": gateway, "table": values["table"]})
             if leaf is not None:
                 leaf["address" + suffix] = gateway
-            pods = _pods(pods, share, bits, suffix, gateway)
+            pods = add_pods(pods, share, bits, suffix, gateway)
         if routes:
             values["routes"] = routes
         values["leaf"] = leaf
@@ -340,7 +354,7 @@ class PlanOutput:
                 "port": None,
                 "address": None,
                 "address6": None,
-                **self._aggregates(rail, unit.number if unit else 1),
+                **self.leaves.aggregates(unit, rail, self._planners(rail)),
             }
         if unit is None and not self._sides[rail.name]:
             return None
@@ -349,10 +363,9 @@ class PlanOutput:
             leaf["port"] = self.leaves.port(unit, rail, node.place or 0)
         return leaf
 
-    def _aggregates(self, rail: Rail, unit: int) -> dict[str, str | None]:
-        """Return the networks that the leaf of a unit advertises."""
-        networks = {side.suffix: str(side.planner.aggregate(unit)) for side in self._sides[rail.name]}
-        return {"aggregate" + suffix: networks.get(suffix) for suffix in SUFFIX.values()}
+    def _planners(self, rail: Rail) -> list[Planner]:
+        """Return the planner of each family of a rail."""
+        return [side.planner for side in self._sides[rail.name]]
 
     def _firmware(self, variant: Variant) -> dict[str, t.Any] | None:
         firmware: Firmware | None = variant.firmware
@@ -403,13 +416,16 @@ class PlanOutput:
             "mtu": rail.mtu or self.fabric.mtu,
             **self._table(rail),
             "networks": self._networks(rail),
-            "taken": _taken(rail),
+            "taken": taken_texts(rail),
         }
         values = self.naming.values(rail, self.fabric.attachment or "", "")
         for kind in ("pool", "pool6"):
             found[kind] = self._rail_pool(kind, rail, values)
         for suffix in SUFFIX.values():
             found.update({key + suffix: None for key in ("subnet", "gateway", "pods", "hosts", "capacity")})
+        numbering = next((side.planner.scheme.numbering for side in self._sides[rail.name]), None)
+        if numbering:
+            found["numbering"] = numbering
         for side in self._sides[rail.name]:
             common = side.planner if isinstance(side.planner, SharedSubnetPlanner) else None
             gateway = common.gateway if common else None
@@ -432,36 +448,11 @@ class PlanOutput:
 
     def _unit(self, unit: Unit) -> dict[str, t.Any]:
         leaves = [
-            {"rail": rail.name, "name": self.leaves.name(unit, rail), **self._aggregates(rail, unit.number)}
+            {
+                "rail": rail.name,
+                "name": self.leaves.name(unit, rail),
+                **self.leaves.aggregates(unit, rail, self._planners(rail)),
+            }
             for rail in self.fabric.rails
         ]
         return {"name": unit.name, "number": unit.number, "site": unit.site, "nodes": unit.nodes, "leaves": leaves}
-
-
-def _taken(rail: Rail) -> dict[str, str]:
-    """Return name -> taken addresses of a rail, as text; ranges are joined by a comma."""
-    ranges: dict[str, list[str]] = {}
-    for scheme in rail.schemes.values():
-        for name, addresses in scheme.taken:
-            ranges.setdefault(name, []).append(str(addresses))
-    return {name: ", ".join(texts) for name, texts in ranges.items()}
-
-
-def _pods(
-    pods: dict[str, t.Any] | None, share: Share, bits: int, suffix: str, gateway: str | None
-) -> dict[str, t.Any] | None:
-    """Add the pod addresses of one family to those of the other family. Return None without addresses."""
-    if share.pods_first is None or share.pods_last is None:
-        return pods
-    if pods is None:
-        pods = _PODS.copy(dict.fromkeys(_POD_KEYS))
-    pods["first" + suffix] = show(share.pods_first, bits)
-    pods["last" + suffix] = show(share.pods_last, bits)
-    pods["subnet" + suffix] = "%s/%d" % (show(share.subnet, bits), share.prefix)
-    pods["gateway" + suffix] = gateway
-    if share.ranges:
-        pods["ranges" + suffix] = [str(each) for each in share.ranges]
-    return pods
-
-
-_POD_KEYS = ("first", "last", "subnet", "gateway", "first6", "last6", "subnet6", "gateway6")

@@ -36,7 +36,7 @@ BY_NAME = ("sysctls", "counters", "lldp", "duplicates")
 # Host settings, read by the code of their modules: read only if they are named.
 HOST_PARTS = ("pci", "kernel", "limits", "gpudirect", "qos", "driver", "infiniband")
 # Settings of netdevs that matter on a node with several NICs.
-SYSCTLS = ("arp_announce", "arp_ignore", "rp_filter")
+SYSCTLS = ("arp_announce", "arp_filter", "arp_ignore", "rp_filter")
 # Seconds to wait for ARP replies: twice what a host on the same link needs.
 ARP_PATIENCE = 0.5
 Row = t.Dict[str, t.Any]

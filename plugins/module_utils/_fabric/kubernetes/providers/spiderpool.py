@@ -15,7 +15,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     device_plugins,
     partition_keys,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.provider import Provider
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.providers.provider import (
+    Provider,
+    tuning,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.object_options import Options
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes.view.plan_view import (
     OF_NETDEV,
@@ -25,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     RailSet,
     Share,
     View,
+    compact,
     label_value,
     made,
     stated,
@@ -77,13 +81,17 @@ def _pool(share: Share, node: str | None) -> Object:
 def reserved(view: View) -> t.Iterator[Object]:
     """Yield SpiderReservedIPs: addresses that no pod gets, not even from other pools in the same subnets.
 
-    Only families with pools have one: the values disable others, and the webhook refuses these.
+    Only families with pools have one: the values disable others, and the webhook refuses these. Rails of one network
+    have one in common.
     """
+    listed: list[tuple[t.Any, list[str]]] = []
     for name, rail in view.rails.items():
         taken = [each for ranges in (rail.get("taken") or {}).values() for each in ranges.split(", ")]
         for version in families(view):
             ips = merged(taken, IPV6 if version == 6 else IPV4)
-            if ips:
+            reservation = (rail.get("subnet6" if version == 6 else "subnet"), ips)
+            if ips and reservation not in listed:
+                listed.append(reservation)
                 yield made(
                     API,
                     "SpiderReservedIP",
@@ -152,6 +160,9 @@ def _spec(view: View, options: Options, network: Network, pools_of: Object) -> O
     else:
         values = {"resourceName": resource, "rdmaIsolation": network.isolated, "mtu": network.mtu, "ippools": ippools}
     spec[section] = stated(values)
+    if "arp_filter" in (network.sample.get("sysctl") or {}):
+        # Of several interfaces in one subnet, the pod would otherwise answer ARP requests through any.
+        spec["chainCNIJsonData"] = [compact(each) for each in tuning(network.sample, view.shares(network.sample))]
     return spec
 
 
