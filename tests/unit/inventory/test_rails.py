@@ -31,6 +31,7 @@ NODES = {
     "agent-dra": 8,
     "four-gpu-two-nic": 6,
     "host-device": 4,
+    "ib-compute-roce-storage": 32,
     "infiniband-sriov": 32,
     "ipoib": 4,
     "mixed-models": 12,

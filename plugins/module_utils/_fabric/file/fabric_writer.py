@@ -193,14 +193,27 @@ def _rails(fabric: Fabric) -> Data:
             rails[rail.name] = own
             continue
         # Settings of all planes are written at the rail, the addresses of each plane at the plane.
-        base = rails.setdefault(rail.base, dict(_without_none(mtu=rail.mtu, vfs=_settings(rail.vfs)), planes=[]))
-        base["planes"].append({key: value for key, value in _rail(rail).items() if key not in ("mtu", "vfs")})
+        common = dict(_kind(rail), **_without_none(mtu=rail.mtu, vfs=_settings(rail.vfs)))
+        base = rails.setdefault(rail.base, dict(common, planes=[]))
+        base["planes"].append({key: value for key, value in _rail(rail).items() if key not in common})
     _add_range(rails, run)
     return rails
 
 
+def _kind(rail: Rail) -> Data:
+    """Return the values of the rail's kind."""
+    qos = _qos(rail.qos) if isinstance(rail.qos, Qos) else rail.qos
+    return _without_none(
+        role=rail.role if rail.has_role else None,
+        link_layer=rail.link_layer,
+        attachment=rail.attachment,
+        qos=qos,
+        infiniband=_infiniband(rail.infiniband),
+    )
+
+
 def _rail(rail: Rail) -> Data:
-    section: Data = {}
+    section = _kind(rail)
     if rail.mode and rail.mode != SUBNET:
         section["mode"] = rail.mode
     for scheme in rail.schemes.values():

@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     SUBNET,
     Scheme,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_rail_kind import KIND_KEYS, read_kind
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_units import entries_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.file.read_values import (
     filled,
@@ -74,6 +75,9 @@ _USED = {
 }
 
 
+QosSection = t.Tuple[Rail, Section]
+
+
 class _RailKeys:
     """The keys of one rail. Those of the plane take precedence over those of the rail, and these over ``addresses``.
 
@@ -121,9 +125,10 @@ class _RailKeys:
         return text_template.fill(self._numbers) if text_template else None
 
 
-def read_rails(fabric: Fabric, section: Section, addresses: Section | None, report: Report) -> None:
+def read_rails(fabric: Fabric, section: Section, addresses: Section | None, report: Report) -> list[QosSection]:
+    """Read the rails. Return those with a section ``qos``, which is read after that of the fabric."""
     if not filled(section, report, "each rail, or a generator with count"):
-        return
+        return []
     reader = _Reader(fabric, section, addresses, report)
     entries = section.mapping.entries
     if any(key in entries and isinstance(entries[key][1], Scalar) and section.has(key) for key in _GENERATOR):
@@ -132,6 +137,7 @@ def read_rails(fabric: Fabric, section: Section, addresses: Section | None, repo
         reader.listed()
     reader.done()
     set_parts(fabric)
+    return reader.qos
 
 
 _RAILS_OF = "addresses: {mode: prefix, node_prefix: 27, supernet: %s, rail_prefix: 16}\nrails: {gpu01: {}, gpu02: {}}\n"
@@ -208,6 +214,7 @@ class _Reader:
         self._highest: dict[int, int] = {}
         # Keys that have an effect on a rail.
         self._used: set[str] = set()
+        self.qos: list[QosSection] = []
 
     def done(self) -> None:
         """Report findings of the section ``addresses``."""
@@ -271,7 +278,7 @@ class _Reader:
         count = section.number("count", 1, MAX_RAILS, "rails", "set the number of rails") or 0
         text = section.text("name", 'set the names of the rails, such as name: "gpu{n:02}"')
         names = template(text, section.path + ("name",), ("n",), (), report) if text is not None else None
-        for key in _GENERATOR + ("taken", "vfs"):
+        for key in _GENERATOR + ("taken", "vfs") + KIND_KEYS:
             section.value(key)
         planes = self._planes(section)
         if count * len(planes) > MAX_RAILS:
@@ -343,7 +350,10 @@ class _Reader:
             keys.section(key)
         rail.paths = keys.paths
         mode = keys.choice("mode", MODES)
-        rail.mtu = read_mtu(self.fabric.link_layer, own)
+        qos = read_kind(self.fabric, rail, own, self.report)
+        if qos:
+            self.qos.append((rail, qos))
+        rail.mtu = read_mtu(self.fabric.link_layer_on(rail), own)
         if own.has("mtu"):
             rail.paths["mtu"] = own.path + ("mtu",)
         rail.vfs = read_vfs(own)
@@ -374,7 +384,7 @@ class _Reader:
             if bits not in rail.schemes and is_used and "subnet" + suffix not in keys.paths:
                 missing.append("subnet" + suffix)
         if not rail.schemes and not missing and not any(key in keys.paths for key in ("subnet", "subnet6")):
-            if mode is None and self.fabric.link_layer != ETHERNET:
+            if mode is None and self.fabric.link_layer_on(rail) != ETHERNET:
                 return NONE
             missing.append("subnet")
         if self.addresses and any(self.addresses.misspelt(key) for key in ("supernet", "supernet6")):
@@ -486,4 +496,4 @@ class _Reader:
 def _used(key: str, mode: str) -> bool:
     """Return whether a rail's key has an effect in a mode. The planner itself reports unused pods and hosts."""
     ipv4_key = key[:-1] if key.endswith("6") else key
-    return key in ("mode", "mtu") or ipv4_key in _USED[mode] or (ipv4_key == "subnet" and mode != NONE)
+    return key in ("mode", "mtu", *KIND_KEYS) or ipv4_key in _USED[mode] or (ipv4_key == "subnet" and mode != NONE)

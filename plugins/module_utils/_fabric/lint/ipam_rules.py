@@ -63,10 +63,10 @@ BLOCKS = rule(
 def _blocks(fabric: Fabric, variants: Variants, report: Report) -> None:
     """Report pod ranges from which nv-ipam cannot allocate as planned."""
     demands = demands_of(fabric, variants)
-    vfs = any(variant.has_vfs for variant in variants)
     if any(facts_of(fabric.provider).refused(variant.attachment) for variant in variants):
         return
     for rail in fabric.rails:
+        vfs = any(variant.has_vfs_on(rail) for variant in variants)
         demand = demands[rail.name][0]
         for bits, scheme in rail.schemes.items() if rail.mode == SUBNET else ():
             path = rail.where("pods" + SUFFIX[bits])
@@ -207,15 +207,20 @@ def _spiderpool(fabric: Fabric, variants: Variants, report: Report) -> None:
                 report.add(
                     POOL_LARGE, pods_path, message, "shorten the range, or raise the limit and suppress this finding"
                 )
-    modes: dict[str, Variant] = {}
+    # RDMA mode -> a variant in it, one of its attachments, and the place of the attachment
+    modes: dict[str, tuple[Variant, str, Path]] = {}
     for variant in variants:
-        kind = ATTACHMENTS.get(variant.attachment or "")
-        if kind and (kind.master or variant.rdma_mode == EXCLUSIVE):
-            modes.setdefault(variant.rdma_mode, variant)
+        found = [
+            (name, variant.attachment_path_on(rail)) for (name, _layer), rail in variants.kinds_of(variant).items()
+        ]
+        for name, path in found or [(variant.attachment, variant.attachment_path)]:
+            kind = ATTACHMENTS.get(name or "")
+            if kind and (kind.master or variant.rdma_mode == EXCLUSIVE):
+                modes.setdefault(variant.rdma_mode, (variant, kind.name, path))
     if SHARED in modes and EXCLUSIVE in modes:
         message = "%s is served in the mode shared, and nodes of %s are exclusive" % (
-            modes[SHARED].attachment,
-            modes[EXCLUSIVE].name,
+            modes[SHARED][1],
+            modes[EXCLUSIVE][0].name,
         )
         remedy = "restrict its plugin to nodes in the mode shared, and suppress this finding; or use one mode"
-        report.add(MIXED_MODES, modes[EXCLUSIVE].attachment_path, message, remedy)
+        report.add(MIXED_MODES, modes[EXCLUSIVE][2], message, remedy)

@@ -52,6 +52,10 @@ class Plan:
         self.fabric = fabric
         self.variants = variants or Variants(fabric)
         self._ports = {id(variant): self._in_rail_order(variant.ports) for variant in self.variants}
+        self._derive = {
+            rail.name: vf_identity.guid if fabric.link_layer_on(rail) == INFINIBAND else vf_identity.mac
+            for rail in fabric.rails
+        }
         self._identity_numbers = {id(variant): self._numbers_with_identity(variant) for variant in self.variants}
         self.nodes = [self._node(node) for node in fabric.nodes]
         self._cached_output: PlanOutput | None = None
@@ -117,23 +121,27 @@ class Plan:
         numbers, fabric = self._identity_numbers[id(variant)], self.fabric
         if not numbers:
             return _NO_IDENTITIES
-        derive = vf_identity.guid if fabric.link_layer == INFINIBAND else vf_identity.mac
         seed = fabric.mac_seed or fabric.name or ""
         return {
-            rail.name: tuple([derive(seed, node.name, rail.name, number) for number in numbers[rail.name]])
+            rail.name: tuple(
+                [self._derive[rail.name](seed, node.name, rail.name, number) for number in numbers[rail.name]]
+            )
             for rail, _port in ports
+            if rail.name in numbers
         }
 
     def _numbers_with_identity(self, variant: Variant) -> dict[str, range]:
         """Return rail -> the numbers of its VFs or slots; empty if the plan assigns them no MAC addresses or GUIDs."""
-        if variant.has_vfs:
-            found = {rail.name: variant.vfs_on(self.fabric, rail) for rail in self.fabric.rails}
-            return {name: _vf_numbers(settings) for name, settings in found.items() if settings.get("count")}
-        slots = slots_of(self.fabric, variant) if variant.attachment == "macvlan" else None
-        total = slots.total if slots else 0
-        return dict.fromkeys([rail.name for rail in self.fabric.rails], range(total)) if total else {}
+        numbers = {}
+        for rail in self.fabric.rails:
+            if variant.has_vfs_on(rail):
+                numbers[rail.name] = _vf_numbers(variant.vfs_on(self.fabric, rail))
+            elif variant.attachment_on(rail) == "macvlan":
+                slots = slots_of(self.fabric, variant, rail)
+                numbers[rail.name] = range(slots.total if slots else 0)
+        return {name: found for name, found in numbers.items() if found}
 
 
 def _vf_numbers(settings: VfSettings) -> range:
-    part = settings.get("range")
-    return vf_attributes.numbers(part.value if part else None, settings["count"].value) or range(0)
+    count, part = settings.get("count"), settings.get("range")
+    return vf_attributes.numbers(part.value if part else None, count.value) or range(0) if count else range(0)

@@ -26,15 +26,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.comm
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import host_variable as _driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
-    LINK_TYPE,
     Fabric,
-    Firmware,
     Node,
     Port,
     Rail,
     Unit,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import child_netdev
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
     host_variable as _infiniband,
 )
@@ -95,8 +92,13 @@ class PlanOutput:
         self._in_one_subnet, self._pool_owners = rails_in_one_subnet(common), pool_owners(common)
         self._source = fabric.routing.mode == "source"
         facts = facts_of(fabric.provider)
-        identities = vf_attributes.IDENTITIES
-        self._identity_keys = [each.name for each in identities if each.fits(fabric.link_layer)]
+        # Rail -> the keys of a VF that have its identity: the MAC address or the GUIDs.
+        self._identity_keys = {
+            rail.name: [each.name for each in vf_attributes.IDENTITIES if each.fits(fabric.link_layer_on(rail))]
+            for rail in fabric.rails
+        }
+        # Rail -> the values of its kind that the file has; most rails have none.
+        self._kinds = {rail.name: kind for rail in fabric.rails for kind in [port_variables.kind(fabric, rail)] if kind}
         self._kubernetes, self._networked = facts.kubernetes, facts.networks
         # (variant, rail) -> the values of a port that all nodes of the variant share.
         self._parts: dict[tuple[int, str], dict[str, t.Any]] = {}
@@ -121,7 +123,8 @@ class PlanOutput:
         fabric = self.fabric
         facts = facts_of(fabric.provider)
         mode = fabric.rdma_mode or facts.rdma_modes(fabric.attachment, fabric.link_layer)[0]
-        used = [variant.attachment for variant in self.variants if variant.attachment]
+        kinds = [kind for variant in self.variants for kind in self.variants.kinds_of(variant)]
+        used = [attachment for attachment, _link_layer in kinds if attachment]
         return {
             "name": fabric.name,
             "attachment": fabric.attachment,
@@ -229,31 +232,37 @@ class PlanOutput:
             own_key = (id(variant), rail.name, port.values)
             own_part = self._own_parts.get(own_key)
             if own_part is None:
-                own_part = dict(port_variables.overridable(variant, rail, port), ipoib=self._ipoib(variant, port))
+                ipoib = port_variables.ipoib(self.fabric, variant, rail, port)
+                own_part = dict(port_variables.overridable(variant, rail, port), ipoib=ipoib)
                 own_part.update(port_variables.optional(port))
                 self._own_parts[own_key] = own_part
             found.update(own_part)
         elif key in self._optional_parts:
             found.update(self._optional_parts[key])
         self._address(found, node, unit, rail)
-        if identities is not None and variant.has_vfs:
+        if identities is not None and part["vfs"] is not None:
             vf_range = self._vf_ranges.get(key)
-            found["vfs"] = planned_vfs.vfs(part["vfs"], identities, self._identity_keys, vf_range)
+            found["vfs"] = planned_vfs.vfs(part["vfs"], identities, self._identity_keys[rail.name], vf_range)
         own = self._own_pools.get(rail.name)
         if own is None:
             own = self._own_pools[rail.name] = [
                 kind
                 for kind in self.naming.pools(rail.schemes)
-                if self._networked and rail.mode not in (None, NONE) and self.naming.own_pools(kind, rail.mode)
+                if self._networked
+                and rail.for_pods
+                and rail.mode not in (None, NONE)
+                and self.naming.own_pools(kind, rail.mode)
             ]
         if own:
             values = self._values.get(key)
             if values is None:
-                values = self._values[key] = self.naming.values(rail, variant.attachment or "", variant.name)
+                values = self._values[key] = self.naming.values(rail, variant.attachment_on(rail) or "", variant.name)
             values["node"], values["i"] = node.name, node.index or 0
             found["names"] = _NAMES.copy(part["names"])
             for kind in own:
                 found["names"][kind] = self.naming.name(kind, values, rail.mode)
+        if self._kinds:
+            found.update(self._kinds.get(rail.name, {}))
         return found
 
     def _part(self, variant: Variant, rail: Rail, port: Port) -> dict[str, t.Any]:
@@ -275,9 +284,9 @@ class PlanOutput:
             "leaf": None,
             "pods": None,
             # the row of each VF, which _port() completes with identities
-            "vfs": planned_vfs.row(variant.vfs_on(self.fabric, rail)) if variant.has_vfs else None,
-            "firmware": self._firmware(variant),
-            "ipoib": self._ipoib(variant, port),
+            "vfs": planned_vfs.row(variant.vfs_on(self.fabric, rail)) if variant.has_vfs_on(rail) else None,
+            "firmware": port_variables.firmware(self.fabric, variant, rail),
+            "ipoib": port_variables.ipoib(self.fabric, variant, rail, port),
             "names": self._names(variant, rail),
         }
 
@@ -291,9 +300,9 @@ class PlanOutput:
 
     def _names(self, variant: Variant, rail: Rail) -> dict[str, t.Any]:
         """Return the names of a port's objects. A pool whose name contains the node is None here."""
-        if not self._kubernetes:
+        if not self._kubernetes or not rail.for_pods:
             return dict.fromkeys(("resource", "network", "pool", "pool6", "policy", "interface"))
-        values = self.naming.values(rail, variant.attachment or "", variant.name)
+        values = self.naming.values(rail, variant.attachment_on(rail) or "", variant.name)
         if not self._networked:
             return {
                 "resource": rail.name,
@@ -305,13 +314,17 @@ class PlanOutput:
             "network": self.naming.name("network", values),
             "pool": self._rail_pool("pool", rail, values),
             "pool6": self._rail_pool("pool6", rail, values),
-            "policy": self.naming.name("policy", values) if variant.has_vfs else None,
+            "policy": self.naming.name("policy", values) if variant.has_vfs_on(rail) else None,
             "interface": self.naming.name("interface", values),
         }
 
     def _rail_pool(self, kind: str, rail: Rail, values: t.Mapping[str, t.Any]) -> str | None:
         """Return the name of a rail's pool; None if each node has its own pool, or the rail has none of this kind."""
-        if not self._networked or rail.mode in (None, NONE) or kind not in self.naming.pools(rail.schemes):
+        if (
+            not (self._networked and rail.for_pods)
+            or rail.mode in (None, NONE)
+            or kind not in self.naming.pools(rail.schemes)
+        ):
             return None
         if self.naming.own_pools(kind, rail.mode):
             return None
@@ -342,7 +355,7 @@ class PlanOutput:
         if routes:
             values["routes"] = routes
         values["leaf"] = leaf
-        values["pods"] = pods if self._kubernetes else None
+        values["pods"] = pods if self._kubernetes and rail.for_pods else None
 
     def _leaf(self, unit: Unit | None, rail: Rail, node: Node) -> dict[str, t.Any] | None:
         """Return the leaf of a rail port; None without a unit on a rail without addresses."""
@@ -366,28 +379,6 @@ class PlanOutput:
     def _planners(self, rail: Rail) -> list[Planner]:
         """Return the planner of each family of a rail."""
         return [side.planner for side in self._sides[rail.name]]
-
-    def _firmware(self, variant: Variant) -> dict[str, t.Any] | None:
-        firmware: Firmware | None = variant.firmware
-        if firmware is None:
-            return None
-        return {
-            "link_type": firmware.link_type or LINK_TYPE[self.fabric.link_layer or ""],
-            "sriov_en": True if firmware.sriov_en is None and variant.has_vfs else firmware.sriov_en,
-            "num_of_vfs": firmware.num_of_vfs,
-            "version": firmware.version,
-            "parameters": dict(firmware.parameters),
-        }
-
-    def _ipoib(self, variant: Variant, port: Port) -> dict[str, t.Any] | None:
-        """Return a port's IPoIB mode, partition keys and their child interfaces; None without settings."""
-        of_fabric, of_variant = self.fabric.infiniband, variant.partitions
-        if of_fabric is None and of_variant is None:
-            return None
-        pkeys = of_variant.pkeys if of_variant else of_fabric.pkeys if of_fabric else ()
-        children = [child_netdev(port.interface, key) for key in pkeys] if port.interface else []
-        mode = of_fabric.ipoib_mode if of_fabric else None
-        return {"mode": mode, "pkeys": ["0x%04x" % key for key in pkeys], "children": children}
 
     # -- the whole plan ----------------------------------------------------------------------------------------------
 
@@ -418,7 +409,7 @@ class PlanOutput:
             "networks": self._networks(rail),
             "taken": taken_texts(rail),
         }
-        values = self.naming.values(rail, self.fabric.attachment or "", "")
+        values = self.naming.values(rail, rail.attachment or self.fabric.attachment or "", "")
         for kind in ("pool", "pool6"):
             found[kind] = self._rail_pool(kind, rail, values)
         for suffix in SUFFIX.values():
@@ -434,16 +425,18 @@ class PlanOutput:
             for key, pool in (("pods", common.pods), ("hosts", common.hosts)) if common else ():
                 found[key + side.suffix] = str(pool) if pool else None
             found["capacity" + side.suffix] = side.planner.capacity(demand).document()
+        found.update({key: value for key, value in self._kinds.get(rail.name, {}).items() if key != "qos"})
         return found
 
     def _networks(self, rail: Rail) -> list[dict[str, t.Any]]:
         """Return the Kubernetes networks of a rail, each once."""
         found: dict[str, dict[str, t.Any]] = {}
         for variant in self.variants:
-            if self._kubernetes and rail.name in self._served[id(variant)]:
+            if self._kubernetes and rail.for_pods and rail.name in self._served[id(variant)]:
+                attachment = variant.attachment_on(rail)
                 names = self._names(variant, rail)
                 row = {key: names[key] for key in ("network", "resource", "interface")}
-                found.setdefault(row["network"] or variant.attachment or "", {"attachment": variant.attachment, **row})
+                found.setdefault(row["network"] or attachment or "", {"attachment": attachment, **row})
         return list(found.values())
 
     def _unit(self, unit: Unit) -> dict[str, t.Any]:

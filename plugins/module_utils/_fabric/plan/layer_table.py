@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan import port_view
+
 Values = t.Mapping[str, t.Any]
 Options = t.Dict[str, t.Any]
 Ports = t.List[Options]
@@ -130,14 +132,17 @@ def _kernel(node: Values, _fabric: Values, _ports: Ports) -> Options | None:
 
 def _infiniband_port(port: Values) -> Options | None:
     ipoib = port.get("ipoib")
-    return dict(_names(port), **_pick(ipoib, "mode", "pkeys")) if ipoib else None
+    # Without an IPoIB interface, there is neither a mode nor a child interface to configure.
+    return dict(_names(port), **_pick(ipoib, "mode", "pkeys")) if ipoib and port_view.has_interface(port) else None
 
 
 def _infiniband(_node: Values, fabric: Values, ports: Ports) -> Options | None:
     return {"ports": ports, "subnet_manager": (fabric["infiniband"] or {}).get("subnet_manager")} if ports else None
 
 
-def _rail_port(port: Values) -> Options:
+def _rail_port(port: Values) -> Options | None:
+    if not port_view.has_interface(port):
+        return None
     keys = ("address", "gateway", "address6", "gateway6", "table", "rule_priority", "routes", "sysctl")
     return _pick(port, "rail", "pci", "netdev", "mtu", *keys)
 
@@ -164,11 +169,21 @@ def _gpudirect(node: Values, _fabric: Values, _ports: Ports) -> Options | None:
 
 def _qos_port(port: Values) -> Options | None:
     # The NIC below a soft RDMA device applies no QoS to it.
-    return dict(_names(port), **_vf_range(port.get("vfs"))) if port["rdma"]["type"] == "hardware" else None
+    if port["rdma"]["type"] != "hardware" or ("qos" in port and port["qos"] is None):
+        return None
+    return dict(_names(port), **_vf_range(port.get("vfs")), qos=port.get("qos"))
 
 
 def _qos(_node: Values, fabric: Values, ports: Ports) -> Options | None:
-    return {"ports": ports, "qos": fabric["qos"]} if ports and fabric["qos"] else None
+    ports = [port for port in ports if fabric["qos"] or port.get("qos")]
+    if not ports:
+        return None
+    # Without QoS of the fabric, that of the first port is the default of the others.
+    default = fabric["qos"] or ports[0]["qos"]
+    return {
+        "ports": [{key: value for key, value in port.items() if key != "qos" or value != default} for port in ports],
+        "qos": default,
+    }
 
 
 # QoS comes late: buffer sizes depend on the MTU of the ports, and DSCP values are set on RDMA devices, by their planned

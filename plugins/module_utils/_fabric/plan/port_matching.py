@@ -56,7 +56,11 @@ def identify(node: t.Mapping[str, t.Any], nics: t.Sequence[t.Mapping[str, t.Any]
     identified = dict(node, ports=filled)
     if node.get("agent"):
         agent: Row = node["agent"]
-        rails = [dict(rail, pci=port["pci"], netdev=port["netdev"]) for rail, port in zip(agent["rails"], filled)]
+        by_rail = {port["rail"]: port for port in filled}
+        rails = [
+            dict(rail, pci=by_rail[rail["rail"]]["pci"], netdev=by_rail[rail["rail"]]["netdev"])
+            for rail in agent["rails"]
+        ]
         identified["agent"] = dict(agent, rails=rails)
     return identified
 

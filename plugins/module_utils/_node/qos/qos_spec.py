@@ -56,7 +56,12 @@ QOS_SPEC = {
     "nccl": {"type": "dict"},
 }
 
-PORT_SPEC: dict[str, t.Any] = {"netdev": {"type": "str"}, "pci": {"type": "str"}, "range": {"type": "str"}}
+PORT_SPEC: dict[str, t.Any] = {
+    "netdev": {"type": "str"},
+    "pci": {"type": "str"},
+    "range": {"type": "str"},
+    "qos": {"type": "dict", "options": QOS_SPEC},
+}
 
 SPEC: dict[str, t.Any] = {
     **MANAGEMENT,
@@ -79,7 +84,7 @@ class Ets(t.NamedTuple):
 
 
 class QosSpec(t.NamedTuple):
-    """The desired QoS of every port. None: not changed. ``priority`` and ``dscp`` are RoCE's, for comparison."""
+    """The desired QoS of a port. None: not changed. ``priority`` and ``dscp`` are RoCE's, for comparison."""
 
     priority: int | None
     dscp: int | None
@@ -121,8 +126,23 @@ def vf_ranges(options: Options) -> dict[str, range]:
     return found
 
 
+def qos_of_ports(options: Options) -> dict[str, QosSpec]:
+    """Return place of a port (``ports[2]``) -> its own QoS. Raises all errors at once."""
+    found: dict[str, QosSpec] = {}
+    errors: list[RailyardError] = []
+    for number, port in enumerate(options.get("ports") or []):
+        place = "ports[%d]" % number
+        try:
+            if port.get("qos"):
+                found[place] = qos_of(port)
+        except RailyardError as error:
+            errors += [RailyardError(each.message, "%s.%s" % (place, each.place), each.remedy) for each in error.errors]
+    raise_all(errors)
+    return found
+
+
 def qos_of(options: Options) -> QosSpec:
-    """The option ``qos``, checked for contradictions. Raises all errors at once."""
+    """The option ``qos`` of the module or of a port, checked for contradictions. Raises all errors at once."""
     qos = options.get("qos") or {}
     errors: list[RailyardError] = []
     buffers = qos.get("buffers") or {}
