@@ -228,8 +228,8 @@ def test_infiniband_of_shared_devices_refuses_macvlan() -> None:
     documents = [macvlan(1, "ib1"), macvlan(2, "ib2")]
     documents.append(cluster_policy(shared("mlx5_1", "ib1", "infiniband"), shared("mlx5_2", "ib2", "infiniband")))
     outcome = imported(documents)
-    (text,) = texts(outcome, "IM511")
-    assert "the kernel makes no macvlan on an IPoIB interface" in text and "IM511" in errors(outcome)
+    found = texts(outcome, "IM511")
+    assert len(found) == 2 and all("the kernel makes no macvlan on an IPoIB interface" in text for text in found)
     assert data(outcome)["fabric"]["attachment"] == "ipoib" and outcome.text.count("# DECIDE: ipoib") == 1
 
 
@@ -258,12 +258,21 @@ def test_a_link_type_of_any_source_is_compared_with_the_attachment(document: Doc
 @pytest.mark.parametrize("netdev", ["ib0", "ibp24s0", "ibs1", "ibo1"])
 def test_names_of_infiniband_ports_are_a_question(netdev: str) -> None:
     outcome = imported([macvlan(1, netdev)])
-    assert any("%s is a name of InfiniBand ports" % netdev in text for text in texts(outcome, "IM511"))
-    assert "# DECIDE: ipoib or ib-sriov" in outcome.text
+    assert any("has the name %s, which only InfiniBand ports get" % netdev in text for text in texts(outcome, "IM511"))
+    assert "# DECIDE: ipoib, or ib-sriov" in outcome.text
     assert "IM511" not in codes(imported([macvlan(1, "ibex0" if netdev == "ib0" else "ens1np0")]))
     # a known link type decides
     known = imported([macvlan(1, netdev), cluster_policy(shared("rail1", netdev, "ether"))])
     assert "IM511" not in codes(known) and data(known)["fabric"]["attachment"] == "macvlan"
+
+
+def test_rails_of_two_link_layers_are_one_file() -> None:
+    documents = [macvlan(1, "ib1"), macvlan(2, "ens2np0"), macvlan(3, "ens3np0")]
+    documents.append(cluster_policy(shared("a", "ib1", "infiniband"), shared("b", "ens2np0", "ether")))
+    got = data(imported(documents))
+    kinds = [(rail.get("attachment"), rail.get("link_layer")) for rail in got["rails"].values()]
+    assert got["fabric"]["attachment"] == "macvlan"
+    assert kinds == [("ipoib", "infiniband"), (None, None), (None, None)]
 
 
 # -- case 7: objects for some nodes only

@@ -376,7 +376,6 @@ ATTACHMENTS = rule(
     "IM501 different-attachments: Rails with different attachments",
     GOOD_NETWORK + "---" + SECOND.replace("cniType: macvlan", "cniType: ipvlan").replace("macvlan:", "ipvlan:"),
     FOUR,
-    ERROR,
 )
 ISOLATION = changed(
     "IM502 missing-rdma-isolation: VF without its RDMA device", GOOD_SRIOV, "    rdmaIsolation: true\n", ""

@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Facts,
     Options,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found, Place
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer import host_addresses, port_drafts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.infer_addresses import addressing
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.port_drafts import Draft
@@ -30,6 +30,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
     Addressing,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.kinds import subnet_pool
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_attachments import (
+    Attachments,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_names import Names
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.output.import_profiles import (
     Profiles,
@@ -40,8 +43,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.prov
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, SUFFIX, show
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import file_value
 
-# Names that udev and the kernel give to IPoIB interfaces alone: ib0, ibp24s0, ibs1, ibo1.
-_IPOIB_NAME = re.compile(r"ib(?:[0-9]|[opsP][0-9])")
 _STEM = re.compile(r"(gpu|rail)[-_]?[0-9]", re.IGNORECASE)
 
 
@@ -56,8 +57,9 @@ class Builder:
         self._out = Sections()
         self._place = drafts[0].place
         self._provider = options.provider or self._choose_provider()
-        self._attachment = self._choose_attachment()
-        self._infiniband = self._attachment in ("ib-sriov", "ipoib") or self._ib_links()
+        self._attachments = Attachments(facts, drafts, self._out, found)
+        self._attachment = self._attachments.fabric
+        self._infiniband = self._attachments.fabric_infiniband
         self._names = self._rail_names()
         self._profiles = Profiles(facts, drafts, self._names, options, self._out, found)
 
@@ -127,94 +129,6 @@ class Builder:
         self._report(import_rules.MANAGER, message, remedy, "provider: %s" % SPIDERPOOL, ("fabric",), comment)
         return SPIDERPOOL
 
-    def _choose_attachment(self) -> str:
-        counts: dict[str, int] = {}
-        for draft in self._drafts:
-            for network in draft.networks[:1]:
-                counts[network.attachment] = counts.get(network.attachment, 0) + 1
-        if not counts:
-            shared = any(device.shared for draft in self._drafts for device in draft.devices)
-            guess = "macvlan" if shared else "ib-sriov" if self._ib_links() else "sriov"
-            message = "no manifest shows how pods are attached to the rails"
-            remedy = "correct fabric.attachment if it is not %s" % guess
-            comment = "CHECK: attachment is a guess; manifests of networks are missing"
-            self._report(import_rules.ATTACHMENT, message, remedy, "attachment: %s" % guess, ("fabric",), comment)
-            return guess
-        chosen = max(counts, key=lambda name: counts[name])
-        for draft in self._drafts:
-            for network in draft.networks[:1]:
-                if network.attachment != chosen:
-                    message = "%s is %s, and the fabric is %s" % (shown(network.name), network.attachment, chosen)
-                    remedy = "write a fabric file for each, or another profile for the nodes that differ"
-                    self._found.add(import_rules.ATTACHMENTS, network.place, message, remedy, chosen)
-        if chosen == "host-device":
-            self._report_moved_vfs()
-        return self._against_links(chosen)
-
-    def _report_moved_vfs(self) -> None:
-        """Report networks that move VFs into pods: the attachment moves the whole port."""
-        for draft in self._drafts:
-            for device in draft.devices:
-                if not device.shared and (device.vf_range or device.vfs):
-                    message = "%s are VFs of %s, and with host-device a pod gets the port itself" % (
-                        shown(device.resource),
-                        shown(draft.netdev or draft.label),
-                    )
-                    remedy = "write sriov, or ib-sriov on InfiniBand, for pods that get a VF"
-                    self._found.add(layout_rules.OWNER, device.place, message, remedy, "attachment: host-device")
-
-    def _ib_links(self) -> bool:
-        return "ib" in ({link for link, _place in self._links()} or self._facts.links)
-
-    def _links(self) -> list[tuple[str, Place]]:
-        """Return the link types that resources and interfaces of the rails' ports have, with their places."""
-        found = [(device.link, device.place) for draft in self._drafts for device in draft.devices]
-        for draft in self._drafts:
-            found += [(each.link, each.place) for each in host_addresses.interfaces_of(draft, self._facts)]
-        return [(link, place) for link, place in found if link]
-
-    def _named_infiniband(self) -> list[Draft]:
-        """Return the rails whose port has a name that only InfiniBand ports get, if no object has its link type."""
-        if self._links() or self._facts.links:
-            return []
-        return [draft for draft in self._drafts if _IPOIB_NAME.match(draft.netdev or "")]
-
-    def _against_links(self, chosen: str) -> str:
-        """Return the attachment that the link types of the ports allow, and report another one."""
-        links = self._links()
-        named = self._named_infiniband()
-        known = {link for link, _place in links} or self._facts.links
-        places = {link: place for link, place in reversed(links)}
-        if "ib" in known and chosen == "sriov":
-            message = "the policy creates InfiniBand VFs, but the network has the type sriov, which is for Ethernet"
-            place = places.get("ib", self._place)
-            self._found.add(import_rules.LINK, place, message, "write ib-sriov", "attachment: ib-sriov")
-            return "ib-sriov"
-        if "eth" in known and chosen in ("ib-sriov", "ipoib"):
-            message = "the ports are Ethernet, but the network has the type %s" % chosen
-            remedy = "write linkType: ib, or the type %s" % ("sriov" if chosen == "ib-sriov" else "macvlan")
-            place = places.get("eth", self._place)
-            self._found.add(import_rules.LINK, place, message, remedy, "attachment: %s" % chosen)
-        if chosen not in ("macvlan", "ipvlan", "sriov") or not ("ib" in known or named):
-            return chosen
-        shared = any(device.shared for draft in self._drafts for device in draft.devices) or chosen != "sriov"
-        fitting = "ipoib" if shared else "ib-sriov"
-        place = places.get("ib", self._place)
-        message = "the ports are InfiniBand, and the kernel makes no %s on an IPoIB interface" % chosen
-        comment = "DECIDE: ipoib, or ib-sriov with VFs; the manifests have %s, which InfiniBand has not" % chosen
-        if named:
-            place = named[0].place
-            message = "%s is a name of InfiniBand ports, on which the kernel makes no %s" % (
-                shown(named[0].netdev or ""),
-                chosen,
-            )
-            comment = "DECIDE: ipoib or ib-sriov on InfiniBand; %s if the ports are Ethernet in spite of their names"
-            comment %= chosen
-        remedy = "write ipoib, or ib-sriov with VFs, or correct the link type"
-        self._found.add(import_rules.LINK, place, message, remedy, "attachment: %s" % fitting)
-        self._out.say(("fabric", "attachment"), comment)
-        return fitting
-
     def _fabric(self, layout: Addressing) -> dict[str, t.Any]:
         options = self._options
         section: dict[str, t.Any] = {"name": options.name or "imported"}
@@ -276,7 +190,8 @@ class Builder:
         if not attachment_table.has_vfs(self._attachment):
             return {}
         section: dict[str, t.Any] = {}
-        known: list[dict[str, t.Any]] = [vfs for vfs in map(port_drafts.vfs_of, self._drafts) if "count" in vfs]
+        drafts = [draft for draft, each in zip(self._drafts, self._attachments.rails) if attachment_table.has_vfs(each)]
+        known: list[dict[str, t.Any]] = [vfs for vfs in map(port_drafts.vfs_of, drafts) if "count" in vfs]
         if known:
             counts = [known.count(vfs) for vfs in known]
             section.update(known[counts.index(max(counts))])
@@ -286,7 +201,7 @@ class Builder:
             remedy = "set fabric.vfs.count: one for each pod"
             comment = "DECIDE: one VF per port for each pod of a node; no policy contains the number"
             self._report(import_rules.VFS, message, remedy, "vfs: 8", ("fabric", "vfs"), comment)
-        settings = [draft.networks[0].vfs for draft in self._drafts if draft.networks]
+        settings = [draft.networks[0].vfs for draft in drafts if draft.networks]
         for first in settings[:1]:
             section.update(
                 {key: value for key, value in first.items() if all(each.get(key) == value for each in settings)}
@@ -311,9 +226,9 @@ class Builder:
             comment = "CHECK: pods get only the VFs of the range; others have another owner and are left as they are"
             self._out.say(("fabric", "vfs"), comment)
 
-    def _own_vfs(self, draft: Draft) -> dict[str, t.Any]:
+    def _own_vfs(self, draft: Draft, attachment: str) -> dict[str, t.Any]:
         """Return VF attributes of a rail that differ from those of the fabric."""
-        if not attachment_table.has_vfs(self._attachment):
+        if not attachment_table.has_vfs(attachment):
             return {}
         common = self._out.data["fabric"].get("vfs", {})
         own = port_drafts.vfs_of(draft)
@@ -354,7 +269,13 @@ class Builder:
             own_mtu = self._mtu_of(draft)
             if own_mtu and own_mtu != mtu and not self._options.mtu:
                 rail["mtu"] = own_mtu
-            vfs = self._own_vfs(draft)
+            attachment = self._attachments.rails[place - 1]
+            infiniband = self._attachments.infiniband[place - 1]
+            if infiniband != self._infiniband:
+                rail["link_layer"] = attachment_table.INFINIBAND if infiniband else attachment_table.ETHERNET
+            if attachment != self._attachment:
+                rail["attachment"] = attachment
+            vfs = self._own_vfs(draft, attachment)
             if vfs:
                 rail["vfs"] = vfs
             section[name] = rail
