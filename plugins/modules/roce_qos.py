@@ -149,6 +149,11 @@ options:
       pci:
         description: The port's PCI address, in full (V(0000:0b:00.0)).
         type: str
+      range:
+        description:
+          - The VFs whose RDMA devices are marked, such as V(5-9), if others of this port have another owner.
+          - If omitted, all VFs are.
+        type: str
       qos:
         description: The QoS of this port, in place of O(qos) as a whole.
         type: dict

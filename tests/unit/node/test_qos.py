@@ -239,6 +239,15 @@ def test_vfs_can_be_left(kernel: QosKernel) -> None:
     assert kernel.defaults["mlx5_vf0"]["default_roce_tos"] == "0"
 
 
+def test_vfs_of_another_owner_are_not_marked(kernel: QosKernel) -> None:
+    kernel.with_vf()
+    port = {"pci": "0000:01:00.0"}
+    run(subsystem(kernel, ports=[dict(port, range="1-3")]))
+    assert kernel.defaults["mlx5_vf0"]["default_roce_tos"] == "0"
+    run(subsystem(kernel, ports=[dict(port, range="0-3")]))
+    assert kernel.defaults["mlx5_vf0"]["default_roce_tos"] == "106"
+
+
 def test_the_kernels_own_driver(tmp_path: Path) -> None:
     kernel = QosKernel(tmp_path, vendor=False)
     one = subsystem(kernel)

@@ -231,7 +231,7 @@ LINK_TWICE = rule(
 def _link(fabric: Fabric, rail: Rail, variants: Variants, report: Report) -> None:
     """Report rails of mode link on which pods would need the address of the port."""
     for variant in variants:
-        count = variant.vfs_on(fabric, rail).get("count")
+        count = variant.pod_vfs_on(fabric, rail)
         attachment, has_vfs = variant.attachment_on(rail), variant.has_vfs_on(rail)
         if has_vfs and count and count.value == 1:
             if all(scheme.host != NONE for scheme in rail.schemes.values()):

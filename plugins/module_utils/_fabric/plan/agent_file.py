@@ -135,7 +135,7 @@ class AgentFiles:
         self, node: Node, port: Variables, identities: t.Sequence[str], variant: Variant
     ) -> list[dict[str, t.Any]]:
         """Return the slots of a rail port, ordered by number."""
-        rail, slots = port["rail"], self._slots[id(variant), port["rail"]]
+        rail, slots, vfs = port["rail"], self._slots[id(variant), port["rail"]], port["vfs"]
         if slots is None:
             raise ValueError("%s has no number of slots on %s, which lint reports" % (node.name, rail))
         ethernet = link_layer_of(self._fabric_vars, port) == ETHERNET
@@ -147,7 +147,7 @@ class AgentFiles:
                 "address6": None,
                 # VFs of InfiniBand have GUIDs, and the interface's address follows from them.
                 "mac": identities[number] if identities and ethernet else None,
-                "vf": number if port["vfs"] else None,
+                "vf": vfs["attributes"][number]["index"] if vfs else None,
             }
             for number in range(slots.total)
         ]

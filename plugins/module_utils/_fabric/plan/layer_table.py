@@ -112,7 +112,14 @@ def _rdma_mode(node: Values, _fabric: Values, _ports: Ports) -> Options | None:
 def _vf_port(port: Values) -> Options | None:
     vfs = port.get("vfs")
     attributes = [{key: vf[key] for key in vf if vf[key] is not None} for vf in vfs["attributes"]] if vfs else []
-    return dict(_names(port), count=vfs["count"], attributes=attributes) if vfs else None
+    if not vfs:
+        return None
+    return dict(_names(port), count=vfs["count"], **_vf_range(vfs), attributes=attributes)
+
+
+def _vf_range(vfs: Values | None) -> Options:
+    """Return the option for ports of which other programs own some VFs; empty for others."""
+    return {"range": vfs["range"]} if vfs and vfs.get("range") else {}
 
 
 def _pci_port(port: Values) -> Options:
@@ -183,7 +190,7 @@ def _qos_port(port: Values) -> Options | None:
     # The NIC below a soft RDMA device applies no QoS to it.
     if port["rdma"]["type"] != "hardware" or ("qos" in port and port["qos"] is None):
         return None
-    return dict(_names(port), qos=port.get("qos"))
+    return dict(_names(port), **_vf_range(port.get("vfs")), qos=port.get("qos"))
 
 
 def _qos(_node: Values, fabric: Values, ports: Ports) -> Options | None:

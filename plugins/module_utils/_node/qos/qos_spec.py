@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._common import vf_attributes
 from ansible_collections.railyard.fabric.plugins.module_utils._common.errors import RailyardError, raise_all
 from ansible_collections.railyard.fabric.plugins.module_utils._node.core.subsystem import MANAGEMENT
 from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.dcb_netlink import TSA_NUMBERS
@@ -58,6 +59,7 @@ QOS_SPEC = {
 PORT_SPEC: dict[str, t.Any] = {
     "netdev": {"type": "str"},
     "pci": {"type": "str"},
+    "range": {"type": "str"},
     "qos": {"type": "dict", "options": QOS_SPEC},
 }
 
@@ -108,6 +110,19 @@ def ports(options: Options) -> list[PortReference]:
         for number, each in enumerate(options.get("ports") or [])
     ]
     raise_all(errors)
+    return found
+
+
+def vf_ranges(options: Options) -> dict[str, range]:
+    """Return place of a port -> the numbers of its VFs whose RDMA devices are marked, for ports with ``range``."""
+    found: dict[str, range] = {}
+    for number, each in enumerate(options.get("ports") or []):
+        place, text = "ports[%d]" % number, each.get("range")
+        numbers = vf_attributes.numbers(text, 0) if text else None
+        if text and not numbers:
+            raise RailyardError("%r is not a range of VFs" % text, place + ".range", "write first-last, such as 5-9")
+        if numbers:
+            found[place] = numbers
     return found
 
 

@@ -53,6 +53,7 @@ class RoceQos(PersistentSubsystem):
         self._options = options
         self._gather = options.get("state") == "gathered"
         self._ports = qos_spec.ports(options)
+        self._vf_ranges = qos_spec.vf_ranges(options)
         desired = {} if self._gather or self._absent else options
         self._spec = qos_spec.qos_of(desired)
         # Place of a port -> its own QoS in place of that of all ports.
@@ -90,7 +91,8 @@ class RoceQos(PersistentSubsystem):
                 message = "%s is the netdev %s, as is %s" % (port.netdev or port.pci, netdev, taken[0].place)
                 errors.append(RailyardError(message, port.place, "name each port once"))
                 continue
-            seen.live.append(LivePort(self._system, self._tools, port.place, netdev, function, self._vfs))
+            part = self._vf_ranges.get(port.place)
+            seen.live.append(LivePort(self._system, self._tools, port.place, netdev, function, self._vfs, part))
         raise_all(errors)
         others = [other._asdict() for other in dcb_managers.others(self._system)]
         seen.update(ports=[live.state() for live in seen.live], others=others)
@@ -184,10 +186,10 @@ class RoceQos(PersistentSubsystem):
         again |= {name for port in self._ports for name in (port.netdev, port.pci)}
         left = without([each for each in boot.staying([]) if each.id == "qos"], "qos", again)
         options = {key: self._options.get(key) for key in ("qos", "dcbx", "others", "vfs")}
-        options["ports"] = [
-            dict({"pci": port.pci, "netdev": port.netdev}, **({"qos": given["qos"]} if given.get("qos") else {}))
-            for port, given in zip(self._ports, self._options.get("ports") or ())
-        ]
+        rows: list[dict[str, t.Any]] = [{"pci": port.pci, "netdev": port.netdev} for port in self._ports]
+        for row, given in zip(rows, self._options.get("ports") or ()):
+            row.update({key: given[key] for key in ("range", "qos") if given.get(key)})
+        options["ports"] = rows
         return boot.changes(options, self._events(), left=left)
 
     def _events(self) -> list[str]:

@@ -117,9 +117,12 @@ class PfChanges:
             return self.errors
         found: list[RailyardError] = []
         if self.recount and pf.count and not self._settings.recreate:
+            others = ""
+            if self.port.ours is not None:
+                others = ", also those outside of the range %s, which have another owner" % self.port.options["range"]
             found.append(
                 Refused(
-                    "%s has %d VFs, which are all removed to have %d" % (pf.name, pf.count, self.count),
+                    "%s has %d VFs, which are all removed to have %d%s" % (pf.name, pf.count, self.count, others),
                     place + ".count",
                     "drain the node, then set allow_recreate: true",
                 )
@@ -163,7 +166,7 @@ class PfChanges:
                 self._plan_existing(vf)
             if self.autoprobe is not False:
                 for row in pf.vfs:
-                    if row["pci"] and not row["driver"]:
+                    if row["pci"] and not row["driver"] and self.port.is_ours(row["index"]):
                         self._add(pf.vf_name(row["index"]), "bound", False, True, self._binder(row["index"]))
 
     def _plan_new(self) -> None:
