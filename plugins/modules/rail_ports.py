@@ -100,8 +100,9 @@ options:
       sysctl:
         description:
           - Settings of the interface under C(net.ipv4.conf), such as C(arp_ignore), with whole numbers as values.
-          - For C(arp_announce), C(arp_ignore) and C(rp_filter) the kernel uses the larger of the interface's value and
-            that of C(all). An C(rp_filter) of 0 that this would turn into strict filtering is refused.
+          - For C(arp_announce), C(arp_filter), C(arp_ignore) and C(rp_filter) the kernel uses the larger of the
+            interface's value and that of C(all). An C(rp_filter) of 0 that this would turn into strict filtering is
+            refused.
         type: dict
         default: {}
   backend:
@@ -268,8 +269,8 @@ gathered:
           sysctl: {arp_ignore: 1, arp_announce: 2, rp_filter: 2}
 effective_sysctl:
   description:
-    - The effective settings of each netdev. C(arp_announce), C(arp_ignore) and C(rp_filter) are the larger of the
-      interface's value and that of C(all).
+    - The effective settings of each netdev. C(arp_announce), C(arp_filter), C(arp_ignore) and C(rp_filter) are the
+      larger of the interface's value and that of C(all).
   returned: success
   type: dict
   sample:

@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.netlink.rout
     RouteLookup,
 )
 
-IPV4 = ("arp_announce", "arp_ignore", "rp_filter", "promote_secondaries")
+IPV4 = ("arp_announce", "arp_filter", "arp_ignore", "rp_filter", "promote_secondaries")
 IPV6 = ("accept_ra", "autoconf", "disable_ipv6")
 
 

@@ -245,16 +245,17 @@ def _infiniband(fabric: Fabric, variants: Variants, report: Report) -> None:
     if fabric.link_layer is None:
         return
     _partitions(fabric, variants, report)
-    infiniband = fabric.infiniband
-    if infiniband is None:
-        return
-    if fabric.link_layer != INFINIBAND:
-        message = "the link layer is %s" % fabric.link_layer
-        report.add(LAYER, infiniband.path, message, "remove infiniband, or set link_layer: infiniband")
-        return
-    if infiniband.ipoib_mode == CONNECTED:
-        message = "the accelerated IPoIB of ConnectX-4 and later does not support connected mode"
-        report.add(MODE, infiniband.path + ("ipoib_mode",), message, "write datagram")
+    holders = [(rail.infiniband, [rail]) for rail in fabric.rails] + [(fabric.infiniband, fabric.rails)]
+    for infiniband, rails in holders:
+        if infiniband is None:
+            continue
+        layers = [fabric.link_layer_on(rail) for rail in rails] or [fabric.link_layer]
+        if INFINIBAND not in layers:
+            message = "the link layer is %s" % layers[0]
+            report.add(LAYER, infiniband.path, message, "remove infiniband, or set link_layer: infiniband")
+        elif infiniband.ipoib_mode == CONNECTED:
+            message = "the accelerated IPoIB of ConnectX-4 and later does not support connected mode"
+            report.add(MODE, infiniband.path + ("ipoib_mode",), message, "write datagram")
 
 
 NOT_PODS = rule(
@@ -269,26 +270,28 @@ NOT_PODS = rule(
 
 
 def _partitions(fabric: Fabric, variants: Variants, report: Report) -> None:
-    """Check the partition keys of each variant: its own, or the fabric's."""
+    """Check the partition keys of each variant: those of the rail, its own, or the fabric's."""
     for variant in variants.with_unused():
-        partitions = variant.partitions or fabric.infiniband
-        if partitions is None:
-            continue
-        if fabric.link_layer != INFINIBAND:
-            if partitions is variant.partitions:
-                message = "the link layer is %s" % fabric.link_layer
-                report.add(LAYER, partitions.path, message, "remove infiniband, or set link_layer: infiniband")
-            continue
-        if not partitions.pkeys:
-            continue
-        if variant.attachment == "ipoib":
-            message = "nodes get an interface for each key, but pods on IPoIB have only the port's own key"
-            remedy = "configure the pods' partition at index 0 of the ports in the subnet manager, or use ib-sriov"
-            report.add(NOT_PODS, partitions.path + ("pkeys",), message, remedy)
-        _children(variant.ports.values(), report)
+        names = variants.rails_of(variant)
+        rails = [rail for rail in fabric.rails if rail.name in names]
+        layers = [fabric.link_layer_on(rail) for rail in rails] or [fabric.link_layer]
+        if variant.partitions and INFINIBAND not in layers:
+            message = "the link layer is %s" % layers[0]
+            report.add(LAYER, variant.partitions.path, message, "remove infiniband, or set link_layer: infiniband")
+        keyed = set()
+        for rail in rails:
+            section, pkeys = variant.pkeys_on(fabric, rail)
+            if not section or not pkeys or fabric.link_layer_on(rail) != INFINIBAND:
+                continue
+            keyed.add(rail.name)
+            if variant.attachment_on(rail) == "ipoib":
+                message = "nodes get an interface for each key, but pods on IPoIB have only the port's own key"
+                remedy = "configure the pods' partition at index 0 of the ports in the subnet manager, or use ib-sriov"
+                report.add(NOT_PODS, section.path + ("pkeys",), message, remedy)
+        _children([port for rail, port in variant.ports.items() if rail in keyed], report)
         for node in variants.nodes_of(variant):
             if node.ports:
-                _children(ports_of(node, variant).values(), report)
+                _children([port for rail, port in ports_of(node, variant).items() if rail in keyed], report)
 
 
 CHILD = rule(
@@ -303,6 +306,6 @@ CHILD = rule(
 def _children(ports: t.Iterable[Port], report: Report) -> None:
     """Report netdevs whose names are too long for child interfaces."""
     for port in ports:
-        if port.netdev is not None and len(port.netdev) > NETDEV_MAX:
-            message = "%s has more than %d characters" % (shown(port.netdev), NETDEV_MAX)
+        if port.interface is not None and len(port.interface) > NETDEV_MAX:
+            message = "%s has more than %d characters" % (shown(port.interface), NETDEV_MAX)
             report.add(CHILD, port.path, message, "give the port a shorter name")

@@ -69,14 +69,15 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     for rail in fabric.rails:
         pool_per_node = rail.mode not in (None, NONE, SUBNET) and facts_of(fabric.provider).pool_per_node
         for variant in variants:
-            if rail.name not in served[id(variant)] or not variant.attachment:
+            attachment = variant.attachment_on(rail)
+            if rail.name not in served[id(variant)] or not attachment or not rail.for_pods:
                 continue
-            values = naming.values(rail, variant.attachment, variant.name)
-            owner_of_network = (rail.name, variant.attachment)
+            values = naming.values(rail, attachment, variant.name)
+            owner_of_network = (rail.name, attachment)
             kinds: list[tuple[str, tuple[t.Any, ...]]] = [("interface", (rail.name,))]
             if networks:
                 kinds += [("resource", owner_of_network), ("network", owner_of_network)]
-            if networks and variant.has_vfs:
+            if networks and variant.has_vfs_on(rail):
                 kinds.append(("policy", owner_of_network + (variant.name,)))
             for kind, owner in kinds:
                 _check_name(fabric, naming, kind, values, owner, owners, report)
@@ -170,8 +171,8 @@ def _colliding_pools(fabric: Fabric, variants: Variants, naming: Naming, report:
     # text before and after the node's name -> the pools with such names
     found: dict[tuple[str, str], list[tuple[str, str, Rail, dict[str, t.Any], Variant]]] = {}
     for rail in fabric.rails:
-        for variant in variants if rail.mode not in (None, NONE, SUBNET) else ():
-            values = naming.values(rail, variant.attachment or "", variant.name)
+        for variant in variants if rail.mode not in (None, NONE, SUBNET) and rail.for_pods else ():
+            values = naming.values(rail, variant.attachment_on(rail) or "", variant.name)
             for kind in naming.pools(rail.schemes) if rail.name in variants.rails_of(variant) else ():
                 # an index cannot be distinguished from other digits
                 counted = "i" in naming.template(kind, rail.mode).fields

@@ -17,7 +17,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.vari
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.host_variables import PlanOutput
 
 # Values of a port from which objects of Kubernetes are made.
-_RENDERED = operator.attrgetter("netdev", "pci", "rdma", "gpus", "speed", "width", "pcie_gen", "pcie_lanes")
+_RENDERED = operator.attrgetter(
+    *("netdev", "pci", "rdma", "gpus", "speed", "width", "pcie_gen", "pcie_lanes"),
+    *("bond", "vlan", "rdma_port", "managed"),
+)
 _NO_IDENTITIES: dict[str, tuple[str, ...]] = {}
 
 
@@ -42,6 +45,10 @@ class Plan:
         self.fabric = fabric
         self.variants = variants or Variants(fabric)
         self._ports = {id(variant): self._in_rail_order(variant.ports) for variant in self.variants}
+        self._derive = {
+            rail.name: vf_identity.guid if fabric.link_layer_on(rail) == INFINIBAND else vf_identity.mac
+            for rail in fabric.rails
+        }
         self._identity_counts = {id(variant): self._identity_count(variant) for variant in self.variants}
         self.nodes = [self._node(node) for node in fabric.nodes]
         self._cached_output: PlanOutput | None = None
@@ -107,17 +114,23 @@ class Plan:
         counts, fabric = self._identity_counts[id(variant)], self.fabric
         if not counts:
             return _NO_IDENTITIES
-        derive = vf_identity.guid if fabric.link_layer == INFINIBAND else vf_identity.mac
         seed = fabric.mac_seed or fabric.name or ""
         return {
-            rail.name: tuple([derive(seed, node.name, rail.name, number) for number in range(counts[rail.name])])
+            rail.name: tuple(
+                [self._derive[rail.name](seed, node.name, rail.name, number) for number in range(counts[rail.name])]
+            )
             for rail, _port in ports
+            if rail.name in counts
         }
 
     def _identity_count(self, variant: Variant) -> dict[str, int]:
         """Return rail -> the number of its VFs or slots; empty if the plan assigns them no MAC addresses or GUIDs."""
-        if variant.has_vfs:
-            counts = {rail.name: variant.vfs_on(self.fabric, rail).get("count") for rail in self.fabric.rails}
-            return {name: count.value for name, count in counts.items() if count}
-        slots = slots_of(self.fabric, variant) if variant.attachment == "macvlan" else None
-        return dict.fromkeys([rail.name for rail in self.fabric.rails], slots.total) if slots and slots.total else {}
+        counts = {}
+        for rail in self.fabric.rails:
+            if variant.has_vfs_on(rail):
+                count = variant.vfs_on(self.fabric, rail).get("count")
+                counts[rail.name] = count.value if count else 0
+            elif variant.attachment_on(rail) == "macvlan":
+                slots = slots_of(self.fabric, variant, rail)
+                counts[rail.name] = slots.total if slots else 0
+        return {name: count for name, count in counts.items() if count}

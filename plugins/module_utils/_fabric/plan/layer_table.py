@@ -157,11 +157,21 @@ def _gpudirect(node: Values, _fabric: Values, _ports: Ports) -> Options | None:
 
 def _qos_port(port: Values) -> Options | None:
     # The NIC below a soft RDMA device applies no QoS to it.
-    return _names(port) if port["rdma"]["type"] == "hardware" else None
+    if port["rdma"]["type"] != "hardware" or ("qos" in port and port["qos"] is None):
+        return None
+    return dict(_names(port), qos=port.get("qos"))
 
 
 def _qos(_node: Values, fabric: Values, ports: Ports) -> Options | None:
-    return {"ports": ports, "qos": fabric["qos"]} if ports and fabric["qos"] else None
+    ports = [port for port in ports if fabric["qos"] or port.get("qos")]
+    if not ports:
+        return None
+    # Without QoS of the fabric, that of the first port is the default of the others.
+    default = fabric["qos"] or ports[0]["qos"]
+    return {
+        "ports": [{key: value for key, value in port.items() if key != "qos" or value != default} for port in ports],
+        "qos": default,
+    }
 
 
 # QoS comes late: buffer sizes depend on the MTU of the ports, and DSCP values are set on RDMA devices, by their planned

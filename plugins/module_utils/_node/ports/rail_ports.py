@@ -55,7 +55,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._node.safety.manag
 
 ARPHRD_INFINIBAND = 32
 # The sysctls that are gathered for a port whose spec has none.
-USUAL_SYSCTLS = ("arp_announce", "arp_ignore", "rp_filter")
+USUAL_SYSCTLS = ("arp_announce", "arp_filter", "arp_ignore", "rp_filter")
 NAMELESS = (
     "%s (%s) has no interface here: no file for the next boot is changed, its neighbours' neither. "
     "Remedy: run again once it has one"
