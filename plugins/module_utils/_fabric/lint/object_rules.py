@@ -9,6 +9,10 @@ import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.address_schemes import NONE, SUBNET
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Report, Rule, rule
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.common_networks import (
+    common_networks,
+    pool_owners,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import Fabric, Node, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.object_names import SHAPES, Naming
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.provider_facts import facts_of
@@ -65,6 +69,7 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
     for kind in ("resource_prefix", "namespace"):
         _valid(fabric, kind, naming.common(kind), report)
     owners: dict[tuple[str, str], tuple[t.Any, ...]] = {}
+    of_several = pool_owners(common_networks(fabric.rails))
     served = {id(variant): variants.rails_of(variant) for variant in variants}
     for rail in fabric.rails:
         pool_per_node = rail.mode not in (None, NONE, SUBNET) and facts_of(fabric.provider).pool_per_node
@@ -92,8 +97,9 @@ def check(fabric: Fabric, variants: Variants, report: Report) -> None:
                     message = "nodes share the pool of %s, and by this name each would have one" % rail.name
                     report.add(POOL_OF_ALL, fabric.names_path + (kind,), message, "remove {node} and {i} from the name")
                 else:
-                    more = dict(values, node="", i=0)
-                    _check_name(fabric, naming, kind, more, (rail.name,), owners, report, rail.mode)
+                    owner_of_pool = of_several.get((rail.name, kind), rail)
+                    more = dict(naming.values(owner_of_pool, variant.attachment, variant.name), node="", i=0)
+                    _check_name(fabric, naming, kind, more, (owner_of_pool.name,), owners, report, rail.mode)
     _colliding_pools(fabric, variants, naming, report)
 
 

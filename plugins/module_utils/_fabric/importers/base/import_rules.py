@@ -178,7 +178,10 @@ OVERLAP = _rule(
     BOTH,
 )
 RAILS_OVERLAP = _changed(
-    "IM310 duplicate-rail-subnet: Two rails with one subnet", FOUR, "172.16.12", "172.16.11", ERROR
+    "IM310 duplicate-rail-subnet: Subnets or pools of two rails that overlap", FOUR, "172.16.12", "172.16.11", ERROR
+)
+ONE_POOL = _changed(
+    "IM328 pool-of-several-rails: One pool for the pods of several rails", FOUR, "[gpu2-net12]", "[gpu1-net11]"
 )
 NO_SUBNET = _rule("IM311 missing-subnet: Rail without a known subnet", GOOD_NETWORK, BOTH, ERROR)
 LAYOUT = _rule(

@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_facts import Facts
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.base.import_findings import Found
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer import common_subnets
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.correlate import Draft
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.node_prefixes import prefixes
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.importers.infer.rail_addressing import (
@@ -30,7 +31,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_in
     Network,
     Range,
     network,
-    overlaps,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ranges import (
     common,
@@ -40,6 +40,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_ra
     without,
 )
 
+_NO_POOL = "CHECK: no pool has addresses of this rail; %s"
 # Number of addresses for ports of an IPv6 rail: twice the number of nodes of the largest cluster.
 _PORTS = 8192
 
@@ -67,22 +68,35 @@ def addressing(drafts: t.Sequence[Draft], facts: Facts, nodes: int, infiniband: 
             message = "no manifest contains the subnet of %s" % shown(draft.label)
             remedy = "write it into the fabric file, or give the rail's pool"
             found.add(import_rules.NO_SUBNET, draft.place, message, remedy, "a rail without a subnet")
-    _report_overlaps(drafts, result, found)
+    common_subnets.divide_pools(drafts, result, found)
+    common_subnets.report_overlaps(drafts, result, found)
     _of_blocks(drafts, result, found)
     free = []
     for place, draft in enumerate(drafts, 1):
         rail = result.rails[IPV4].get(place) or result.rails[IPV6].get(place)
         free.extend([(draft, rail)] if rail else [])
-    free = [(draft, rail) for draft, rail in free if _hosts(draft, rail, facts, nodes, infiniband, found)]
+    free = [
+        (draft, rail)
+        for draft, rail in free
+        if _hosts(draft, rail, facts, nodes * common_subnets.count(result, rail.net), infiniband, found)
+    ]
+    common_subnets.divide_hosts(result)
     if free:
         message = "no manifest contains the ports' own addresses on %s" % name_counting.compact(
             [draft.label for draft, _rail in free]
         )
-        ranges = name_counting.compact([str(each) for _draft, rail in free for each in rail.hosts])
+        texts = [str(each) for _draft, rail in free for each in rail.hosts]
+        ranges = name_counting.compact(list(dict.fromkeys(texts)))
         remedy = "check that nothing outside of these manifests has these addresses"
         written = "hosts: %s, which no object of the manifests can allocate" % ranges
         found.add(import_rules.HOSTS, free[0][0].place, message, remedy, written)
-    blocks = {pool.block for draft in drafts for pool in draft.pools if pool.block}
+    blocks = {
+        max(pool.block // (common_subnets.count(result, pool.net) if rail.numbering and pool.net else 1), 1)
+        for place, draft in enumerate(drafts, 1)
+        for pool in draft.pools
+        for rail in [result.rails[pool.net.bits].get(place) if pool.net else None]
+        if pool.block and rail
+    }
     result.pods_per_node = max(blocks) if blocks else None
     return result
 
@@ -162,6 +176,11 @@ def _add_missing_subnets(
     model = known[first]
     distance = _growth(known)
     counted: list[tuple[Draft, Network]] = []
+    if len(known) > 1 and all(rail.net == model.net for rail in known.values()):
+        # The other rails are in one subnet, in which this rail has no pool.
+        for place in missing:
+            known[place] = Addressed(model.net, model.gateway, note=_NO_POOL % model.net)
+        return
     for place in missing:
         start = model.net.first + distance * (place - first)
         if start < 0 or start >> model.net.bits:
@@ -172,7 +191,7 @@ def _add_missing_subnets(
         rail.pods = [Range(each.first + offset, each.last + offset, bits) for each in model.for_pods]
         if claimed_addresses.within(facts.claims, net):
             continue  # an object uses addresses of this subnet
-        rail.note = "CHECK: no pool has addresses of this rail; continued from %s" % model.net
+        rail.note = _NO_POOL % ("continued from %s" % model.net)
         known[place] = rail
         counted.append((drafts[place - 1], net))
     if counted:
@@ -197,15 +216,6 @@ def _growth(known: t.Mapping[int, Addressed]) -> int:
         return size
     growth, rest = divmod(known[high].net.first - known[low].net.first, high - low)
     return growth if not rest and growth % size == 0 and growth else size
-
-
-def _report_overlaps(drafts: t.Sequence[Draft], result: Addressing, found: Found) -> None:
-    for bits in (IPV4, IPV6):
-        nets = [(rail.net, drafts[place - 1]) for place, rail in result.rails[bits].items()]
-        for outer, first, inner, second in overlaps(nets):
-            message = "%s of %s overlaps %s of %s" % (inner, shown(second.label), outer, shown(first.label))
-            remedy = "give each rail its own subnet: a node cannot distinguish two rails in one subnet"
-            found.add(import_rules.RAILS_OVERLAP, second.place, message, remedy, "both unchanged")
 
 
 def _hosts(draft: Draft, rail: Addressed, facts: Facts, nodes: int, infiniband: bool, found: Found) -> bool:

@@ -319,6 +319,8 @@ class Builder:
         suffix = "6" if layout.rails[IPV6] and not layout.rails[IPV4] else ""
         if layout.node_prefix:
             section["node_prefix" + suffix] = layout.node_prefix
+        if layout.node_aggregate:
+            section["node_aggregate" + suffix] = layout.node_aggregate
         if layout.block:
             section["block"] = layout.block
         if layout.gateway:
@@ -415,16 +417,26 @@ class Builder:
     def _indexed(nodes: t.Mapping[str, dict[str, t.Any]], layout: Addressing) -> dict[str, dict[str, t.Any]]:
         """Set indexes of nodes whose addresses are in manifests. A range with another index becomes single nodes."""
         found: dict[str, dict[str, t.Any]] = {}
+        held = {index: name for name, index in layout.indexes.items()}
+        # Other nodes keep the index of their names, unless a node with addresses has it.
+        spare = max(
+            [*held, *(trailing_number(name) or 0 for pattern in nodes for name in expanded(pattern))], default=0
+        )
         for pattern, keys in nodes.items():
             names = expanded(pattern)
-            if all(layout.indexes.get(name) in (None, keys.get("index", trailing_number(name))) for name in names):
+            indexes = {name: layout.indexes.get(name) for name in names}
+            for name in names:
+                if indexes[name] is None and held.get(keys.get("index", trailing_number(name)) or 0, name) != name:
+                    spare += 1
+                    indexes[name] = spare
+            if all(indexes[name] in (None, keys.get("index", trailing_number(name))) for name in names):
                 found[pattern] = keys
                 continue
             values = {key: expanded(value) if isinstance(value, str) else [value] for key, value in keys.items()}
             for at, name in enumerate(names):
                 found[name] = {key: each[at] if len(each) == len(names) else each[0] for key, each in values.items()}
-                if layout.indexes.get(name) not in (None, trailing_number(name)):
-                    found[name]["index"] = layout.indexes[name]
+                if indexes[name] not in (None, trailing_number(name)):
+                    found[name]["index"] = indexes[name]
         return found
 
     def _own_networks(self, nodes: dict[str, dict[str, t.Any]], layout: Addressing) -> None:
@@ -482,4 +494,6 @@ def _family(addresses: Addressed, suffix: str) -> dict[str, t.Any]:
             rail[key + suffix] = file_value(ranges)
     if addresses.taken:
         rail.setdefault("taken", {}).update((name, file_value(ranges)) for name, ranges in addresses.taken.items())
+    if addresses.numbering:
+        rail["numbering"] = addresses.numbering
     return rail
