@@ -196,8 +196,14 @@ def encode_link(
     namespace: int | None = None,
     new_index: int | None = None,
     settings: t.Mapping[str, int] | None = None,
+    master: int | None = None,
+    kind: bytes = b"",
 ) -> bytes:
-    """Return the attributes of a change of a link. The kernel moves it to ``namespace`` first."""
+    """Return the attributes of a change of a link. The kernel moves it to ``namespace`` first.
+
+    :param master: index of the bond or bridge that it becomes a member of; 0: of none.
+    :param kind: the changed options of its kind, such as those of :func:`.link_kinds.encode_bond`.
+    """
     found = b""
     if mtu is not None:
         found += codec.u32(IFLA_MTU, mtu)
@@ -213,7 +219,9 @@ def encode_link(
         found += codec.u32(IFLA_NEW_IFINDEX, new_index)
     for key, value in (settings or {}).items():
         found += codec.u32(SETTINGS[key], value)
-    return found
+    if master is not None:
+        found += codec.u32(IFLA_MASTER, master)
+    return found + kind
 
 
 def encode_no_xdp(mode: int) -> bytes:

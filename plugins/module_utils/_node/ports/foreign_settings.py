@@ -125,15 +125,19 @@ class Foreign:
         )
         return [text % (link.name, port.rail, _listed(found), port.netdev or link.name)] if found else []
 
-    def why_not_down(self, link: Link, function: str | None) -> str | None:
+    def why_not_down(self, link: Link, function: str | None, ours: t.Collection[str] = ()) -> str | None:
         """Return why a link must not be set down, which removes its routes and disconnects its users; None otherwise.
 
         :param function: the port's PCI function.
+        :param ours: names of interfaces on it that do not count.
         """
-        if not link.up:
-            return None
+        return self.why_in_use(link, function, ours) if link.up else None
+
+    def why_in_use(self, link: Link, function: str | None, ours: t.Collection[str] = ()) -> str | None:
+        """Return what uses a link in this network namespace, as :meth:`why_not_down`."""
         directory = "/sys/class/net/%s" % link.name
         uppers = [name[len("upper_") :] for name in self._system.listdir(directory) if name.startswith("upper_")]
+        uppers = [name for name in uppers if name not in ours]
         reasons = ["%s is built on it" % ", ".join(uppers)] if uppers else []
         if self._system.read_int(directory + "/device/sriov_numvfs"):
             reasons.append("it has VFs")
