@@ -199,7 +199,7 @@ def _cable(arguments: Arguments) -> int:
     if arguments.action == "layout":
         with state.changing(lab.name):
             lifecycle.set_layout(lab, arguments.layout)
-        arguments.action = "show"
+        arguments.action, message = "show", {"do": "show"}
     if arguments.action == "show":
         ports = cable.command(lab.run, message)
     else:
