@@ -203,7 +203,7 @@ def test_an_interface_above_functions_is_not_taken_for_a_function(port: Row, rem
     assert any(remedy in finding.remedy for finding in findings), [finding.text() for finding in findings]
 
 
-@pytest.mark.parametrize("name", ["ens1np0", "enP2p1s0f0.9999", "brocade1", "gpu1", "ib0.8001", "bonded"])
+@pytest.mark.parametrize("name", ["ens1np0", "enP2p1s0f0.9999", "brocade1", "gpu1", "ens1np0.8001", "bonded"])
 def test_names_of_functions_are_accepted(name: str) -> None:
     assert codes({"gpu1": {"netdev": name}}) == []
 

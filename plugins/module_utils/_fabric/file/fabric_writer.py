@@ -177,18 +177,43 @@ def _unit(unit: Unit) -> Data:
 
 def _rails(fabric: Fabric) -> Data:
     rails: Data = {}
+    run: list[tuple[str, Data]] = []
     for rail in fabric.rails:
+        own = _rail(rail) if rail.planes == 1 else {}
+        # Rails that divide a network have the same settings, which one range of names has.
+        divides = "numbering" in own or any("node_aggregate" + suffix in own for suffix in SUFFIX.values())
+        one = (rail.name, own)
+        if run and not (divides and own == run[0][1] and _is_next(run[-1][0], rail.name) and _same_width(run[0], one)):
+            _add_range(rails, run)
+            run = []
+        if divides:
+            run.append(one)
+            continue
         if rail.planes == 1:
-            rails[rail.name] = _rail(rail)
+            rails[rail.name] = own
             continue
         # Settings of all planes are written at the rail, the addresses of each plane at the plane.
-        base = rails.setdefault(rail.base, dict(_without_none(mtu=rail.mtu, vfs=_settings(rail.vfs)), planes=[]))
-        base["planes"].append({key: value for key, value in _rail(rail).items() if key not in ("mtu", "vfs")})
+        common = dict(_kind(rail), **_without_none(mtu=rail.mtu, vfs=_settings(rail.vfs)))
+        base = rails.setdefault(rail.base, dict(common, planes=[]))
+        base["planes"].append({key: value for key, value in _rail(rail).items() if key not in common})
+    _add_range(rails, run)
     return rails
 
 
+def _kind(rail: Rail) -> Data:
+    """Return the values of the rail's kind."""
+    qos = _qos(rail.qos) if isinstance(rail.qos, Qos) else rail.qos
+    return _without_none(
+        role=rail.role if rail.has_role else None,
+        link_layer=rail.link_layer,
+        attachment=rail.attachment,
+        qos=qos,
+        infiniband=_infiniband(rail.infiniband),
+    )
+
+
 def _rail(rail: Rail) -> Data:
-    section: Data = {}
+    section = _kind(rail)
     if rail.mode and rail.mode != SUBNET:
         section["mode"] = rail.mode
     for scheme in rail.schemes.values():
@@ -213,8 +238,9 @@ def _scheme(scheme: Scheme) -> Data:
         hosts=file_value(scheme.hosts.parts) if scheme.hosts else None,
         node_prefix=scheme.node_prefix,
         block=scheme.block,
+        node_aggregate=scheme.node_aggregate,
     )
-    both_families = _without_none(host=scheme.host, leaf_end=scheme.leaf_end)
+    both_families = _without_none(host=scheme.host, leaf_end=scheme.leaf_end, numbering=scheme.numbering)
     return dict({key + suffix: value for key, value in of_family.items()}, **both_families)
 
 

@@ -28,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.lint impor
     ipam_rules,
     kubernetes_rules,
     name_rules,
+    network_rules,
     object_rules,
     port_rules,
     qos_rules,
@@ -49,6 +50,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text impor
 FAMILIES = (
     name_rules.check,
     unit_rules.check,
+    network_rules.check,
     address_rules.check,
     special_address_rules.check,
     routing_rules.check,

@@ -14,7 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.f
     rule,
     shown,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET, INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import (
     Fabric,
     Node,
@@ -253,10 +253,12 @@ def _links(fabric: Fabric, variants: Variants, report: Report) -> None:
     """Report expected values that the link or the PCIe slot does not support."""
     for variant in variants.with_unused():
         profile = variant.profile
-        for key, value, path in [("width", profile.expected.get("width"), profile.path)] + [
-            ("width", port.width, port.path) for port in variant.ports.values()
-        ]:
-            if value is not None and fabric.link_layer == ETHERNET:
+        layers = {rail.name: fabric.link_layer_on(rail) for rail in fabric.rails}
+        ports = [("width", port.width, port.path, layers.get(port.rail)) for port in variant.ports.values()]
+        # The expected width of a profile is that of its InfiniBand links.
+        of_profile = INFINIBAND if INFINIBAND in [layer for *_port, layer in ports] else fabric.link_layer
+        for key, value, path, layer in [("width", profile.expected.get("width"), profile.path, of_profile), *ports]:
+            if value is not None and layer == ETHERNET:
                 message = "width %d is for InfiniBand, and the link layer is ethernet" % value
                 report.add(WIDTH, path + (key,), message, "remove it; set speed instead")
         for port in variant.ports.values():

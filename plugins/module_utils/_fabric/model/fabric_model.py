@@ -15,7 +15,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.allocate.a
     Units,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.findings.finding import Path, Suppression
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import ETHERNET, INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import (
+    ETHERNET,
+    HOST,
+    INFINIBAND,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.driver_model import Driver
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import (
     Infiniband,
@@ -28,7 +32,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.inte
     Vlan,
     is_renamed,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_model import Qos
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.qos_model import LEAVE, Qos
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.ip_integers import IPV4, IPV6, Network
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.text.name_syntax import RailTemplates, Template
 
@@ -37,6 +41,9 @@ LINK_TYPE = {ETHERNET: "eth", INFINIBAND: "ib"}
 # Distances between GPU and port, the nearest first, as nvidia-smi spells them.
 DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 ROLES = ("storage", "management")
+# Roles of a rail, the default first: traffic between GPUs, which NCCL uses, or other traffic.
+COMPUTE, STORAGE = "compute", "storage"
+RAIL_ROLES = (COMPUTE, STORAGE)
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,7 @@ class Setting:
     path: Path
 
 
-# Attribute of a VF (or ``count``) -> its setting.
+# Attribute of a VF, ``count`` or ``range`` (such as "5-9") -> its setting.
 VfSettings = t.Dict[str, Setting]
 SLOT_KEYS = ("all_rails", "per_rail")
 # Value of ``agent.metrics`` -> the host part of the address on which the agent serves metrics; None: it serves none.
@@ -68,6 +75,9 @@ class Rail:
     without its planes. ``plane``: the number of the plane, from 1, of ``planes``.
 
     ``schemes``: family (32 or 128) -> address scheme. ``paths``: key -> its place, on the rail or in ``addresses``.
+
+    ``link_layer``, ``attachment``, ``qos``, ``infiniband``: the rail's own; None: that of the fabric or node applies.
+    The link layer is also set if it follows from the attachment. ``qos``: LEAVE if the rail has none.
     """
 
     name: str
@@ -82,11 +92,26 @@ class Rail:
     mtu: int | None = None
     vfs: VfSettings = field(default_factory=dict)
     paths: dict[str, Path] = field(default_factory=dict)
+    role: str = COMPUTE
+    link_layer: str | None = None
+    attachment: str | None = None
+    qos: Qos | str | None = None
+    infiniband: Infiniband | None = None
 
     @property
     def scheme(self) -> Scheme | None:
         """The scheme of the rail's main family: IPv4 if it has both; None if it has none."""
         return self.schemes.get(IPV4) or self.schemes.get(IPV6)
+
+    @property
+    def has_role(self) -> bool:
+        """Whether the file sets the role, or it is not the default."""
+        return self.role != COMPUTE or "role" in self.paths
+
+    @property
+    def for_pods(self) -> bool:
+        """Whether pods can be attached to the rail: not if only processes of the node use it."""
+        return self.attachment != HOST
 
     @property
     def networks(self) -> list[Network]:
@@ -372,6 +397,26 @@ class Fabric:
         sizes = {unit.nodes for unit in self.units.values()}
         size = sizes.pop() if len(sizes) == 1 else None
         return Units(size) if size else None
+
+    def link_layer_on(self, rail: Rail) -> str | None:
+        """Return the link layer of a rail."""
+        return rail.link_layer or self.link_layer
+
+    def qos_on(self, rail: Rail) -> Qos | None:
+        """Return the QoS of a rail; None if it has none, as on InfiniBand."""
+        if self.link_layer_on(rail) == INFINIBAND or rail.qos == LEAVE:
+            return None
+        return rail.qos if isinstance(rail.qos, Qos) else self.qos
+
+    def ipoib_mode_on(self, rail: Rail) -> str | None:
+        """Return the IPoIB mode of a rail; None: it is not managed."""
+        settings = [each for each in (rail.infiniband, self.infiniband) if each and each.ipoib_mode]
+        return settings[0].ipoib_mode if settings else None
+
+    @property
+    def compute_rails(self) -> list[Rail]:
+        """The rails with the role compute; all rails if none has it."""
+        return [rail for rail in self.rails if rail.role == COMPUTE] or self.rails
 
     def planners(self) -> dict[str, dict[int, Planner]]:
         """Return rail -> family -> the planner of its addresses."""

@@ -112,7 +112,14 @@ def _rdma_mode(node: Values, _fabric: Values, _ports: Ports) -> Options | None:
 def _vf_port(port: Values) -> Options | None:
     vfs = port.get("vfs")
     attributes = [{key: vf[key] for key in vf if vf[key] is not None} for vf in vfs["attributes"]] if vfs else []
-    return dict(_names(port), count=vfs["count"], attributes=attributes) if vfs else None
+    if not vfs:
+        return None
+    return dict(_names(port), count=vfs["count"], **_vf_range(vfs), attributes=attributes)
+
+
+def _vf_range(vfs: Values | None) -> Options:
+    """Return the option for ports of which other programs own some VFs; empty for others."""
+    return {"range": vfs["range"]} if vfs and vfs.get("range") else {}
 
 
 def _pci_port(port: Values) -> Options:
@@ -131,7 +138,8 @@ def _kernel(node: Values, _fabric: Values, _ports: Ports) -> Options | None:
 
 def _infiniband_port(port: Values) -> Options | None:
     ipoib = port.get("ipoib")
-    return dict(_names(port), **_pick(ipoib, "mode", "pkeys")) if ipoib else None
+    # Without an IPoIB interface, there is neither a mode nor a child interface to configure.
+    return dict(_names(port), **_pick(ipoib, "mode", "pkeys")) if ipoib and port_view.has_interface(port) else None
 
 
 def _infiniband(_node: Values, fabric: Values, ports: Ports) -> Options | None:
@@ -139,7 +147,7 @@ def _infiniband(_node: Values, fabric: Values, ports: Ports) -> Options | None:
 
 
 def _rail_port(port: Values) -> Options | None:
-    if not port_view.is_managed(port):
+    if not (port_view.is_managed(port) and port_view.has_interface(port)):
         return None
     keys = ("address", "gateway", "address6", "gateway6", "table", "rule_priority", "routes", "sysctl")
     options = _pick(port, "rail", "pci", "netdev", "mtu", *keys)
@@ -180,11 +188,21 @@ def _gpudirect(node: Values, _fabric: Values, _ports: Ports) -> Options | None:
 
 def _qos_port(port: Values) -> Options | None:
     # The NIC below a soft RDMA device applies no QoS to it.
-    return _names(port) if port["rdma"]["type"] == "hardware" else None
+    if port["rdma"]["type"] != "hardware" or ("qos" in port and port["qos"] is None):
+        return None
+    return dict(_names(port), **_vf_range(port.get("vfs")), qos=port.get("qos"))
 
 
 def _qos(_node: Values, fabric: Values, ports: Ports) -> Options | None:
-    return {"ports": ports, "qos": fabric["qos"]} if ports and fabric["qos"] else None
+    ports = [port for port in ports if fabric["qos"] or port.get("qos")]
+    if not ports:
+        return None
+    # Without QoS of the fabric, that of the first port is the default of the others.
+    default = fabric["qos"] or ports[0]["qos"]
+    return {
+        "ports": [{key: value for key, value in port.items() if key != "qos" or value != default} for port in ports],
+        "qos": default,
+    }
 
 
 # QoS comes late: buffer sizes depend on the MTU of the ports, and DSCP values are set on RDMA devices, by their planned

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.layer_table import BY_MODULE
-from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import rdma_netdev
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import link_layer_of, rdma_netdev
 
 Port = t.Mapping[str, t.Any]
 
@@ -42,8 +43,10 @@ def provable(port: Port, link_layer: str) -> bool:
     """Return whether RDMA traffic from and to this port can be tested.
 
     On Ethernet it needs an address, because GIDs are derived from addresses. LIDs of InfiniBand are not.
+
+    :param link_layer: of the fabric.
     """
-    has_lid = link_layer == "infiniband" and port["rdma"]["type"] == "hardware"
+    has_lid = link_layer_of({"link_layer": link_layer}, port) == INFINIBAND and port["rdma"]["type"] == "hardware"
     return bool(port.get("address") or port.get("address6") or has_lid)
 
 

@@ -61,7 +61,9 @@ def identify(node: t.Mapping[str, t.Any], nics: t.Sequence[t.Mapping[str, t.Any]
     identified = dict(node, ports=filled)
     if node.get("agent"):
         agent: Row = node["agent"]
-        identified["agent"] = dict(agent, rails=list(map(_agent_rail, agent["rails"], filled)))
+        by_rail = {port["rail"]: port for port in filled}
+        rails = [_agent_rail(rail, by_rail[rail["rail"]]) for rail in agent["rails"]]
+        identified["agent"] = dict(agent, rails=rails)
     return identified
 
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import typing as t
 
-COMPUTE = "compute"
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import HOST
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import COMPUTE
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.infiniband_model import NO_IPOIB
 
 Values = t.Mapping[str, t.Any]
 
@@ -78,6 +80,33 @@ def link_layer_of(fabric: Values, port: Values) -> str:
 def role_of(port: Values) -> str:
     """Return the role of the rail of a port: compute, unless the file has another."""
     return str(port.get("role") or COMPUTE)
+
+
+def own_values(port: Values) -> dict[str, t.Any]:
+    """Return role and link layer of a port, if its rail has its own: what :func:`role_of` and :func:`link_layer_of`
+    need of a part of a port."""
+    return {key: port[key] for key in ("role", "link_layer") if key in port}
+
+
+def qos_of(fabric: Values, port: Values) -> Values | None:
+    """Return the QoS settings of a port; None if it has none, as on InfiniBand."""
+    settings: Values | None = port["qos"] if "qos" in port else fabric["qos"]
+    return settings
+
+
+def has_interface(port: Values) -> bool:
+    """Return whether a port has a netdev. InfiniBand ports without IPoIB have an RDMA device only."""
+    return (port.get("ipoib") or {}).get("mode") != NO_IPOIB
+
+
+def pod_ports(node: Values) -> list[Values]:
+    """Return the ports of a node to which pods are attached. ``node``: ``railyard_node``."""
+    return [port for port in node["ports"] if attachment_of(node, port) != HOST]
+
+
+def compute_ports(ports: t.Sequence[Values]) -> t.Sequence[Values]:
+    """Return the ports of compute rails; all ports if none is."""
+    return [port for port in ports if role_of(port) == COMPUTE] or ports
 
 
 def agent_lower(port: Values) -> dict[str, t.Any]:

@@ -25,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils._fabric.kubernetes
     compact,
     label_value,
     made,
+    pod_vfs,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import functions as functions_of
 
@@ -95,7 +96,7 @@ def allocatable(view: View, options: Options) -> dict[str, dict[str, int]]:
             elif network.attachment == "host-device":
                 resources[resource] = 1
             else:
-                count = (port.get("vfs") or {}).get("count") or 0
+                count = len(pod_vfs(port))
                 place = "profiles.%s" % node["profile"]
                 taken = sriov_operator_objects.dpdk_vfs(view, options, network, count, place)
                 resources[resource] = count - taken
@@ -153,12 +154,19 @@ def _netdevs(network: Network, variant: str | None) -> list[str]:
 def _function_selectors(network: Network, variant: str | None) -> Object:
     """Return selectors by netdev if all ports have one name, since PCI addresses depend on the server model.
 
-    VFs are selected by their port.
+    VFs are selected by their port, and by their numbers if some of the port's VFs have another owner.
+
+    :raises RailyardError: for such ports without a netdev, because PCI addresses of ports select all VFs.
     """
     netdevs = _of_variant(network, variant, "netdev")
     pcis = _of_variant(network, variant, "pci")
     if network.attachment == "host-device":
         return {"pciAddresses": pcis, "isRdma": True} if pcis else {"pfNames": netdevs, "isRdma": True}
+    ports = [port for own, _node, port in network.members if variant in (None, own)]
+    parts = {(port["netdev"], sriov_operator_objects.part_of(port)) for port in ports if port["netdev"]}
+    if any(part for _netdev, part in parts):
+        return {"pfNames": sorted(netdev + part for netdev, part in parts), "isRdma": True}
+    sriov_operator_objects.refuse_nameless_part(ports)
     return {"pfNames": netdevs, "isRdma": True} if netdevs else {"rootDevices": pcis, "isRdma": True}
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import collections
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.attachment_table import INFINIBAND
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import link_layer_of
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import Row, Run
 
 Place = t.Tuple[str, str]
@@ -27,9 +29,9 @@ def cabling(run: Run) -> None:
             row = rows.get(live.netdev(port) or "")
             if row:
                 heard[place] = row
-            else:
+            elif link_layer_of(run.fabric, port) != INFINIBAND:
                 mute += 1
-    if not heard and run.fabric["link_layer"] == "infiniband":
+    if not heard and all(link_layer_of(run.fabric, port) == INFINIBAND for port in ports.values()):
         run.why_not["cabling"] = "InfiniBand has no LLDP: run ibnetdiscover on a node to see the cabling"
         return
     if not heard:

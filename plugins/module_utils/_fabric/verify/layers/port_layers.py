@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.model.fabric_model import DISTANCES
+from ansible_collections.railyard.fabric.plugins.module_utils._fabric.plan.port_view import attachment_of, has_interface
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.live_node import Live, named
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_codes import CODES, after
 from ansible_collections.railyard.fabric.plugins.module_utils._fabric.verify.base.verify_run import NodeReport, Row, Run
@@ -30,7 +31,7 @@ def driver(run: Run) -> None:
             run.fail("RV201", report.name, port["rail"], "NIC", expected=port["pci"] or port["netdev"], found=found)
         elif not nic["driver"]:
             run.fail("RV202", report.name, port["rail"], "driver", expected="a driver of %s" % nic["pci"], found="none")
-        elif not nic["netdev"]:
+        elif not nic["netdev"] and has_interface(port):
             _gone(run, report, port, nic)
         else:
             _port(run, report, port, nic, live)
@@ -41,7 +42,7 @@ def _gone(run: Run, report: NodeReport, port: Row, nic: Row) -> None:
     where = ("RV203", report.name, port["rail"], "netdev of %s" % nic["pci"])
     cause = "; ".join(nic.get("holders") or ())
     found = "held" if cause else "none (driver %s)" % nic["driver"]
-    if cause and report.plan["attachment"] == "host-device":
+    if cause and attachment_of(report.plan, port) == "host-device":
         remedy = "none if this is intended; delete the pod to prove the rail from the node"
         run.warn(*where, expected=port["netdev"], found=found, cause=cause, remedy=remedy)
         run.block(after(CODES["RV203"]), report.name, port["rail"])
@@ -135,7 +136,9 @@ def link(run: Run) -> None:
     for report, port in run.ports("link"):
         live = report.live
         nic = live.nic(port)
-        if nic is None or not nic["netdev"]:
+        if nic is not None and not has_interface(port):
+            _device(run, report.name, port, live)
+        if nic is None or not nic["netdev"] or not has_interface(port):
             continue
         name, rail, netdev = report.name, port["rail"], nic["netdev"]
         if nic["up"] is False:
